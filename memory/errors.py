@@ -2,7 +2,10 @@
 
 MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── StoreUnavailable   the database does not respond, or not in time
-│   └── NotUpgraded    its tables are another version's
+│   ├── NotUpgraded    its tables are another version's
+│   ├── RowRefused     it refuses a row as it is
+│   ├── AttemptRunning another attempt at the request is under way
+│   └── TakenOver      another worker goes on with the turn
 ├── Conflict           a stale write: someone else was faster
 │   └── AmbiguousName  several things have the name: name the owner
 ├── Erased             the owner was erased after this turn began: its writes are void
@@ -32,6 +35,14 @@ class NotUpgraded(StoreUnavailable):
 
 class RowRefused(StoreUnavailable):
     """The database refused a row as it is; to write it again changes nothing."""
+
+
+class AttemptRunning(StoreUnavailable):
+    """Another attempt at this request, which is the same one by its key, is under way."""
+
+
+class TakenOver(StoreUnavailable):
+    """Another worker goes on with this turn, since this one was silent for too long."""
 
 
 class Conflict(MemoryFault):

@@ -24,7 +24,7 @@ from memory.context.tokens import TokenCounter
 from memory.conversation.history import Messages, count_leading_system
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import DigestCache, keyed_hash
-from memory.errors import MemoryFault, NotUpgraded, RowRefused, StoreUnavailable
+from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, RowRefused, StoreUnavailable
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
 from memory.session.context import RequestAttempt, TurnServices, start_turn
@@ -33,6 +33,7 @@ from memory.session.conversation_cache import (
     ScopeEntries,
     named_conversation_key,
 )
+from memory.session.earlier_attempts import settle
 from memory.session.in_flight import InFlight
 from memory.session.model_records import ModelRecords
 from memory.session.policies import UserPolicies
@@ -40,11 +41,19 @@ from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
 from memory.session.session import Session, begin_session
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
-from memory.stores.sql import model_records, scopes, turn_prefetch, turn_reader, turn_writer
+from memory.stores.sql import (
+    model_records,
+    node_holders,
+    scopes,
+    turn_prefetch,
+    turn_reader,
+    turn_writer,
+)
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.database import NO_LEASE, Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
-from memory.stores.sql.write_lock import WriteLock, owner_lock
+from memory.stores.sql.turn_rows import TurnRecord
+from memory.stores.sql.write_lock import NOTHING, WriteLock, owner_lock
 
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")
@@ -59,6 +68,7 @@ PROBE_SECONDS, CLOSED_SECONDS = (
 WINDOW_BYTES = (
     6  # bytes a token, more than almost any text has; limits the history that is read for a window
 )
+AGAIN_SECONDS = 0.05  # before a request that another worker has begun is looked at again
 NEEDED_SECONDS = 5.0  # timeout of a read that its request cannot continue without
 SMALL_HISTORY_MESSAGES = 64  # up to this size a lookup needs only a few rows by key
 
@@ -83,7 +93,7 @@ def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
     )
 
 
-def lock_of(r: turn_writer.TurnRecord) -> WriteLock:
+def lock_of(r: TurnRecord) -> WriteLock:
     """Return what the write of a turn's record keeps others from."""
     return owner_lock(r.owner.scope.tenant, r.owner.scope.user, r.conversation)
 
@@ -121,6 +131,7 @@ class Memory:
         self._failures = 0
         self._probe: asyncio.Task[None] | None = None
         self._closed_until = 0.0
+        self._letting_go: asyncio.Task[None] | None = None
         self.outdated = ""  # why the database must be upgraded first
 
     async def open(self) -> None:
@@ -161,8 +172,22 @@ class Memory:
         """Catch up with other workers. lost: the lease was lost meanwhile."""
         if lost:
             self.policies.forget()  # others may have changed them
+        if (owed := self.in_flight.owed) and self._letting_go is None:
+            self._letting_go = asyncio.create_task(self._let_go(set(owed)), name="memory-let-go")
 
-    def _replay(self, conn: Connection, r: turn_writer.TurnRecord) -> None:
+    async def _let_go(self, nodes: set[int]) -> None:
+        """Let other workers go on with nodes that this one does nothing more with."""
+        try:
+            free = nodes - self.in_flight.nodes
+            let_go = partial(node_holders.let_go, nodes=free, me=self.db.holder or 0)
+            await self.db.write(let_go, lock=NOTHING)
+            self.in_flight.owed -= nodes
+        except StoreUnavailable:
+            pass  # with the next renewal
+        finally:
+            self._letting_go = None
+
+    def _replay(self, conn: Connection, r: TurnRecord) -> None:
         """Write a record of the recovery log, and what the application keeps of its turn."""
         turn_writer.record(conn, r)
         keep_beside(conn, self.db.application_tables, r.beside)
@@ -225,7 +250,11 @@ class Memory:
         Raises StoreUnavailable.
         """
         try:
-            return await self._begin(ask)
+            while True:
+                try:
+                    return await self._begin(ask)
+                except AttemptRunning:
+                    await asyncio.sleep(AGAIN_SECONDS)
         except MemoryFault:
             raise
         except Exception as e:
@@ -249,26 +278,35 @@ class Memory:
             snapshot = self._snapshot_from_cache(
                 ask, turn, await self._take_cached(ask, turn, entries, patience)
             )
-            if snapshot is None:
-                room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
-                asked = turn_reader.SnapshotQuery(
-                    ask.scope, turn, policy.blocks, ask.explicit, key, room, ask.resends
-                )
-                snapshot = await self._read_snapshot(asked, patience)
-            attempt = RequestAttempt(claim, entries, patience=patience)
-            services = TurnServices(
-                self.db,
-                self.lines,
-                self.seen,
-                self.retrieval,
-                self.spill,
-                self.counter(ask.tokenizer),
-                self.models,
+            room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
+            asked = turn_reader.SnapshotQuery(
+                ask.scope, turn, policy.blocks, ask.explicit, key, room, ask.resends
             )
-            return await begin_session(start_turn(services, ask, snapshot, attempt, policy))
+            read = partial(self._read_snapshot, asked, patience)
+            if snapshot is None:
+                snapshot = await read()
+            if key is not None:
+                snapshot = await settle(self.db, ask, claim, snapshot, read)
+            attempt = RequestAttempt(claim, entries, patience=patience)
+            begun = start_turn(self._services(ask.tokenizer), ask, snapshot, attempt, policy)
+            session = await begin_session(begun)
+            if ask.idempotency and self.db.holder is not None:
+                await session.open()  # before the model is asked, so that no other worker asks too
+            return session
         except BaseException:
             claim.release()
             raise
+
+    def _services(self, tokenizer: str) -> TurnServices:
+        return TurnServices(
+            self.db,
+            self.lines,
+            self.seen,
+            self.retrieval,
+            self.spill,
+            self.counter(tokenizer),
+            self.models,
+        )
 
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:
         """Hash the request's messages, and derive its key."""

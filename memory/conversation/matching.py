@@ -68,6 +68,7 @@ class TurnNode:
     # keys of what recall showed in this conversation, this turn included, oldest first
     recalled: list[int] = field(default_factory=list)
     turn: int = 0  # id of the first of several choices (n > 1); otherwise its own id
+    holder: int | None = None  # the worker that works on it, where there are several
 
     def __post_init__(self) -> None:
         self.turn = self.turn or self.id

@@ -136,6 +136,12 @@ class TurnContext:
         return self.ask.mode != "write" and self.ask.inject
 
     @property
+    def once(self) -> bytes | None:
+        """What makes the request one among several workers: its key, if the client gave one."""
+        claim = self.attempt.claim
+        return claim.request if self.ask.idempotency and claim.first else None
+
+    @property
     def keeps_history(self) -> bool:
         """Whether the client only sends its newest messages, and the rest is stored here."""
         ask = self.ask
@@ -163,7 +169,7 @@ def start_turn(
     """Decide how a turn is recorded, and register it as in flight."""
     held = sum(len(b.value) for b in snapshot.blocks.values())
     rounds = _finished_rounds(ask, snapshot, attempt.claim)
-    identity = _identify(ask, snapshot, attempt.claim, resumed=rounds is not None)
+    identity = _identify(ask, snapshot, attempt.claim)
     turn = TurnContext(
         services,
         ask,
@@ -187,12 +193,20 @@ def start_turn(
     return turn
 
 
+def adopts(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim) -> bool:
+    """Tell whether a turn goes on with an earlier attempt's node."""
+    waiting = snapshot.waiting
+    if waiting is None or snapshot.held or claim.is_open(waiting.id):
+        return False
+    return waiting.state == "open" or _finished_rounds(ask, snapshot, claim) is not None
+
+
 def _finished_rounds(
     ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
 ) -> Sequence[Json] | None:
     """Return the finished rounds of an earlier attempt; None if this one does not resume it."""
     ledger = snapshot.ledger
-    if ledger is None or not claim.first:
+    if ledger is None or snapshot.held or not claim.first:
         return None
     lately = (
         ledger.node.state != "done" and clock.now() - ledger.node.at < turn_reader.RETRY_SECONDS
@@ -200,20 +214,14 @@ def _finished_rounds(
     return ledger.rounds if lately or ask.certain else None
 
 
-def _identify(
-    ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim, *, resumed: bool
-) -> TurnIdentity:
+def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim) -> TurnIdentity:
     """Choose the node and the conversation.
 
     An earlier attempt's node is continued, so that nothing is recorded twice. The conversation is
     that attempt's own, the one named, the one continued, a fork of it, or a new one.
     """
     waiting, found, node = snapshot.waiting, snapshot.conversation, snapshot.past.node
-    adopted = (
-        waiting is not None
-        and not claim.is_open(waiting.id)
-        and (resumed or waiting.state == "open")
-    )
+    adopted = adopts(ask, snapshot, claim)
     node_id = waiting.id if waiting is not None and adopted else new_key()
     forked_from = None
     if adopted and snapshot.waiting_in is not None:

@@ -13,13 +13,15 @@ class InFlight:
     """The running turns.
 
     nodes: their open nodes. continued: the nodes that they continue, each with the history of the
-    first to do so. requests: keys of their requests.
+    first to do so. requests: keys of their requests. owed: nodes that other workers of the store
+    have to be told of: nobody here goes on with them.
     """
 
     def __init__(self) -> None:
         self.nodes: set[int] = set()
         self.continued: dict[int, bytes] = {}
         self.requests: dict[bytes, asyncio.Event] = {}
+        self.owed: set[int] = set()
 
     async def wait_for(self, request: bytes) -> None:
         """Wait until no attempt at a request is running."""
@@ -37,7 +39,8 @@ class InFlight:
 class TurnClaim:
     """What one turn holds.
 
-    first: no other attempt at its request was running when it began.
+    first: no other attempt at its request was running when it began. is_stored: the store knows
+    that this worker holds its node.
     """
 
     def __init__(self, in_flight: InFlight, request: bytes | None, first: bool) -> None:
@@ -47,6 +50,7 @@ class TurnClaim:
         self._node: int | None = None
         self._continued: int | None = None
         self._holds_request = first
+        self.is_stored = False
 
     def is_open(self, node: int) -> bool:
         """Tell whether a running turn has this node."""
@@ -68,6 +72,9 @@ class TurnClaim:
         """Let a waiting duplicate of the request continue. Safe to call again."""
         if self._node is not None:
             self._in_flight.nodes.discard(self._node)
+            if self.is_stored:
+                self.is_stored = False
+                self._in_flight.owed.add(self._node)
         if self._continued is not None:
             self._in_flight.continued.pop(self._continued, None)
             self._continued = None

@@ -29,6 +29,7 @@ from memory.session.turn_shortcut import opening_of, record_of
 from memory.session.turn_store import LIGHT, weight_of
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.write_lock import owner_lock
 
 # for the answer, before it goes to the recovery log; limited by the turn's patience
@@ -56,19 +57,23 @@ class TurnRecorder:
             and not turn.store.heavy
         )
 
-    async def open(self, prompt: Prompt) -> None:
+    async def open(self, prompt: Prompt, *, ended: bool = False) -> None:
         """Make the request durable.
 
-        Raises StoreUnavailable or Erased; the memory then does not record it.
+        ended: nobody works on it any more. Raises StoreUnavailable or Erased; the memory then does
+        not record it.
         """
         turn, progress = self._turn, self._turn.progress
         if not turn.is_recording or progress.opened:
             return
         opening = await turn.store.look(pending_turn, turn, prompt)
+        if ended and not opening.adopted:
+            opening.holder = opening.once = None
         self._lost = True
         write, shortcut = opening_of(turn, opening)
         progress.scope_id = await turn.store.write(write, large=opening.large, shortcut=shortcut)
         progress.opened, self._lost = True, False
+        turn.attempt.claim.is_stored = opening.holder is not None
 
     async def finish(
         self, prompt: Prompt, outcome: TurnOutcome, sent: SentPrompt | None = None
@@ -95,13 +100,16 @@ class TurnRecorder:
                 [*record.large, *(opening.large if opening is not None else ())],
                 shortcut,
             )
+            turn.attempt.claim.is_stored = False
             self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
         except Erased:
             pass  # the user was erased meanwhile: nothing may be stored
         except StoreUnavailable:
             # The request is not written, so nothing was sent to the client yet.
             self.late = True
-            return opening is None and await store.spill(record)
+            if opening is not None or not await store.spill(record):
+                return False
+            turn.attempt.claim.is_stored = False  # held until it is stored after all
         finally:
             self.release()
         return True
@@ -118,7 +126,7 @@ class TurnRecorder:
         try:
             with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
                 async with asyncio.timeout(seconds):  # the client is still waiting for the error
-                    await (self._note_failure() if turn.progress.opened else self.open(prompt))
+                    await self._note_failure(prompt)
             self._over = True
         except (StoreUnavailable, Erased, TimeoutError):
             turn.progress.trace.notes.append("the failed attempt could not be recorded")
@@ -162,13 +170,15 @@ class TurnRecorder:
         """Let a waiting duplicate of this request continue. Safe to call again."""
         self._turn.attempt.claim.release()
 
-    async def _note_failure(self) -> None:
-        node_id = self._turn.identity.node_id
-        await self._turn.store.write(lambda conn: turn_writer.attempt_failed(conn, node_id))
+    async def _note_failure(self, prompt: Prompt) -> None:
+        if not self._turn.progress.opened:
+            await self.open(prompt, ended=True)
+            return
+        node_id, holder = self._turn.identity.node_id, self._turn.services.db.holder
+        await self._turn.store.write(lambda conn: turn_writer.attempt_failed(conn, node_id, holder))
+        self._turn.attempt.claim.is_stored = False
 
-    def _rows(
-        self, prompt: Prompt, outcome: TurnOutcome
-    ) -> tuple[turn_writer.TurnRecord, turn_writer.PendingTurn | None]:
+    def _rows(self, prompt: Prompt, outcome: TurnOutcome) -> tuple[TurnRecord, PendingTurn | None]:
         record = turn_record(self._turn, prompt, outcome)
         return record, None if self._turn.progress.opened else pending_turn(self._turn, prompt)
 

@@ -22,7 +22,7 @@ from memory.conversation.matching import TurnNode
 from memory.scope import Scope
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.turn_writer import TurnRecord
+from memory.stores.sql.turn_rows import TurnRecord
 
 log = logging.getLogger("mnemogate")
 MEMBERS = {
@@ -39,6 +39,7 @@ MEMBERS = {
     "again",
     "jobs",
     "beside",
+    "holder",
 }
 
 
@@ -210,6 +211,7 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
         "again": True,
         "jobs": [asdict(j) for j in r.jobs],
         "beside": dict(r.beside),
+        "holder": r.holder,
     }
 
 
@@ -242,4 +244,5 @@ def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
         again=data["again"],
         jobs=[QueuedJob(**{**j, "held": (0, 0)}) for j in data.get("jobs", ())],
         beside=data.get("beside", {}),
+        holder=data.get("holder"),
     )

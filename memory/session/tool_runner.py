@@ -78,7 +78,8 @@ class ToolRunner:
             results = {**searched, **tools.run_edits(conn, calls, context)}
             fact_rows.record_use(conn, context.found)
             entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
-            turn_writer.round_done(conn, turn.identity.node_id, [*progress.rounds, entry])
+            rounds, holder = [*progress.rounds, entry], turn.services.db.holder
+            turn_writer.round_done(conn, turn.identity.node_id, rounds, holder)
             return results
 
         return await turn.store.write(work, EDIT_SECONDS)

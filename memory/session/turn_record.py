@@ -23,7 +23,7 @@ from memory.session.conversation_cache import named_conversation_key
 from memory.session.trace import InjectedTokens, TokenCounts
 from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.turn_reader import ConversationState, Snapshot
-from memory.stores.sql.turn_writer import PendingTurn, TurnRecord
+from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 
 BYTES_A_TOKEN = 4  # a rough estimate, if nothing was counted
 COUNTED_CHARACTERS = 20_000  # of a system message; a longer one is estimated
@@ -76,6 +76,8 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
         identity.adopted,
         turn.progress.rounds,
         snapshot.scope_id,
+        holder=turn.services.db.holder,
+        once=turn.once,
     )
 
 
@@ -114,6 +116,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         parent_turn=past.node.turn if past.node else None,
         unread=turn.ask.unread and turn.is_new_message and not outcome.aborted,
         beside=outcome.beside,
+        holder=turn.services.db.holder,
     )
 
 

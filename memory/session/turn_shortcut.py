@@ -13,8 +13,8 @@ from memory.stores.sql import turn_statement, turn_writer
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.blocks import BlockSet
 from memory.stores.sql.shortcut import Shortcut
+from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turn_statement import ExpectedLine
-from memory.stores.sql.turn_writer import PendingTurn, TurnRecord
 
 UNKNOWN = (-1, -1)  # versions that no row has
 Recorded = tuple[int, dict[str, Block]]  # the conversation's newest node; blocks as they are left

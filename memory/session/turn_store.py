@@ -20,7 +20,7 @@ from memory.stores.sql.database import Database
 from memory.stores.sql.message_pieces import LargeBody
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.shortcut import Shortcut
-from memory.stores.sql.turn_writer import TurnRecord
+from memory.stores.sql.turn_rows import TurnRecord
 from memory.stores.sql.write_lock import EVERYTHING, WriteLock, owner_lock
 
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql import scopes, turn_reader
 from memory.stores.sql.blocks import SHELF
 from memory.stores.sql.foreseen import ForeseenRows, NotForeseen, foresee
+from memory.stores.sql.node_holders import SILENT_SECONDS, select_living
 from memory.stores.sql.statements import batch_values, execute_sql, key_list
 from memory.stores.sql.turn_reader import CANDIDATES, Snapshot, SnapshotQuery
 
@@ -60,7 +61,10 @@ SELECT s.id, s.edits, s.version,
     SELECT * FROM nodes WHERE scope_id = s.id AND id IN (
       SELECT json_array_elements_text(carriers::json)::bigint FROM (
         SELECT carriers FROM found WHERE carriers IS NOT NULL ORDER BY id DESC LIMIT {CARRYING}
-      ) q)) x)
+      ) q)) x),
+  (SELECT array_agg(incarnation) FROM workers
+    WHERE seen_at > extract(epoch FROM clock_timestamp()) - {SILENT_SECONDS} AND incarnation IN (
+      SELECT holder FROM attempt UNION SELECT holder FROM waiting))
 FROM (SELECT 1) one LEFT JOIN s ON true"""
 NAMED = SQL.format(user='"user" = $2::text')
 UNNAMED = SQL.format(user='"user" IS NULL AND $2::text IS NULL')
@@ -134,6 +138,7 @@ class _Wanted:
             known.put(turn_reader.BY_CHAIN, {**of, "digest": digest, "chain": chain}, exact)
         known.put(turn_reader.ATTEMPT, {**of, "request": ask.request}, attempt[:1])
         known.put(turn_reader.WAITING, {**of, "asked": ask.turn.chain.end}, waiting)
+        _tell_living((*attempt, *waiting), row[12] or (), known)
         lines = list(_rows(t.conversations, row[9]))
         if ask.explicit:
             own = [line for line in lines if line.name == ask.explicit]
@@ -149,6 +154,12 @@ class _Wanted:
                 found = [carriers[key] for key in sorted(set(keys))]
                 listed = {**of, **key_list(conn, keys)}
                 known.put(turn_reader.select_carriers(lite=False), listed, found)
+
+
+def _tell_living(nodes: Sequence[Any], living: Sequence[int], known: ForeseenRows) -> None:
+    for holder in {node.holder for node in nodes} - {None}:
+        found = [(holder,)] if holder in living else []
+        known.put(select_living(), {"holder": holder}, found)
 
 
 def _spoken(turn: RequestHistory) -> Iterator[int]:

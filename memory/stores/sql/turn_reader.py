@@ -18,8 +18,8 @@ from memory.conversation.messages import Json
 from memory.core.blocks import Block
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import node_holders, scopes, server_history
 from memory.stores.sql import schema as t
-from memory.stores.sql import scopes, server_history
 from memory.stores.sql.statements import (
     execute,
     in_clause,
@@ -134,6 +134,7 @@ class Snapshot:
     )
     waiting_in: ConversationState | None = None  # and its conversation
     ledger: PreviousAttempt | None = None
+    held: bool = False  # another worker works on the earlier attempt
     sent: SentPrompt | None = (
         None  # what the previous turn sent, if this one continues its exact messages
     )
@@ -180,6 +181,8 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
         out.waiting_in = find_conversation(conn, scope_id, out.waiting.conversation)
         if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
             out.waiting = out.waiting_in = None  # the same text occurs in another conversation
+        elif out.waiting.holder is not None:
+            out.held = node_holders.lives(conn, out.waiting.holder)
     return out
 
 
@@ -369,6 +372,7 @@ def node_of(row: Row[Any]) -> TurnNode:
         at=row.at,
         text=row.text or "",
         turn=row.turn,
+        holder=row.holder,
     )
 
 

@@ -30,10 +30,12 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import COLUMNS, QueuedJob
 from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.messages import MessagePlace, rows_of
+from memory.stores.sql.node_holders import NOBODY
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.statements import execute_sql
 from memory.stores.sql.turn_reader import ConversationState, columns
-from memory.stores.sql.turn_writer import TOUCH_SECONDS, PendingTurn, TurnRecord
+from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
+from memory.stores.sql.turn_writer import TOUCH_SECONDS
 from memory.stores.sql.write_lock import EVERY_WRITE
 
 encode = msgspec.json.encode
@@ -117,7 +119,7 @@ def open_turn(conn: Connection, o: PendingTurn, line: ExpectedLine) -> int | Non
     writing = _Statement(line, o.owner, now)
     writing.hold("")
     writing.add(TOUCH)
-    writing.put_node(o.node, _request_columns(o))
+    writing.put_node(o.node, {**_request_columns(o), **_holder_columns(o)})
     writing.put_messages(_build_request_messages(o, line.scope_id, now))
     return line.scope_id if writing.run(conn) is not None else None
 
@@ -142,7 +144,8 @@ def record(
         request = {"request": opening.request}
         said = _build_request_messages(opening, line.scope_id, now)
     unread = 1 if r.unread else None
-    writing.put_node(node, {"unread": unread, **request}, anew=opening is None)
+    more = {"unread": unread, **request, **NOBODY}
+    writing.put_node(node, more, anew=opening is None, holder=r.holder)
     place = MessagePlace(r.conversation, node.id, "answer", now, node.state == "aborted")
     contents = r.contents[0] if r.contents else contents_of([(r.answers[0], node.digest)])
     writing.put_messages([*said, *rows_of(line.scope_id, place, contents)])
@@ -187,6 +190,10 @@ def _request_columns(o: PendingTurn) -> dict[str, Any]:
     return {"request": o.request, "rounds": rounds}
 
 
+def _holder_columns(o: PendingTurn) -> dict[str, Any]:
+    return {"holder": o.holder, "once": o.once}
+
+
 def _build_request_messages(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
     place = MessagePlace(o.conversation.id, o.node.id, "chat", now)
     return list(rows_of(scope_id, place, o.messages))
@@ -216,10 +223,17 @@ class _Statement:
         self._parts.append(part)
         self._values |= values
 
-    def put_node(self, node: TurnNode, more: Mapping[str, Any], *, anew: bool = False) -> None:
-        """Insert the turn's node. anew: in place of the one that was opened."""
+    def put_node(
+        self,
+        node: TurnNode,
+        more: Mapping[str, Any],
+        *,
+        anew: bool = False,
+        holder: int | None = None,
+    ) -> None:
+        """Insert the turn's node. anew: in place of the one that this holder opened."""
         row = {**columns(node, self._values["scope"]), **more}
-        self.add(_node_part(tuple(row), anew), node=node.id)
+        self.add(_node_part(tuple(row), anew), node=node.id, holder=holder)
         self._values |= {f"n_{name}": value for name, value in row.items()}
 
     def put_messages(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -292,9 +306,10 @@ def _number(parts: tuple[str, ...]) -> tuple[str, list[str]]:
 def _node_part(names: tuple[str, ...], anew: bool) -> str:
     values = ", ".join(f":n_{name}::{_type(t.nodes.c[name])}" for name in names)
     changed = ", ".join(f"{_name(t.nodes, name)} = excluded.{name}" for name in names[1:])
-    # A node of another scope under this key fails the whole statement.
+    # A node under this key of another scope, or taken over, fails the whole statement.
     conflict = (
         f"ON CONFLICT (id) DO UPDATE SET {changed} WHERE nodes.scope_id = excluded.scope_id "
+        "AND nodes.holder IS NOT DISTINCT FROM :holder::bigint "
         if anew
         else ""
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,30 +11,46 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from memory.context.epoch import Epoch
-from memory.conversation.matching import TurnNode, trail_after
+from memory.conversation.matching import trail_after
 from memory.conversation.messages import Json, keyed_hash
-from memory.core.autonomy import ModelRecord
 from memory.errors import Erased
 from memory.ids import clock
-from memory.stores.sql import message_pieces, model_records, scopes, unread_turns
+from memory.stores.sql import (
+    message_pieces,
+    model_records,
+    node_holders,
+    scopes,
+    turn_rivals,
+    unread_turns,
+)
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import QueuedJob, enqueue
-from memory.stores.sql.message_pieces import LargeBody, contents_of, split_off
-from memory.stores.sql.statements import add_row, dialect_insert, driver, execute, put_row
+from memory.stores.sql.message_pieces import LargeBody, contents_of
+from memory.stores.sql.statements import (
+    add_row,
+    dialect_insert,
+    driver,
+    execute,
+    is_sqlite,
+    put_row,
+)
 from memory.stores.sql.turn_reader import (
     SAID,
-    ConversationState,
     NodeRows,
     columns,
     find_conversation,
 )
+from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 
 n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
 TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
+
+
+TRIED_BY = TRIED.where(n.holder == bindparam("holder")).values(**node_holders.NOBODY)
 
 
 PLANNED = ("epoch", "note", "told", "carriers")
@@ -62,32 +77,6 @@ TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written again
 
 
-@dataclass(slots=True)
-class PendingTurn:
-    """What is written while the upstream works.
-
-    The conversation, the unanswered node and the new messages of the request.
-    """
-
-    owner: scopes.ScopeOwner
-    conversation: ConversationState
-    forked_from: str | None
-    node: TurnNode
-    # what their rows say (see `contents_of`): a long text is encoded before the store is held
-    messages: Sequence[dict[str, Any]]
-    request: bytes | None
-    adopted: bool = False  # the node exists already, from an earlier attempt
-    rounds: Sequence[Json] = ()  # of an earlier attempt, which count
-    scope_id: int | None = None  # the scope's row, where the turn found one
-    # the scope and the conversation as this transaction found them (see `owners.standing`)
-    there: Any = None
-    beside: Mapping[str, Json] = field(default_factory=dict)  # see `ApplicationTables.keep`
-    large: Sequence[LargeBody] = field(init=False)  # bodies of messages, which are written before
-
-    def __post_init__(self) -> None:
-        self.large = () if self.adopted else split_off(self.messages)
-
-
 def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> int:
     """Make the request durable; return the scope's row id.
 
@@ -95,6 +84,8 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
     """
     now, c = clock.now(), o.conversation
     there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
+    if there is not None and turn_rivals.fork_if_continued(conn, there, o):
+        there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
     o.there = there if there is not None and there.conversation is not None else None
     scope_id: int = there.id if there else scopes.get_or_create(conn, o.owner)
     if there is None or now - there.active_at > TOUCH_SECONDS:
@@ -103,13 +94,17 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
         _add_conversation(conn, o, scope_id, now)
     rounds = encode(o.rounds).decode() if o.rounds else None
     if o.adopted:
+        node_holders.check_held(conn, o.node.id, o.holder)
         # What this attempt was given: one that resumes its rounds is given the same.
         row = columns(o.node, scope_id)
         planned = {name: row[name] for name in PLANNED}
         attempt = {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds}
         execute(conn, TRIED_ANEW, attempt | planned)
     elif not answered:
-        add_row(conn, t.nodes, **columns(o.node, scope_id), request=o.request, rounds=rounds)
+        node_holders.check_once(conn, scope_id, o.once)
+        held = {} if o.holder is None else {"holder": o.holder, "once": o.once}
+        row = columns(o.node, scope_id)
+        add_row(conn, t.nodes, **row, request=o.request, rounds=rounds, **held)
         message_rows.append(conn, _request_rows(o, scope_id, now), _newest(o.there))
     if not answered:
         _raise_version(conn, c.id)
@@ -159,16 +154,26 @@ def _newest(there: Any) -> int | None:
     return None if there is None else max(there.stored or 0, there.indexed or 0)
 
 
-def round_done(conn: Connection, node: int, rounds: Sequence[Json]) -> None:
-    """Save the finished hidden rounds, in the transaction of what their calls wrote."""
+def round_done(
+    conn: Connection, node: int, rounds: Sequence[Json], holder: int | None = None
+) -> None:
+    """Save the finished hidden rounds, in the transaction of what their calls wrote.
+
+    holder: this worker, where there are several. Raises TakenOver.
+    """
+    node_holders.check_held(conn, node, holder)
     conn.execute(
         update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=clock.now())
     )
 
 
-def attempt_failed(conn: Connection, node: int) -> None:
-    """Record the time; the node stays open, so that a retry continues with it."""
-    execute(conn, TRIED, {"node": node, "now": clock.now()})
+def attempt_failed(conn: Connection, node: int, holder: int | None = None) -> None:
+    """Record the time; the node stays open, so that a retry continues with it.
+
+    holder: this worker, where there are several.
+    """
+    tried = TRIED if holder is None else TRIED_BY
+    execute(conn, tried, {"node": node, "now": clock.now(), "holder": holder})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
@@ -196,47 +201,6 @@ def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[Lar
         scopes.remove_if_empty(conn, scope_id)
 
 
-@dataclass(slots=True)
-class TurnRecord:
-    """What a turn leaves: its answers (one for each choice), a new epoch, its explain record.
-
-    Plain data, so that it can go to the recovery log if the store fails.
-    """
-
-    owner: scopes.ScopeOwner
-    conversation: int
-    nodes: list[TurnNode]
-    answers: list[Json]
-    resent: bool
-    epoch: Epoch | None = None
-    explain: tuple[str, Json] | None = None
-    evicted: list[tuple[Json, bytes]] = field(default_factory=list)
-    prove: bool = False
-    key: bytes = b""  # the scope's, for the links of a line that is joined anew
-    seen_head: int | None = None  # the line's end as this turn found it
-    kept: bool = False  # the line is kept here (a client that sends its newest message alone)
-    again: bool = (
-        False  # an earlier attempt may have left an answer of its own, which this one replaces
-    )
-    jobs: list[QueuedJob] = field(default_factory=list)  # what follows in the background
-    used: list[int] = field(default_factory=list)  # passages that automatic recall showed
-    # what the rows of each answer say (see `contents_of`); found out when they are written where
-    # it is not told
-    contents: Sequence[Sequence[dict[str, Any]]] | None = None
-    scope_id: int | None = None  # the scope's row, where it is known
-    parent_turn: int | None = None  # the turn of the first node's parent, where it is known
-    unread: bool = False  # extraction may read it
-    # how models use the tools they are offered, as far as it is to be written now
-    models: dict[str, ModelRecord] = field(default_factory=dict)
-    beside: Mapping[str, Json] = field(default_factory=dict)  # see `ApplicationTables.keep`
-    large: Sequence[LargeBody] = field(init=False)  # bodies of answers, which are written before
-    # of the scope and of the conversation as this record left them, where they are compared
-    versions: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        self.large = split_off(itertools.chain.from_iterable(self.contents or ()))
-
-
 def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
     """Write a turn's answers; safe to repeat with the same record.
 
@@ -252,8 +216,6 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
         r.conversation = opening.conversation.id
         for node in r.nodes:
             node.conversation = r.conversation
-    for node in r.nodes:
-        node.at = now
     there = opening.there if opening is not None else None
     if there is None:
         scope_id = r.scope_id or scopes.get_or_create(conn, r.owner)
@@ -261,15 +223,16 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
     if there is None or there.conversation is None:
         raise Erased("the conversation was deleted while this ran; nothing of it is kept")
     scope_id = there.id
+    if opening is None and not turn_rivals.make_way(conn, scope_id, r):
+        return int(there.head or r.nodes[0].turn)
     if r.kept:
         _join(conn, there, r)
     if r.epoch is not None:
         _put_epoch(conn, r.epoch, scope_id, now)
-    said += _answers(conn, r, scope_id, request)
+    said += _answers(conn, r, (scope_id, now), request)
     message_rows.append(conn, said, _newest(there))
     head = _move(conn, there, r, now)
-    if driver(conn) is None:
-        r.versions = there.scope_version, there.version + 1
+    r.versions = None if is_sqlite(conn) else (there.scope_version, there.version + 1)
     _record_consequences(conn, r, scope_id, now)
     if r.prove and not there.proven:
         scopes.prove(conn, scope_id)
@@ -301,7 +264,7 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
         message_rows.add(conn, scope_id, place, r.evicted, once=True)
     if r.explain:
         record = encode({**r.explain[1], "created_at": now}).decode()
-        row = {"id": node, "scope_id": scope_id, "record": record, "created_at": now}
+        row = {"id": r.aside or node, "scope_id": scope_id, "record": record, "created_at": now}
         execute(conn, upsert_explain(conn.dialect.name), row)
     fact_rows.record_use(conn, r.used)
     model_records.save(conn, r.models)
@@ -318,20 +281,24 @@ def _is_time(conn: Connection, scope_id: int, job: QueuedJob) -> bool:
 
 
 def _answers(
-    conn: Connection, r: TurnRecord, scope_id: int, request: dict[str, Any]
+    conn: Connection, r: TurnRecord, at: tuple[int, float], request: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Write the nodes of a turn; return the rows of its answers.
 
-    The first node has the request's columns.
+    at: scope and time. request: columns that the first node has.
     """
+    scope_id, now = at
     said: list[dict[str, Any]] = []
     for i, (node, answer) in enumerate(zip(r.nodes, r.answers, strict=True)):
+        node.at = now
         if r.again:
             message_rows.remove(
                 conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
             )
         unread = 1 if r.unread and i == 0 else None
-        put_row(conn, t.nodes, ("id",), **columns(node, scope_id), unread=unread, **request)
+        held = {} if driver(conn) is not None else node_holders.NOBODY
+        row = columns(node, scope_id)
+        put_row(conn, t.nodes, ("id",), **row, unread=unread, **request, **held)
         request = {}
         place = message_rows.MessagePlace(
             r.conversation, node.id, "answer", node.at, node.state == "aborted"

@@ -215,7 +215,7 @@ async def test_an_opened_turn_that_failed_is_noted(rows):
     turn, recorder, prompt = await begun()
     await recorder.open(prompt)
     await recorder.fail(prompt)
-    assert rows[1] == ("attempt_failed", turn.identity.node_id)
+    assert rows[1] == ("attempt_failed", turn.identity.node_id, None)
     assert not held(turn)
 
 

@@ -14,7 +14,7 @@ from memory.scope import Scope
 from memory.session import recovery_log as spilling
 from memory.session.recovery_log import RecoveryLog
 from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.turn_writer import TurnRecord
+from memory.stores.sql.turn_rows import TurnRecord
 
 SECRET = b"s" * 32
 

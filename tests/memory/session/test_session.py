@@ -56,7 +56,7 @@ def test_a_request_is_opened_and_its_failure_recorded(monkeypatch):
     written = []
     monkeypatch.setattr(recorder.turn_writer, "open_turn", lambda conn, opening: 70)
     monkeypatch.setattr(
-        recorder.turn_writer, "attempt_failed", lambda conn, node: written.append(node)
+        recorder.turn_writer, "attempt_failed", lambda conn, node, holder: written.append(node)
     )
 
     async def run(session):

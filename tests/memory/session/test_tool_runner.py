@@ -28,7 +28,7 @@ def ledger(monkeypatch):
     monkeypatch.setattr(
         tool_runner.turn_writer,
         "round_done",
-        lambda conn, node, rounds: written.append((node, list(rounds))),
+        lambda conn, node, rounds, holder: written.append((node, list(rounds))),
     )
     monkeypatch.setattr(
         tool_runner.tools,

@@ -32,6 +32,8 @@ class FakeDatabase:
 
     is_shared = False
 
+    holder = None
+
     application_tables = ()
 
     def __init__(self):

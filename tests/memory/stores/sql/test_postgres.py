@@ -23,7 +23,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.scopes import ScopeOwner, get_or_create
-from memory.stores.sql.turn_writer import TurnRecord
+from memory.stores.sql.turn_rows import TurnRecord
 from memory.stores.sql.upgrade import upgrade
 from memory.stores.sql.write_lock import EVERYTHING, NOTHING, owner_lock
 from tests import stores

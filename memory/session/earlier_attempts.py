@@ -1,0 +1,51 @@
+"""Earlier attempts at a request that other workers run, or ran until they were gone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import chain, repeat
+
+from memory.session.context import adopts
+from memory.session.in_flight import TurnClaim
+from memory.session.request import TurnRequest
+from memory.stores.sql import node_holders
+from memory.stores.sql.database import Database
+from memory.stores.sql.turn_reader import RETRY_SECONDS, Snapshot
+from memory.stores.sql.write_lock import NOTHING
+
+PAUSES = (0.1, 0.2, 0.4)  # seconds before a node is looked at again; then always LONGEST_SECONDS
+LONGEST_SECONDS = 0.5
+Read = Callable[[], Awaitable[Snapshot]]
+
+
+async def settle(
+    db: Database, ask: TurnRequest, claim: TurnClaim, snapshot: Snapshot, read: Read
+) -> Snapshot:
+    """Return a snapshot in which it is decided whether this turn goes on with an earlier attempt.
+
+    A repetition waits for an attempt that another worker runs. One that nobody runs is taken over,
+    unless another worker is faster. read: reads the snapshot again. Raises StoreUnavailable.
+    """
+    if (me := db.holder) is None:
+        return snapshot
+    pauses, until = chain(PAUSES, repeat(LONGEST_SECONDS)), time.monotonic() + RETRY_SECONDS
+    while (waiting := snapshot.waiting) is not None:
+        if waiting.holder == me:
+            snapshot.held = False  # this process knows what it runs
+        if not snapshot.held:
+            if not adopts(ask, snapshot, claim):
+                break
+            place = (snapshot.scope_id or 0, waiting.id)
+            take = partial(node_holders.take_over, place=place, seen=waiting.holder, me=me)
+            if await db.write(take, lock=NOTHING):
+                claim.is_stored = True
+                break
+            snapshot.held = True
+        if not ask.certain or time.monotonic() > until:
+            break
+        await asyncio.sleep(next(pauses))
+        snapshot = await read()
+    return snapshot

@@ -1,0 +1,177 @@
+"""Two workers on one Postgres database: who goes on with a turn, and that nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from memory.stores.sql import postgres_lease
+from tests import stores
+from tests.conftest import running
+from tests.e2e.postgres_chat import ADA, Chat, storage
+from tests.models import Model, call, calls, text
+from tests.sockets import within
+
+SAID = [{"role": "user", "content": "hello"}]
+
+
+@contextlib.asynccontextmanager
+async def two(url, folder, up, **more):
+    """Two gateways on one database."""
+    async with (
+        running(up.url, folder / "one", storage(url, **more)) as one,
+        running(up.url, folder / "two", storage(url, **more)) as other,
+    ):
+        await one.gateway.memory.wait_until_ready()
+        await other.gateway.memory.wait_until_ready()
+        yield one, other
+
+
+class Held:
+    """A model that answers when it is let."""
+
+    def __init__(self, *answers):
+        self.free, self.asked, self.answers = asyncio.Event(), 0, answers or ("so be it",)
+
+    async def __call__(self, seen, wire):
+        self.asked += 1
+        number = self.asked
+        await self.free.wait()
+        return text(self.answers[(number - 1) % len(self.answers)])
+
+
+def answers(url):
+    query = "SELECT content FROM messages WHERE source = 'answer' ORDER BY id"
+    return [row[0] for row in stores.on_server(url, query)]
+
+
+async def opened(url):
+    held = "SELECT count(*) FROM nodes WHERE holder IS NOT NULL"
+    assert await within(5, lambda: stores.on_server(url, held)[0][0] == 1)
+
+
+async def test_one_idempotency_key_at_two_workers_at_once_is_one_answer(postgres_url, tmp_path):
+    model = Held("first", "second")
+    key = {**ADA, "idempotency-key": "k1"}
+    async with Model(model) as up, two(postgres_url, tmp_path, up) as (one, other):
+        both = [asyncio.ensure_future(live.chat(SAID, key)) for live in (one, other)]
+        await opened(postgres_url)
+        await asyncio.sleep(0.5)
+        assert model.asked == 1
+        model.free.set()
+        found = [await each for each in both]
+        assert [r.status_code for r in found] == [200, 200]
+        assert len(answers(postgres_url)) == 1
+        rows = stores.on_server(postgres_url, "SELECT holder, once, state FROM nodes")
+        assert [tuple(row) for row in rows] == [(None, None, "done")]
+
+
+async def test_what_a_tool_did_for_one_idempotency_key_is_done_once(postgres_url, tmp_path):
+    note = call("archival_memory_insert", {"content": "Ada likes tea."})
+    asked = []
+
+    async def answer(seen, wire):
+        asked.append(seen.json["messages"][-1]["role"])
+        await asyncio.sleep(0.2)
+        return calls(note) if asked[-1] == "user" else text("noted")
+
+    key = {**ADA, "idempotency-key": "k1"}
+    async with Model(answer) as up, two(postgres_url, tmp_path, up) as (one, other):
+        found = await asyncio.gather(*(live.chat(SAID, key) for live in (one, other)))
+        assert [r.json()["choices"][0]["message"]["content"] for r in found] == ["noted"] * 2
+    assert asked.count("user") == 1
+    assert stores.on_server(postgres_url, "SELECT count(*) FROM passages")[0][0] == 1
+    assert answers(postgres_url) == ["noted"]
+
+
+async def test_two_tabs_with_the_same_words_keep_both_answers_and_both_go_on(
+    postgres_url, tmp_path
+):
+    model = Held("left", "right")
+    async with Model(model) as up, two(postgres_url, tmp_path, up) as (one, other):
+        asking = [asyncio.ensure_future(live.chat(SAID, ADA)) for live in (one, other)]
+        assert await within(5, lambda: model.asked == 2)
+        model.free.set()
+        found = [(await each).json()["choices"][0]["message"] for each in asking]
+        assert sorted(m["content"] for m in found) == ["left", "right"]
+        assert sorted(answers(postgres_url)) == ["left", "right"]
+        for live, said in ((other, found[0]), (one, found[1])):
+            chat = Chat()
+            chat.history = [*SAID, said]
+            await chat.say(live, "and now?")
+            assert await within(5, lambda said=said: said["content"] in str(up.bodies[-1]))
+    parents = stores.on_server(
+        postgres_url, "SELECT count(DISTINCT parent) FROM nodes WHERE parent IS NOT NULL"
+    )
+    assert parents[0][0] == 2
+
+
+async def test_who_continues_an_answer_second_at_another_worker_has_a_fork(postgres_url, tmp_path):
+    model = Held("so be it")
+    model.free.set()
+    async with Model(model) as up, two(postgres_url, tmp_path, up) as (one, other):
+        chat = Chat()
+        await chat.say(one, "hello")
+        await chat.say(other, "hello again")
+        before = list(chat.history)
+        model.free.clear()
+        asking = [
+            asyncio.ensure_future(
+                live.chat([*before, {"role": "user", "content": f"way {name}"}], ADA)
+            )
+            for live, name in ((one, "left"), (other, "right"))
+        ]
+        assert await within(5, lambda: model.asked == 4)
+        model.free.set()
+        found = [await each for each in asking]
+        assert [r.headers["x-memory-status"] for r in found] == ["ok", "ok"]
+    rows = stores.on_server(postgres_url, "SELECT forked_from FROM conversations ORDER BY id")
+    assert [row[0] is None for row in rows] == [True, False]
+    per = stores.on_server(
+        postgres_url,
+        "SELECT count(*) FROM messages WHERE content LIKE 'way %' GROUP BY conversation",
+    )
+    assert [row[0] for row in per] == [1, 1]
+
+
+async def test_a_retry_at_another_worker_takes_over_from_one_that_is_gone(
+    postgres_url, tmp_path, monkeypatch
+):
+    model = Held()
+    again = {**ADA, "x-stainless-retry-count": "1"}
+    async with Model(model) as up, two(postgres_url, tmp_path, up) as (one, other):
+        first = asyncio.ensure_future(one.chat(SAID, ADA))
+        await opened(postgres_url)
+        retry = asyncio.ensure_future(other.chat(SAID, again))
+        await asyncio.sleep(0.7)
+        assert model.asked == 1  # it waits for the first
+        monkeypatch.setattr(postgres_lease, "BEAT_SECONDS", 3600.0)
+        gone = one.gateway.memory.db.lease.incarnation
+        silent = f"UPDATE workers SET seen_at = seen_at - 16 WHERE incarnation = {gone}"
+        stores.on_server(postgres_url, silent)
+        assert await within(5, lambda: model.asked == 2)
+        model.free.set()
+        assert (await retry).headers["x-memory-status"] == "ok"
+        assert (await first).status_code == 200
+    assert answers(postgres_url) == ["so be it"] * 2  # each acknowledged one is kept
+    rows = stores.on_server(postgres_url, "SELECT count(*), count(holder) FROM nodes")
+    assert tuple(rows[0]) == (2, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_edit_is_in_the_request_to_another_worker_that_begins_after_it(
+    postgres_url, tmp_path, stream
+):
+    async with Model(text("so be it")) as up, two(postgres_url, tmp_path, up) as lives:
+        chat = Chat()
+        await chat.say(lives[0], "hello")
+        for i in range(50):
+            here, there = lives[i % 2], lives[(i + 1) % 2]
+            edited = await here.memory(
+                "PUT", "/users/ada/blocks/human", json={"value": f"tea number {i}."}
+            )
+            assert edited.status_code in (200, 201), edited.text
+            await chat.say(there, f"turn {i}", stream)
+            assert f"tea number {i}." in str(up.bodies[-1]["messages"])
