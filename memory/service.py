@@ -24,7 +24,7 @@ from memory.context.tokens import TokenCounter
 from memory.conversation.history import Messages, count_leading_system
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import DigestCache, keyed_hash
-from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, RowRefused, StoreUnavailable
+from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, StoreUnavailable
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
 from memory.session.context import RequestAttempt, TurnServices, start_turn
@@ -38,6 +38,7 @@ from memory.session.in_flight import InFlight
 from memory.session.model_records import ModelRecords
 from memory.session.policies import UserPolicies
 from memory.session.recovery_log import RecoveryLog
+from memory.session.replay import Replay
 from memory.session.request import Policy, TurnRequest
 from memory.session.session import Session, begin_session
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
@@ -47,18 +48,14 @@ from memory.stores.sql import (
     scopes,
     turn_prefetch,
     turn_reader,
-    turn_writer,
 )
-from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.database import NO_LEASE, Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
-from memory.stores.sql.turn_rows import TurnRecord
-from memory.stores.sql.write_lock import NOTHING, WriteLock, owner_lock
+from memory.stores.sql.write_lock import NOTHING
 
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
-SET_ASIDE = "a record of the recovery log cannot be replayed: it is set aside in spill.bad"
 SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # cache of scopes with their derived keys: some 2,000
 FAILURES = 3  # failed or late reads in a row before the store is probed
 PROBE_SECONDS, CLOSED_SECONDS = (
@@ -93,11 +90,6 @@ def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
     )
 
 
-def lock_of(r: TurnRecord) -> WriteLock:
-    """Return what the write of a turn's record keeps others from."""
-    return owner_lock(r.owner.scope.tenant, r.owner.scope.user, r.conversation)
-
-
 class Memory:
     """The memory of one process.
 
@@ -127,6 +119,8 @@ class Memory:
         self.models = ModelRecords()
         self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
         self.spill = RecoveryLog(data / "spill.ndjson" if data else None, secret)
+        self._replay = Replay(db, self.spill)
+        self._following: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
         self._failures = 0
         self._probe: asyncio.Task[None] | None = None
@@ -148,24 +142,15 @@ class Memory:
                 await self.db.close()
                 raise
             lease.keep(self._on_beat)
-        for record in self.spill.load():
-            try:
-                await self.db.write(partial(self._replay, r=record), lock=lock_of(record))
-            except RowRefused as e:
-                # Without the traceback: what a database says may quote the row.
-                log.error("%s: %s", SET_ASIDE, e)  # noqa: TRY400
-                self.spill.set_aside(record)
-            except StoreUnavailable:
-                raise
-            except MemoryFault:
-                continue  # its user was erased meanwhile
-            except Exception:
-                log.exception(SET_ASIDE)
-                self.spill.set_aside(record)
-        self.spill.clear()
+        if self.db.is_shared:
+            self.spill.claim()
+        await self._replay.run()
         self.models.load(await self.db.read(model_records.load))
         await self.policies.load()
         self.retrieval.indexing.start()
+        if self.db.holder is not None and not self._following:
+            work = (self.policies.follow(), self._replay.follow())
+            self._following = [asyncio.create_task(one, name="memory-follow") for one in work]
         self._ready.set()
 
     def _on_beat(self, lost: bool) -> None:
@@ -187,21 +172,18 @@ class Memory:
         finally:
             self._letting_go = None
 
-    def _replay(self, conn: Connection, r: TurnRecord) -> None:
-        """Write a record of the recovery log, and what the application keeps of its turn."""
-        turn_writer.record(conn, r)
-        keep_beside(conn, self.db.application_tables, r.beside)
-
     async def close(self) -> None:
         self._ready.clear()
-        if self._probe is not None:
-            self._probe.cancel()
+        for task in (*self._following, *([self._probe] if self._probe else ())):
+            task.cancel()
+        self._following = []
         try:
             await self.retrieval.indexing.stop()
             if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
                 await self.retrieval.meaning.index.close()
         finally:
             await self.db.close()
+            self.spill.release()
 
     def scope(self, tenant: str, user: str | None, agent: str) -> Scope:
         """Return a scope; its keys are derived once and cached."""

@@ -27,10 +27,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DataError, IntegrityError
 
+from memory.ids import clock
+from memory.scope import owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
-from memory.stores.sql.scopes import UserName
-from memory.stores.sql.statements import add_rows
+from memory.stores.sql.scopes import UserName, erased_at
+from memory.stores.sql.statements import add_rows, execute_sql, is_sqlite
 from memory.stores.sql.write_lock import NOTHING
 
 c = t.usage.c
@@ -38,6 +40,7 @@ DAY = 86400.0
 READ_SECONDS, SPENT_SECONDS = 10.0, 1.0
 USAGE_DAYS = 400  # a year to compare with, plus a month
 BATCH = 1000  # rows removed in a transaction, so as not to block the writer for long
+NAMES_LOCK = 7_205_603  # Postgres' number: names are written, or an erasure takes them out
 SUMMED = (
     "input",
     "cached_input",
@@ -96,12 +99,39 @@ class UsageTotalsRow:
     sums: dict[str, Any]
 
 
-async def write_records(db: Database, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+async def write_records(
+    db: Database, rows: Callable[[], Sequence[dict[str, Any]]], secret: bytes
+) -> None:
     """Write the records that `rows` returns inside the transaction.
 
-    Raises what `insert` raises.
+    secret: by which erased users are known. Raises what `insert` raises.
     """
-    await db.write(lambda conn: insert(conn, rows()), small=True, lock=NOTHING)
+
+    def work(conn: Connection) -> None:
+        found = rows()
+        if not is_sqlite(conn):
+            _hide_erased(conn, found, secret)
+        insert(conn, found)
+
+    await db.write(work, small=True, lock=NOTHING)
+
+
+def _hide_erased(conn: Connection, rows: Sequence[dict[str, Any]], secret: bytes) -> None:
+    """Take the names of users out who were erased since, by whichever worker.
+
+    An erasure waits for what is being written, and is seen by what is written after it.
+    """
+    execute_sql(conn, f"SELECT pg_advisory_xact_lock_shared({NAMES_LOCK})")
+    owners = {
+        (row["tenant"], row["user"]): owner_key(secret, row["tenant"], row["user"])
+        for row in rows
+        if row["user"] is not None
+    }
+    erased = erased_at(conn, list(owners.values())) if owners else {}
+    for row in rows:
+        owner = owners.get((row["tenant"], row["user"]), b"")
+        if row["created_at"] + clock.ahead <= erased.get(owner, 0.0):
+            row["user"] = None
 
 
 async def read_groups(
@@ -145,6 +175,8 @@ class UsageTables:
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
         """Remove an erased user's name from the remaining and from future records."""
         self._on_erased(tenant, user)
+        if not is_sqlite(conn):
+            execute_sql(conn, f"SELECT pg_advisory_xact_lock({NAMES_LOCK})")
         forget(conn, tenant, user)
 
     def forget_conversations(

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -95,14 +96,19 @@ def _row(record: UsageRecord) -> dict[str, Any]:
 class UsageLog:
     """Queues and writes usage records.
 
-    ready: waits for the store at start-up. capacity: size of the queue. dropped: number of records
+    ready: waits for the store at start-up. capacity: size of the queue. secret: of the memory.
+    dropped: number of records
     that found the queue full, or that the store cannot hold.
     """
 
     def __init__(
-        self, db: Database, ready: Callable[[], Awaitable[None]], capacity: int = 10_000
+        self,
+        db: Database,
+        ready: Callable[[], Awaitable[None]],
+        capacity: int = 10_000,
+        secret: bytes = b"",
     ) -> None:
-        self.dropped = 0
+        self.dropped, self._secret = 0, secret
         self._db, self._ready, self._capacity = db, ready, capacity
         self._queue: deque[UsageRecord] = deque()
         self._some = asyncio.Event()
@@ -205,7 +211,7 @@ class UsageLog:
         left, alone = len(self._queue), 0
         while batch := list(islice(self._queue, min(left, 1 if alone else BATCH))):
             try:
-                await table.write_records(self._db, lambda b=batch: self._rows(b))  # type: ignore[misc]
+                await table.write_records(self._db, partial(self._rows, batch), self._secret)
             except MemoryFault as e:
                 return e
             except Exception as e:

@@ -8,7 +8,7 @@ from functools import partial
 
 from memory.ids import clock
 from memory.jobs.reindex import begin, reindex_handler
-from memory.jobs.worker import Handler, Worker
+from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
 from memory.stores.sql import fts, message_pieces, passage_lifecycle, retention, vectors
 from memory.stores.sql.database import Database
@@ -16,6 +16,7 @@ from memory.stores.sql.erasure import expire_unnamed, finish
 from memory.stores.sql.jobs import Effect, QueuedJob, delete_dead, enqueue
 
 DAY = 86400.0
+AGAIN_SECONDS = 10.0  # behind the end of a lease
 PERIOD_SECONDS = 3600.0  # between checks for expired rows
 DEAD_DAYS = (
     30  # dead jobs are kept for inspection, but not for ever: they may contain a user's messages
@@ -38,13 +39,18 @@ def erase_handler(db: Database, forget: Forget) -> Handler:
     forget: takes scope row key, kind of rows (None for all), row keys (None for all).
     """
 
-    async def erase(job: QueuedJob) -> None:
+    async def erase(job: QueuedJob) -> Effect | None:
         await finish(db, job)
         for scope_id in job.payload["scopes"]:
             await forget(scope_id, None, None)
         for kind in ("passages", "messages"):
             for scope_id, keys in job.payload.get(kind, {}).items():
                 await forget(int(scope_id), kind, keys)
+        if not db.is_shared or job.payload.get("again"):
+            return None
+        # Another worker may have put vectors outside the database meanwhile, within its lease.
+        later = QueuedJob("erase", {**job.payload, "again": True}, delay=LEASE + AGAIN_SECONDS)
+        return lambda conn: enqueue(conn, later)
 
     return erase
 

@@ -143,8 +143,9 @@ class Worker:
         for kind, every in self._periods.items():
             if now >= self._next.get(kind, now):
                 self._next[kind] = now + every
+                shared = self._db.is_shared
                 await self._db.write(
-                    partial(jobs.enqueue, job=QueuedJob(kind, dedupe=f"every:{kind}")),
+                    partial(jobs.enqueue_periodic, kind=kind, every=every if shared else 0.0),
                     small=True,
                     lock=NOTHING,
                 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from functools import partial
 from sys import getsizeof
 
 from memory.cache import Cache
+from memory.errors import StoreUnavailable
 from memory.stores.sql import policies as rows
 from memory.stores.sql.database import Database
 from memory.stores.sql.scopes import UserName
@@ -14,6 +17,7 @@ from memory.stores.sql.write_lock import owner_lock
 MODES = ("full", "read", "write", "off")
 KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200  # size of the cache: some 1,500 users
 READ_SECONDS = 1.0
+FOLLOW_SECONDS = 1.0
 
 
 def strictest(*modes: str) -> str:
@@ -48,6 +52,16 @@ class UserPolicies:
         """Learn whether there are any. Raises StoreUnavailable."""
         changes, found = self._changes, await self._db.read(rows.any_set)
         self._any = found if changes == self._changes else None
+
+    async def follow(self) -> None:
+        """Forget what other workers change, once a second."""
+        seen = None
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                if (found := await self._db.read(rows.changes, single=True)) != seen:
+                    seen = found
+                    self.forget()
+            await asyncio.sleep(FOLLOW_SECONDS)
 
     async def find(self, who: UserName) -> str:
         """Return the policy of a user (tenant, name). Raises StoreUnavailable."""

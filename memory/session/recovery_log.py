@@ -1,12 +1,15 @@
 """The recovery log: records of turns that the store refused after the answer was sent.
 
-They are kept in a file with fsync and replayed at the next start.
+They are kept in a file with fsync, and replayed at the next start; where several workers share the
+store, as soon as it is back. Each worker of a data folder has a file of its own, which it locks,
+and takes over those of workers that have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import threading
@@ -53,6 +56,31 @@ class RecoveryLog:
         self._path, self._secret = path, secret
         self._bad = path.with_name("spill.bad") if path is not None else None
         self._writing = threading.Lock()
+        self._loaded: set[bytes] = set()  # what `clear` removes
+        self._lock: int | None = None
+
+    def claim(self) -> None:
+        """Take a file that no other worker of this folder has, and what dead ones left."""
+        if self._path is None or self._lock is not None:
+            return
+        for number in itertools.count():
+            path = self._path.with_name(f"spill.{number}.ndjson" if number else "spill.ndjson")
+            if (lock := _try_lock(path)) is not None:
+                self._path, self._lock = path, lock
+                break
+        for other in sorted(path.parent.glob("spill*.ndjson")):
+            if other != path and (orphan := _try_lock(other)) is not None:
+                if lines := _lines(other):
+                    with self._writing:
+                        _append(path, lines)
+                other.unlink(missing_ok=True)
+                os.close(orphan)
+
+    def release(self) -> None:
+        """Let another worker have the file."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @property
     def is_empty(self) -> bool:
@@ -100,6 +128,7 @@ class RecoveryLog:
                         self._bad,
                     )
                     bad.append(line)
+            self._loaded = set(good)
             if bad:
                 _append(self._bad, bad)
                 _rewrite(self._path, good)
@@ -135,8 +164,26 @@ class RecoveryLog:
                     )
 
     def clear(self) -> None:
+        """Remove the records that were loaded; others may have come meanwhile."""
         if self._path is not None:
-            _rewrite(self._path, [])
+            with self._writing:
+                left = [line for line in _lines(self._path) if line not in self._loaded]
+                _rewrite(self._path, left)
+
+
+def _try_lock(path: Path) -> int | None:
+    """Lock a worker's file by one beside it; None if a living worker has it."""
+    fd = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # a system without such locks
+        return fd
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -38,7 +38,7 @@ from sqlalchemy import (
 from memory.errors import Conflict
 from memory.ids import clock
 from memory.stores.sql import schema as t
-from memory.stores.sql.statements import dialect_insert, execute
+from memory.stores.sql.statements import dialect_insert, execute, execute_sql
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
@@ -124,6 +124,22 @@ def enqueue(conn: Connection, job: QueuedJob) -> None:
             "created_at": now,
         },
     )
+
+
+SCHEDULE = """
+INSERT INTO schedules (kind, next_at) VALUES ($1, $2) ON CONFLICT (kind) DO UPDATE
+SET next_at = excluded.next_at WHERE schedules.next_at <= $3 RETURNING kind"""
+SLACK_SECONDS = 1.0  # that a worker may look too early
+
+
+def enqueue_periodic(conn: Connection, kind: str, every: float) -> None:
+    """Add a periodic job, unless one waits.
+
+    every: seconds in which one of all workers adds it; 0 for the only process.
+    """
+    now = clock.now()
+    if not every or execute_sql(conn, SCHEDULE, kind, now + every, now + SLACK_SECONDS):
+        enqueue(conn, QueuedJob(kind, dedupe=f"every:{kind}"))
 
 
 @cache

@@ -10,11 +10,13 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.scopes import UserName
+from memory.stores.sql.statements import execute_sql, is_sqlite
 
 p = t.user_policies.c
 OF_USER = select(p.memory).where(p.tenant == bindparam("tenant"), p.user == bindparam("user"))
 ONE = select(p.tenant).limit(1)
 FULL = "full"
+CHANGES = "policies"
 
 
 def find(conn: Connection, who: UserName) -> str:
@@ -27,6 +29,22 @@ def any_set(conn: Connection) -> bool:
     return conn.execute(ONE).first() is not None
 
 
+def changes(conn: Connection) -> str:
+    """Return what differs after each change that any worker made."""
+    m = t.meta.c
+    return conn.execute(select(m.value).where(m.name == CHANGES)).scalar() or ""
+
+
+def _tell_others(conn: Connection) -> None:
+    """Let other workers notice a change."""
+    if not is_sqlite(conn):
+        execute_sql(
+            conn,
+            f"INSERT INTO meta (name, value) VALUES ('{CHANGES}', '1') ON CONFLICT (name) DO "
+            "UPDATE SET value = (meta.value::bigint + 1)::text",
+        )
+
+
 def put(conn: Connection, who: UserName, memory: str) -> None:
     """Set the policy of a user."""
     values = {"memory": memory, "updated_at": clock.now()}
@@ -35,6 +53,7 @@ def put(conn: Connection, who: UserName, memory: str) -> None:
         remove(conn, who)
     elif not conn.execute(update(t.user_policies).where(own).values(**values)).rowcount:
         conn.execute(insert(t.user_policies).values(**_name(who), **values))
+    _tell_others(conn)
 
 
 def rename(conn: Connection, source: UserName, target: UserName) -> None:
@@ -47,6 +66,7 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
 def remove(conn: Connection, who: UserName) -> None:
     """Remove the policy of a user."""
     conn.execute(delete(t.user_policies).where(p.tenant == who[0], p.user == who[1]))
+    _tell_others(conn)
 
 
 def _name(who: UserName) -> dict[str, str]:

@@ -108,6 +108,15 @@ PROVE = (
 )
 
 
+def erased_at(conn: Connection, owners: Sequence[bytes]) -> dict[bytes, float]:
+    """Return when owners were erased, of those that ever were."""
+    g = t.generations.c
+    found = conn.execute(
+        select(g.owner, g.erased_at).where(g.owner.in_(owners), g.erased_at.is_not(None))
+    )
+    return {row.owner: row.erased_at for row in found}
+
+
 def generation(conn: Connection, owner: bytes) -> int:
     return int(execute(conn, GENERATION, {"owner": owner}).scalar() or 0)
 
@@ -337,7 +346,10 @@ def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> tuple[list
     So nobody finds the rows, and no job writes any more. Returns the scopes' row keys, for
     `row_removal`, and the number of jobs.
     """
-    void(conn, owner_key(secret, tenant, user))
+    owner = owner_key(secret, tenant, user)
+    void(conn, owner)
+    g = t.generations.c
+    conn.execute(update(t.generations).where(g.owner == owner).values(erased_at=clock.now()))
     ids = scopes_of(conn, tenant, user)
     conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
     return ids, conn.execute(delete(t.jobs).where(t.jobs.c.scope_id.in_(ids))).rowcount

@@ -61,7 +61,10 @@ def make_way(conn: Connection, scope_id: int, r: TurnRecord) -> bool:
     Returns False if the record was written before.
     """
     own, digest, me = r.aside or r.nodes[0].id, r.nodes[0].digest, r.holder
-    if me is None or not node_holders.is_taken(conn, own, digest, me):
+    if me is None:
+        return True
+    if not node_holders.is_taken(conn, own, digest, me):
+        r.again = True  # it may have been written before
         return True
     if _is_recorded(conn, scope_id, r):
         return False

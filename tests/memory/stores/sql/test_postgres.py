@@ -360,7 +360,7 @@ async def test_a_spilled_record_that_is_refused_is_set_aside_and_the_store_opens
         name = {1: "long" * 99, 2: None, 3: "good"}[r.conversation]
         conn.execute(insert(t.marks).values(name=name, upto=1))
 
-    monkeypatch.setattr(memory, "_replay", replay)
+    monkeypatch.setattr("memory.session.replay.turn_writer.record", replay)
     await memory.open()
     try:
         assert await memory.db.read(names) == ["good"]
