@@ -134,10 +134,8 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     semantic_search = _semantic_search(settings, router, credentials)
     memory = Memory(database, _policy(settings), secret, data, semantic_search)
     metrics = Metrics(settings.models, settings.providers)
-    usage, responses = (
-        UsageLog(database, memory.wait_until_ready, secret=secret),
-        ResponseTable(database),
-    )
+    usage = UsageLog(database, memory.wait_until_ready, secret=secret)
+    responses = ResponseTable(database)
     database.application_tables += [UsageTables(_forgetting(usage, metrics)), responses]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing)

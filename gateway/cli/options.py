@@ -56,7 +56,11 @@ def settings_from(config: Path | None, **overrides: Any) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Options of `serve`. host, port, upstream: override the configuration; None for its own."""
+    """Options of `serve`.
+
+    host, port, upstream: override the configuration; None for its own. as_worker: one of several,
+    started by their parent.
+    """
 
     config: Path | None
     host: str | None
@@ -65,6 +69,15 @@ class Serving:
     workers: int
     log_format: Format
     log_level: str
+    as_worker: bool = False
+
+    def arguments(self) -> list[str]:
+        """Return the command that is given these options, but for the port and the workers."""
+        given = {"config": self.config, "host": self.host, "upstream": self.upstream}
+        out = ["serve", "--log-format", self.log_format, "--log-level", self.log_level]
+        for name, value in given.items():
+            out += [f"--{name}", str(value)] if value is not None else []
+        return out
 
     def settings(self) -> Settings:
         """Return the settings with these options applied. Raises ConfigError."""
@@ -77,7 +90,9 @@ UPSTREAM_HELP = (
     "The base URL of an OpenAI-compatible server, or of Anthropic's, in place of the configured "
     "one."
 )
-WORKERS_HELP = "Processes. This version runs one."
+WORKERS_HELP = (
+    "Processes on one port. More than one need Postgres and Redis: storage.database, storage.redis."
+)
 PORT_HELP = "The port; 0 takes a free one.  [default: 8080]"
 HOST_HELP = "The address to listen on.  [default: 127.0.0.1, this machine only]"
 
@@ -100,7 +115,10 @@ def serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Format of the log on standard error: text lines or JSON objects.",
     )
     @click.option("--upstream", help=UPSTREAM_HELP)
-    @click.option("--workers", type=int, default=1, show_default=True, help=WORKERS_HELP)
+    @click.option("--as-worker", is_flag=True, hidden=True, help="One of several.")
+    @click.option(
+        "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help=WORKERS_HELP
+    )
     @click.option("--port", type=click.IntRange(0, 65535), help=PORT_HELP)
     @click.option("--host", help=HOST_HELP)
     @config_option

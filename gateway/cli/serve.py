@@ -5,18 +5,20 @@ At the start it shows its URL, which keys it accepts and where the memory is sto
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
 import signal
 import socket
+import sys
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from gateway.cli.keys import key_summary, keyless_provider_warnings, missing_admin_warning
-from gateway.cli.options import CommandFailed, Serving, serve_options
+from gateway.cli.options import CommandFailed, Serving, private, serve_options
 from gateway.cli.tenants import unseen, why_not_shared
 
 if TYPE_CHECKING:
@@ -44,13 +46,10 @@ def serve(serving: Serving) -> None:
       mnemogate serve --upstream https://api.anthropic.com/v1
       mnemogate serve --config gateway.toml --host 0.0.0.0
     """
-    if serving.workers != 1:
-        raise CommandFailed(
-            f"--workers {serving.workers}: this version supports one worker. Leave the "
-            "option out; one handles many connections at once.",
-            exit_code=2,
-        )
+    if serving.workers > 1:
+        _serve_with_workers(serving)
     from gateway.cli.embedded import bind_socket
+    from gateway.cli.workers import bind_shared, end_with_parent
 
     gc.disable()  # until everything is imported, since all of it stays
     stopped = Event()  # not an exception, which is lost if raised in a callback of the interpreter
@@ -60,8 +59,62 @@ def serve(serving: Serving) -> None:
     ):  # until the server takes over: stopping during the start is not a failure
         signal.signal(number, lambda *_: stopped.set())
     settings = serving.settings()
-    with bind_socket(settings.server.host, settings.server.port) as sock:
+    if serving.as_worker:
+        end_with_parent()
+    bind = bind_shared if serving.as_worker else bind_socket
+    with bind(settings.server.host, settings.server.port) as sock:
         _serve(settings, sock, serving, stopped)
+
+
+def _serve_with_workers(serving: Serving) -> NoReturn:
+    """Run several workers until a signal ends them."""
+    from gateway.cli.embedded import url_of
+    from gateway.cli.lockfile import hold_lock
+    from gateway.cli.workers import WorkerProcesses, bind_shared, check_workers, command_of
+    from gateway.config.secret_file import server_secret
+    from gateway.server import log_output
+
+    settings = serving.settings()
+    check_workers(settings, serving.workers)
+    private(settings.data)
+    with bind_shared(settings.server.host, settings.server.port) as sock:
+        url = url_of(sock)
+        with hold_lock(settings.data, url) as other:
+            _refuse_second(settings, other)
+            _check_database(settings, server_secret(settings))
+            lines = [*startup_lines(settings, url), f"  workers    {serving.workers}"]
+            sink = log_output.begin(serving.log_format, serving.log_level)
+            _show_startup(lines, as_json=serving.log_format == "json")
+            workers = WorkerProcesses(
+                command_of(serving.arguments(), sock.getsockname()[1]),
+                serving.workers,
+                settings.server.drain_seconds,
+                lambda: _can_reread(serving),
+            )
+            try:
+                sys.exit(workers.run())
+            finally:
+                sink.close()
+
+
+def _can_reread(serving: Serving) -> bool:
+    """Tell whether the configuration can be reloaded; log why not."""
+    from gateway.config.settings import ConfigError
+
+    try:
+        serving.settings()
+    except (ConfigError, OSError) as e:
+        _log_unusable(serving, e)
+        return False
+    return True
+
+
+def _log_unusable(serving: Serving, error: Exception) -> None:
+    log.error(
+        "Mnemogate keeps its running configuration, since %s cannot be used: %s",
+        serving.config,
+        error,
+    )
 
 
 def reread(serving: Serving, app: GatewayMiddleware) -> None:
@@ -76,11 +129,7 @@ def reread(serving: Serving, app: GatewayMiddleware) -> None:
         settings = serving.settings()
         waiting = app.reload(settings)
     except (ConfigError, OSError) as e:
-        log.error(  # noqa: TRY400
-            "Mnemogate keeps its running configuration, since %s cannot be used: %s",
-            serving.config,
-            e,
-        )
+        _log_unusable(serving, e)
         return
     log.info("Mnemogate reloaded %s", serving.config)
     if waiting:
@@ -115,16 +164,13 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             f"The data folder {settings.data} cannot be used: {e.strerror}. Set storage.data or "
             "MNEMOGATE_DATA to a folder of yours."
         ) from e
-    with hold_lock(settings.data, url) as other:
-        if other:
-            raise CommandFailed(
-                f"{other} serves the data folder {settings.data} already. Stop it first, or give "
-                "this one a folder of its own: storage.data, or MNEMOGATE_DATA.",
-                exit_code=2,
-            )
+    lock = contextlib.nullcontext() if serving.as_worker else hold_lock(settings.data, url)
+    with lock as other:
+        _refuse_second(settings, other)
         _check_database(settings, app.gateway.secret)
-        lines = startup_lines(settings, url)
-        lines += [f"  warning    {text}" for text in unseen(settings)]
+        lines = [] if serving.as_worker else startup_lines(settings, url)
+        if not serving.as_worker:
+            lines += [f"  warning    {text}" for text in unseen(settings)]
         sink = log_output.begin(serving.log_format, serving.log_level)
         _show_startup(lines, as_json=serving.log_format == "json")
         try:
@@ -138,6 +184,16 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             )
         finally:
             sink.close()
+
+
+def _refuse_second(settings: Settings, other: str | None) -> None:
+    """Refuse to start beside another gateway of the same data folder."""
+    if other:
+        raise CommandFailed(
+            f"{other} serves the data folder {settings.data} already. Stop it first, or give "
+            "this one a folder of its own: storage.data, or MNEMOGATE_DATA.",
+            exit_code=2,
+        )
 
 
 def _check_database(settings: Settings, secret: bytes) -> None:

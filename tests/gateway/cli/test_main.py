@@ -162,12 +162,6 @@ def test_the_docs_name_only_what_there_is():
     ] == []
 
 
-def test_more_than_one_worker_is_refused_in_words():
-    done = CliRunner().invoke(cli, ["serve", "--workers", "4"])
-    assert done.exit_code == 2
-    assert "supports one worker" in done.output
-
-
 def test_a_configuration_that_cannot_be_used_exits_2_without_a_traceback(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text("[server]\nprot = 1\n")
