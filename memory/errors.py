@@ -4,7 +4,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── StoreUnavailable   the database does not respond, or not in time
 │   ├── NotUpgraded    its tables are another version's
 │   ├── RowRefused     it refuses a row as it is
-│   ├── AttemptRunning another attempt at the request is under way
+│   ├── AttemptRunning another attempt at the request came first
 │   └── TakenOver      another worker goes on with the turn
 ├── Conflict           a stale write: someone else was faster
 │   └── AmbiguousName  several things have the name: name the owner
@@ -38,7 +38,7 @@ class RowRefused(StoreUnavailable):
 
 
 class AttemptRunning(StoreUnavailable):
-    """Another attempt at this request, which is the same one by its key, is under way."""
+    """Another attempt at this request, which is the same one by its key, came first."""
 
 
 class TakenOver(StoreUnavailable):

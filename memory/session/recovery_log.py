@@ -63,6 +63,7 @@ class RecoveryLog:
         """Take a file that no other worker of this folder has, and what dead ones left."""
         if self._path is None or self._lock is not None:
             return
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for number in itertools.count():
             path = self._path.with_name(f"spill.{number}.ndjson" if number else "spill.ndjson")
             if (lock := _try_lock(path)) is not None:

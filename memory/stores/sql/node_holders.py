@@ -32,7 +32,7 @@ TAKE = (
     .returning(n.id)
 )
 FOUND = select(n.state, n.digest, n.holder).where(n.id == bindparam("node"))
-BY_ONCE = select(n.id).where(n.scope_id == bindparam("scope"), n.once == bindparam("once"))
+BY_ONCE = select(n.id).where(n.scope_id == bindparam("scope"), n.request == bindparam("once"))
 NOBODY = {"holder": None, "once": None}
 
 
@@ -67,9 +67,12 @@ def let_go(conn: Connection, nodes: set[int], me: int) -> None:
 
 
 def check_once(conn: Connection, scope_id: int, once: bytes | None) -> None:
-    """Raise AttemptRunning if another attempt at a request with this key is under way."""
+    """Raise AttemptRunning if there is another attempt at a request with this key.
+
+    It was not there when this one began, and may be under way or over.
+    """
     if once is not None and execute(conn, BY_ONCE, {"scope": scope_id, "once": once}):
-        raise AttemptRunning("another attempt at this request is under way")
+        raise AttemptRunning("another attempt at this request came first")
 
 
 def check_held(conn: Connection, node: int, me: int | None) -> None:

@@ -113,7 +113,7 @@ class ExpectedLine:
 
 def open_turn(conn: Connection, o: PendingTurn, line: ExpectedLine) -> int | None:
     """Make the request durable; return the scope's row id, None if nothing was written."""
-    if o.adopted or o.large:
+    if o.adopted or o.large or o.once:
         return None
     now = clock.now()
     writing = _Statement(line, o.owner, now)
