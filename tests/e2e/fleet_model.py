@@ -43,6 +43,10 @@ class Person:
     histories: list[list[dict[str, Any]]] = field(default_factory=list)
 
 
+class Unfinished(Exception):
+    """A stream ended before its answer did."""
+
+
 class FleetModel:
     """Workers, and what is known of the memory that they share."""
 
@@ -56,6 +60,7 @@ class FleetModel:
         self._numbers = itertools.count(1)
         self._asked: dict[str, str] = {}  # who asked a question
         self._problems: list[AssertionError] = []
+        self._under_load = False
         self._workers: list[Process] = []
         self._stack = contextlib.ExitStack()
 
@@ -155,7 +160,10 @@ class FleetModel:
             f"{worker.url}/v1/chat/completions", json=body, headers=headers
         )
         assert found.status_code == 200, found.text
-        assert found.headers["x-memory-status"] == "ok", (found.headers, worker.lines[-5:])
+        status = found.headers["x-memory-status"]
+        if status == "degraded" and self._under_load:
+            raise Unfinished  # told so, and nothing promised
+        assert status == "ok", (found.headers, worker.lines[-5:])
         if self._problems:
             raise self._problems[0]
         if more.get("stream"):
@@ -164,6 +172,8 @@ class FleetModel:
                 for line in found.text.splitlines()
                 if line.startswith("data: {")
             ]
+            if "data: [DONE]" not in found.text:
+                raise Unfinished
             said = "".join(e["choices"][0]["delta"].get("content") or "" for e in events)
         else:
             said = found.json()["choices"][0]["message"]["content"]
@@ -176,7 +186,7 @@ class FleetModel:
         for other in USERS:
             assert other == name or f"{other}-word-" not in whole, (name, whole)
         assert not [w for w in self.erased if w in whole], (name, whole)
-        missing = [w for w in self.people[name].shown.values() if w not in whole]
+        missing = [w for w in self.people.get(name, Person()).shown.values() if w not in whole]
         assert not missing, (name, missing, whole)
 
     def _pick(self) -> tuple[str, list[dict[str, Any]]]:
@@ -324,3 +334,34 @@ class FleetModel:
                     f"{table}.{column} holds what was erased",
                     f"SELECT id FROM {table} WHERE position('{word}' IN {column}) > 0 LIMIT 1",
                 )
+
+    async def kill_under_load(self, cycles: int, clients: int = 32) -> None:
+        """Kill a worker at a random moment again and again, while many talk to all of them."""
+        over, self._under_load = asyncio.Event(), True
+        talking = [asyncio.create_task(self._talk(f"guest{i}", over)) for i in range(clients)]
+        try:
+            for _ in range(cycles):
+                await asyncio.sleep(self.random.uniform(0.1, 0.5))
+                await self.kill()
+                self.done["kill"] += 1
+        finally:
+            over.set()
+            await asyncio.gather(*talking)
+        await self.check_rows()
+
+    async def _talk(self, name: str, over: asyncio.Event) -> None:
+        """Talk until it is over; who meets a dead worker asks another one again."""
+        history: list[dict[str, Any]] = []
+        while not over.is_set():
+            asked = {"role": "user", "content": f"question {next(self._numbers)}?"}
+            try:
+                answer = await self._chat(
+                    self._worker(), name, [*history, asked], stream=self.random.random() < 0.5
+                )
+            except (httpx.TransportError, Unfinished):
+                self.done["cut"] += 1
+                await asyncio.sleep(0.05)
+                continue
+            self.done["turn"] += 1
+            self.acknowledged.add(answer["content"])
+            history = [] if len(history) > 2 * MAX_TURNS else [*history, asked, answer]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.fleet_model import FleetModel
 
+CYCLES = 20  # 200 with `make bench BENCH=faults`
 STEPS = 2_000  # 100,000 with `make bench BENCH=model`
 
 
@@ -14,3 +15,13 @@ async def test_random_operations_on_four_workers_keep_every_promise(postgres_url
     assert model.done["turn"] > STEPS / 3
     assert model.done["repeat"]
     assert model.done["erase"]
+
+
+async def test_a_worker_that_is_killed_under_load_takes_no_acknowledged_answer_with_it(
+    postgres_url, tmp_path
+):
+    model = FleetModel(postgres_url, tmp_path, workers=3, seed=21)
+    async with model.running():
+        await model.kill_under_load(CYCLES)
+    assert model.done["kill"] == CYCLES
+    assert len(model.acknowledged) == model.done["turn"] > 10 * CYCLES
