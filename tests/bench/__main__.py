@@ -28,7 +28,7 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import junk, layout
+from tests.bench import fleet, junk, layout
 from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
@@ -38,8 +38,9 @@ from tests.bench.wires import __main__ as wires
 
 OTHERS = ("growth", "layout", "retrieval", "latency", "junk")
 # played only where they are named: freeze takes long, and sends what no app would; wires has mocks
-# and a floor of its own
-ALONE = ("freeze", "wires")
+# and a floor of its own; model and faults are of several workers, for hours
+FLEET = ("model", "faults")
+ALONE = ("freeze", "wires", *FLEET)
 Results = dict[str, dict[str, Figures]]
 Bar = tuple[str, float, float, Callable[[Results], float]]
 
@@ -248,6 +249,9 @@ def main() -> int:
     if "wires" in names:
         told("wires")
         figures["wires"] = wires.main(["--rounds", str(args.rounds)])
+    if fleet_names := [name for name in FLEET if name in names]:
+        told("fleet")
+        print(fleet.main(fleet_names))
     if "freeze" in names:
         told("freeze")
         failed += freeze.main([])
