@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -18,6 +19,7 @@ from memory.stores.sql import jobs as queue
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
 from memory.stores.sql.jobs import QueuedJob
+from tests import stores
 
 
 async def add(db, *jobs):
@@ -241,7 +243,9 @@ async def test_what_follows_an_erasure_reaches_the_index(db):
     maintenance.register(without, db, maintenance.RetentionPolicy(7, 30), Retriever(db))
     await add(db, QueuedJob("erase", {"scopes": [1], "passages": {}}))
     await without.drain()
-    assert await jobs(db) == []
+    # Another worker may have been writing: there, each runs once more after its lease.
+    left = [json.loads(job["payload"]) for job in await jobs(db)]
+    assert [job.get("again") for job in left] == [True] * (3 if stores.POSTGRES else 0)
 
 
 async def test_old_records_leave_and_young_ones_stay(db):
