@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.e2e.fleet_model import FleetModel
 
-CYCLES = 20  # 200 with `make bench BENCH=faults`
-STEPS = 2_000  # 100,000 with `make bench BENCH=model`
+CYCLES = 10  # 200 with `make bench BENCH=faults`
+STEPS = 1_000  # 100,000 with `make bench BENCH=model`
 
 
 async def test_random_operations_on_four_workers_keep_every_promise(postgres_url, tmp_path):
