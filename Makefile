@@ -6,14 +6,14 @@
 #   BENCH="chat growth"          what make bench runs (default: everything; .venv/bin/python -m tests.bench --help)
 #   SOAK="--requests 200000"    how long make soak goes on, and with what (--help)
 #   ON_POSTGRES="tests/memory"   what make test-postgres runs (default: the memory, the contracts, e2e)
-#   WORKERS=4                    test processes (default: three more than cores, since much of the suite waits)
+#   WORKERS=4                    test processes (default: two more than cores, since much of the suite waits)
 
 VENV := .venv
 BIN := $(VENV)/bin
 # Not bin/python, which is a link to a file of another age.
 MADE := $(VENV)/pyvenv.cfg
 ON_POSTGRES ?= tests/memory tests/contract tests/e2e
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 CLIENTS := .clients/openai2/.done .clients/openai3/.done .clients/anthropic2/.done tests/clients/node_modules/.done
 PURE := gateway/wire/*,memory/core/*,memory/conversation/*,memory/context/*,memory/search/*
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
