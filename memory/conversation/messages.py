@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from memory.cache import Cache
+from memory.conversation.long_json import LONG_CHARACTERS
 
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
@@ -29,7 +30,6 @@ _REASONING = (
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 SLICE_CHARACTERS = 1 << 16  # normalised at once
-LONG_STRING_CHARACTERS = 1 << 20  # a longer string of an image or a file counts by its digest
 MEDIA_DEPTH = 3  # of objects in a part in which such a string is looked for
 SEEN_BYTES, SEEN_EACH = 3 << 20, 320  # size of the cache: some 10,000 messages
 
@@ -118,7 +118,7 @@ def condense_media(message: Json) -> Json:
 def _condense(value: Any, depth: int = MEDIA_DEPTH) -> Any:
     """Return the value with each very long string in it as its digest; itself if there is none."""
     if isinstance(value, str):
-        return _digest_of(value) if len(value) > LONG_STRING_CHARACTERS else value
+        return _digest_of(value) if len(value) > LONG_CHARACTERS else value
     if isinstance(value, dict) and depth:
         items = {k: _condense(v, depth - 1) for k, v in value.items()}
         return items if any(items[k] is not v for k, v in value.items()) else value

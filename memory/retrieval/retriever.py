@@ -162,7 +162,11 @@ class Retriever:
                 return RecallHits()
             return RecallHits(passages, messages, passage_lifecycle.list_outdated(conn, scope_id))
 
-        return await self._db.read(read, small=True)
+        # A few rows are read sooner than another thread is asked; many would hold the event loop.
+        small = not self._db.is_shared and await self._db.read(
+            lambda conn: message_rows.has_few(conn, scope_id), small=True
+        )
+        return await self._db.read(read, small=small)
 
     async def _near(
         self, kind: VectorKind, scope_id: int, words: str, allowed: Any

@@ -309,6 +309,13 @@ MORE_THAN_ONE = select(
         )
     )
 )
+FEW_ROWS = 500  # messages, or passages
+HAS_FEW = select(
+    ~exists(select(m.id).where(m.scope_id == _here).offset(FEW_ROWS).limit(1)),
+    ~exists(
+        select(t.passages.c.id).where(t.passages.c.scope_id == _here).offset(FEW_ROWS).limit(1)
+    ),
+)
 HITS = select(
     m.id,
     m.public_id,
@@ -366,6 +373,11 @@ def is_more_than(conn: Connection, scope_id: int, conversation: int) -> bool:
     """Tell whether a scope has passages, or conversations besides this one."""
     asked = {"scope": scope_id, "conversation": conversation}
     return bool(execute(conn, MORE_THAN_ONE, asked).scalar())
+
+
+def has_few(conn: Connection, scope_id: int) -> bool:
+    """Tell whether a scope has so few messages and passages that a quick search is short."""
+    return all(execute(conn, HAS_FEW, {"scope": scope_id}).one())
 
 
 @lru_cache(64)

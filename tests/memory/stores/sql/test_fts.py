@@ -5,6 +5,7 @@ anew.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -430,6 +431,21 @@ async def test_recall_does_not_index_what_the_request_holds_but_finds_all_else(m
     assert await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
     assert await recalled(None) == ["a kettle"]
     assert not await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
+
+
+@pytest.mark.parametrize("more", [0, messages.FEW_ROWS], ids=["few", "many"])
+async def test_recall_in_a_large_memory_does_not_run_on_the_event_loop(memory, monkeypatch, more):
+    said = [{"role": "user", "content": f"kettle {i}"} for i in range(1 + more)]
+    ada = await spoken(memory, "ada", *said)
+    search, threads = messages.search, []
+
+    def noting(*arguments):
+        threads.append(threading.get_ident())
+        return search(*arguments)
+
+    monkeypatch.setattr(messages, "search", noting)
+    await memory.retrieval.recall(ada, SearchQuery("kettle", ("user",), thorough=False), None)
+    assert [thread == threading.get_ident() for thread in threads] == [not more]
 
 
 async def test_the_index_waits_for_turns_under_way_but_not_for_ever(tmp_path, monkeypatch):
