@@ -5,20 +5,18 @@ keep their results, and who keeps the context small by other means is left alone
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
 
-from tests.conftest import running
+from tests.conftest import Live, running
 from tests.models import Model
-from tests.wire_models import MessagesModel, ResponsesModel
+from tests.wire_models import MessagesModel, ResponsesModel, WireModel
 
 WINDOW = 4000
 ADA = {"x-memory-user": "ada"}
 WORDS, ROWS = "some words about nothing " * 12, "result row " * 150
-
-
-def summing(seen, wire):
-    return "SUMMARY of what was said"
 
 
 def config(up, other, *, stateful=True, **more):
@@ -61,63 +59,67 @@ def messages(turns):
 
 
 def asked_of(wire, turns):
-    """The path, and a request of so many turns."""
+    """A request of so many turns."""
     if wire == "responses":
-        return "responses", {"model": "m", "input": items(turns), "store": False}
+        return {"model": "m", "input": items(turns), "store": False}
     look = {"name": "look", "input_schema": {"type": "object"}}
-    return "messages", {
-        "model": "m",
-        "max_tokens": 200,
-        "tools": [look],
-        "messages": messages(turns),
-    }
+    return {"model": "m", "max_tokens": 200, "tools": [look], "messages": messages(turns)}
 
 
-def speaking(wire):
+MEMBER = {"responses": "input", "messages": "messages"}  # that holds the conversation
+WIRES = pytest.mark.parametrize("wire", list(MEMBER))
+
+
+@dataclass
+class Setup:
+    """A gateway before a server of the format, and what makes summaries."""
+
+    wire: str
+    live: Live
+    up: WireModel
+    other: Model
+
+    async def ask(self, body):
+        """Send a request; return the one that reached the server."""
+        http = await self.live.http.post(f"{self.live.url}/{self.wire}", json=body, headers=ADA)
+        assert http.status_code == 200, http.text
+        assert http.headers["x-memory-status"] == "ok"
+        self.answer = http.json()
+        return self.up.bodies[-1]
+
+
+@asynccontextmanager
+async def opened(data, wire, reply="Fine.", **options):
     if wire == "responses":
-        return ResponsesModel("Fine."), {"providers.openai.wires": ["responses"]}
-    return MessagesModel("Fine."), {"providers.openai.kind": "anthropic"}
-
-
-WIRES = pytest.mark.parametrize("wire", ["responses", "messages"])
+        double, kind = ResponsesModel(reply), {"providers.openai.wires": ["responses"]}
+    else:
+        double, kind = MessagesModel(reply), {"providers.openai.kind": "anthropic"}
+    async with (
+        Model(lambda seen, wire: "SUMMARY of what was said") as other,
+        double as up,
+        running(up.url, data, config(up, other, **kind, **options)) as live,
+    ):
+        yield Setup(wire, live, up, other)
 
 
 @WIRES
 async def test_over_the_window_the_oldest_is_summarised_and_the_newest_stays(data, wire):
-    double, more = speaking(wire)
-    async with (
-        Model(summing) as other,
-        double as up,
-        running(up.url, data, config(up, other, **more)) as live,
-    ):
-        path, body = asked_of(wire, 30)
-        answer = await live.http.post(f"{live.url}/{path}", json=body, headers=ADA)
-        assert answer.status_code == 200, answer.text
-        assert answer.headers["x-memory-status"] == "ok"
-        sent = up.bodies[-1]
+    async with opened(data, wire) as setup:
+        sent = await setup.ask(asked_of(wire, 30))
         told = json.dumps(sent)
         assert len(told) < 4 * WINDOW
         assert "SUMMARY of what was said" in str(sent.get("instructions") or sent.get("system"))
         assert "question 0:" not in told
         assert "and now?" in told
-        first = (sent.get("input") or sent["messages"])[0]
-        assert first["role"] == "user"
+        assert sent[MEMBER[wire]][0]["role"] == "user"
 
 
 @WIRES
 async def test_within_the_window_everything_is_sent_as_it_came(data, wire):
-    double, more = speaking(wire)
-    async with (
-        Model(summing) as other,
-        double as up,
-        running(up.url, data, config(up, other, **more)) as live,
-    ):
-        path, body = asked_of(wire, 2)
-        answer = await live.http.post(f"{live.url}/{path}", json=body, headers=ADA)
-        assert answer.status_code == 200, answer.text
-        member = "input" if wire == "responses" else "messages"
-        assert len(up.bodies[-1][member]) == len(body[member])
-        assert not other.bodies
+    async with opened(data, wire) as setup:
+        body = asked_of(wire, 2)
+        assert (await setup.ask(body))[MEMBER[wire]] == body[MEMBER[wire]]
+        assert not setup.other.bodies
 
 
 @pytest.mark.parametrize(
@@ -129,32 +131,19 @@ async def test_within_the_window_everything_is_sent_as_it_came(data, wire):
     ],
 )
 async def test_who_manages_the_context_elsewhere_is_left_alone(data, wire, more):
-    double, kind = speaking(wire)
-    async with (
-        Model(summing) as other,
-        double as up,
-        running(up.url, data, config(up, other, **kind)) as live,
-    ):
-        path, body = asked_of(wire, 30)
-        answer = await live.http.post(f"{live.url}/{path}", json=body | more, headers=ADA)
-        assert answer.status_code == 200, answer.text
-        member = "input" if wire == "responses" else "messages"
-        assert len(up.bodies[-1][member]) == len(body[member])
+    async with opened(data, wire) as setup:
+        body = asked_of(wire, 30) | more
+        assert (await setup.ask(body))[MEMBER[wire]] == body[MEMBER[wire]]
 
 
 async def test_a_chain_that_is_kept_here_is_summarised_too(data):
-    async with (
-        Model(summing) as other,
-        ResponsesModel(lambda seen, wire: f"Reply about {WORDS}") as up,
-        running(up.url, data, config(up, other, stateful=False)) as live,
-    ):
+    reply = f"Reply about {WORDS}"
+    async with opened(data, "responses", lambda seen, wire: reply, stateful=False) as setup:
         before = {}
         for i in range(16):
             body = {"model": "m", "input": f"question {i}: {WORDS * 2}", **before}
-            answer = await live.http.post(f"{live.url}/responses", json=body, headers=ADA)
-            assert answer.status_code == 200, answer.text
-            before = {"previous_response_id": answer.json()["id"]}
-        told = json.dumps(up.bodies[-1])
+            told = json.dumps(await setup.ask(body))
+            before = {"previous_response_id": setup.answer["id"]}
         assert len(told) < 4 * WINDOW
         assert "conversation_summary" in told
         assert "question 0:" not in told
@@ -163,22 +152,13 @@ async def test_a_chain_that_is_kept_here_is_summarised_too(data):
 
 @WIRES
 async def test_the_next_turn_goes_on_from_the_same_cut(data, wire):
-    double, more = speaking(wire)
-    async with (
-        Model(summing) as other,
-        double as up,
-        running(up.url, data, config(up, other, **more)) as live,
-    ):
-        path, body = asked_of(wire, 30)
-        member = "input" if wire == "responses" else "messages"
-        for said in ("and now?", "and then?"):
-            answer = await live.http.post(f"{live.url}/{path}", json=body, headers=ADA)
-            assert answer.status_code == 200, said
-            body[member] = [
-                *body[member],
-                {"role": "assistant", "content": "Fine."},
-                {"role": "user", "content": "and then?"},
-            ]
-        one, two = (json.dumps(b[member]) for b in up.bodies[-2:])
-        assert two.startswith(one[:-1].rstrip("]")[:2000])
-        assert len(other.bodies) >= 1
+    async with opened(data, wire) as setup:
+        body = asked_of(wire, 30)
+        first = (await setup.ask(body))[MEMBER[wire]]
+        summaries = len(setup.other.bodies)
+        said = {"role": "assistant", "content": "Fine."}
+        then = {"role": "user", "content": "and then?"}
+        longer = [*body[MEMBER[wire]], said, then]
+        second = await setup.ask(body | {MEMBER[wire]: longer})
+        assert second[MEMBER[wire]] == [*first, said, then]
+        assert len(setup.other.bodies) == summaries
