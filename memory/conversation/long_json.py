@@ -20,10 +20,10 @@ _PLACE = f"mnemogate-long-{secrets.token_hex(16)}"
 _QUOTED_PLACE = _encode(_PLACE)
 
 
-def encode_in_parts(value: Any, encode: Any = _encode) -> list[bytes]:
+def encode_in_parts(value: Any) -> list[bytes]:
     """Return a value as JSON, in parts: one, if no string in it is very long."""
     found: list[str] = []
-    rest = encode(_without_long(value, DEPTH, found))
+    rest = _encode(_without_long(value, DEPTH, found))
     parts: list[bytes] = []
     for text in found:
         before, _, rest = rest.partition(_QUOTED_PLACE)
