@@ -74,6 +74,8 @@ def _holds(data: bytes, mark: bytes) -> bool:
 
     The text is searched in steps, so that other threads run between two of them.
     """
+    if len(data) <= _SEARCH_STEP_BYTES:
+        return mark in data
     return any(
         data.find(mark, at, at + _SEARCH_STEP_BYTES + len(mark)) >= 0
         for at in range(0, len(data), _SEARCH_STEP_BYTES)

@@ -50,6 +50,8 @@ def is_readable(text: bytes, most: int = MOST_VALUES) -> bool:
     much each. Strings are looked into only where their commas and colons could matter. Each is
     passed in steps, so that in a thread others have their turn between two.
     """
+    if len(text) <= min(SURE_BYTES, most):
+        return True
     if marks(text) <= most and _has_few_members(count(text, b":"), count(text, b"{")):
         return True
     values = members = objects = at = 0

@@ -25,7 +25,7 @@ class ClientProfile:
     """
 
     agents: tuple[bytes, ...] = ()
-    known_by: tuple[bytes, ...] = ()
+    known_by: frozenset[bytes] = frozenset()
     conversations: tuple[bytes, ...] = ()
     utility: tuple[UtilityRule, ...] = ()
     summaries: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ClientProfile:
         own = {*named, *(r.header for r in told.utility if r.header)}
         return cls(
             tuple(a.lower().encode() for a in told.user_agents),
-            tuple(name.encode() for name in sorted(own)),
+            frozenset(name.encode() for name in own),
             tuple(name.encode() for name in told.conversation_headers),
             told.utility,
             told.summaries,
@@ -48,7 +48,7 @@ class ClientProfile:
     def has_sent(self, headers: Headers) -> bool:
         """Tell whether a request is this program's."""
         agent = headers.get(b"user-agent", b"").lower()
-        return agent.startswith(self.agents) or any(name in headers for name in self.known_by)
+        return agent.startswith(self.agents) or not self.known_by.isdisjoint(headers)
 
     def conversation(self, headers: Headers) -> str:
         """Return the conversation that the program names, "" for none.

@@ -36,6 +36,7 @@ def _only(shown: Mapping[str, str]) -> bytes:
 # pattern again and again took ten times as long.
 _letters, _digits, _blanks = string.ascii_letters, string.digits, "\t\n\v\f\r \x1c\x1d\x1e\x1f"
 ONLY_WORDS, ONLY_NUMBERS = _only({c: c for c in _letters}), _only({c: c for c in _digits})
+NO_DIGITS = bytes(i for i in range(256) if chr(i) not in _digits)
 ONLY_MARKS = _only({c: c for c in map(chr, range(128)) if c not in _letters + _digits + _blanks})
 ONLY_BLANKS = _only({c: "n" if c == "\n" else "s" for c in _blanks})
 # Tokens per character, from a code point on, for a mostly English vocabulary (measured with
@@ -177,9 +178,9 @@ def fewest(text: str) -> int:
     """
     text = text[:LONG_TEXT_CHARACTERS]
     raw = text.encode("ascii", "ignore")
-    words, numbers = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_NUMBERS).split()
-    marks = raw.translate(ONLY_MARKS).split()
-    found = len(words) + len(marks) / 2 + sum([(len(x) + 2) // 3 for x in numbers])
+    words, marks = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_MARKS).split()
+    digits = len(raw.translate(None, NO_DIGITS))
+    found = len(words) + len(marks) / 2 + max(len(raw.translate(ONLY_NUMBERS).split()), digits / 3)
     if not text.isascii():
         found += sum(0.4 if char >= "\u2e80" else 0.1 for char in text if char > "\x7f")
     return int(found)
