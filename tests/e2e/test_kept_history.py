@@ -105,3 +105,24 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
         assert reads[0] >= 2 * TURNS  # never summarised before: all of it
         assert max(reads[1:]) <= 300  # then what the window holds
         assert len(chats(up)) == 6
+
+
+async def test_a_summary_stays_when_the_only_turn_after_it_is_asked_again(data):
+    config = {**CONFIG, "memory.summarize_ahead": False}
+    async with Model(model) as up:
+        async with running(up.url, data, config) as live:
+            for i in range(8):
+                await live.chat(
+                    f"question {i}: " + "some words " * 150, NAMED, user="ada", max_tokens=200
+                )
+            long = "a long question: " + "many words " * 900
+            for _ in range(2):  # after the first, all that was before is summarised
+                await live.chat(long, NAMED, user="ada", max_tokens=200)
+                sent = chats(up)[-1]["messages"]
+                assert [m["content"] for m in sent[1:]] == [long]
+                assert "SUMMARY of what was said" in sent[0]["content"]
+        async with running(up.url, data, config) as live:
+            await live.chat("go on", NAMED, user="ada", max_tokens=200)
+            sent = chats(up)[-1]["messages"]
+            assert sent[1]["content"] == long
+            assert "SUMMARY of what was said" in sent[0]["content"]

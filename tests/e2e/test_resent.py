@@ -297,6 +297,7 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
         assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
 
 
+@pytest.mark.parametrize("window", [3600, 5000])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     ("kept", "asked", "app"),
@@ -304,8 +305,9 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
     ids=["trimmed", "kept here"],
 )
 async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
-    tmp_path, seed, kept, asked, app, monkeypatch
+    tmp_path, window, seed, kept, asked, app, monkeypatch
 ):
+    monkeypatch.setitem(CONFIG["models"]["m"], "context_window", window)
     found = []
     whole = getattr(kept, asked)
 

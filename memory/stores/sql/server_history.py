@@ -30,6 +30,7 @@ CUT = select(t.epochs.c.cut).where(
     t.epochs.c.scope_id == bindparam("scope"),
     t.epochs.c.id == select(n.epoch).where(n.id == bindparam("head")).scalar_subquery(),
 )
+PARENT = select(n.parent).where(n.id == bindparam("node"), n.scope_id == bindparam("scope"))
 SUMMARY = select(s.content).where(s.scope_id == bindparam("scope"), s.chain == bindparam("link"))
 
 
@@ -86,13 +87,16 @@ def read_end(
     """
     which, head = conversation
     there = {row.chain for row in execute(conn, SUMMARISED, {"scope": scope_id, "which": which})}
-    cut = execute(conn, CUT, {"scope": scope_id, "head": head}).scalar() if there else None
-    turns, link = _choose_turns(_walk_turns(conn, scope_id, head), there, cut, room)
+    turns, link = _turns_back_from(conn, scope_id, head, there, room)
     said = _messages(conn, scope_id, turns)
-    newest = next((x for x in reversed(asked) if not is_system(x)), None)
-    requested = [x for x in said[0] if x.get("role") != "assistant"] if said else []
-    if newest is not None and requested and canonical(requested[-1]) == canonical(newest):
+    if _repeats(said, asked):
         del said[0]
+        if link is not None and not said:
+            # All of the rest is summarised. Without an answer in it the new turn would be the
+            # first of its conversation, and later ones would find nothing of what was before.
+            parent = execute(conn, PARENT, {"scope": scope_id, "node": turns[0]}).scalar()
+            turns, link = _turns_back_from(conn, scope_id, parent, there, room)
+            said = _messages(conn, scope_id, turns)
     out = HistoryEnd(
         message_rows.pair_tool_results([x for turn in reversed(said) for x in turn], asked)
     )
@@ -100,6 +104,23 @@ def read_end(
         found = execute(conn, SUMMARY, {"scope": scope_id, "link": link}).scalar()
         out.behind = link, found or LEFT_OUT
     return out
+
+
+def _turns_back_from(
+    conn: Connection, scope_id: int, head: int, there: Collection[bytes], room: int
+) -> tuple[list[int], bytes | None]:
+    """Return the turns to read from `head` on; see `_choose_turns`."""
+    cut = execute(conn, CUT, {"scope": scope_id, "head": head}).scalar() if there else None
+    return _choose_turns(_walk_turns(conn, scope_id, head), there, cut, room)
+
+
+def _repeats(said: Sequence[Sequence[Json]], asked: Sequence[Json]) -> bool:
+    """Tell whether a request asks once more what the newest turn asked."""
+    newest = next((x for x in reversed(asked) if not is_system(x)), None)
+    requested = [x for x in said[0] if x.get("role") != "assistant"] if said else []
+    if newest is None or not requested:
+        return False
+    return bool(canonical(requested[-1]) == canonical(newest))
 
 
 def _walk_turns(conn: Connection, scope_id: int, head: int) -> Iterator[Any]:
