@@ -394,8 +394,9 @@ class _Compactor:
                 fitted := self.fresh(text, self.cut, "elided")
             ).tokens <= goal:
                 return fitted
+        newest = len(self.tail.turn.messages) - 1
         for index, text in self.stored:
-            if index > self.cut:
+            if self.cut < index < newest:  # what was asked once and summarised may be asked again
                 fitted = self.fresh(text, index, "summary reused")
                 if fitted.tokens <= limit and fitted.tokens < now.tokens:
                     self._mark(index)

@@ -167,6 +167,8 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
         cut = epoch.cut
         if cut not in (None, turn.chain.origin) and not -1 < turn.chain.place(cut) < past.at:
             return "history trimmed"
+        if cut is None and present.behind is not None:
+            return "history trimmed"  # its core text lacks the summary of what was left out
     out = PlacementPlan(epoch, "")
     for carrier in past.carriers:
         place = _place_of(turn, past, node, carrier)

@@ -39,7 +39,7 @@ CHANCE = re.compile(r"call_[0-9a-f]{24}")  # what is drawn at random
 
 
 def summarises(body):
-    return body["messages"][0]["content"].startswith("You compress")
+    return str(body["messages"][0]["content"]).startswith("You compress")
 
 
 def answers(seed):

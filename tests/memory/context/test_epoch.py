@@ -143,6 +143,14 @@ def test_a_history_without_what_was_cut_ends_the_epoch():
     assert plan(turn, past, present(), RULES).reason == "history trimmed"
 
 
+def test_an_epoch_without_the_summary_of_what_is_left_out_ends():
+    turn = history()
+    now = replace(present(), behind=(b"link", "a summary"))
+    planned = plan(turn, before(turn), now, RULES)
+    assert planned.reason == "history trimmed"
+    assert "a summary" in planned.epoch.core
+
+
 def test_places_that_are_known_are_not_looked_for():
     turn = history()
     past = before(turn, note="<note>")
