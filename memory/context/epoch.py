@@ -162,13 +162,8 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
         return "edited outside the conversation"
     if present.at - node.at > rules.idle:
         return "idle"
-    if past.places is None:
-        turn.enter()
-        cut = epoch.cut
-        if cut not in (None, turn.chain.origin) and not -1 < turn.chain.place(cut) < past.at:
-            return "history trimmed"
-        if cut is None and present.behind is not None:
-            return "history trimmed"  # its core text lacks the summary of what was left out
+    if past.places is None and _is_cut_elsewhere(turn, past, epoch.cut, present):
+        return "history trimmed"
     out = PlacementPlan(epoch, "")
     for carrier in past.carriers:
         place = _place_of(turn, past, node, carrier)
@@ -182,6 +177,16 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
     if len(out.notes) != sum(1 for c in past.carriers if c.note):
         return "a note's carrier is gone"
     return out
+
+
+def _is_cut_elsewhere(
+    turn: RequestHistory, past: PreviousTurn, cut: bytes | None, present: CurrentMemory
+) -> bool:
+    """Tell whether an epoch's summary is not that of what this request leaves out."""
+    turn.enter()
+    if cut is None:
+        return present.behind is not None
+    return cut != turn.chain.origin and not -1 < turn.chain.place(cut) < past.at
 
 
 def _place_of(
