@@ -128,7 +128,7 @@ def apply_cut(
     ]
     held = (
         counter.text(plan.epoch.core)
-        + tail.apart
+        + tail.count_before(staying)
         + sum(tail.size(i) for i in sent if i not in swap and i not in plan.splices)
     )
     held += sum(counter.message(m) for m in swap.values()) + _placed_tokens(plan, counter, 0)

@@ -117,7 +117,8 @@ def message_size(counter: TokenCounter, message: Json, digest: bytes) -> int:
 class UncompactedMessages:
     """The messages after a cut, hashed and counted.
 
-    Of those before it only what is sent nevertheless: system messages, the newest user message.
+    Of those before it only what is sent nevertheless: system messages, the newest user message,
+    and the one that a long tool loop answers, if the cut is inside of that.
     cut: index of the last message that was cut, -1 for none; link: of the chain there. start: index
     of the first message of the tail, where `messages` and `sizes` (tokens) begin. links: of the
     chain, from the cut on, each with the index of its message.
@@ -134,20 +135,35 @@ class UncompactedMessages:
             message_size(counter, m, turn.chain.digest(i))
             for i, m in enumerate(self.messages, self.start)
         ]
-        self._newest = turn.messages.after.user
-        self._before = [i for i in turn.messages.first(self.start) if self._stays(i)]
-        self.apart = sum(counter.message(turn.messages[i]) for i in self._before)
+        self._counter = counter
+        self._early = turn.messages.first(self.start)
         named = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
         if cut >= 0 or turn.messages.after.behind:
             named.insert(0, (turn.chain.before(self.start), cut))
         self.links = dict(reversed(named))  # system messages do not change a link
 
-    def _stays(self, index: int) -> bool:
-        return is_system(self.turn.messages[index]) or index == self._newest
-
     def kept_indexes(self, cut: int) -> list[int]:
         """Return the indexes up to `cut` that are sent nevertheless."""
-        return [*self._before, *(i for i in range(self.start, cut + 1) if self._stays(i))]
+        until = [*self._early, *range(self.start, cut + 1)]
+        users = {self.turn.messages.after.user, self._find_opener(until, cut)}
+        return [i for i in until if i in users or is_system(self.turn.messages[i])]
+
+    def _find_opener(self, until: Sequence[int], cut: int) -> int:
+        """Return the user message of the turn that a cut is inside of; -1 for none.
+
+        What is sent begins with a user message: strict servers refuse an answer without one.
+        """
+        messages = self.turn.messages
+        after = (messages[i] for i in range(cut + 1, len(messages)))
+        first = next((m for m in after if not is_system(m)), None)
+        if first is None or first.get("role") == "user":
+            return -1
+        return next((i for i in reversed(until) if messages[i].get("role") == "user"), -1)
+
+    def count_before(self, kept: Sequence[int]) -> int:
+        """Count the tokens of those messages that are before the tail."""
+        messages = self.turn.messages
+        return sum(self._counter.message(messages[i]) for i in kept if i < self.start)
 
     def between(self, after: int, before: int) -> list[int]:
         """Return the messages of the tail between two indexes that are left out.

@@ -184,7 +184,7 @@ async def test_a_cut_whose_summary_is_not_kept_gets_another_where_nothing_more_c
 
 
 async def test_what_a_long_tool_loop_was_for_is_in_its_summary():
-    """It stays while it is the newest, and is left out like all before the cut once it is not."""
+    """It stays while the cut is inside of that loop, and is left out with the rest of it."""
     loop = [
         m
         for i in range(30)
@@ -217,7 +217,10 @@ async def test_what_a_long_tool_loop_was_for_is_in_its_summary():
             {"role": "user", "content": "and then?"},
         ],
     )
-    assert 0 in (await fit(later, PlacementPlan(fitted.plan.epoch, ""), found)).drop
+    assert 0 not in (await fit(later, PlacementPlan(fitted.plan.epoch, ""), found)).drop
+    tail = UncompactedMessages(later, TokenCounter(), fitted.cut, fitted.plan.epoch.cut)
+    assert tail.kept_indexes(fitted.cut) == [0]
+    assert tail.kept_indexes(len(loop) + 1) == []  # all of the loop is before this cut
 
 
 async def test_a_summary_is_asked_for_once(monkeypatch):
