@@ -4,20 +4,25 @@ after a restart too.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from memory.conversation.matching import HashChain, TurnNode, complete_node
 from memory.conversation.messages import extend_chain
 from memory.ids import new_id, new_key
+from memory.session.recorder import TurnRecorder
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes, server_history
 from memory.stores.sql.message_pieces import contents_of
+from memory.stores.sql.messages import NO_RESULT
 from memory.stores.sql.statements import add_row, add_rows
 from memory.stores.sql.turn_reader import columns
 from tests.conftest import running
 from tests.e2e.test_fit import CONFIG, WINDOW, chats, model, size, user
-from tests.models import Model
+from tests.e2e.test_turns import check_valid
+from tests.models import Model, call, calls
 
 NAMED = {"x-memory-conversation": "long"}
 TURNS = 5000
@@ -126,3 +131,78 @@ async def test_a_summary_stays_when_the_only_turn_after_it_is_asked_again(data):
             sent = chats(up)[-1]["messages"]
             assert sent[1]["content"] == long
             assert "SUMMARY of what was said" in sent[0]["content"]
+
+
+async def test_two_tools_in_a_row_with_the_same_result_are_two(data):
+    look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    script = [calls(call("look", {}, "c1")), calls(call("look", {}, "c2")), "There."]
+    async with Model(*script) as up, running(up.url, data) as live:
+        await live.chat("where?", NAMED, user="ada", tools=[look])
+        for name in ("c1", "c2"):
+            result = {"role": "tool", "tool_call_id": name, "content": "not here"}
+            await live.chat([result], NAMED, user="ada", tools=[look])
+        found = [m["tool_call_id"] for m in up.bodies[-1]["messages"] if m["role"] == "tool"]
+        assert found == ["c1", "c2"]
+
+
+async def test_a_call_without_a_result_gets_one_that_says_so(data):
+    """Its client asked something else: nothing before that may be lost, here or after a restart."""
+    look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    async with Model(calls(call("look", {}, "c1")), "Later.", "Well.") as up:
+        async with running(up.url, data) as live:
+            await live.chat("where?", NAMED, user="ada", tools=[look])
+            await live.chat("never mind", NAMED, user="ada", tools=[look])
+        async with running(up.url, data) as live:
+            await live.chat("and now?", NAMED, user="ada", tools=[look])
+        sent = up.bodies[-1]["messages"]
+        check_valid(sent)
+        roles = ["user", "assistant", "tool", "user", "assistant", "user"]
+        assert [m["role"] for m in sent[1:]] == roles
+        assert sent[3] == {"role": "tool", "tool_call_id": "c1", "content": NO_RESULT}
+
+
+@pytest.mark.parametrize("first", ["the half", "the whole"])
+async def test_who_leaves_and_asks_again_has_one_answer_in_the_history(data, monkeypatch, first):
+    """Whichever of the two answers is stored first, the half or the whole one."""
+    stored = {"aborted": asyncio.Event(), "done": asyncio.Event()}
+    began, finish = asyncio.Event(), TurnRecorder.finish
+
+    async def in_order(self, prompt, outcome, sent=None):
+        state = "aborted" if outcome.aborted else "done"
+        began.set()
+        if state == ("done" if first == "the half" else "aborted"):
+            await stored["aborted" if state == "done" else "done"].wait()
+        kept = await finish(self, prompt, outcome, sent)
+        stored[state].set()
+        return kept
+
+    async def half(seen, wire):
+        await wire.start_stream()
+        delta = {"index": 0, "delta": {"content": "The half"}}
+        head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        await wire.event({**head, "choices": [delta]})
+        await asyncio.sleep(30)
+
+    def say(words, **more):
+        return live.chat(words, NAMED, user="ada", **more)
+
+    async with Model("Hello.", half, "The whole.", "Well.") as up, running(up.url, data) as live:
+        await say("hi")
+        monkeypatch.setattr(TurnRecorder, "finish", in_order)
+        body = {"model": "m", "messages": [user("where?")], "stream": True, "user": "ada"}
+        async with live.http.stream(
+            "POST", f"{live.url}/chat/completions", json=body, headers=NAMED
+        ) as response:
+            async for line in response.aiter_lines():
+                if "The half" in line:
+                    break
+            # Its node is open while the same is asked again, as by a person who reloads a page.
+            again = asyncio.create_task(say("where?"))
+            await began.wait() if first == "the whole" else await asyncio.sleep(0.1)
+        await again
+        async with asyncio.timeout(3):
+            await asyncio.gather(*(event.wait() for event in stored.values()))
+        monkeypatch.setattr(TurnRecorder, "finish", finish)
+        await say("and now?")
+        said = [m["content"] for m in up.bodies[-1]["messages"][1:]]
+        assert said == ["hi", "Hello.", "where?", "The whole.", "and now?"]

@@ -318,7 +318,7 @@ async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
 
     monkeypatch.setattr(kept, asked, watched)
     fast, _ = await talked(tmp_path / "fast", seed, app)
-    assert sum(found) > TURNS / 4
+    assert sum(found) > TURNS / 5
     monkeypatch.setattr(kept, asked, lambda self, asked: None)
     slow, _ = await talked(tmp_path / "slow", seed, app)
     for one, other in zip(fast, slow, strict=True):

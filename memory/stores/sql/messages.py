@@ -252,31 +252,32 @@ def ancestors(node: int) -> Any:
 
 
 def pair_tool_results(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
-    """Return the messages without unanswered calls and results without a call.
+    """Return the messages with a result for each call, and without results of no call.
 
-    Upstreams refuse either. asked: what follows them; results at its beginning count.
+    Upstreams refuse either. A call that its client never answered gets `NO_RESULT`, so that the
+    message stays as it was said, and is recognised. asked: what follows them; results at its
+    beginning count.
     """
     following = itertools.takewhile(
         lambda x: x.get("role") in ("tool", "system", "developer"), asked
     )
-    answered = {str(x.get("tool_call_id")) for x in [*found, *following] if x.get("role") == "tool"}
+    coming = {str(x.get("tool_call_id")) for x in following if x.get("role") == "tool"}
     out: list[Json] = []
-    open_calls: set[str] = set()
+    waiting: list[str] = []
     for message in found:
         if message.get("role") == "tool":
-            if str(message.get("tool_call_id")) in open_calls:
+            if (name := str(message.get("tool_call_id"))) in waiting:
+                waiting.remove(name)
                 out.append(message)
             continue
-        calls = [c for c in message.get("tool_calls") or [] if str(c.get("id")) in answered]
-        open_calls = {str(c.get("id")) for c in calls}
-        if message.get("tool_calls") and len(calls) != len(message["tool_calls"]):
-            message = {k: v for k, v in message.items() if k != "tool_calls"} | (
-                {"tool_calls": calls} if calls else {}
-            )
-            if not calls and not message.get("content"):
-                continue
+        out += _missing_results(waiting)
+        waiting = [str(c.get("id")) for c in message.get("tool_calls") or []]
         out.append(message)
-    return out
+    return out + _missing_results([name for name in waiting if name not in coming])
+
+
+def _missing_results(calls: Sequence[str]) -> list[Json]:
+    return [{"role": "tool", "tool_call_id": name, "content": NO_RESULT} for name in calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +310,7 @@ MORE_THAN_ONE = select(
         )
     )
 )
+NO_RESULT = "[No result: the conversation went on without one.]"
 FEW_ROWS = 500  # messages, or passages
 HAS_FEW = select(
     ~exists(select(m.id).where(m.scope_id == _here).offset(FEW_ROWS).limit(1)),

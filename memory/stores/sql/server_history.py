@@ -115,10 +115,16 @@ def _turns_back_from(
 
 
 def _repeats(said: Sequence[Sequence[Json]], asked: Sequence[Json]) -> bool:
-    """Tell whether a request asks once more what the newest turn asked."""
+    """Tell whether a request asks once more what the newest turn asked.
+
+    A result of what that turn called is none, even if the result before it was the same.
+    """
     newest = next((x for x in reversed(asked) if not is_system(x)), None)
     requested = [x for x in said[0] if x.get("role") != "assistant"] if said else []
     if newest is None or not requested:
+        return False
+    calls = [c for x in said[0] for c in x.get("tool_calls") or ()]
+    if newest.get("role") == "tool" and newest.get("tool_call_id") in [c.get("id") for c in calls]:
         return False
     return bool(canonical(requested[-1]) == canonical(newest))
 

@@ -225,13 +225,12 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
     scope_id = there.id
     if opening is None and not turn_rivals.make_way(conn, scope_id, r):
         return int(there.head or r.nodes[0].turn)
-    if r.kept:
-        _join(conn, there, r)
+    stays = r.kept and _join(conn, there, r)
     if r.epoch is not None:
         _put_epoch(conn, r.epoch, scope_id, now)
     said += _answers(conn, r, (scope_id, now), request)
     message_rows.append(conn, said, _newest(there))
-    head = _move(conn, there, r, now)
+    head = _move(conn, there, r, now, stays=stays)
     r.versions = None if is_sqlite(conn) else (there.scope_version, there.version + 1)
     _record_consequences(conn, r, scope_id, now)
     if r.prove and not there.proven:
@@ -322,17 +321,23 @@ def upsert_explain(dialect: str) -> Any:
     )
 
 
-def _join(conn: Connection, line: Any, r: TurnRecord) -> None:
-    """Return the record, moved behind a turn that overtook it in a stored conversation.
+def _join(conn: Connection, line: Any, r: TurnRecord) -> bool:
+    """Move the record behind a turn that overtook it in a stored conversation.
 
-    line: see `scopes.scope_status`.
+    An answer that broke off and the one to the same request asked again stay beside each other.
+    line: see `scopes.scope_status`. Returns whether the head stays where it is.
     """
     head, first = line.head, r.nodes[0]
     if head is None or head in (first.parent, first.id, r.seen_head):
-        return
+        return False
     before = NodeRows(conn, line.id).one(head)
     if before is None:
-        return
+        return False
+    if (before.parent, before.asked) == (first.parent, first.asked):
+        if first.state == "aborted":
+            return True
+        if before.state == "aborted":
+            return False
     link = before.chain
     for digest in execute(conn, SAID, {"node": first.id}).scalars():
         link = keyed_hash(r.key, link, digest)
@@ -342,10 +347,11 @@ def _join(conn: Connection, line: Any, r: TurnRecord) -> None:
             keyed_hash(r.key, link, node.digest),
             trail_after(before, node.digest),
         )
+    return False
 
 
-def _move(conn: Connection, line: Any, r: TurnRecord, now: float) -> int:
-    """Move the conversation's head to this answer and return it.
+def _move(conn: Connection, line: Any, r: TurnRecord, now: float, *, stays: bool) -> int:
+    """Move the conversation's head to this answer, unless it stays, and return it.
 
     The first continuation keeps the conversation: a later sibling does not move it. line: see
     `scopes.scope_status`.
@@ -354,7 +360,7 @@ def _move(conn: Connection, line: Any, r: TurnRecord, now: float) -> int:
     sibling = (
         head is not None and not line.explicit and first.parent is not None and first.turn != head
     )
-    stays = (
+    stays = stays or (
         sibling
         and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
     )
