@@ -85,6 +85,8 @@ COVERED = {
         gateway.wire.bridge.carried gateway.wire.bridge.messages_reply
         gateway.wire.bridge.reply_stream gateway.wire.bridge.responses_reply
     """,
+    "e2e/bridges/test_chat_at_responses": "gateway.upstream.responses",
+    "gateway/wire/responses/test_request": "gateway.wire.responses.items",
     "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",
     "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",
     "e2e/messages/test_requests": "gateway.wires.messages.format gateway.chat.passing",

@@ -128,6 +128,19 @@ class ProviderSettings(Section):
     api_version: str = ""
     default_max_tokens: int = Field(4096, gt=0)
 
+    @property
+    def speaks_chat(self) -> bool:
+        """Whether chat completions go to its servers as they are."""
+        return self.kind != "anthropic" and (not self.wires or "chat" in self.wires)
+
+    @model_validator(mode="after")
+    def _speakable(self) -> ProviderSettings:
+        if self.kind != "anthropic" and self.wires == ("messages",):
+            raise ValueError(
+                'wires = ["messages"]: a server that speaks Messages alone is of kind "anthropic"'
+            )
+        return self
+
 
 class TargetSettings(Section):
     provider: str

@@ -1,4 +1,4 @@
-"""Responses and Messages at servers that speak chat completions alone.
+"""Responses and Messages at servers that do not speak them: carried as chat completions.
 
 What a server speaks is told by `providers.<name>.wires`, or found out: the first request of a
 format goes as it is, and where the server has no such path it goes again as a chat completion, at
@@ -21,6 +21,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
+    Carriage,
     Upstream,
     UpstreamRequest,
     UpstreamResponse,
@@ -43,6 +44,7 @@ COUNTS: dict[str, tuple[str, Json]] = {
     "/responses/input_tokens": (RESPONSES, {"object": "response.input_tokens"}),
     "/messages/count_tokens": (MESSAGES, {}),
 }
+CHAT = "chat"
 CHAT_PATH = "/chat/completions"
 KNOWN_SECONDS = 3600.0
 NO_PATH = (404, 405, 501)
@@ -163,7 +165,9 @@ class BridgedUpstream:
         sent = replace(request, path=CHAT_PATH, content=carried.content, headers=headers)
         incoming = await self._server.send(sent)
         out = _translated(incoming, carried.writer)
-        out.lost = carried.lost
+        # A server of a third format has lost more of it.
+        beyond = incoming.carriage or Carriage(CHAT)
+        out.carriage = beyond._replace(lost=(*carried.lost, *beyond.lost))
         return out
 
     def _estimate(self, original: bytes, name: str) -> int:
