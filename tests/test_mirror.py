@@ -73,8 +73,14 @@ COVERED = {
         gateway.wires.responses.reply gateway.wires.envelope gateway.wires.native
     """,
     "e2e/responses/test_kept": "gateway.chat.kept_responses",
+    "e2e/responses/test_conversations": """
+        gateway.chat.conversation_body gateway.chat.conversation_endpoint
+        gateway.chat.kept_conversations gateway.server.conversation_routes
+    """,
+    "e2e/responses/test_owners": "gateway.chat.stored_names",
     "e2e/responses/test_stored": """
         gateway.chat.stored_endpoint gateway.chat.stored_passthrough
+        gateway.chat.provider_call gateway.chat.response_keeper
         gateway.chat.stored_responses gateway.storage.responses
     """,
     "gateway/wire/bridge/test_responses_request": """

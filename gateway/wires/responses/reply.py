@@ -46,7 +46,8 @@ class Echo:
     owned: names of tools of ours. instructions: the client's, None for none. chained: the
     client's `previous_response_id`. hides_reasoning: the client did not ask for encrypted
     reasoning, which we did. stored: the response is kept here, which the provider does not know.
-    changed: the request that went upstream is not the client's own.
+    changed: the request that went upstream is not the client's own. thread: the conversation kept
+    here that it is in.
     """
 
     owned: frozenset[str]
@@ -56,6 +57,7 @@ class Echo:
     include: Any = None
     changed: bool = False
     stored: bool = False
+    thread: str = ""
 
     def restore(self, response: Json) -> Json:
         """Return a response with the client's own values; the same where there is none of ours."""
@@ -68,6 +70,8 @@ class Echo:
             out["previous_response_id"] = self.chained
         if self.stored:
             out["store"] = True
+        if self.thread:
+            out["conversation"] = {"id": self.thread}
         if "include" in out:
             out["include"] = self.include
         if isinstance(tools := out.get("tools"), list):
