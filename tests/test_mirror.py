@@ -131,7 +131,9 @@ COVERED = {
         gateway.ui.blocks
         gateway.ui.operations gateway.ui.passages gateway.ui.people gateway.ui.requests
     """,
-    "e2e/test_commands": "gateway.chat.commands gateway.upstream.local_answer",
+    "e2e/test_commands": """
+        gateway.chat.command_answer gateway.chat.commands gateway.upstream.local_answer
+    """,
     "e2e/test_books": "gateway.management.usage",
     "e2e/test_keys": "gateway.cli.keys gateway.management.keys",
     "gateway/cli/test_operations": """

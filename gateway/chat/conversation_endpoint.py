@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from gateway.chat import kept_responses
 from gateway.chat.conversation_body import items_in, metadata_in, read_conversation_body
 from gateway.chat.kept_conversations import KEPT, find_conversation
@@ -43,6 +45,10 @@ class ConversationVerb:
         self._headers = merge_headers(scope["headers"])
         self._principal = gateway.keys.caller(self._headers)
         self._user = gateway.names.user(self._principal, self._headers, path_user, {})
+        # A key that may name others, and did not, makes one for whoever comes first.
+        nobody = msgspec.structs.replace(self._principal, default_user="")
+        named = gateway.names.user(nobody, self._headers, path_user, {})
+        self._owner = named if self._principal.trusted else self._user
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._method = scope["method"]
 
@@ -144,7 +150,7 @@ class ConversationVerb:
     def _row(self, name: str, metadata: Json, *, target: str = "") -> StoredResponse:
         tenant, now = self._principal.tenant, time.time()
         echo = {"kind": CONVERSATION, "metadata": metadata}
-        found = StoredResponse(name, tenant, self._user, (), target, "", echo=echo)
+        found = StoredResponse(name, tenant, self._owner, (), target, "", echo=echo)
         return replace(found, created_at=now, thread=name)
 
     async def _find(self) -> StoredResponse | None:

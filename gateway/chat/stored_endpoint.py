@@ -126,7 +126,7 @@ class StoredVerb:
 
     def _restored(self, row: StoredResponse, response: Json) -> Json:
         """Return a response with the client's own members."""
-        if not row.echo.keys() - {"items"}:
+        if not row.echo.keys() - {"items"} or row.kind:
             return response  # nothing of ours was in the request
         echo = Echo(
             OURS,

@@ -7,6 +7,7 @@ what the client was shown. A response without a row of the caller's is unknown: 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,8 @@ from gateway.wire.chat import Json
 from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
+
+MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no server gave
 
 
 async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -46,8 +49,39 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     account = gateway.keys.own and not request.uses_memory  # which the provider guards
     if not isinstance(named, str) or account:
         return request
-    row = await find_own(gateway, request.principal, request.user, named)
+    row = await find_base(gateway, request.principal, request.user, named)
+    if row is None:
+        return await _begin_anew(request, named)
+    if kept_responses.is_kept(row):  # though the server keeps those of today
+        return await kept_responses.expand(gateway, request)
     return await _go_on(request, row, named)
+
+
+async def find_base(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> StoredResponse | None:
+    """Return the response that a request goes on from: of a command's answer, the one before it.
+
+    None where nothing is before it. Raises ResourceNotFound, Unavailable.
+    """
+    row = await find_own(gateway, principal, user, name)
+    if row.kind != COMMAND:
+        return row
+    base = row.echo.get("previous_response_id")
+    return await find_own(gateway, principal, user, base) if base else None
+
+
+async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
+    """Return a request that goes on from a command's answer alone: nothing is before it."""
+    if request.found is None:
+        request = await kept_responses.read_input(request)
+    body = {k: v for k, v in request.body.items() if k != "previous_response_id"}
+    changes: dict[str, Any] = {"body": body, "chained": named}
+    if request.found is not None and isinstance(view := request.found.view, NativeView):
+        changes["found"] = replace(request.found, view=replace(view, chained=named))
+    else:
+        changes["raw"] = await run_by_weight(request.raw, msgspec.json.encode, body)
+    return msgspec.structs.replace(request, **changes)
 
 
 async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInput:
@@ -84,7 +118,10 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
     summaries = gateway.clients.find(request.headers).summaries
     found = RESPONSES.facts({**request.body, "input": told}, summaries)
     found.history.heavy = request.facts.history.heavy
-    return msgspec.structs.replace(request, found=found)
+    # An answer of a command was made here: its server has no such item.
+    pairs = zip(items, told, strict=True)
+    sent = [t if t is not i and MADE_HERE.fullmatch(str(t.get("id"))) else i for i, t in pairs]
+    return msgspec.structs.replace(request, found=found, body={**request.body, "input": sent})
 
 
 async def find_own(

@@ -211,7 +211,7 @@ class ResponseTable:
 
     async def claim(self, tenant: str, name: str, user: str) -> None:
         """Give a conversation that nobody owns to its first user. Raises StoreUnavailable."""
-        theirs = (c.tenant == tenant) & (c.id == name) & c.user.is_(None)
+        theirs = (c.tenant == tenant) & (c.thread == name) & c.user.is_(None)
         change = update(t.responses).where(theirs).values(user=user)
         await self._db.write(lambda conn: conn.execute(change), small=True)
 
@@ -321,7 +321,8 @@ class ResponseTable:
         def work(conn: Connection) -> None:
             row = _read_one(conn, tenant, name) or held
             _delete(conn, tenant, [name])
-            if row is not None and row.thread and "input" in row.echo:
+            keeps = row is not None and row.thread and row.kind != COMMAND
+            if row is not None and keeps and "input" in row.echo:
                 output = row.echo.get("output") or (row.shown or {}).get("output") or []
                 echo = {"kind": ADDED, "input": row.echo["input"], "output": output}
                 put(conn, replace(row, id=f"{ADDED}_{name}", rounds=(), shown=None, echo=echo))

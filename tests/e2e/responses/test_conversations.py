@@ -206,9 +206,9 @@ async def test_a_conversation_that_names_nobody_is_its_first_users(data):
         config = {**STATELESS, **KEYS}
         config["providers"] = {"openai": {"base_url": up.url, "api_key": "sk-operator"}}
         async with running("", data, config, key="key-acme-aaaaaaaaaaaaaaaa") as live:
-            name = await create(live, headers={})
+            name = await create(live, headers={}, items=[user("Zero")])
             await ask(live, "Say one", conversation=name)
-            assert words(await listed(live, name)) == ["Say one", "One."]
+            assert words(await listed(live, name)) == ["Zero", "Say one", "One."]
             await send(live, "GET", f"/conversations/{name}", headers=BOB, status=404)
 
 
