@@ -19,7 +19,12 @@ from memory import Session
 
 ADDITIONS_REFUSED = (400, 404, 422)
 NOT_KEPT = (400, 404)  # of a round before, whose state the provider was to go on from
-SENT = {"chat": "a chat completion", "responses": "a request of the Responses API"}
+SENT = {  # by the format; "" is the client's own, without what its provider is not sent
+    "": "the request",
+    "chat": "a chat completion",
+    "messages": "a request of the Messages API",
+    "responses": "a request of the Responses API",
+}
 COMPACTIONS = 2  # of a prompt that is refused for its size, before nothing of ours is sent
 
 

@@ -68,7 +68,10 @@ class UpstreamRequest:
 
 
 class Carriage(NamedTuple):
-    """How a request went to a server of another format: in which, and what of it was lost."""
+    """How a request went otherwise than it came: in which format, and what of it was lost.
+
+    form: "" where that is its own.
+    """
 
     form: str
     lost: tuple[str, ...] = ()

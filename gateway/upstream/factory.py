@@ -250,4 +250,4 @@ def _formats_of(p: ProviderSettings) -> SpokenFormats:
 def _bridge_options(name: str, p: ProviderSettings) -> BridgeOptions:
     newer = p.kind == "azure" or "//api.openai.com" in p.base_url
     limit = "max_completion_tokens" if newer else "max_tokens"
-    return BridgeOptions(name, p.drop, limit, p.stream_usage)
+    return BridgeOptions(name, p.drop, limit, p.stream_usage, p.omit.model_dump())

@@ -194,4 +194,4 @@ def bridge_headers(carriage: tuple[str, Sequence[str]] | None) -> Pairs:
         return []
     form, lost = carriage
     told = [(b"x-mnemogate-dropped", ", ".join(lost).encode("ascii", "replace"))] if lost else []
-    return [(b"x-mnemogate-bridge", form.encode()), *told]
+    return [(b"x-mnemogate-bridge", form.encode()), *told] if form else told

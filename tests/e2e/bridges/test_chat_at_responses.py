@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gateway.config.settings import ConfigError, parse_settings
 from gateway.wire.chat import fold
 from tests.conftest import running
 from tests.e2e.bridges.test_bridges import said
 from tests.e2e.messages import client as claude
 from tests.e2e.responses.asking import APPEND, FACT
 from tests.responses_only_model import ResponsesOnlyModel
-from tests.wire_models import cut, native, say, sse, think, use
+from tests.wire_models import MessagesModel, cut, native, say, sse, think, use
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -259,3 +260,46 @@ async def test_responses_reach_it_as_they_are(data, stream):
         http = await live.http.post(f"{live.url}/responses", json={"model": "m", "input": "x"})
         assert "x-mnemogate-bridge" not in http.headers
         assert http.status_code == 200
+
+
+@pytest.mark.parametrize("mode", ["off", "full"])
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+async def test_what_a_server_refuses_is_taken_out_and_told(data, path, mode):
+    omit = {"chat": ["stop", "metadata"], "responses": ["metadata"]}
+    asked = {"model": "m", "user": "ada", "metadata": {"a": "b"}, "stop": ["x"], "input": "Hi"}
+    if path == "chat/completions":
+        asked = {**asked, "messages": [{"role": "user", "content": "Hi"}], "input": None}
+    else:
+        del asked["stop"]
+    async with ResponsesOnlyModel("Yes.") as up, live_at(up, data, omit=omit) as live:
+        up.check = lambda body: ()
+        http = await live.http.post(f"{live.url}/{path}", json=asked, headers={"x-memory": mode})
+        assert http.status_code == 200, http.text
+        assert "metadata" not in up.bodies[0]
+        lost = http.headers["x-mnemogate-dropped"]
+        assert lost == ("metadata" if path == "responses" else "metadata, stop")
+        assert ("x-mnemogate-bridge" in http.headers) == (path != "responses")
+        if mode == "full":
+            explained = await live.memory("GET", f"/explain/{http.headers['x-memory-explain']}")
+            assert f"dropped: {lost}" in explained.text
+
+
+async def test_what_an_anthropic_server_cannot_be_sent_is_told(data):
+    async with MessagesModel([say("Yes.")]) as up, live_at(up, data, (), kind="anthropic") as live:
+        for mode in ("off", "full"):
+            http = await live.chat(
+                "Hi", {"x-memory": mode}, seed=5, user="ada", n=1, logprobs=False
+            )
+            assert http.headers["x-mnemogate-bridge"] == "messages"
+            assert http.headers["x-mnemogate-dropped"] == "seed"
+        explained = await live.memory("GET", f"/explain/{http.headers['x-memory-explain']}")
+        assert "was sent a request of the Messages API; dropped: seed" in explained.text
+
+
+async def test_a_member_that_every_request_needs_cannot_be_taken_out(data):
+    with pytest.raises(ConfigError, match=r"omit\.responses"):
+        parse_settings(
+            {"providers": {"a": {"base_url": "http://x", "omit": {"responses": ["input"]}}}}
+        )
+    with pytest.raises(ConfigError, match="kind"):
+        parse_settings({"providers": {"a": {"base_url": "http://x", "wires": ["messages"]}}})
