@@ -8,7 +8,6 @@ as well, for any other it is unknown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
@@ -37,8 +36,9 @@ PLACES = {
 CONTAINERS = "containers"  # those that answers told of are known, as items are
 LOOKED_INTO = ("input", "items", "messages", "tools", "container")
 # A body without any of these names nothing. An escape may spell a member in other characters.
-MAY_NAME = re.compile(rb'\\u00|"(?:item_reference|' + "|".join(PLACES).encode() + rb')"')
-MAY_REFER = re.compile(rb"item_reference|\\u00")
+ESCAPE = b"\\u00"
+NAMING = (ESCAPE, *(f'"{name}"'.encode() for name in PLACES))
+REFERRING = (ESCAPE, b"item_reference")
 MAX_DEPTH = 24  # nothing that the APIs define lies deeper
 PUBLIC = "anthropic"  # the type of a skill that is the provider's own
 
@@ -48,7 +48,7 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
 
     Raises ResourceNotFound for what the caller may not name, BadRequest, Unavailable.
     """
-    if request.principal.paths is None or MAY_NAME.search(request.raw) is None:
+    if request.principal.paths is None or not _holds_any(request.raw, NAMING):
         return request
     request = await kept_responses.read_input(request)
     body = request.body
@@ -88,7 +88,7 @@ async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInp
     theirs. Raises ResourceNotFound for another owner's item, BadRequest, Unavailable.
     """
     account = gateway.keys.own
-    if (account and not request.uses_memory) or MAY_REFER.search(request.raw) is None:
+    if (account and not request.uses_memory) or not _holds_any(request.raw, REFERRING):
         return request
     request = await kept_responses.read_input(request)
     ids = list(dict.fromkeys(kept_responses.references(input_items(request.body))))
@@ -119,6 +119,10 @@ async def _owners_of(gateway: GatewayState, tenant: str, ids: list[str]) -> dict
         return await gateway.responses.owners_of(tenant, ids[:LOOKED_UP])
     except StoreUnavailable as e:
         raise kept_responses.store_is_away() from e
+
+
+def _holds_any(raw: bytes, marks: tuple[bytes, ...]) -> bool:
+    return any(mark in raw for mark in marks)
 
 
 def _names_in(body: Json) -> list[tuple[str, str]]:
