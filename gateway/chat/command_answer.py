@@ -18,7 +18,7 @@ from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode, read_object
 from gateway.wires.envelope import event_of
-from memory import StoreUnavailable, management
+from memory import MemoryFault, StoreUnavailable, management
 
 CLOSED = "response.completed"
 DATA = b"data: "
@@ -58,7 +58,10 @@ class CommandAnswer(PassthroughProducer):
             return True
         if asked.thread or gateway.settings.single_user or gateway.settings.mode != "own-key":
             return True
-        return await management.users.is_proven(gateway.memory, asked.principal.tenant)
+        try:
+            return await management.users.is_proven(gateway.memory, asked.principal.tenant)
+        except MemoryFault:
+            return False
 
     async def _keep(self, part: bytes) -> bytes:
         """Return a part of the answer as that of a response which is kept."""

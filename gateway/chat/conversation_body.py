@@ -26,7 +26,8 @@ def read_conversation_body(raw: bytes) -> Json:
 
 def items_in(body: Json) -> list[Json]:
     """Return the items that a request adds. Raises BadRequest."""
-    items = body.get("items") or []
+    items = body.get("items", [])
+    items = [] if items is None else items
     if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
         raise BadRequest("`items` must be a list of items.", param="items")
     if len(items) > MAX_ADDED:
@@ -42,7 +43,8 @@ def items_in(body: Json) -> list[Json]:
 
 def metadata_in(body: Json) -> Json:
     """Return a conversation's metadata. Raises BadRequest."""
-    told = body.get("metadata") or {}
+    told = body.get("metadata")
+    told = {} if told is None else told
     if not isinstance(told, dict) or not all(isinstance(v, str) for v in told.values()):
         raise BadRequest("`metadata` must be an object of texts.", param="metadata")
     longest = max((len(v) for v in told.values()), default=0)

@@ -199,7 +199,12 @@ class ConversationVerb:
         gateway, principal = self._gateway, self._principal
         if gateway.settings.mode != "own-key" or gateway.settings.single_user:
             return
-        if not await management.users.is_proven(gateway.memory, principal.tenant):
+        try:
+            await gateway.memory.wait_until_ready()
+            proven = await management.users.is_proven(gateway.memory, principal.tenant)
+        except StoreUnavailable as e:
+            raise kept_responses.store_is_away() from e
+        if not proven:
             raise Forbidden(
                 "No upstream has accepted this key yet, so nothing is stored for it. Ask the model "
                 "something first."

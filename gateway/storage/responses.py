@@ -374,7 +374,9 @@ class ResponseTable:
 
         The conversations of a named user stay until they are deleted.
         """
-        alone = (c.thread == "") | c.user.is_(None)
+        thread = t.responses.alias("thread").c
+        own = select(thread.id).where(thread.tenant == c.tenant, thread.id == c.thread)
+        alone = (c.thread == "") | c.user.is_(None) | ~own.exists()
         old = (c.created_at < now - KEPT_DAYS * DAY) & alone
         oldest = select(c.tenant, c.id).where(old).limit(BATCH)
         found = conn.execute(oldest).all()

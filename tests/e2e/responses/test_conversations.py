@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 
@@ -265,3 +266,72 @@ async def test_erasing_its_user_takes_it_along_and_age_does_not(data):
         # the conversation, what was added to it, and its turn
         assert receipt["erased"]["responses"] == 3
         await send(live, "GET", f"/conversations/{name}", status=404)
+
+
+async def test_turns_side_by_side_are_all_in_it(data):
+    async with ResponsesModel("Yes.") as up, running(up.url, data, STATELESS) as live:
+        name = await create(live)
+        await asyncio.gather(*(ask(live, f"Say {n}", conversation=name) for n in range(8)))
+        items = words(await listed(live, name, limit="100"))
+        assert sorted(i for i in items if i != "Yes.") == [f"Say {n}" for n in range(8)]
+        assert items.count("Yes.") == 8
+
+
+async def test_a_turn_whose_client_left_adds_nothing(data):
+    waiting = asyncio.Event()
+
+    async def slow(seen, wire):
+        await wire.start_stream()
+        waiting.set()
+        await asyncio.sleep(30)
+
+    async with ResponsesModel(slow) as up, running(up.url, data, STATELESS) as live:
+        name = await create(live, items=[user("Zero")])
+        asked = {"model": "m", "input": "x", "user": "ada", "conversation": name, "stream": True}
+        task = asyncio.create_task(live.http.post(f"{live.url}/responses", json=asked))
+        await waiting.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert words(await listed(live, name)) == ["Zero"]
+        up.script = ["One."]
+        shown, _ = await ask(live, "Say one", conversation=name)
+        assert texts(shown) == ["One."]
+
+
+async def test_a_conversation_that_is_deleted_during_a_turn_stays_deleted(data):
+    async with ResponsesModel("x") as up, running(up.url, data, STATELESS) as live:
+        name = await create(live, items=[user("Zero")])
+
+        async def deleting(seen, wire):
+            await send(live, "DELETE", f"/conversations/{name}")
+            await wire.json(up.reply([say("One.")], seen.json))
+
+        up.script = [deleting]
+        shown, _ = await ask(live, "Say one", conversation=name)
+        assert texts(shown) == ["One."]
+        await send(live, "GET", f"/conversations/{name}", status=404)
+        await send(live, "GET", f"/conversations/{name}/items", status=404)
+        # The turn itself is as old as any response may get, and no older.
+        table, later = live.gateway.responses, time.time() + 40 * stored.DAY
+        assert await table._db.write(lambda conn: table.expire(conn, later)) == 1
+
+
+async def test_an_invented_key_stores_nothing(data):
+    """Else whoever invents keys could fill the disk."""
+    config = {**STATELESS, "server.single_user": False}
+    async with ResponsesModel("One.") as up, running(up.url, data, config) as live:
+        told = await send(live, "POST", "/conversations", status=403, json={})
+        assert "accepted this key" in told["error"]["message"]
+        await ask(live, "Hello")
+        assert await create(live)
+
+
+@pytest.mark.parametrize("path", ["/conversations", "/conversations/x/items"])
+@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b'{"items": [1]}', b'{"items": {}}'])
+async def test_bad_bodies_are_refused(data, path, body):
+    async with ResponsesModel("One.") as up, running(up.url, data, STATELESS) as live:
+        name = await create(live)
+        where = f"{live.url}{path.replace('x', name)}"
+        http = await live.http.post(where, content=body, headers=ADA)
+        assert http.status_code == 400, http.text
+        assert http.json()["error"]["type"] == "invalid_request_error"
