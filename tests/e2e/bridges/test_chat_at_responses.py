@@ -210,8 +210,7 @@ async def test_a_fault_in_the_middle_of_a_stream(data, fault, text):
         assert text in events[-1]["error"]["message"]
 
 
-@BOTH
-async def test_a_response_that_failed_is_an_error(data, stream):
+async def test_a_response_that_failed_is_an_error(data):
     def failed(seen, wire):
         error = {"code": "rate_limit_exceeded", "message": "slow down"}
         response = {"id": "resp_1", "status": "failed", "error": error, "output": []}
