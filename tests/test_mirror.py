@@ -73,8 +73,14 @@ COVERED = {
         gateway.wires.responses.reply gateway.wires.envelope gateway.wires.native
     """,
     "e2e/responses/test_kept": "gateway.chat.kept_responses",
+    "e2e/responses/test_conversations": """
+        gateway.chat.conversation_body gateway.chat.conversation_endpoint
+        gateway.chat.kept_conversations gateway.server.conversation_routes
+    """,
+    "e2e/responses/test_owners": "gateway.chat.stored_names",
     "e2e/responses/test_stored": """
         gateway.chat.stored_endpoint gateway.chat.stored_passthrough
+        gateway.chat.provider_call gateway.chat.response_keeper
         gateway.chat.stored_responses gateway.storage.responses
     """,
     "gateway/wire/bridge/test_responses_request": """
@@ -85,6 +91,8 @@ COVERED = {
         gateway.wire.bridge.carried gateway.wire.bridge.messages_reply
         gateway.wire.bridge.reply_stream gateway.wire.bridge.responses_reply
     """,
+    "e2e/bridges/test_chat_at_responses": "gateway.upstream.responses",
+    "gateway/wire/responses/test_request": "gateway.wire.responses.items",
     "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",
     "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",
     "e2e/messages/test_requests": "gateway.wires.messages.format gateway.chat.passing",
@@ -123,7 +131,9 @@ COVERED = {
         gateway.ui.blocks
         gateway.ui.operations gateway.ui.passages gateway.ui.people gateway.ui.requests
     """,
-    "e2e/test_commands": "gateway.chat.commands gateway.upstream.local_answer",
+    "e2e/test_commands": """
+        gateway.chat.command_answer gateway.chat.commands gateway.upstream.local_answer
+    """,
     "e2e/test_books": "gateway.management.usage",
     "e2e/test_keys": "gateway.cli.keys gateway.management.keys",
     "gateway/cli/test_operations": """

@@ -16,13 +16,14 @@ from typing import NamedTuple
 import msgspec
 
 from gateway.auth.authenticator import Principal
+from gateway.chat.command_answer import is_to_be_kept
 from gateway.chat.request import TurnInput
 from gateway.config.settings import Price
 from gateway.routing.router import Route, Target
 from gateway.state import GatewayState
 from gateway.upstream.local_answer import NAME, SETTINGS, local_upstream
 from gateway.wire.chat import encode
-from gateway.wires.responses.format import RESPONSES
+from gateway.wires.responses.format import RESPONSES, input_items
 from memory import (
     EditSource,
     ManagementActor,
@@ -79,6 +80,7 @@ def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
 def to_command(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> TurnInput:
     """Return the request as it goes on, to what runs the command and answers with its result."""
     server = local_upstream(partial(_answer, gateway, request, command))
+    keeps = request.wire is RESPONSES and is_to_be_kept(request)
     target = Target(NAME, REASON, server, SETTINGS, price=Price(input=0, output=0))
     return msgspec.structs.replace(
         request,
@@ -86,7 +88,7 @@ def to_command(gateway: GatewayState, request: TurnInput, command: ChatCommand) 
         off_reason=REASON,
         raw=_plain_body(request),
         route=Route(((target,),), request.route.name, request.route.memory),
-        chained="",
+        kept=input_items(request.body)[-1:] if keeps else None,
     )
 
 

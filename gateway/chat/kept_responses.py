@@ -2,8 +2,9 @@
 
 Such a server gets each request whole. What a client stores with it (`store`, true where it does not
 say) is kept in this gateway: the items that it sent, and those it was answered with. A request that
-goes on from one is expanded to the items of the whole chain, and is then like any other that
-resends its history: the memory recognises it, and places the hidden exchanges.
+goes on from one, or is in a conversation that is kept here, is expanded to the items of the whole
+chain, and is then like any other that resends its history: the memory recognises it, and places the
+hidden exchanges.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -20,7 +22,13 @@ from gateway.chat.request import TurnInput
 from gateway.errors import BadRequest, Unavailable
 from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.state import GatewayState
-from gateway.storage.responses import MAX_CHAIN, MAX_CHAIN_BYTES, StoredResponse
+from gateway.storage.responses import (
+    COMMAND,
+    MAX_CHAIN,
+    MAX_CHAIN_BYTES,
+    StoredResponse,
+    ThreadTooLong,
+)
 from gateway.wire.chat import Json
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
@@ -29,41 +37,47 @@ from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable
 
+CHAINED = ("previous_response_id", "conversation")
+MOST_ITEMS = 100  # of a page
 KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
+DELETED = "deleted"  # the type of an item that was
 MAX_KEPT_BYTES = 8 << 20  # of one request's items; a longer one is served, and not kept
 
 
-async def expand(gateway: GatewayState, request: TurnInput) -> TurnInput:
+async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") -> TurnInput:
     """Return a request for a server that keeps nothing, with the items of its chain.
 
-    Raises BadRequest for a response or an item that is not kept here, and Unavailable.
+    thread: the conversation kept here that it is in, "" for none. Raises BadRequest for a response
+    or an item that is not kept here, and Unavailable.
     """
     named = request.body.get("previous_response_id")
-    if isinstance(named, str):
+    if isinstance(named, str) or thread:
         request = await read_input(request)
     body = request.body
-    sent = {k: v for k, v in body.items() if k != "previous_response_id"} | {"store": False}
+    sent = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
     keeps = (
         body.get("store") is not False and request.uses_memory and request.mode not in KEEPS_NOTHING
     )
     kept, found = input_items(body) if keeps else None, request.found
-    if not isinstance(named, str) and not (found is not None and _references(input_items(body))):
+    chained = named if isinstance(named, str) else ""
+    if not (chained or thread or (found is not None and references(input_items(body)))):
         if found is not None and isinstance(view := found.view, NativeView):
             found = replace(found, view=replace(view, stored=keeps))
         return msgspec.structs.replace(request, body=sent, found=found, kept=kept)
-    chained = named if isinstance(named, str) else ""
     rows = await _chain(gateway, request, chained) if chained else []
-    before = [item for row in rows for item in (*row.echo["input"], *_output_of(row))]
+    rows = await thread_rows(gateway, request.principal, request.user, thread) if thread else rows
+    before = [item for row in rows for item in items_in(row)]
     items = await _resolve_all(gateway, request, [*before, *input_items(sent)])
     summaries = gateway.clients.find(request.headers).summaries if found is not None else None
     whole = await asyncio.to_thread(_read_again, {**sent, "input": items}, summaries)
-    changes: dict[str, Any] = {"body": whole.body, "raw": whole.raw, "chained": chained}
+    changes: dict[str, Any] = {"body": whole.body, "raw": whole.raw}
+    changes |= {"chained": chained, "thread": thread}
     if whole.facts is None:
         changes |= {"found": None, "too_heavy": whole.too_heavy or request.too_heavy}
         return msgspec.structs.replace(request, **changes)
     view = whole.facts.view
     if isinstance(view, NativeView):
-        view = replace(view, chained=chained, stored=keeps)
+        view = replace(view, chained=chained, stored=keeps, thread=thread)
     return msgspec.structs.replace(
         request, **changes, found=replace(whole.facts, view=view), kept=kept
     )
@@ -76,15 +90,16 @@ async def read_input(request: TurnInput) -> TurnInput:
     """
     if request.found is not None or is_light(request.raw):
         return request
-    body = await asyncio.to_thread(_read_whole, request.raw)
+    body = await asyncio.to_thread(read_whole, request.raw)
     return msgspec.structs.replace(request, body=body)
 
 
-def _read_whole(raw: bytes) -> Json:
+def read_whole(raw: bytes) -> Json:
+    """Return all members of a body. Raises BadRequest for one that cannot be read in time."""
     if not is_readable(raw):
         raise BadRequest(
-            f"The body has {UNREADABLE}: that is the limit of a request that goes on from a stored "
-            "response. Send fewer."
+            f"The body has {UNREADABLE}: that is the limit of a request that names what is "
+            "stored. Send fewer."
         )
     return parse(raw)
 
@@ -94,7 +109,7 @@ async def resolve(gateway: GatewayState, request: TurnInput, items: list[Any]) -
 
     Returns `items` itself where nothing is. Raises StoreUnavailable.
     """
-    ids = _references(items)
+    ids = references(items)
     if not ids:
         return items
     await gateway.memory.wait_until_ready()
@@ -104,7 +119,8 @@ async def resolve(gateway: GatewayState, request: TurnInput, items: list[Any]) -
     return [known.get(str(i.get("id")), i) if _is_reference(i) else i for i in items]
 
 
-def _references(items: Sequence[Any]) -> list[str]:
+def references(items: Sequence[Any]) -> list[str]:
+    """Return the ids of items that are named by their ids alone."""
     return [str(i.get("id")) for i in items if _is_reference(i)]
 
 
@@ -117,8 +133,8 @@ async def _resolve_all(gateway: GatewayState, request: TurnInput, items: list[An
     try:
         told = await resolve(gateway, request, items)
     except StoreUnavailable as e:
-        raise _store_is_away() from e
-    if missing := _references(told):
+        raise store_is_away() from e
+    if missing := references(told):
         raise BadRequest(
             f"The gateway does not have item {missing[0][:80]!r}, and this model's server keeps "
             "none. It keeps the items of responses that are stored with memory on. Send the item "
@@ -169,8 +185,12 @@ async def _chain(gateway: GatewayState, request: TurnInput, name: str) -> list[S
             principal.tenant, name, lambda row: is_own(row, principal, request.user)
         )
     except StoreUnavailable as e:
-        raise _store_is_away() from e
-    if not rows or rows[0].echo.get("previous_response_id") or not all(map(is_kept, rows)):
+        raise store_is_away() from e
+    except ThreadTooLong as e:
+        raise too_long(name) from e
+    rooted = rows and (rows[0].thread or not rows[0].echo.get("previous_response_id"))
+    rows = [row for row in rows if row.kind != COMMAND]
+    if not rooted or not all(map(is_kept, rows)):
         raise BadRequest(
             f"The gateway does not have all that leads to response {name[:80]!r}, and this model's "
             f"server keeps none. It keeps what is stored with memory on, up to {MAX_CHAIN} "
@@ -181,7 +201,31 @@ async def _chain(gateway: GatewayState, request: TurnInput, name: str) -> list[S
     return rows
 
 
-def _store_is_away() -> Unavailable:
+async def thread_rows(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> list[StoredResponse]:
+    """Return what a conversation of the caller's holds. Raises BadRequest, Unavailable."""
+    try:
+        return await gateway.responses.thread(
+            principal.tenant, name, lambda row: is_own(row, principal, user)
+        )
+    except StoreUnavailable as e:
+        raise store_is_away() from e
+    except ThreadTooLong as e:
+        raise too_long(name) from e
+
+
+def too_long(name: str) -> BadRequest:
+    """Return the refusal of a conversation that no request can be made of."""
+    return BadRequest(
+        f"The conversation {name[:80]!r} has more than {MAX_CHAIN} turns, or more than "
+        f"{MAX_CHAIN_BYTES >> 20} MiB: that is the limit of what is kept here. Begin another.",
+        param="conversation",
+    )
+
+
+def store_is_away() -> Unavailable:
+    """Return the refusal while nobody knows what is kept."""
     return Unavailable(
         "The store that keeps responses is unavailable. Try again shortly.",
         headers=[(b"retry-after", b"1")],
@@ -193,6 +237,16 @@ def is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
     if user is not None or row.user is None:
         return row.user == user
     return principal.may_name(row.user)
+
+
+def items_in(row: StoredResponse) -> list[Json]:
+    """Return the items of a turn that is kept here, but for those that were deleted."""
+    return [i for i in (*row.echo["input"], *_output_of(row)) if not is_deleted(i)]
+
+
+def is_deleted(item: Any) -> bool:
+    """Tell whether an item's client has deleted it. Its place stays, since it has a number."""
+    return isinstance(item, dict) and item.get("type") == DELETED
 
 
 def is_kept(row: StoredResponse) -> bool:
@@ -219,12 +273,30 @@ def kept_members(items: Sequence[Any], replies: Sequence[Json], shown: Json) -> 
     return kept if len(_encode(kept)) <= MAX_KEPT_BYTES else {}
 
 
-def page_of(row: StoredResponse, limit: int, after: str, *, newest: bool) -> Json:
-    """Return a page of the items that a response was asked with, as the API lists them.
+def input_of(row: StoredResponse) -> list[Json]:
+    """Return the items that a response was asked with, each with an id."""
+    told = enumerate(row.echo["input"])
+    return [{"id": f"{row.id}_in_{i}", **item} for i, item in told if not is_deleted(item)]
+
+
+def asked_page(items: list[Json], query: str) -> Json:
+    """Return the page of items that a query asks for. Raises BadRequest."""
+    asked = {k: v[0] for k, v in parse_qs(query).items()}
+    limit, order = asked.get("limit", "20"), asked.get("order", "desc")
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ITEMS):
+        raise BadRequest(
+            f"`limit` is {limit[:40]!r}: give a number from 1 to {MOST_ITEMS}.", param="limit"
+        )
+    if order not in ("asc", "desc"):
+        raise BadRequest(f"`order` is {order[:40]!r}: use asc or desc.", param="order")
+    return page_of(items, int(limit), asked.get("after", ""), newest=order == "desc")
+
+
+def page_of(items: list[Json], limit: int, after: str, *, newest: bool) -> Json:
+    """Return a page of items, as the API lists them.
 
     after: id of the item behind which it begins, "" for the first. newest: the newest come first.
     """
-    items = [{"id": f"{row.id}_in_{i}", **item} for i, item in enumerate(row.echo["input"])]
     items = items[::-1] if newest else items
     begin = next((i + 1 for i, item in enumerate(items) if item["id"] == after), 0)
     data = items[begin : begin + limit]

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
+from gateway.chat.command_answer import CommandAnswer
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_passthrough import StoredPassthrough
 from gateway.errors import GatewayError
@@ -14,6 +15,7 @@ from gateway.relay.endpoint import PRINTABLE, pass_on
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
+from gateway.storage.responses import COMMAND
 from gateway.wire.headers import Pairs
 from gateway.wires.responses.format import RESPONSES
 
@@ -66,6 +68,9 @@ def relay_turn(
         named=status,
         started=request.started,
     )
-    if request.wire is RESPONSES and request.body.get("store") is not False:
+    if request.wire is RESPONSES and request.off_reason == COMMAND:
+        if request.kept is not None:
+            return CommandAnswer(gateway, request, forward, passing)
+    elif request.wire is RESPONSES and request.body.get("store") is not False:
         return StoredPassthrough(gateway, request, forward, passing)
     return PassthroughProducer(forward, passing, request.wants_stream)

@@ -12,8 +12,8 @@ from gateway.chat.capabilities import record_rejection
 from gateway.chat.degraded import DegradedProducer
 from gateway.chat.memory_request import ask_of
 from gateway.chat.request import TurnInput
+from gateway.chat.response_keeper import keeper_of
 from gateway.chat.round_sender import TargetOptions
-from gateway.chat.stored_responses import keeper_of
 from gateway.chat.turn import Turn, TurnLimits
 from gateway.errors import GatewayError, Unavailable
 from gateway.http.response import CompletionProducer, ResponseHead

@@ -44,7 +44,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     tried before): empty where memory has no part. wire: its format. found: what that says of it,
     None where the body was not read whole. query: of its URL. chained: the stored response it goes
     on from, by the name that the client knows. kept: the client's own items, where the response is
-    to be kept here.
+    to be kept here. thread: the conversation kept here that it is in.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -71,6 +71,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     resends: bool = False
     chained: str = ""
     kept: list[Any] | None = None
+    thread: str = ""
 
     @property
     def facts(self) -> RequestFacts:

@@ -19,6 +19,12 @@ from memory import Session
 
 ADDITIONS_REFUSED = (400, 404, 422)
 NOT_KEPT = (400, 404)  # of a round before, whose state the provider was to go on from
+SENT = {  # by the format; "" is the client's own, without what its provider is not sent
+    "": "the request",
+    "chat": "a chat completion",
+    "messages": "a request of the Messages API",
+    "responses": "a request of the Responses API",
+}
 COMPACTIONS = 2  # of a prompt that is refused for its size, before nothing of ours is sent
 
 
@@ -201,9 +207,10 @@ class RoundSender:
     def _note_sent(self, reply: CompletionReply) -> None:
         if self.injection is not Injection.NONE and not self.hidden.messages:
             self._session.remember_sent_prompt(reply.target.label, reply.messages)
-        if (lost := reply.incoming.lost) is not None:
-            dropped = f"; dropped: {', '.join(lost)}" if lost else ""
-            note = f"{reply.target.label} was sent a chat completion{dropped}"
+        if (carriage := reply.incoming.carriage) is not None:
+            lost = ", ".join(carriage.lost)
+            note = f"{reply.target.label} was sent {SENT[carriage.form]}"
+            note += f"; dropped: {lost}" if lost else ""
             notes = self._session.trace.notes
             notes += [note] if note not in notes else []
 

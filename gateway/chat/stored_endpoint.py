@@ -12,24 +12,20 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs
 
-import msgspec
-
-from gateway.chat.kept_responses import is_kept, page_of
+from gateway.chat.kept_responses import asked_page, input_of, is_kept
+from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_responses import client_items, find_own
-from gateway.errors import BadRequest, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.response import SSE
-from gateway.pipeline import new_dispatcher
-from gateway.routing.router import Route, Target
+from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.storage.responses import StoredResponse
-from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest
-from gateway.wire.chat import Json, decode, encode
-from gateway.wire.headers import Pairs, client_headers, merge_headers, upstream_headers
+from gateway.wire.chat import Json, encode
+from gateway.wire.headers import Pairs, merge_headers
 from gateway.wires.envelope import event_of
 from gateway.wires.responses.reply import CLOSINGS, Echo, lift
 from memory.core.tool_definitions import OURS
 
-MOST_ITEMS = 100  # of a page
 UNFINISHED = ("queued", "in_progress")
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
 NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
@@ -86,7 +82,7 @@ class StoredVerb:
         """Return what the client had sent, without what of ours was placed into it."""
         row = await self._row()
         if is_kept(row):
-            return encode(self._own_page(row)), _json_headers()
+            return encode(asked_page(input_of(row), self._query)), _json_headers()
         query = f"?{self._query}" if self._query else ""
         page = await self._ask(row, "GET", row.rounds[0], f"/input_items{query}")
         tag = self._gateway.memory.scope(row.tenant, row.user, "default").tag
@@ -105,18 +101,6 @@ class StoredVerb:
         told = {"id": row.id, "object": "response", "deleted": True}
         return encode(told), _json_headers()
 
-    def _own_page(self, row: StoredResponse) -> Json:
-        """Return a page of items that are kept here. Raises BadRequest."""
-        asked = {k: v[0] for k, v in parse_qs(self._query).items()}
-        limit, order = asked.get("limit", "20"), asked.get("order", "desc")
-        if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ITEMS):
-            raise BadRequest(
-                f"`limit` is {limit[:40]!r}: give a number from 1 to {MOST_ITEMS}.", param="limit"
-            )
-        if order not in ("asc", "desc"):
-            raise BadRequest(f"`order` is {order[:40]!r}: use asc or desc.", param="order")
-        return page_of(row, int(limit), asked.get("after", ""), newest=order == "desc")
-
     def _starting_after(self) -> int:
         """Return the number of the event behind which to begin. Raises BadRequest."""
         told = (parse_qs(self._query).get("starting_after") or ["-1"])[0]
@@ -132,30 +116,8 @@ class StoredVerb:
 
     async def _ask(self, row: StoredResponse, method: str, name: str, verb: str) -> Json:
         """Ask the provider. Raises UpstreamRefused with its own answer, UpstreamUnreachable."""
-        target = self._target(row)
-        forward = new_dispatcher(
-            self._gateway, Route(((target,),), row.model), self._headers, self._principal
-        )
-        credential = forward.caller.credential(target)
-        headers = upstream_headers(forward.caller.headers, credential, None)
-        request = UpstreamRequest(f"/responses/{name}{verb}", None, headers, method)
-        try:
-            async with asyncio.timeout(target.settings.timeouts.total):
-                incoming = await target.upstream.send(request)
-                data = await incoming.read(ANSWER_BYTES)
-                await incoming.close()
-        except TimeoutError as e:
-            raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
-        if not 200 <= incoming.status < 300:
-            told = client_headers(incoming.headers)
-            raise UpstreamRefused(incoming.status, forward.redact_key(data, target), told)
-        try:
-            found = decode(data or b"{}")
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-            raise UpstreamUnreachable(
-                "The provider answered with something that is no JSON."
-            ) from e
-        return found if isinstance(found, dict) else {}
+        call = ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
+        return await call.ask(method, f"/responses/{name}{verb}")
 
     def _target(self, row: StoredResponse) -> Target:
         route = self._gateway.router.route(row.model, self._principal)
@@ -164,7 +126,7 @@ class StoredVerb:
 
     def _restored(self, row: StoredResponse, response: Json) -> Json:
         """Return a response with the client's own members."""
-        if not row.echo:
+        if not row.echo.keys() - {"items"} or row.kind:
             return response  # nothing of ours was in the request
         echo = Echo(
             OURS,

@@ -13,10 +13,11 @@ from gateway.http.json_thread import run_by_weight
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
-from gateway.storage.responses import StoredResponse
+from gateway.storage.responses import ITEMS, StoredResponse, item_ids
 from gateway.wire.chat import Json, decode
 from gateway.wire.json_weight import is_readable
 
+ADDED = b"response.output_item.added"
 READ_BYTES = 8 << 20  # of an answer that is looked into for its id
 EVENT_LINES = 8  # of a stream, among which its first event is
 
@@ -36,6 +37,8 @@ class StoredPassthrough(PassthroughProducer):
     ) -> None:
         super().__init__(forward, passing, request.wants_stream)
         self._gateway, self._request_of = gateway, request
+        self._row: StoredResponse | None = None
+        self._items: list[str] = []  # the ids of its items, which their owner may name
 
     async def body(self) -> AsyncGenerator[bytes, None]:
         seen, size, noted = [], 0, False
@@ -45,9 +48,14 @@ class StoredPassthrough(PassthroughProducer):
                 seen.append(part)
                 if self._tells_all(part, size):
                     noted = await self._note_owner(b"".join(seen))
+            if ADDED in part and len(self._items) < ITEMS:
+                self._items += _items_begun(part)
             yield part
         if not noted and size <= READ_BYTES:
             await self._note_owner(b"".join(seen))
+        if self._row is not None and self._items:
+            row = replace(self._row, echo={"items": self._items[:ITEMS]})
+            self._gateway.responses.save(row)
 
     def _tells_all(self, part: bytes, size: int) -> bool:
         """Tell whether what came so far may say which response this is."""
@@ -67,8 +75,25 @@ class StoredPassthrough(PassthroughProducer):
             row = StoredResponse(
                 found["id"], tenant, request.user, [found["id"]], served.label, model
             )
-            self._gateway.responses.save(replace(row, created_at=time.time()))
+            self._row = replace(row, created_at=time.time())
+            self._items += item_ids(found)
+            self._gateway.responses.save(self._row)
         return True
+
+
+def _items_begun(part: bytes) -> list[str]:
+    """Return the ids of the items that begin in a piece of a stream."""
+    out = []
+    for line in part.split(b"\n"):
+        if not line.startswith(b"data: ") or ADDED not in line or not is_readable(line):
+            continue
+        try:
+            event = decode(line[6:])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            out += item_ids({"output": [event.get("item")]})
+    return out
 
 
 def _response_in(data: bytes) -> Json:

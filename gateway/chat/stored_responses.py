@@ -7,49 +7,85 @@ what the client was shown. A response without a row of the caller's is unknown: 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.chat import kept_responses
+from gateway.chat.kept_conversations import find_thread
 from gateway.chat.request import TurnInput
+from gateway.chat.stored_names import check_references, check_stored_names
 from gateway.errors import ResourceNotFound, Unavailable
 from gateway.http.json_thread import run_by_weight
-from gateway.routing.dispatcher import Dispatcher
-from gateway.routing.router import Target
 from gateway.state import GatewayState
-from gateway.storage import responses
-from gateway.storage.responses import StoredResponse
+from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json
-from gateway.wires.base import HiddenRounds, ReplyMask
-from gateway.wires.envelope import EnvelopeMask
-from gateway.wires.native import HiddenParts, NativeView
+from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
 
-ECHOED = ("instructions", "previous_response_id", "include")
+MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no server gave
 
 
 async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """Return a chained request as it goes on at the provider, in the memory's same conversation.
 
-    Raises ResourceNotFound for a response that is not the caller's.
+    Raises ResourceNotFound for what is not the caller's.
     """
+    request = await check_stored_names(gateway, request)
     if request.wire is not RESPONSES:
         return request
-    if not request.route.keeps_responses:
-        return await kept_responses.expand(gateway, request)
+    thread = await find_thread(gateway, request)
+    kept_here = thread is not None and not thread.target
+    if kept_here or not request.route.keeps_responses:
+        name = thread.id if thread is not None else ""
+        return await kept_responses.expand(gateway, request, name)
+    request = await check_references(gateway, request)
     request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
-    if not isinstance(named, str):
+    account = gateway.keys.own and not request.uses_memory  # which the provider guards
+    if not isinstance(named, str) or account:
         return request
-    if not request.uses_memory and gateway.keys.own:
-        return request  # the client's own account, which the provider guards
-    row = await find_own(gateway, request.principal, request.user, named)
+    row = await find_base(gateway, request.principal, request.user, named)
+    if row is None:
+        return await _begin_anew(request, named)
+    if kept_responses.is_kept(row):  # though the server keeps those of today
+        return await kept_responses.expand(gateway, request)
+    return await _go_on(request, row, named)
+
+
+async def find_base(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> StoredResponse | None:
+    """Return the response that a request goes on from: of a command's answer, the one before it.
+
+    None where nothing is before it. Raises ResourceNotFound, Unavailable.
+    """
+    row = await find_own(gateway, principal, user, name)
+    if row.kind != COMMAND:
+        return row
+    base = row.echo.get("previous_response_id")
+    return await find_own(gateway, principal, user, base) if base else None
+
+
+async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
+    """Return a request that goes on from a command's answer alone: nothing is before it."""
+    if request.found is None:
+        request = await kept_responses.read_input(request)
+    body = {k: v for k, v in request.body.items() if k != "previous_response_id"}
+    changes: dict[str, Any] = {"body": body, "chained": named}
+    if request.found is not None and isinstance(view := request.found.view, NativeView):
+        changes["found"] = replace(request.found, view=replace(view, chained=named))
+    else:
+        changes["raw"] = await run_by_weight(request.raw, msgspec.json.encode, body)
+    return msgspec.structs.replace(request, **changes)
+
+
+async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInput:
+    """Return a request as it goes on from a response that its provider keeps."""
     if request.found is None:
         request = await kept_responses.read_input(request)
     body, found = request.body, request.found
@@ -82,7 +118,10 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
     summaries = gateway.clients.find(request.headers).summaries
     found = RESPONSES.facts({**request.body, "input": told}, summaries)
     found.history.heavy = request.facts.history.heavy
-    return msgspec.structs.replace(request, found=found)
+    # An answer of a command was made here: its server has no such item.
+    pairs = zip(items, told, strict=True)
+    sent = [t if t is not i and MADE_HERE.fullmatch(str(t.get("id"))) else i for i, t in pairs]
+    return msgspec.structs.replace(request, found=found, body={**request.body, "input": sent})
 
 
 async def find_own(
@@ -99,87 +138,12 @@ async def find_own(
             "The store that knows whose a response is is unavailable. Try again shortly.",
             headers=[(b"retry-after", b"1")],
         ) from e
-    if row is None or not kept_responses.is_own(row, principal, user):
+    found = row is not None and row.kind in ("", COMMAND)
+    if row is None or not found or not kept_responses.is_own(row, principal, user):
         raise ResourceNotFound(
             f"Response with id {name[:80]!r} not found.", code="previous_response_not_found"
         )
     return row
-
-
-def keeper_of(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher
-) -> ResponseKeeper | None:
-    """Return what keeps a turn's response; None for a format whose provider stores nothing."""
-    return ResponseKeeper(gateway, request, forward) if request.wire is RESPONSES else None
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseKeeper:
-    """Keeps what a turn leaves at the provider.
-
-    request: of the turn. forward: who served it.
-    """
-
-    gateway: GatewayState
-    request: TurnInput
-    forward: Dispatcher
-
-    def row(
-        self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
-    ) -> StoredResponse | None:
-        """Return the row of an answer; None where the provider stores nothing.
-
-        replies: its rounds, as received.
-        """
-        shown = mask.merged() if isinstance(mask, EnvelopeMask) else {}
-        rounds = [str(r["id"]) for r in replies if r.get("id")]
-        served, request = self.forward.served, self.request
-        if not rounds or served is None:
-            return None
-        kept = self._kept_members(served, replies, shown)
-        if shown.get("store") is not True and not kept:
-            return None
-        pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
-        unfinished = shown.get("status") in ("queued", "in_progress")
-        return StoredResponse(
-            str(shown.get("id")),
-            request.principal.tenant,
-            request.user,
-            rounds,
-            served.label,
-            request.body["model"],
-            conversation,
-            hidden.last if isinstance(hidden, HiddenParts) and pending else (),
-            None if unfinished else shown,
-            {m: self._client_member(m) for m in ECHOED} | kept,
-            time.time(),
-        )
-
-    def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
-        """Return what is kept here of an answer; {} where its provider stores it, or nobody."""
-        request = self.request
-        if request.kept is not None:
-            return kept_responses.kept_members(request.kept, replies, shown)
-        # Its server was only now found to keep nothing.
-        learnt = not served.keeps_responses and not request.chained
-        if not learnt or request.body.get("store") is False:
-            return {}
-        return kept_responses.kept_members(input_items(request.body), replies, shown)
-
-    def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
-        """Return what is written with a turn."""
-        return {} if found is None else {responses.ResponseTable.counted: responses.plain(found)}
-
-    def settle(self, found: StoredResponse | None, *, written: bool) -> None:
-        """Write a row by itself, where that was not done with its turn."""
-        if found is not None and not written:
-            self.gateway.responses.save(found)
-        self.gateway.responses.write_held()
-
-    def _client_member(self, name: str) -> Any:
-        if name == "previous_response_id":
-            return self.request.chained or None
-        return self.request.body.get(name)
 
 
 def client_items(page: Json, tag: str) -> Json:

@@ -63,6 +63,7 @@ __all__ = [
     "parse_settings",
 ]
 
+NEEDED = ("model", "messages", "input", "stream")  # of a request
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -112,6 +113,23 @@ class TimeoutSettings(Section):
     total: float = Field(600, gt=0)
 
 
+def _dispensable(name: str) -> str:
+    if name in NEEDED:
+        raise ValueError("a request is nothing without this member; name another one")
+    return name
+
+
+Member = Annotated[str, AfterValidator(_dispensable)]
+
+
+class OmittedMembers(Section):
+    """Members that a provider is never sent, by the format in which the client sends them."""
+
+    chat: tuple[Member, ...] = ()
+    responses: tuple[Member, ...] = ()
+    messages: tuple[Member, ...] = ()
+
+
 class ProviderSettings(Section):
     kind: Literal["openai", "anthropic", "azure"] = "openai"
     base_url: Annotated[str, BeforeValidator(complete_url)]
@@ -125,8 +143,22 @@ class ProviderSettings(Section):
     stream_usage: bool = True
     wires: tuple[Literal["chat", "responses", "messages"], ...] = ()
     drop: tuple[str, ...] = DROPPED
+    omit: OmittedMembers = OmittedMembers()
     api_version: str = ""
     default_max_tokens: int = Field(4096, gt=0)
+
+    @property
+    def speaks_chat(self) -> bool:
+        """Whether chat completions go to its servers as they are."""
+        return self.kind != "anthropic" and (not self.wires or "chat" in self.wires)
+
+    @model_validator(mode="after")
+    def _speakable(self) -> ProviderSettings:
+        if self.kind != "anthropic" and self.wires == ("messages",):
+            raise ValueError(
+                'wires = ["messages"]: a server that speaks Messages alone is of kind "anthropic"'
+            )
+        return self
 
 
 class TargetSettings(Section):

@@ -43,7 +43,7 @@ from gateway.routing.replies import (
 )
 from gateway.routing.router import Route, Target
 from gateway.routing.selector import Attempt, Candidate, TargetSelector
-from gateway.upstream.base import UpstreamRequest, UpstreamResponse
+from gateway.upstream.base import Carriage, UpstreamRequest, UpstreamResponse
 from gateway.usage.meter import Meter
 from gateway.wire.chat import (
     Json,
@@ -76,8 +76,9 @@ class Dispatcher:
     target. retries: tries after the first, over all targets and rounds. deadline: the loop's time
     by which all of it ends. request: its name, for the log. wire: the format of its rounds.
     writes_off_loop: its requests are long, and written whole.
-    query: of its URL, which its rounds have too. lost: what the newest round could not carry, see
-    `UpstreamResponse`. tools_run: the memory tools between its rounds, once they have ended.
+    query: of its URL, which its rounds have too. carriage: of the newest
+    round, see `UpstreamResponse`. tools_run: the memory tools between its rounds, once they have
+    ended.
     """
 
     route: Route
@@ -96,7 +97,7 @@ class Dispatcher:
     wire: WireFormat = CHAT
     writes_off_loop: bool = False
     query: str = ""
-    lost: Sequence[str] | None = None
+    carriage: Carriage | None = None
     tools_run: Sequence[Mapping[str, Any]] = ()
     _written: bool = False
     _candidates: list[Candidate] = field(default_factory=list)
@@ -190,7 +191,7 @@ class Dispatcher:
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
         return [
             *who,
-            *bridge_headers(self.lost),
+            *bridge_headers(self.carriage),
             (b"x-mnemogate-attempts", b"%d" % self.attempts),
             (b"x-mnemogate-overhead-ms", b"%.2f" % overhead),
         ]
@@ -309,7 +310,7 @@ class Dispatcher:
             if places is not None:
                 places.close()
             raise
-        self.lost = incoming.lost
+        self.carriage = incoming.carriage
         if places is not None:
             incoming.body = SlotBody(incoming.body, places.close)
         if incoming.is_events:

@@ -161,10 +161,11 @@ def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:
 
 def status_of(error: object) -> int:
     """Return the status of an error that was told inside an accepted answer."""
-    code = error.get("code") or error.get("status") if isinstance(error, dict) else None
+    told = [error.get("code"), error.get("status")] if isinstance(error, dict) else []
+    code = next((c for c in told if isinstance(c, int)), None)
     if isinstance(error, dict) and error.get("type") == "overloaded_error":  # Anthropic's
         return 529
-    return code if isinstance(code, int) and 400 <= code < 600 else 502
+    return code if code is not None and 400 <= code < 600 else 502
 
 
 def code_of(error: GatewayError) -> str | None:

@@ -211,7 +211,10 @@ class Router:
         """Return the target of requests without a model."""
         model = self._settings.models.get("*")
         name = model.targets[0].provider if model else next(iter(self._settings.providers))
-        return Target(name, "", self._upstreams[name], self._settings.providers[name])
+        models = self._settings.models.values()
+        keeps = all(t.stateful for m in models for t in m.targets if t.provider == name)
+        server, settings = self._upstreams[name], self._settings.providers[name]
+        return Target(name, "", server, settings, stateful=keeps)
 
     def names(self, principal: Principal) -> list[str]:
         """Return the configured model names that this key may call."""

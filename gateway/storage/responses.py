@@ -3,6 +3,9 @@ provider knows their rounds, what their client was shown, and the items of those
 
 A response with hidden rounds has one id for its client, that of its first round, and goes on at the
 provider from its last. Without its row a response is nobody's here.
+
+Conversation objects are in it too: a row of the conversation's own id, a row for each turn in it,
+and one for items that a client added by itself. `thread` says which conversation a row is of.
 """
 
 from __future__ import annotations
@@ -36,7 +39,11 @@ MAX_ITEM_BYTES = 32 << 20  # of the responses whose items one request names
 MOST_HELD, HELD_BYTES = 64, 1 << 20  # rows that the store has not taken yet, and the largest
 KEPT_MEMBERS = ("input", "output")  # of `echo`, where a response is kept here
 ITEMS = 256  # of one response that are found again by their ids
+# What a row is that is no response: a conversation, items that a client added to one, and what
+# answered a command, from which one goes on as from the response before it.
+CONVERSATION, ADDED, COMMAND = "conversation", "items", "command"
 LOOKED_UP = 500  # ids of one request
+SIZE = func.coalesce(func.length(c.shown), 0) + func.length(c.echo)
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
 
@@ -47,7 +54,8 @@ class StoredResponse:
     rounds: the provider's ids, first to last. pending: outputs of ours that the provider has not
     been sent yet: they go with the client's own. shown: what the client was shown, None while it is
     not finished. echo: members of the request, as the client sent them, and where the response is
-    kept here (`gateway.chat.kept_responses`) the items of both. target: who stores it.
+    kept here (`gateway.chat.kept_responses`) the items of both. target: who stores it. thread: the
+    conversation object that it belongs to.
     """
 
     id: str
@@ -61,6 +69,23 @@ class StoredResponse:
     shown: dict[str, Any] | None = None
     echo: dict[str, Any] = field(default_factory=dict)
     created_at: float = 0.0
+    thread: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What the row is, "" for a response."""
+        found: str = self.echo.get("kind", "")
+        return found
+
+    @property
+    def size(self) -> int:
+        """How many bytes its items have."""
+        shown = 0 if "output" in self.echo else len(encode(self.shown))
+        return len(encode(self.echo)) + shown
+
+
+class ThreadTooLong(ValueError):
+    """A conversation of more than a request can be made of."""
 
 
 def put(conn: Connection, found: StoredResponse) -> None:
@@ -80,8 +105,9 @@ def put(conn: Connection, found: StoredResponse) -> None:
         pending=encode(found.pending).decode(),
         shown=None if found.shown is None else encode(found.shown).decode(),
         echo=encode(found.echo).decode(),
+        thread=found.thread,
     )
-    for name in _item_ids(found.shown or {}):
+    for name in [*item_ids(found.shown or {}), *found.echo.get("items", ())]:
         put_row(
             conn,
             t.response_items,
@@ -92,8 +118,10 @@ def put(conn: Connection, found: StoredResponse) -> None:
         )
 
 
-def _item_ids(shown: dict[str, Any]) -> list[str]:
-    ids = [i.get("id") for i in shown.get("output") or () if isinstance(i, dict)]
+def item_ids(shown: dict[str, Any]) -> list[str]:
+    """Return the ids of a response's items, and of containers in which its code ran."""
+    items = [i for i in shown.get("output") or () if isinstance(i, dict)]
+    ids = [i.get(name) for i in items for name in ("id", "container_id")]
     return [i for i in ids if isinstance(i, str)][:ITEMS]
 
 
@@ -127,7 +155,7 @@ class ResponseTable:
         """Return a response and those it goes on from, the oldest first.
 
         Only up to one that is not there or not the caller's own, and at most MAX_CHAIN of
-        MAX_CHAIN_BYTES. Raises StoreUnavailable.
+        MAX_CHAIN_BYTES. Of a conversation, all that went before in it. Raises StoreUnavailable.
         """
 
         def read(conn: Connection) -> list[StoredResponse]:
@@ -138,15 +166,82 @@ class ResponseTable:
                 row = self._held.get((tenant, wanted)) or _read_one(conn, tenant, wanted)
                 if row is None or not is_own(row):
                     break
-                room -= len(encode(row.echo))
-                room -= 0 if "output" in row.echo else len(encode(row.shown))
+                room -= row.size
                 if room < 0:
                     break
                 found.append(row)
                 wanted = row.echo.get("previous_response_id")
+                if row.thread:
+                    rows = self._thread(conn, tenant, row.thread, is_own)
+                    earlier = [r for r in rows if r.created_at < row.created_at]
+                    return [*earlier, *found[::-1]]
             return found[::-1]
 
         return await self._db.read(read, READ_SECONDS)
+
+    async def thread(
+        self, tenant: str, name: str, is_own: Callable[[StoredResponse], bool]
+    ) -> list[StoredResponse]:
+        """Return what a conversation holds, the oldest first. Raises StoreUnavailable.
+
+        Raises ThreadTooLong for more than MAX_CHAIN turns, or MAX_CHAIN_BYTES.
+        """
+        return await self._db.read(
+            lambda conn: self._thread(conn, tenant, name, is_own), READ_SECONDS
+        )
+
+    def _thread(
+        self, conn: Connection, tenant: str, name: str, is_own: Callable[[StoredResponse], bool]
+    ) -> list[StoredResponse]:
+        mine = (c.tenant == tenant) & (c.thread == name) & (c.id != name)
+        sized = conn.execute(select(c.id, SIZE).where(mine).limit(MAX_CHAIN + 1)).all()
+        held = [r for r in self._held.values() if (r.tenant, r.thread) == (tenant, name)]
+        held = [r for r in held if r.id not in {name, *(row[0] for row in sized)}]
+        size = sum(row[1] for row in sized) + sum(r.size for r in held)
+        if len(sized) + len(held) > MAX_CHAIN or size > MAX_CHAIN_BYTES:
+            raise ThreadTooLong(name)
+        rows = [_response_of(r) for r in conn.execute(select(t.responses).where(mine)).mappings()]
+        rows += held
+        found = [r for r in rows if r.kind != COMMAND and is_own(r)]
+        return sorted(found, key=lambda r: r.created_at)
+
+    async def create(self, found: StoredResponse) -> None:
+        """Write a row at once. Raises StoreUnavailable."""
+        await self._db.write(lambda conn: put(conn, found))
+
+    async def claim(self, tenant: str, name: str, user: str) -> None:
+        """Give a conversation that nobody owns to its first user. Raises StoreUnavailable."""
+        theirs = (c.tenant == tenant) & (c.thread == name) & c.user.is_(None)
+        change = update(t.responses).where(theirs).values(user=user)
+        await self._db.write(lambda conn: conn.execute(change), small=True)
+
+    async def change(
+        self, tenant: str, name: str, edit: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> None:
+        """Change what is kept of a row's request and answer. Raises StoreUnavailable."""
+
+        def work(conn: Connection) -> None:
+            row = _read_one(conn, tenant, name, lock=True)
+            if row is not None:
+                put(conn, replace(row, echo=edit(row.echo)))
+
+        await self._db.write(work)
+
+    async def remove_thread(self, tenant: str, name: str) -> None:
+        """Remove a conversation and what its client added; its responses stay, by themselves.
+
+        Raises StoreUnavailable.
+        """
+        for key, row in list(self._held.items()):
+            if (row.tenant, row.thread) == (tenant, name):
+                self._held[key] = replace(row, thread="")
+
+        def work(conn: Connection) -> None:
+            mine = (c.tenant == tenant) & (c.thread == name)
+            conn.execute(delete(t.responses).where(mine, c.rounds == "[]"))
+            conn.execute(update(t.responses).where(mine).values(thread=""))
+
+        await self._db.write(work, small=True)
 
     def find_held(self, tenant: str, name: str) -> StoredResponse | None:
         """Return a tenant's response that the store has not taken yet."""
@@ -162,8 +257,7 @@ class ResponseTable:
         x = t.response_items.c
         named = select(x.response).where(x.tenant == tenant, x.id.in_(ids[-LOOKED_UP:]))
         mine = (c.tenant == tenant) & (c.user == user)
-        size = func.coalesce(func.length(c.shown), 0) + func.length(c.echo)
-        sizes = select(c.id, size).where(mine, c.id.in_(named)).order_by(c.created_at.desc())
+        sizes = select(c.id, SIZE).where(mine, c.id.in_(named)).order_by(c.created_at.desc())
 
         def read(conn: Connection) -> dict[str, dict[str, Any]]:
             sized = conn.execute(sizes).all()
@@ -173,6 +267,27 @@ class ResponseTable:
             return {i["id"]: i for shown, echo in rows for i in _items_of(shown, echo)}
 
         return await self._db.read(read, READ_SECONDS)
+
+    async def owners_of(self, tenant: str, ids: Sequence[str]) -> dict[str, str | None]:
+        """Return the users whose items these are, as far as they are known.
+
+        Raises StoreUnavailable.
+        """
+        x = t.response_items.c
+        both = (x.tenant == c.tenant) & (x.response == c.id)
+        query = select(x.id, c.user).where(x.tenant == tenant, x.id.in_(ids), both)
+
+        def read(conn: Connection) -> dict[str, str | None]:
+            return {row[0]: row[1] for row in conn.execute(query)}
+
+        held = {
+            name: row.user
+            for row in self._held.values()
+            if row.tenant == tenant
+            for name in [*item_ids(row.shown or {}), *row.echo.get("items", ())]
+        }
+        found = await self._db.read(read, READ_SECONDS)
+        return {**{i: held[i] for i in ids if i in held}, **found}
 
     def save(self, found: StoredResponse) -> None:
         """Write a response by itself, in the background."""
@@ -197,9 +312,22 @@ class ResponseTable:
             await asyncio.wait([self._writing], timeout=READ_SECONDS)
 
     async def remove(self, tenant: str, name: str) -> None:
-        """Remove a response. Raises StoreUnavailable."""
-        self._held.pop((tenant, name), None)
-        await self._db.write(lambda conn: _delete(conn, tenant, [name]), small=True)
+        """Remove a response; its items stay in the conversation that it is of.
+
+        Raises StoreUnavailable.
+        """
+        held = self._held.pop((tenant, name), None)
+
+        def work(conn: Connection) -> None:
+            row = _read_one(conn, tenant, name) or held
+            _delete(conn, tenant, [name])
+            keeps = row is not None and row.thread and row.kind != COMMAND
+            if row is not None and keeps and "input" in row.echo:
+                output = row.echo.get("output") or (row.shown or {}).get("output") or []
+                echo = {"kind": ADDED, "input": row.echo["input"], "output": output}
+                put(conn, replace(row, id=f"{ADDED}_{name}", rounds=(), shown=None, echo=echo))
+
+        await self._db.write(work, small=True)
 
     def keep(self, conn: Connection, row: dict[str, Any]) -> None:
         """Write a turn's response. row: as `plain` gives it."""
@@ -242,8 +370,15 @@ class ResponseTable:
             pass
 
     def expire(self, conn: Connection, now: float) -> int:
-        """Remove a batch of responses older than `KEPT_DAYS`. Returns how many."""
-        oldest = select(c.tenant, c.id).where(c.created_at < now - KEPT_DAYS * DAY).limit(BATCH)
+        """Remove a batch of responses older than `KEPT_DAYS`. Returns how many.
+
+        The conversations of a named user stay until they are deleted.
+        """
+        thread = t.responses.alias("thread").c
+        own = select(thread.id).where(thread.tenant == c.tenant, thread.id == c.thread)
+        alone = (c.thread == "") | c.user.is_(None) | ~own.exists()
+        old = (c.created_at < now - KEPT_DAYS * DAY) & alone
+        oldest = select(c.tenant, c.id).where(old).limit(BATCH)
         found = conn.execute(oldest).all()
         for tenant in {row.tenant for row in found}:
             _delete(conn, tenant, [row.id for row in found if row.tenant == tenant])
@@ -274,8 +409,11 @@ class ResponseTable:
                 self._held.pop(key, None)
 
 
-def _read_one(conn: Connection, tenant: str, name: str) -> StoredResponse | None:
+def _read_one(
+    conn: Connection, tenant: str, name: str, *, lock: bool = False
+) -> StoredResponse | None:
     query = select(t.responses).where(c.tenant == tenant, c.id == name)
+    query = query.with_for_update() if lock else query
     row = conn.execute(query).mappings().first()
     return None if row is None else _response_of(row)
 
@@ -301,7 +439,7 @@ def plain(found: StoredResponse) -> dict[str, Any]:
 
 
 def _response_of(row: Any) -> StoredResponse:
-    plain = ("id", "tenant", "user", "target", "model", "conversation", "created_at")
+    plain = ("id", "tenant", "user", "target", "model", "conversation", "created_at", "thread")
     return StoredResponse(
         **{name: row[name] for name in plain},
         rounds=decode(row["rounds"]),

@@ -19,6 +19,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
+    Carriage,
     Headers,
     Upstream,
     UpstreamRequest,
@@ -28,6 +29,7 @@ from gateway.upstream.translated_body import Translation, translate_response
 from gateway.wire.anthropic.request import (
     BINDING,
     binds_thinking,
+    dropped_members,
     messages_request,
     thoughts_in_loop,
     with_stale_thinking_dropped,
@@ -37,6 +39,7 @@ from gateway.wire.chat import Json, decode, encode
 from gateway.wire.json_weight import UNREADABLE, is_readable
 
 CHAT = "/chat/completions"
+SPEAKS = "messages"
 VERSION = b"2023-06-01"
 OAUTH = b"sk-ant-oat"
 Facts = Callable[[str], Mapping[str, Any]]
@@ -50,6 +53,7 @@ class _NativeRequest(NamedTuple):
     bound: bool
     thoughts: int
     usage: bool
+    lost: tuple[str, ...]
 
 
 class AnthropicUpstream:
@@ -84,7 +88,9 @@ class AnthropicUpstream:
             request, path=f"/messages{mark}{query}", content=asked.content, headers=headers
         )
         incoming = _with_request_id(await self._wire.send(sent))
-        return translate_response(incoming, _into(incoming, asked))
+        out = translate_response(incoming, _into(incoming, asked))
+        out.carriage = Carriage(SPEAKS, asked.lost)
+        return out
 
     def _translate_request(self, original: bytes, request: UpstreamRequest) -> _NativeRequest:
         """Translate a request. Raises BadRequest."""
@@ -95,9 +101,14 @@ class AnthropicUpstream:
             body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen
         )
         options = body.get("stream_options")
+        lost = dropped_members(body)
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
         return _NativeRequest(
-            encode(sent), "block_binding" in sent.get("thinking", {}), thoughts_in_loop(body), wants
+            encode(sent),
+            "block_binding" in sent.get("thinking", {}),
+            thoughts_in_loop(body),
+            wants,
+            lost,
         )
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:

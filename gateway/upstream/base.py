@@ -67,18 +67,28 @@ class UpstreamRequest:
         return None if self.content is None else join_body(self.content)
 
 
+class Carriage(NamedTuple):
+    """How a request went otherwise than it came: in which format, and what of it was lost.
+
+    form: "" where that is its own.
+    """
+
+    form: str
+    lost: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class UpstreamResponse:
     """An upstream's response.
 
-    Iterate `body` to its end or call `close`, which frees the connection at once. lost: what of the
-    request could not be carried to a server of another format; None where it speaks the format.
+    Iterate `body` to its end or call `close`, which frees the connection at once. carriage: None
+    where the server speaks the request's format.
     """
 
     status: int
     headers: Headers
     body: AsyncIterator[bytes]
-    lost: Sequence[str] | None = None
+    carriage: Carriage | None = None
 
     def header(self, name: bytes) -> bytes | None:
         return next((v for k, v in self.headers if k.lower() == name), None)

@@ -1,4 +1,4 @@
-"""Responses and Messages at servers that speak chat completions alone.
+"""Responses and Messages at servers that do not speak them: carried as chat completions.
 
 What a server speaks is told by `providers.<name>.wires`, or found out: the first request of a
 format goes as it is, and where the server has no such path it goes again as a chat completion, at
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
+    Carriage,
     Upstream,
     UpstreamRequest,
     UpstreamResponse,
@@ -43,7 +44,9 @@ COUNTS: dict[str, tuple[str, Json]] = {
     "/responses/input_tokens": (RESPONSES, {"object": "response.input_tokens"}),
     "/messages/count_tokens": (MESSAGES, {}),
 }
+CHAT = "chat"
 CHAT_PATH = "/chat/completions"
+OMITTED_FROM = {**FORMATS, **{path: name for path, (name, _) in COUNTS.items()}, CHAT_PATH: CHAT}
 KNOWN_SECONDS = 3600.0
 NO_PATH = (404, 405, 501)
 # What a 404 is about that is no path. llama.cpp says "File Not Found" of a path.
@@ -84,13 +87,15 @@ class BridgeOptions:
     """How a provider's requests are carried.
 
     provider: its name in the settings. drop: what they may lose. limit: the member for the most
-    tokens of an answer. asks_usage: the usage of a stream is asked for.
+    tokens of an answer. asks_usage: the usage of a stream is asked for. omit: by format, members
+    that are never sent.
     """
 
     provider: str
     drop: Collection[str] = ()
     limit: str = "max_tokens"
     asks_usage: bool = True
+    omit: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class _Carried(NamedTuple):
@@ -118,6 +123,23 @@ class BridgedUpstream:
         Raises BadRequest, which names the member, for what cannot be carried.
         """
         path = request.path.partition("?")[0]
+        omitted = self._options.omit.get(OMITTED_FROM.get(path, ""))
+        if not omitted or request.method != "POST":
+            return await self._send(path, request)
+        body = request.body or b"{}"
+        found = await run_by_weight(body, _without, body, omitted)
+        if found is None:
+            return await self._send(path, request)
+        content, names = found
+        # Another body than the one the client's Idempotency-Key stands for.
+        headers = with_body_idempotency_key([*request.headers], content)
+        incoming = await self._send(path, replace(request, content=content, headers=headers))
+        beyond = incoming.carriage or Carriage("")
+        incoming.carriage = beyond._replace(lost=(*names, *beyond.lost))
+        return incoming
+
+    async def _send(self, path: str, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a request as the server takes it. path: without its query."""
         if path in COUNTS and request.method == "POST":
             return await self._count(*COUNTS[path], request)
         name = FORMATS.get(path)
@@ -163,7 +185,9 @@ class BridgedUpstream:
         sent = replace(request, path=CHAT_PATH, content=carried.content, headers=headers)
         incoming = await self._server.send(sent)
         out = _translated(incoming, carried.writer)
-        out.lost = carried.lost
+        # A server of a third format has lost more of it.
+        beyond = incoming.carriage or Carriage(CHAT)
+        out.carriage = beyond._replace(lost=(*carried.lost, *beyond.lost))
         return out
 
     def _estimate(self, original: bytes, name: str) -> int:
@@ -183,6 +207,14 @@ class BridgedUpstream:
         return _Carried(
             encode(sent), writer(secrets.token_hex(16), int(time.time())), tuple(losses.names)
         )
+
+
+def _without(original: bytes, omitted: Collection[str]) -> tuple[bytes, tuple[str, ...]] | None:
+    """Return a body without some members, and those it had; None where it has none of them."""
+    body = _read(original)
+    if not (names := tuple(name for name in body if name in omitted)):
+        return None
+    return encode({k: v for k, v in body.items() if k not in names}), names
 
 
 def _read(original: bytes) -> Json:

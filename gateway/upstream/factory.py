@@ -19,6 +19,7 @@ from gateway.upstream.base import Upstream, Wire
 from gateway.upstream.bridged import BridgedUpstream, BridgeOptions, SpokenFormats
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
+from gateway.upstream.responses import ResponsesUpstream
 
 if TYPE_CHECKING:
     import httpx
@@ -225,20 +226,20 @@ def build_upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, 
     facts = ModelFacts.load(facts_file()).of
     return {
         name: BridgedUpstream(
-            _open_server(p, wires[name], facts), _formats_of(p), _bridge_options(name, p)
+            _open_server(name, p, wires[name], facts), _formats_of(p), _bridge_options(name, p)
         )
         for name, p in settings.providers.items()
     }
 
 
-def _open_server(p: ProviderSettings, wire: Wire, facts: Facts) -> Upstream:
+def _open_server(name: str, p: ProviderSettings, wire: Wire, facts: Facts) -> Upstream:
     timeouts = Timeouts(**p.timeouts.model_dump())
-    if p.kind == "azure":
-        return AzureUpstream(p.base_url, wire, timeouts, p.api_version)
-    server = OpenAIUpstream(p.base_url, wire, timeouts)
+    server: Upstream = OpenAIUpstream(p.base_url, wire, timeouts)
     if p.kind == "anthropic":
         return AnthropicUpstream(server, facts, p.default_max_tokens, p.api_version)
-    return server
+    if p.kind == "azure":
+        server = AzureUpstream(p.base_url, wire, timeouts, p.api_version)
+    return server if p.speaks_chat else ResponsesUpstream(server, name, p.drop)
 
 
 def _formats_of(p: ProviderSettings) -> SpokenFormats:
@@ -249,4 +250,4 @@ def _formats_of(p: ProviderSettings) -> SpokenFormats:
 def _bridge_options(name: str, p: ProviderSettings) -> BridgeOptions:
     newer = p.kind == "azure" or "//api.openai.com" in p.base_url
     limit = "max_completion_tokens" if newer else "max_tokens"
-    return BridgeOptions(name, p.drop, limit, p.stream_usage)
+    return BridgeOptions(name, p.drop, limit, p.stream_usage, p.omit.model_dump())

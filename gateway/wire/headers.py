@@ -188,9 +188,10 @@ def encode_user_header(name: str | None) -> bytes:
     return b"%6Eone" if name == "none" else quote(name, safe="").encode()
 
 
-def bridge_headers(lost: Sequence[str] | None) -> Pairs:
-    """Return what tells of a request that went as a chat completion. lost: what it has lost."""
-    if lost is None:
+def bridge_headers(carriage: tuple[str, Sequence[str]] | None) -> Pairs:
+    """Return what tells of a request that went in another format: in which, and what it lost."""
+    if carriage is None:
         return []
+    form, lost = carriage
     told = [(b"x-mnemogate-dropped", ", ".join(lost).encode("ascii", "replace"))] if lost else []
-    return [(b"x-mnemogate-bridge", b"chat"), *told]
+    return [(b"x-mnemogate-bridge", form.encode()), *told] if form else told

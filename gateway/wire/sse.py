@@ -134,8 +134,8 @@ class SseFramer:
 
 
 def _simple(raw: bytes) -> SseEvent | None:
-    """Return the event where it is one line of data and a blank line, as nearly all are; else
-    None.
+    """Return the event where it is one line of data and a blank line, as nearly all are, or has
+    its name before that; else None.
     """
     if (
         raw.startswith(b"data: ")
@@ -144,6 +144,19 @@ def _simple(raw: bytes) -> SseEvent | None:
         and b"\r" not in raw
     ):
         return SseEvent(raw, raw[6:-2])
+    return _read_named(raw) if raw.startswith(b"event: ") else None
+
+
+def _read_named(raw: bytes) -> SseEvent | None:
+    """Return the event where it is a line with its name and one of data; else None."""
+    at = raw.find(b"\n")
+    if (
+        raw.startswith(b"data: ", at + 1)
+        and raw.find(b"\n", at + 1) == len(raw) - 2
+        and raw.endswith(b"\n\n")
+        and b"\r" not in raw
+    ):
+        return SseEvent(raw, raw[at + 7 : -2], raw[7:at])
     return None
 
 

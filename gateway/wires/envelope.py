@@ -34,6 +34,7 @@ OPEN, BEGIN, DELTA, END, CLOSE, ERROR, OTHER = (
     "error",
     "other",
 )
+SHORT_BYTES = 1 << 14  # of an event that is read at once
 MAX_PARTS = 4096  # of one round
 
 
@@ -214,6 +215,16 @@ class EnvelopeMask(ABC):
 
     def keepalive(self) -> bytes:
         return COMMENT
+
+
+def data_of(raw: bytes, lines: bytes) -> bytes | None:
+    """Return the data of one short event that begins with these lines; None for anything else."""
+    end = len(raw) - 2
+    if len(raw) > SHORT_BYTES or not raw.startswith(lines) or not raw.endswith(b"\n\n"):
+        return None
+    if raw.find(b"\n", len(lines)) != end or b"\r" in raw:
+        return None
+    return raw[len(lines) : end]
 
 
 def read_event(data: bytes) -> Json:

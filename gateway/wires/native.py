@@ -25,7 +25,8 @@ class NativeView:
 
     lead: what stands before these: the body's own instructions, as system messages. before: native
     parts of ours that go first. chained: the client's name for the response it goes on from.
-    stored: the response is kept here, and not at the provider.
+    stored: the response is kept here, and not at the provider. thread: the conversation kept here
+    that it is in.
     """
 
     messages: Sequence[Json]
@@ -34,6 +35,7 @@ class NativeView:
     before: int = 0
     chained: str = ""
     stored: bool = False
+    thread: str = ""
 
     def history(self) -> Messages:
         """Return the messages as the memory takes them, the body's own instructions first."""

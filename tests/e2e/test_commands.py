@@ -7,7 +7,10 @@ import json
 import pytest
 
 from tests.conftest import running, said
+from tests.e2e.responses.asking import ask as respond
+from tests.e2e.responses.asking import check_stream, texts
 from tests.models import Model, call, calls
+from tests.wire_models import ResponsesModel
 
 ON = {"memory.commands": True}
 APPEND = calls(call("core_memory_append", {"label": "human", "content": "Likes tea"}))
@@ -201,3 +204,113 @@ async def test_why_tells_of_the_same_agents_turns_alone(data):
         await live.chat("I like tea", {"x-memory-agent": "b"}, user="ada")
         assert await reply(live, "/why") == "No recent turn of yours is on record."
         assert "core_memory_append" in await reply(live, "/why", headers={"x-memory-agent": "b"})
+
+
+STATELESS = {"models": {"*": {"targets": [{"provider": "openai", "stateful": False}]}}}
+PLACES = pytest.mark.parametrize("kept_here", [False, True])
+
+
+def at(kept_here):
+    return {**ON, **(STATELESS if kept_here else {})}
+
+
+@PLACES
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chain_goes_on_from_a_command(data, stream, kept_here):
+    async with ResponsesModel("One.", "Two.", "Three.") as up:
+        async with running(up.url, data, at(kept_here)) as live:
+            first, _ = await respond(live, "Say one")
+            name = first["id"]
+            for text in ("/memory", "/remember Grace arrives on Friday"):
+                told, events = await respond(live, text, stream=stream, previous_response_id=name)
+                if stream:
+                    check_stream(events)
+                assert (told["store"], told["previous_response_id"]) == (True, name)
+                name = told["id"]
+            assert "Remembered" in texts(told)[0]
+            shown, _ = await respond(live, "Say two", stream=stream, previous_response_id=name)
+            assert (texts(shown), shown["previous_response_id"]) == (["Two."], name)
+            sent = json.dumps(up.bodies[-1])
+            assert '"/memory"' not in sent
+            assert "Remembered" not in sent
+            if kept_here:
+                assert "Say one" in sent
+            else:
+                assert up.bodies[-1]["previous_response_id"] == first["id"]
+            await respond(live, "Say three", previous_response_id=shown["id"])
+            assert len(up.bodies) == 3
+
+
+@PLACES
+async def test_a_chain_may_begin_with_a_command(data, kept_here):
+    async with ResponsesModel("Hm.", "One.", "Two.") as up:
+        async with running(up.url, data, at(kept_here)) as live:
+            await accepted_response(live)
+            told, _ = await respond(live, "/memory")
+            for _ in range(2):
+                told, _ = await respond(live, "Say it", previous_response_id=told["id"])
+            assert '"/memory"' not in json.dumps(up.bodies)
+            assert texts(told) == ["Two."]
+
+
+@PLACES
+async def test_the_answer_of_a_command_is_a_response_of_its_owner(data, kept_here):
+    ada, bob = {"x-memory-user": "ada"}, {"x-memory-user": "bob"}
+    async with ResponsesModel("One.") as up, running(up.url, data, at(kept_here)) as live:
+        first, _ = await respond(live, "Say one")
+        told, _ = await respond(live, "/memory", previous_response_id=first["id"])
+        path = f"{live.url}/responses/{told['id']}"
+        assert (await live.http.get(path, headers=ada)).json() == told
+        listed = (await live.http.get(f"{path}/input_items", headers=ada)).json()
+        assert [i["content"] for i in listed["data"]] == ["/memory"]
+        assert (await live.http.get(path, headers=bob)).status_code == 404
+        assert (await live.http.delete(path, headers=ada)).json()["deleted"] is True
+        assert (await live.http.get(path, headers=ada)).status_code == 404
+        asked = {"model": "m", "input": "x", "user": "ada", "previous_response_id": told["id"]}
+        http = await live.http.post(f"{live.url}/responses", json=asked)
+        assert http.status_code == (400 if kept_here else 404)
+        # and the response before it is still there
+        shown, _ = await respond(live, "Again", previous_response_id=first["id"])
+        assert shown["status"] == "completed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_command_in_a_conversation_is_no_part_of_it(data, stream):
+    async with ResponsesModel("One.", "Two.") as up:
+        async with running(up.url, data, at(kept_here=True)) as live:
+            made = await live.http.post(f"{live.url}/conversations", json={})
+            name = made.json()["id"]
+            await respond(live, "Say one", conversation=name)
+            told, _ = await respond(live, "/memory", stream=stream, conversation=name)
+            assert told["conversation"] == {"id": name}
+            await respond(live, "Say two", conversation=name)
+            await respond(live, "Branch", previous_response_id=told["id"])
+            assert '"/memory"' not in json.dumps(up.bodies)
+            assert "Say one" in json.dumps(up.bodies[-1])
+            assert "Say two" not in json.dumps(up.bodies[-1])
+
+
+async def test_an_app_may_name_the_answer_of_a_command_by_its_id(data):
+    """As Vercel's SDK does in the history that it resends."""
+    async with ResponsesModel("One.") as up, running(up.url, data, ON) as live:
+        await accepted_response(live)
+        told, _ = await respond(live, "/memory")
+        asked = {"role": "user", "content": "/memory"}
+        named = {"type": "item_reference", "id": told["output"][0]["id"]}
+        await respond(live, [asked, named, {"role": "user", "content": "Go on"}])
+        assert up.bodies[-1]["input"][1] == told["output"][0]
+
+
+async def test_a_command_that_is_not_stored_cannot_be_gone_on_from(data):
+    async with ResponsesModel("One.") as up, running(up.url, data, ON) as live:
+        first, _ = await respond(live, "Say one")
+        told, _ = await respond(live, "/memory", previous_response_id=first["id"], store=False)
+        assert told["store"] is False
+        asked = {"model": "m", "input": "x", "user": "ada", "previous_response_id": told["id"]}
+        http = await live.http.post(f"{live.url}/responses", json=asked)
+        assert http.status_code == 404
+
+
+async def accepted_response(live):
+    """Let the model accept the key."""
+    await respond(live, "Hello", user="zoe")

@@ -184,7 +184,7 @@ class NativeMessages:
             blocks.append({"type": "tool_use", "id": ours, "name": name, "input": given})
         self._left -= 1
         if self._left < 0 and (thoughts := _thoughts(message)):
-            blocks = _merge_thoughts(blocks, thoughts)
+            blocks = merge_thoughts(blocks, thoughts)
             self.thoughtful = True
         self._turn("assistant", blocks)
 
@@ -262,7 +262,7 @@ def _thoughts(message: Json) -> list[tuple[int, Json]]:
     return out
 
 
-def _merge_thoughts(blocks: list[Json], thoughts: list[tuple[int, Json]]) -> list[Json]:
+def merge_thoughts(blocks: list[Json], thoughts: list[tuple[int, Json]]) -> list[Json]:
     """Put thoughts among blocks, each at its place where there are as many before it."""
     out: list[Json] = []
     at = 0

@@ -16,10 +16,9 @@ Decisions, where the two differ:
   the end (a user message is put
   after it). `temperature` is held within 0 and 1 and wins over `top_p`, as only one of them may be
   sent.
-- `user` is an identity, and stays here. Also dropped: `name`, `strict` of tools, logprobs,
-  penalties, `logit_bias`, `seed`,
-  `store`, `metadata`, `prediction`, `service_tier`, `verbosity`, `modalities`, and whatever else
-  the API does not know.
+- `user` is an identity, and stays here. Also dropped: `name`, `strict` of tools; and, told by
+  `dropped_members`, logprobs, penalties, `logit_bias`, `seed`, `store`, `metadata`, `prediction`,
+  `service_tier`, `verbosity`, and whatever else the API does not know.
 - Refused with 400: `n` above 1, `functions`, custom and allowed tools, audio.
 """
 
@@ -43,6 +42,16 @@ GO_ON = "Go on."
 BINDING = "thinking-binding-controls-2026-08-01"
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 65536}
 LEAST_BUDGET = 1024
+# Members that are translated, refused or of no meaning to an answer.
+TAKEN = frozenset(
+    """
+    model messages max_tokens max_completion_tokens stream stream_options stop temperature top_p
+    top_k tools tool_choice parallel_tool_calls reasoning_effort response_format thinking
+    output_config n functions function_call audio user cache_control context_management mcp_servers
+    container
+    """.split()  # noqa: SIM905
+)
+USUAL: Json = {"modalities": ["text"], "frequency_penalty": 0, "presence_penalty": 0}
 MARKS = 4  # cache_control in one request
 
 
@@ -86,6 +95,15 @@ def messages_request(
         **(_sampling(body) if samples and "sampling" not in refuses else {}),
     }
     return {k: v for k, v in out.items() if v is not None and v not in ([], {})}
+
+
+def dropped_members(body: Json) -> tuple[str, ...]:
+    """Return the members of a request that the API has no place for."""
+    return tuple(
+        name
+        for name, value in body.items()
+        if name not in TAKEN and value not in (None, False, [], {}) and value != USUAL.get(name)
+    )
 
 
 def _began_without_thoughts(loop: Sequence[Json], undeclared: Collection[str]) -> bool:

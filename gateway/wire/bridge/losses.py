@@ -15,6 +15,7 @@ DROPPED = (
     "include",
     "input.reasoning",
     "input.web_search_call",
+    "messages.name",
     "messages.thinking",
     "metadata",
     "prompt_cache_key",
@@ -22,6 +23,7 @@ DROPPED = (
     "reasoning.summary",
     "safety_identifier",
     "service_tier",
+    "store",
     "text.verbosity",
     "thinking",
     "tools.image_generation",
@@ -33,12 +35,15 @@ DROPPED = (
 class Losses:
     """What one request loses. names: in the order in which it was lost.
 
-    provider: its name in the settings. drop: what it may lose, see `providers.<name>.drop`.
+    provider: its name in the settings. drop: what it may lose, see `providers.<name>.drop`. speaks:
+    what its server takes.
     """
 
-    def __init__(self, provider: str, drop: Collection[str]) -> None:
+    def __init__(
+        self, provider: str, drop: Collection[str], speaks: str = "chat completions"
+    ) -> None:
         self.names: dict[str, None] = {}
-        self._provider, self._drop = provider, frozenset(drop)
+        self._provider, self._drop, self._speaks = provider, frozenset(drop), speaks
 
     def drops(self, name: str) -> bool:
         """Tell whether something is to be dropped, and note it."""
@@ -51,8 +56,8 @@ class Losses:
         """Drop what is declared. Raises BadRequest, which names the member, for anything else."""
         if not self.drops(name):
             raise BadRequest(
-                f"`{param}` cannot be carried to this model's server, which speaks chat "
-                f"completions alone. Leave it out, or list {name[:80]!r} in "
+                f"`{param}` cannot be carried to this model's server, which speaks "
+                f"{self._speaks} alone. Leave it out, or list {name[:80]!r} in "
                 f"providers.{self._provider}.drop to have it dropped.",
                 code="unsupported_parameter",
                 param=param,

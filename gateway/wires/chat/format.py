@@ -101,7 +101,7 @@ class ChatFormat:
     ) -> tuple[UpstreamRequest, SentPieces]:
         body, sent, client = composed
         messages = for_target(
-            body["messages"], target.label, thoughts=target.settings.kind == "anthropic"
+            body["messages"], target.label, thoughts=not target.settings.speaks_chat
         )
         found = message_spans(messages, client, sent)
         content = encode_request({**body, "model": target.model}, found, client)

@@ -24,6 +24,7 @@ from gateway.wires.envelope import (
     OPEN,
     OTHER,
     EnvelopeMask,
+    data_of,
     error_parts,
     event_of,
 )
@@ -49,6 +50,24 @@ GROWING = {
 }
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")  # told at the end
+DELTA_LINES = b"event: content_block_delta\ndata: "
+TEXT_PIECE = "text_delta"
+
+
+class _TextPiece(msgspec.Struct):
+    type: str
+    text: str
+
+
+class _BlockDelta(msgspec.Struct):
+    """A piece of text, as far as it matters here."""
+
+    type: str
+    index: int
+    delta: _TextPiece
+
+
+_read_delta = msgspec.json.Decoder(_BlockDelta).decode
 PING = event_of({"type": "ping"})
 
 
@@ -67,6 +86,24 @@ class MessagesMask(EnvelopeMask):
         self._whole: Json | None = None
         self._usages: list[Json] = []
         self._has_begun = False
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        if self._quiet or b'"text_delta"' not in raw:
+            return b""
+        if (text := data_of(raw, DELTA_LINES)) is None:
+            return b""
+        try:
+            found = _read_delta(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return b""
+        index, piece = found.index, found.delta
+        if self._places.get(index) != index or index not in self._blocks:
+            return b""
+        if piece.type != TEXT_PIECE or KINDS.get(found.type) != DELTA:
+            return b""
+        self.text_shown = True
+        self._grown.setdefault((index, "text"), []).append(piece.text)
+        return raw
 
     def kind_of(self, event: Json) -> str:
         return KINDS.get(str(event.get("type")), OTHER)

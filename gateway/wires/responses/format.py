@@ -115,10 +115,10 @@ class ResponsesFormat:
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ResponsesMask:
-        chained, stored = "", False
+        chained, stored, thread = "", False, ""
         if isinstance(view, NativeView):
-            chained, stored = view.chained, view.stored
-        injected = injected or bool(chained) or stored
+            chained, stored, thread = view.chained, view.stored, view.thread
+        injected = injected or bool(chained or thread) or stored
         echo = Echo(
             frozenset(owned),
             body.get("instructions"),
@@ -127,6 +127,7 @@ class ResponsesFormat:
             body.get("include"),
             injected,
             stored,
+            thread,
         )
         return ResponsesMask(owned, alias, echo)
 

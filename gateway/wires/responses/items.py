@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.wire.chat import Json
+from memory.core.tool_definitions import OURS
 
 Span = tuple[int, int]
 _encode = msgspec.json.encode
@@ -52,6 +53,20 @@ def transcript_of(items: Sequence[Any], summaries: tuple[str, ...] = ()) -> Tran
             run.append(item)
     _end_run(run, len(items), out)
     return out
+
+
+def without_owned(page: Json) -> Json:
+    """Return a page of items without calls of ours, and what they gave."""
+    data = page.get("data")
+    if not isinstance(data, list):
+        return page
+    items = [i for i in data if isinstance(i, dict)]
+    owned = {
+        str(i.get("call_id"))
+        for i in items
+        if i.get("type") == "function_call" and i.get("name") in OURS
+    }
+    return {**page, "data": [i for i in items if str(i.get("call_id")) not in owned]}
 
 
 def is_summary(message: Json, summaries: tuple[str, ...]) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from gateway.errors import GatewayError
 from gateway.wire.chat import Json
 from gateway.wires.envelope import (
@@ -24,6 +26,7 @@ from gateway.wires.envelope import (
     OPEN,
     OTHER,
     EnvelopeMask,
+    data_of,
     error_parts,
     event_of,
 )
@@ -37,6 +40,21 @@ CLOSINGS = frozenset(
 ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
 TEXT_DELTA = "response.output_text.delta"
 CALLS = ("function_call",)
+TEXT_LINES = b"event: response.output_text.delta\ndata: "
+
+
+class _TextDelta(msgspec.Struct):
+    """A piece of text, as far as it matters here. error, item: those of an event that is none."""
+
+    type: str
+    output_index: int
+    delta: str
+    sequence_number: int
+    error: Any = None
+    item: Any = None
+
+
+_read_delta = msgspec.json.Decoder(_TextDelta).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +64,8 @@ class Echo:
     owned: names of tools of ours. instructions: the client's, None for none. chained: the
     client's `previous_response_id`. hides_reasoning: the client did not ask for encrypted
     reasoning, which we did. stored: the response is kept here, which the provider does not know.
-    changed: the request that went upstream is not the client's own.
+    changed: the request that went upstream is not the client's own. thread: the conversation kept
+    here that it is in.
     """
 
     owned: frozenset[str]
@@ -56,6 +75,7 @@ class Echo:
     include: Any = None
     changed: bool = False
     stored: bool = False
+    thread: str = ""
 
     def restore(self, response: Json) -> Json:
         """Return a response with the client's own values; the same where there is none of ours."""
@@ -68,6 +88,8 @@ class Echo:
             out["previous_response_id"] = self.chained
         if self.stored:
             out["store"] = True
+        if self.thread:
+            out["conversation"] = {"id": self.thread}
         if "include" in out:
             out["include"] = self.include
         if isinstance(tools := out.get("tools"), list):
@@ -98,6 +120,24 @@ class ResponsesMask(EnvelopeMask):
         self._items: dict[int, Json] = {}
         self._texts: dict[int, list[str]] = {}
         self._terminal: tuple[Json, bytes] | None = None
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        if self._quiet or (text := data_of(raw, TEXT_LINES)) is None:
+            return b""
+        try:
+            found = _read_delta(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return b""
+        index = found.output_index
+        same = self._numbered and found.sequence_number == self._number
+        if not same or found.type != TEXT_DELTA or self._places.get(index) != index:
+            return b""
+        if found.error is not None or found.item is not None:
+            return b""
+        self.text_shown = True
+        self._texts.setdefault(index, []).append(found.delta)
+        self._number = found.sequence_number + 1
+        return raw
 
     def kind_of(self, event: Json) -> str:
         kind = event.get("type")

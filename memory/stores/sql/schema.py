@@ -451,6 +451,8 @@ responses = Table(
     text("pending", "[]"),
     Column("shown", Words),
     text("echo", "{}"),
+    text("thread"),
+    Index("ix_responses_thread", "tenant", "thread"),
     Index("ix_responses_user", "tenant", "user"),
     Index("ix_responses_created_at", "created_at"),
 )
@@ -491,4 +493,4 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0008"
+REVISION = "0011"

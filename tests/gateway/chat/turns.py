@@ -54,7 +54,7 @@ TOO_LONG = "This model's maximum context length is 100 tokens"
 
 class Incoming:
     def __init__(self):
-        self.closed, self.body, self.lost = False, None, None
+        self.closed, self.body, self.carriage = False, None, None
 
     async def close(self):
         self.closed = True

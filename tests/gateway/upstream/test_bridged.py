@@ -52,7 +52,7 @@ async def asked(up, *args, **more):
 async def test_a_server_that_speaks_the_format_is_asked_as_it_is():
     server, up = upstream(json_response(NATIVE), json_response(NOT_FOUND, 404))
     response, data = await asked(up)
-    assert (json.loads(data), response.lost) == (NATIVE, None)
+    assert (json.loads(data), response.carriage) == (NATIVE, None)
     # it speaks the format, so what it does not find later is no path
     response, data = await asked(up)
     assert (response.status, json.loads(data)) == (404, NOT_FOUND)
@@ -64,7 +64,7 @@ async def test_a_server_without_the_path_is_asked_for_a_completion_at_once():
     for _ in range(2):
         response, data = await asked(up)
         assert json.loads(data)["output"][0]["content"][0]["text"] == "Yes."
-        assert response.lost == ("include",)
+        assert response.carriage == ("chat", ("include",))
     paths = [r.path for r in server.requests]
     assert paths == ["/responses", "/chat/completions", "/chat/completions"]
     sent = dict(server.requests[1].headers)

@@ -1,5 +1,6 @@
 """Laws of the SSE framer: the same events whatever the pieces, and not one byte lost."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,3 +91,29 @@ def test_the_end_of_a_line_changes_nothing_of_an_event():
         events = framer.feed(end.join((b"event: a", b"data: 1", b"data:2", b"id: 3", b"", b"")))
         found.append((events[0].data, events[0].name, framer.ids))
     assert found == [(b"1\n2", b"a", True)] * 3
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"event: a\ndata: {}\n\n",
+        b"event: \ndata: \n\n",
+        b"event: a\ndata: b\ndata: c\n\n",
+        b"event: a\r\ndata: b\r\n\r\n",
+        b"event: a\nid: 1\ndata: b\n\n",
+        b"event: a\n\n",
+        b"event: a\ndata: b\n: c\n\n",
+    ],
+)
+def test_an_event_with_a_name_is_read_the_same_in_any_pieces(raw):
+    whole = SseFramer()
+    whole.feed(b": begun\n\n")
+    (event,) = whole.feed(raw)
+    bytewise = SseFramer()
+    bytewise.feed(b": begun\n\n")
+    found = [e for i in range(len(raw)) for e in bytewise.feed(raw[i : i + 1])]
+    assert (found[0].data, found[0].name) == (event.data, event.name)
+    lines = raw.replace(b"\r\n", b"\n").split(b"\n")
+    data = [x[6:] for x in lines if x.startswith(b"data: ")]
+    assert event.data == (b"\n".join(data) if data else None)
+    assert event.name == lines[0][7:]

@@ -1,0 +1,66 @@
+"""One question to a provider about what it stores, beside any turn."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.auth.authenticator import Principal
+from gateway.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from gateway.pipeline import new_dispatcher
+from gateway.routing.router import Route, Target
+from gateway.state import GatewayState
+from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest
+from gateway.upstream.bridged import NO_PATH, is_path_missing
+from gateway.wire.chat import Json, decode
+from gateway.wire.headers import client_headers, upstream_headers
+
+JSON = b"application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """Who asks, and where. headers: of the client's request."""
+
+    gateway: GatewayState
+    principal: Principal
+    headers: dict[bytes, bytes]
+    target: Target
+
+    async def ask(self, method: str, path: str, content: bytes | None = None) -> Json:
+        """Ask. Raises UpstreamRefused with the provider's own answer, UpstreamUnreachable."""
+        target = self.target
+        route = Route(((target,),), target.model)
+        forward = new_dispatcher(self.gateway, route, self.headers, self.principal)
+        credential = forward.caller.credential(target)
+        kind = JSON if content is not None else None
+        headers = upstream_headers(forward.caller.headers, credential, kind)
+        request = UpstreamRequest(path, content, headers, method)
+        try:
+            async with asyncio.timeout(target.settings.timeouts.total):
+                incoming = await target.upstream.send(request)
+                data = await incoming.read(ANSWER_BYTES)
+                await incoming.close()
+        except TimeoutError as e:
+            raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
+        if not 200 <= incoming.status < 300:
+            told = client_headers(incoming.headers)
+            raise UpstreamRefused(incoming.status, forward.redact_key(data, target), told)
+        try:
+            found = decode(data or b"{}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+            raise UpstreamUnreachable(
+                "The provider answered with something that is no JSON."
+            ) from e
+        return found if isinstance(found, dict) else {}
+
+    async def ask_if_there(self, path: str, content: bytes) -> Json | None:
+        """Post to a path that the provider may not have: None then. Raises as `ask` does."""
+        try:
+            return await self.ask("POST", path, content)
+        except UpstreamRefused as e:
+            if e.status in NO_PATH and is_path_missing(e.status, e.content):
+                return None
+            raise

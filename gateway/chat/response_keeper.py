@@ -1,0 +1,100 @@
+"""What a turn of the Responses API leaves: a row that says whose the response is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.chat import kept_responses
+from gateway.chat.request import TurnInput
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.storage import responses
+from gateway.storage.responses import StoredResponse
+from gateway.wire.chat import Json
+from gateway.wires.base import HiddenRounds, ReplyMask
+from gateway.wires.envelope import EnvelopeMask
+from gateway.wires.native import HiddenParts
+from gateway.wires.responses.format import RESPONSES, input_items
+
+ECHOED = ("instructions", "previous_response_id", "include")
+
+
+def keeper_of(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+) -> ResponseKeeper | None:
+    """Return what keeps a turn's response; None for a format whose provider stores nothing."""
+    return ResponseKeeper(gateway, request, forward) if request.wire is RESPONSES else None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseKeeper:
+    """Keeps what a turn leaves at the provider.
+
+    request: of the turn. forward: who served it.
+    """
+
+    gateway: GatewayState
+    request: TurnInput
+    forward: Dispatcher
+
+    def row(
+        self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
+    ) -> StoredResponse | None:
+        """Return the row of an answer; None where the provider stores nothing.
+
+        replies: its rounds, as received.
+        """
+        shown = mask.merged() if isinstance(mask, EnvelopeMask) else {}
+        rounds = [str(r["id"]) for r in replies if r.get("id")]
+        served, request = self.forward.served, self.request
+        if not rounds or served is None:
+            return None
+        kept = self._kept_members(served, replies, shown)
+        if shown.get("store") is not True and not kept:
+            return None
+        pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
+        unfinished = shown.get("status") in ("queued", "in_progress")
+        return StoredResponse(
+            str(shown.get("id")),
+            request.principal.tenant,
+            request.user,
+            rounds,
+            served.label,
+            request.body["model"],
+            conversation,
+            hidden.last if isinstance(hidden, HiddenParts) and pending else (),
+            None if unfinished else shown,
+            {m: self._client_member(m) for m in ECHOED} | kept,
+            time.time(),
+            request.thread if kept else "",
+        )
+
+    def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
+        """Return what is kept here of an answer; {} where its provider stores it, or nobody."""
+        request = self.request
+        if request.kept is not None:
+            return kept_responses.kept_members(request.kept, replies, shown)
+        # Its server was only now found to keep nothing.
+        learnt = not served.keeps_responses and not request.chained
+        if not learnt or request.body.get("store") is False:
+            return {}
+        return kept_responses.kept_members(input_items(request.body), replies, shown)
+
+    def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
+        """Return what is written with a turn."""
+        return {} if found is None else {responses.ResponseTable.counted: responses.plain(found)}
+
+    def settle(self, found: StoredResponse | None, *, written: bool) -> None:
+        """Write a row by itself, where that was not done with its turn."""
+        if found is not None and not written:
+            self.gateway.responses.save(found)
+        self.gateway.responses.write_held()
+
+    def _client_member(self, name: str) -> Any:
+        if name == "previous_response_id":
+            return self.request.chained or None
+        return self.request.body.get(name)

@@ -1,0 +1,98 @@
+"""A server that speaks the Responses API: chat completions are translated to it and back.
+
+Any other path is passed on as it is. Each event becomes a chunk at once; closing or cancelling
+closes the connection at once; statuses and refusals are the server's own, whose shape is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from gateway.errors import BadRequest
+from gateway.http.json_thread import run_by_weight
+from gateway.upstream.base import (
+    ANSWER_BYTES,
+    Carriage,
+    Upstream,
+    UpstreamRequest,
+    UpstreamResponse,
+)
+from gateway.upstream.translated_body import Translation, translate_response
+from gateway.wire.anthropic.request import thoughts_in_loop
+from gateway.wire.anthropic.response import WholeAnswer
+from gateway.wire.bridge.losses import Losses
+from gateway.wire.chat import encode
+from gateway.wire.chat_request import parse
+from gateway.wire.headers import with_body_idempotency_key
+from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.responses.answer import StreamedResponse, completion_of
+from gateway.wire.responses.request import response_request
+
+CHAT = "/chat/completions"
+SPEAKS = "responses"
+
+
+class _ResponseRequest(NamedTuple):
+    """A request as the API's. thoughts: blocks of thinking that its tool loop had. usage: a usage
+    chunk is wanted."""
+
+    content: bytes
+    thoughts: int
+    usage: bool
+    lost: tuple[str, ...]
+
+
+class ResponsesUpstream:
+    """A server that speaks Responses and no chat completions.
+
+    provider: its name in the settings. drop: what a request may lose.
+    """
+
+    def __init__(self, server: Upstream, provider: str, drop: Collection[str]) -> None:
+        self._server, self._provider, self._drop = server, provider, drop
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a request, see the port.
+
+        Raises BadRequest, which names the member, for what cannot be carried.
+        """
+        path, mark, query = request.path.partition("?")
+        if path != CHAT or request.method != "POST":
+            return await self._server.send(request)
+        original = request.body or b"{}"
+        asked = await run_by_weight(original, self._translate, original)
+        # Another body than the one the client's Idempotency-Key stands for.
+        headers = with_body_idempotency_key([*request.headers], asked.content)
+        path = f"/responses{mark}{query}"
+        sent = replace(request, path=path, content=asked.content, headers=headers)
+        incoming = await self._server.send(sent)
+        if 200 <= incoming.status < 300:
+            incoming = translate_response(incoming, _into(incoming, asked))
+        incoming.carriage = Carriage(SPEAKS, asked.lost)
+        return incoming
+
+    def _translate(self, original: bytes) -> _ResponseRequest:
+        """Translate a request. Raises BadRequest."""
+        if not is_readable(original):
+            raise BadRequest(
+                f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
+                "server. Send fewer."
+            )
+        body = parse(original)
+        losses = Losses(self._provider, self._drop, "the Responses API")
+        content = encode(response_request(body, losses))
+        options = body.get("stream_options")
+        wants = isinstance(options, dict) and bool(options.get("include_usage"))
+        return _ResponseRequest(content, thoughts_in_loop(body), wants, tuple(losses.names))
+
+
+def _into(incoming: UpstreamResponse, asked: _ResponseRequest) -> Translation:
+    if incoming.is_events:
+        return StreamedResponse(asked.thoughts, asked.usage, is_readable)
+
+    def translate(data: bytes) -> bytes:
+        return completion_of(data, asked.thoughts) if is_readable(data) else data
+
+    return WholeAnswer(translate, ANSWER_BYTES)

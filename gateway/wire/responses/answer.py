@@ -1,0 +1,301 @@
+"""An answer of the Responses API, whole or as events, as a chat completion. Pure.
+
+Rules:
+- Text is `content`, what the model thinks is `reasoning_content`. Encrypted reasoning is in
+  `thinking_blocks` too, each with its `index` among those of the tool loop and its `position` among
+  the items, so that it can go back to where it stood. Items of the server's own tools are not
+  shown.
+- An event becomes its chunk at once. What a server never told in pieces is told from the whole
+  item, or from the whole response at the end.
+- A call begins once its name is known. The finish waits for the terminal event: a stream that was
+  cut has none, and no `[DONE]`.
+- A response that failed is an error, with the HTTP status that stands for its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.wire.bridge.chat_reply import count_of
+from gateway.wire.chat import CALLS, Json, MalformedReply, decode, encode, fold
+from gateway.wire.sse import DONE, SseEvent, SseFramer, frame
+
+TERMINAL = frozenset({"response.completed", "response.incomplete"})
+FAILED = frozenset({"response.failed", "response.cancelled"})
+TEXTS = {  # the member of a delta in which each kind of text is told
+    "response.output_text.delta": "content",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_text.delta": "reasoning_content",
+    "response.reasoning_summary_text.delta": "reasoning_content",
+}
+PARTS = {"output_text": "content", "refusal": "refusal"}
+GROWS = {  # the kind of call that a delta belongs to
+    "response.function_call_arguments.delta": "function_call",
+    "response.custom_tool_call_input.delta": "custom_tool_call",
+}
+REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+STATUS = {
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+    "insufficient_quota": 429,
+    "rate_limit_exceeded": 429,
+    "server_is_overloaded": 503,
+    "vector_store_timeout": 504,
+}
+CALL_KINDS = {"function_call": "arguments", "custom_tool_call": "input"}
+
+
+@dataclass(slots=True)
+class ItemState:
+    """One item of an answer, as far as the client was told.
+
+    call: its index among the calls, None for no call. part: of its summary, the newest.
+    """
+
+    told: bool = False
+    part: Any = None
+    call: int | None = None
+    done: bool = False
+
+
+class StreamedResponse:
+    """Fed the bytes of an event stream, in any pieces; gives those of a stream of chunks.
+
+    thoughts: blocks of thinking that the tool loop had before. usage: a usage chunk was asked for.
+    readable: tells of an event's data whether it is short enough to be read.
+    """
+
+    def __init__(self, thoughts: int, usage: bool, readable: Callable[[bytes], bool]) -> None:
+        self._chunks = ResponseChunks(thoughts, usage)
+        self._framer, self._readable = SseFramer(), readable
+
+    @property
+    def waiting(self) -> int:
+        return self._framer.waiting
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes; return what they give. Raises MalformedReply, EventTooLarge."""
+        return b"".join(self._translate(event) for event in self._framer.feed(data))
+
+    def end(self) -> bytes:
+        """Return the rest when no more bytes come. Raises MalformedReply."""
+        last = self._framer.close()
+        return self._translate(last) if last is not None else b""
+
+    def _translate(self, event: SseEvent) -> bytes:
+        if self._chunks.over or not event.data or not self._readable(event.data):
+            return b""
+        out = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(_object(event.data)))
+        return out + frame(DONE) if self._chunks.finished else out
+
+
+def completion_of(data: bytes, thoughts: int = 0) -> bytes:
+    """Return the bytes of a whole response as those of a completion.
+
+    What is neither a response nor an error is left as it came. Raises MalformedReply.
+    """
+    response = _object(data)
+    if response.get("status") in ("failed", "cancelled"):
+        return encode({"error": _error(response.get("error"))})
+    if not isinstance(response.get("output"), list):
+        return data
+    chunks = ResponseChunks(thoughts, wants_usage=True)
+    whole = {"type": "response.completed", "response": response}
+    told = fold(list(chunks.of(whole)))
+    return encode({**told, "object": "chat.completion"})
+
+
+class ResponseChunks:
+    """One stream's events as chunks.
+
+    over: nothing more is to come. finished: it came to its proper end.
+    """
+
+    def __init__(self, thoughts: int, wants_usage: bool) -> None:
+        self._thoughts, self._wants_usage = thoughts, wants_usage
+        self._head: Json = {}
+        self._items: dict[int, ItemState] = {}
+        self._calls = 0
+        self.over = self.finished = False
+
+    def of(self, event: Json) -> Iterator[Json]:
+        """Give the chunks of an event, in order; an error is one of them. Raises MalformedReply."""
+        kind = str(event.get("type"))
+        if kind in TEXTS:
+            yield from self._grow_text(event, TEXTS[kind])
+        elif kind in GROWS:
+            yield from self._grow_call(event)
+        elif kind == "response.output_item.added":
+            yield from self._begin(event)
+        elif kind == "response.output_item.done":
+            yield from self._end_item(self._state(event), _dict(event.get("item")), event)
+        elif kind in TERMINAL:
+            yield from self._close(_dict(event.get("response")))
+        elif kind in FAILED:
+            yield self._fail(_dict(event.get("response")).get("error"))
+        elif kind == "error" or (event.get("error") and "response" not in event):
+            yield self._fail(event.get("error") or event)
+        elif not self._head:
+            yield from self._open(_dict(event.get("response")))
+
+    def _open(self, response: Json) -> Iterator[Json]:
+        """Give the chunk that begins the answer, once it is known which that is."""
+        if self._head or not response:
+            return
+        self._head = {
+            "id": response.get("id"),
+            "object": "chat.completion.chunk",
+            "created": response.get("created_at"),
+            "model": response.get("model"),
+        }
+        yield self._chunk({"role": "assistant", "content": None})
+
+    def _chunk(self, delta: Json, finish: str | None = None) -> Json:
+        return {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    def _state(self, event: Json) -> ItemState:
+        """Return the item that an event belongs to. Raises MalformedReply."""
+        index = event.get("output_index")
+        if type(index) is not int or not 0 <= index < CALLS:
+            raise MalformedReply(f"an item without a usable index below {CALLS}")
+        return self._items.setdefault(index, ItemState())
+
+    def _grow_text(self, event: Json, member: str) -> Iterator[Json]:
+        state = self._state(event)
+        if text := _text(event.get("delta")):
+            part = event.get("summary_index")
+            text = f"\n\n{text}" if state.told and part != state.part else text
+            state.told, state.part = True, part
+            yield self._chunk({member: text})
+
+    def _begin(self, event: Json) -> Iterator[Json]:
+        state, item = self._state(event), _dict(event.get("item"))
+        if item.get("type") in CALL_KINDS and state.call is None and _text(item.get("name")):
+            state.call, self._calls = self._calls, self._calls + 1
+            kind = CALL_KINDS[item["type"]]
+            state.told = bool(given := _text(item.get(kind)))
+            yield self._chunk({"tool_calls": [{"index": state.call, **_call(item, given)}]})
+
+    def _grow_call(self, event: Json) -> Iterator[Json]:
+        state, text = self._state(event), _text(event.get("delta"))
+        if text and state.call is not None and not state.done:
+            state.told = True
+            more = {**event, "type": GROWS[event["type"]]}
+            more[CALL_KINDS[more["type"]]] = text
+            yield self._chunk({"tool_calls": [{"index": state.call, **_arguments(more)}]})
+
+    def _end_item(self, state: ItemState, item: Json, where: Json) -> Iterator[Json]:
+        """Give what of a whole item the client was not told yet."""
+        if state.done:
+            return
+        kind = item.get("type")
+        if kind in CALL_KINDS and state.call is None:
+            yield from self._begin({**where, "item": item})
+        elif kind in CALL_KINDS and not state.told:
+            yield self._chunk({"tool_calls": [{"index": state.call, **_arguments(item)}]})
+        elif not state.told:
+            for member, text in _texts_of(item):
+                yield self._chunk({member: text})
+        state.done = True
+        if kind == "reasoning" and item.get("encrypted_content"):
+            block = {**item, "index": self._thoughts, "position": where.get("output_index")}
+            self._thoughts += 1
+            yield self._chunk({"thinking_blocks": [block]})
+
+    def _close(self, response: Json) -> Iterator[Json]:
+        yield from self._open(response)
+        for index, item in enumerate(_list(response.get("output"))):
+            where = {"output_index": index}
+            yield from self._end_item(self._state(where), _dict(item), where)
+        self.over = self.finished = True
+        reason = _dict(response.get("incomplete_details")).get("reason")
+        finish = "tool_calls" if self._calls else "stop"
+        if response.get("status") == "incomplete":
+            finish = REASONS.get(str(reason), "length")
+        yield self._chunk({}, finish)
+        if self._wants_usage and (told := response.get("usage")):
+            yield {**self._head, "choices": [], "usage": usage(told)}
+
+    def _fail(self, error: Any) -> Json:
+        self.over = True
+        return {"error": _error(error)}
+
+
+def _call(item: Json, given: str) -> Json:
+    """Return the beginning of a call as chat completions have it. given: its arguments so far."""
+    ((kind, told),) = _arguments({**item, CALL_KINDS[item["type"]]: given}).items()
+    named = {"name": item.get("name"), **told}
+    return {"id": item.get("call_id") or item.get("id"), "type": kind, kind: named}
+
+
+def _arguments(item: Json) -> Json:
+    """Return the arguments of a call, or more of them."""
+    member = CALL_KINDS[item["type"]]
+    kind = "function" if member == "arguments" else "custom"
+    return {kind: {member: _text(item.get(member))}}
+
+
+def _texts_of(item: Json) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a whole item, with the member in which each is told."""
+    if item.get("type") == "reasoning":
+        told = _list(item.get("summary")) or _list(item.get("content"))
+        texts = [_text(_dict(p).get("text")) for p in told]
+        if whole := "\n\n".join(t for t in texts if t):
+            yield "reasoning_content", whole
+    elif item.get("type") == "message":
+        for part in map(_dict, _list(item.get("content"))):
+            member = PARTS.get(str(part.get("type")))
+            text = _text(part.get("text", part.get("refusal")))
+            if member and text:
+                yield member, text
+
+
+def usage(told: Any) -> Json:
+    """Return the API's usage as chat completions have it."""
+    prompt, output = count_of(told, "input_tokens"), count_of(told, "output_tokens")
+    cached = count_of(told, "input_tokens_details", "cached_tokens")
+    thought = count_of(told, "output_tokens_details", "reasoning_tokens")
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": thought},
+    }
+
+
+def _error(error: Any) -> Json:
+    """Return an error with the HTTP status of its code, which an event has no other place for."""
+    told = _dict(error)
+    code = _text(told.get("code"))
+    kind = _text(told.get("type"))
+    out = {
+        "message": _text(told.get("message")) or "no text",
+        "type": kind if kind not in ("", "error") else "server_error",
+        "param": told.get("param"),
+        "code": code or None,
+    }
+    return {**out, "status": STATUS.get(code, 500)}
+
+
+def _object(data: bytes) -> Json:
+    try:
+        return _dict(decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _dict(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
