@@ -26,6 +26,7 @@ import asyncpg
 
 from memory.errors import StoreUnavailable
 from memory.ids import SLOTS, clock, row_keys
+from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_statements import driver_arguments
 
 log = logging.getLogger("mnemogate")
@@ -164,7 +165,7 @@ class SlotLease:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 if self._raw is None or self._raw.is_closed():
-                    self._raw = await asyncpg.connect(**driver_arguments(self._url))
+                    self._raw = await connect(**driver_arguments(self._url))
                 return await work(self._raw)
         except FAILURES as e:
             await self._disconnect()
