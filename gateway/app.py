@@ -21,7 +21,7 @@ from gateway.auth.user_resolver import UserResolver
 from gateway.config.secret_file import load_or_create_secret, server_secret
 from gateway.config.settings import ConfigError, Settings
 from gateway.http.parse_cache import RequestParseCache
-from gateway.limits.counters import LocalCounters
+from gateway.limits.counters import Counters, LocalCounters
 from gateway.limits.limiter import Limiter
 from gateway.limits.redis_counters import RedisCounters
 from gateway.management.router import management
@@ -125,8 +125,7 @@ def create_app(
 
 def build_state(settings: Settings, servers: Servers) -> GatewayState:
     """Build the state of the application, without its HTTP. Raises ConfigError."""
-    data = settings.data
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (data := settings.data).mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = server_secret(settings)
     router = Router(settings, servers[0], ModelFacts.load(facts_file()))
     credentials = CredentialCache()
@@ -138,8 +137,9 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     responses = ResponseTable(database)
     database.application_tables += [UsageTables(_forgetting(usage, metrics)), responses]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
-    selector = TargetSelector(_cooldowns(settings, shared), settings.routing)
-    limits = Limiter(RedisCounters(shared) if shared else LocalCounters(), usage.spent_since)
+    sharers = database.count_workers
+    selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
+    limits = Limiter(_counters(shared, sharers), usage.spent_since)
     worker = Worker(database)
     _register(worker, memory, BackgroundModelClient(settings, router, selector, credentials, usage))
     return GatewayState(
@@ -242,6 +242,10 @@ def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authent
         else ""
     )
     return Authenticator(settings, secret, token, made)
+
+
+def _counters(shared: RedisClient | None, sharers: Callable[[], int]) -> Counters:
+    return RedisCounters(shared, sharers=sharers) if shared else LocalCounters()
 
 
 def _cooldowns(settings: Settings, shared: RedisClient | None) -> Cooldowns:
