@@ -322,11 +322,21 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
         ),
         slow=True,
     )
+    worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)
     worker.register(
         "fade",
         maintenance.fade_handler(memory.db),
         every=maintenance.PERIOD_SECONDS if settings.memory.cleanup == "auto" else None,
     )
+
+
+def _kinds_with_credential(settings: Settings, memory: Memory) -> set[str]:
+    """Return the kinds of jobs for which each tenant's own credential is needed."""
+    if settings.mode != "own-key":
+        return set()
+    meaning = memory.retrieval.meaning
+    embeds = {"embed"} if meaning and isinstance(meaning.embed, UpstreamEmbedder) else set()
+    return {summarization.KIND, extraction.KIND, reflection.KIND, *embeds}
 
 
 def _semantic_search(

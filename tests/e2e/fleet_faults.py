@@ -59,11 +59,18 @@ limits = {{ rpm = 1000000, concurrent = 1000 }}
 class FaultyFleet:
     """Workers on servers that fail, and what their clients were promised.
 
-    cut: seconds that one worker is cut off from Postgres.
+    cut: seconds that one worker is cut off from Postgres. soon: seconds in which all must be well
+    after a fault.
     """
 
-    def __init__(self, seed: int, workers: int = 3, cut: float = CUT_SECONDS) -> None:
-        self._size, self._cut = workers, cut
+    def __init__(
+        self,
+        seed: int,
+        workers: int = 3,
+        cut: float = CUT_SECONDS,
+        soon: float = RECOVERY_SECONDS,
+    ) -> None:
+        self._size, self._cut, self._soon = workers, cut, soon
         self.random = random.Random(seed)
         self.done: Counter[str] = Counter()
         self.recoveries: list[float] = []
@@ -301,7 +308,7 @@ class FaultyFleet:
         await asyncio.gather(*(self._serves(worker, back) for worker in self._workers))
         self.recoveries.append(time.monotonic() - back)
         while problem := await self._find_problem():
-            assert time.monotonic() - back < RECOVERY_SECONDS, problem
+            assert time.monotonic() - back < self._soon, (problem, self._logged())
             await asyncio.sleep(0.2)
         self.recoveries[-1] = time.monotonic() - back
 
@@ -311,15 +318,21 @@ class FaultyFleet:
             ready = await self._http.get(f"{worker.url}/ready")
             if status == "ok" and ready.json()["status"] == "ok":
                 return
-            assert time.monotonic() - back < RECOVERY_SECONDS, (ready.text, worker.lines[-8:])
+            assert time.monotonic() - back < self._soon, (ready.text, worker.lines[-8:])
             await asyncio.sleep(0.05)
 
     async def check(self) -> None:
         """Check that all that was promised is stored once."""
-        until = time.monotonic() + RECOVERY_SECONDS  # what was under way may wait to be stored
+        until = time.monotonic() + self._soon  # what was under way may wait to be stored
         while problem := await self._find_problem():
-            assert time.monotonic() < until, problem
+            assert time.monotonic() < until, (problem, self._logged())
             await asyncio.sleep(0.2)
+
+    def _logged(self) -> list[list[str]]:
+        """Return what the workers said lately, but for their requests, and what waits."""
+        waits = [str(p) for p in self._folder.glob("worker*/spill*") if p.stat().st_size]
+        told = [[x for x in w.lines if " info " not in x][-6:] for w in self._workers]
+        return [*told, waits]
 
     async def _find_problem(self) -> str:
         for kind, promised, query in (
