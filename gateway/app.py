@@ -21,7 +21,7 @@ from gateway.auth.user_resolver import UserResolver
 from gateway.config.secret_file import load_or_create_secret, server_secret
 from gateway.config.settings import ConfigError, Settings
 from gateway.http.parse_cache import RequestParseCache
-from gateway.limits.counters import LocalCounters
+from gateway.limits.counters import Counters, LocalCounters
 from gateway.limits.limiter import Limiter
 from gateway.limits.redis_counters import RedisCounters
 from gateway.management.router import management
@@ -126,8 +126,7 @@ def create_app(
 
 def build_state(settings: Settings, servers: Servers) -> GatewayState:
     """Build the state of the application, without its HTTP. Raises ConfigError."""
-    data = settings.data
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (data := settings.data).mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = server_secret(settings)
     router = Router(settings, servers[0], ModelFacts.load(facts_file()))
     credentials = CredentialCache()
@@ -139,8 +138,9 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     responses = ResponseTable(database)
     database.application_tables += [UsageTables(_forgetting(usage, metrics)), responses]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
-    selector = TargetSelector(_cooldowns(settings, shared), settings.routing)
-    limits = Limiter(RedisCounters(shared) if shared else LocalCounters(), usage.spent_since)
+    sharers = database.count_workers
+    selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
+    limits = Limiter(_counters(shared, sharers), usage.spent_since)
     worker = Worker(database)
     _register(worker, memory, BackgroundModelClient(settings, router, selector, credentials, usage))
     return GatewayState(
@@ -245,6 +245,10 @@ def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authent
     return Authenticator(settings, secret, token, made)
 
 
+def _counters(shared: RedisClient | None, sharers: Callable[[], int]) -> Counters:
+    return RedisCounters(shared, sharers=sharers) if shared else LocalCounters()
+
+
 def _cooldowns(settings: Settings, shared: RedisClient | None) -> Cooldowns:
     policy = _cooldown_policy(settings)
     return RedisCooldowns(shared, policy) if shared else LocalCooldowns(policy)
@@ -319,11 +323,21 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
         ),
         slow=True,
     )
+    worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)
     worker.register(
         "fade",
         maintenance.fade_handler(memory.db),
         every=maintenance.PERIOD_SECONDS if settings.memory.cleanup == "auto" else None,
     )
+
+
+def _kinds_with_credential(settings: Settings, memory: Memory) -> set[str]:
+    """Return the kinds of jobs for which each tenant's own credential is needed."""
+    if settings.mode != "own-key":
+        return set()
+    meaning = memory.retrieval.meaning
+    embeds = {"embed"} if meaning and isinstance(meaning.embed, UpstreamEmbedder) else set()
+    return {summarization.KIND, extraction.KIND, reflection.KIND, *embeds}
 
 
 def _semantic_search(

@@ -38,7 +38,11 @@ class Cache(Generic[K, V]):
         return self._held + self._held_before
 
     def __len__(self) -> int:
-        return len(self._now.keys() | self._before.keys())
+        return len(self.names())
+
+    def names(self) -> set[K]:
+        """Return the keys of all values."""
+        return self._now.keys() | self._before.keys()
 
     def get(self, name: K) -> V | None:
         """Return the value of this key, or None."""

@@ -37,7 +37,11 @@ class Clock:
     def compare(self, began: float, told: float) -> None:
         """Learn from the database's time `told`, which was asked for at this machine's `began`."""
         took = max(0.0, time.time() - began)
-        self._samples.append((took, told - began - took / 2))
+        off = told - began - took / 2
+        for sample in list(self._samples):
+            if abs(sample[1] - off) > SURE_SECONDS + sample[0] + took:
+                self._samples.remove(sample)  # of before somebody set this clock
+        self._samples.append((took, off))
         took, ahead = min(self._samples)  # the quickest answer is the surest
         self.ahead = ahead if abs(ahead) > SURE_SECONDS + took else 0.0
 
@@ -50,11 +54,13 @@ class RowKeys:
 
     These bits are the slot that the process has leased among the workers of its database (see
     `postgres_lease`), so that two workers never make one key. Without a slot they are random.
+    Messages have keys of their own: behind those that their conversation has from a worker whose
+    clock was ahead.
     """
 
     def __init__(self) -> None:
         self._slots: list[int] = []
-        self._last = 0
+        self._last = {"row": 0, "message": 0}
         self._making = threading.Lock()
 
     def lease(self, slot: int) -> None:
@@ -66,12 +72,12 @@ class RowKeys:
         if slot in self._slots:
             self._slots.remove(slot)
 
-    def make(self, count: int) -> int:
-        """Return the first of so many keys; the others follow by `STEP`."""
+    def make(self, count: int, kind: str = "row", behind: int = 0) -> int:
+        """Return the first of so many keys, all behind one; the others follow by `STEP`."""
         now = time.time_ns() // 1000 + int(clock.ahead * 1e6)
         with self._making:
-            at = max(now, self._last + 1)
-            self._last = at + count - 1
+            at = max(now, self._last[kind] + 1, (behind >> 12) + 1)
+            self._last[kind] = at + count - 1
         slots = self._slots
         return at << 12 | (slots[-1] if slots else random.getrandbits(12))
 
@@ -97,9 +103,12 @@ def new_key(count: int = 1) -> int:
     return row_keys.make(count)
 
 
-def key_behind(key: int, other: int) -> int:
-    """Return the smallest key of the same worker as `key` that is behind `other`."""
-    return max(key, ((other >> 12) + 1) << 12 | (key & (STEP - 1)))
+def new_message_key(count: int = 1, behind: int = 0) -> int:
+    """Return a row key of a message, greater than those before and than `behind`.
+
+    count: keys that are taken together; the others follow by `STEP`.
+    """
+    return row_keys.make(count, "message", behind)
 
 
 def time_of(key: int) -> float:

@@ -51,24 +51,66 @@ class PostgresServer:
 
     def create(self) -> None:
         """Make the folder of its data."""
-        self.folder.mkdir()
+        self._make_folder()
         word = self.folder.parent / "pg-password"
         word.write_text(PASSWORD)
         if os.getuid() == 0:
-            for each in (self.folder, word):
-                shutil.chown(each, "nobody", "nogroup")
-            for each in self.folder.parents:  # it must reach its folder
-                if each.stat().st_uid == 0 and each.stat().st_mode & 0o001 == 0:
-                    each.chmod(each.stat().st_mode | 0o011)
+            shutil.chown(word, "nobody", "nogroup")
         self._run(
             "initdb", "-D", str(self.folder), "-U", "mnemogate", "-A", "scram-sha-256",
             f"--pwfile={word}", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
         )  # fmt: skip
 
+    def create_standby(self, primary: PostgresServer) -> None:
+        """Copy a primary into its folder, in place of what is there, to follow it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._make_folder()
+        self._run(
+            "pg_basebackup", "-D", str(self.folder), "-d", primary.url().replace("+asyncpg", ""),
+            "-R", "-X", "stream", "-c", "fast", "--no-sync",
+        )  # fmt: skip
+
+    def commit_with_standby(self) -> None:
+        """From now on a commit waits until the standby has it."""
+        self.run("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+        until = time.monotonic() + SECONDS
+        following = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+        while not self.run(following):
+            if time.monotonic() > until:
+                raise RuntimeError("the standby does not follow")
+            time.sleep(0.02)
+
+    def promote(self) -> None:
+        """Make a standby the primary, and wait until it is."""
+        self.run(f"SELECT pg_promote(true, {SECONDS})")
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir()
+        if os.getuid() == 0:
+            shutil.chown(self.folder, "nobody", "nogroup")
+            self.folder.chmod(0o700)
+            for each in self.folder.parents:  # it must reach its folder
+                if each.stat().st_uid == 0 and each.stat().st_mode & 0o001 == 0:
+                    each.chmod(each.stat().st_mode | 0o011)
+
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
+        until = time.monotonic() + SECONDS
+        self.child = self._spawn()
+        while True:
+            try:
+                self.run("SELECT 1")
+                return
+            except (OSError, asyncpg.PostgresError):  # it starts, or recovers
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+            if self.child.poll() is not None:  # what it was before may hold its port or memory
+                self.child = self._spawn()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
         quick = () if self._safe else ("-c", "fsync=off", "-c", "full_page_writes=off")
-        self.child = subprocess.Popen(
+        return subprocess.Popen(
             [
                 str(self._bin / "postgres"), "-D", str(self.folder), "-p", str(self.port),
                 "-h", "127.0.0.1", "-k", "", "-c", "max_connections=300",
@@ -78,15 +120,6 @@ class PostgresServer:
             stderr=subprocess.DEVNULL,
             **_as_nobody(),
         )  # fmt: skip
-        until = time.monotonic() + SECONDS
-        while True:
-            try:
-                self.run("SELECT 1")
-                return
-            except (OSError, asyncpg.PostgresError):  # it starts, or recovers
-                if time.monotonic() > until or self.child.poll() is not None:
-                    raise
-                time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
         """SIGQUIT stops it at once, as a crash does; SIGINT in order."""

@@ -179,7 +179,10 @@ def test_litestar_and_http_clients_stay_in_their_rooms():
 
 
 # Imported for a Postgres URL alone (see the test of what `create_app` loads).
-BY_URL = {f"memory.stores.sql.postgres{part}" for part in ("", "_lease", "_probe", "_statements")}
+BY_URL = {
+    f"memory.stores.sql.postgres{part}"
+    for part in ("", "_hosts", "_lease", "_probe", "_statements")
+}
 
 
 def test_stores_import_drivers_on_use_and_never_each_other():

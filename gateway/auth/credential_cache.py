@@ -53,5 +53,9 @@ class CredentialCache:
         if self.held.get(tenant) == authorization:
             self.held.pop(tenant)
 
+    def tenants(self) -> set[str]:
+        """Return the tenants whose credential is held."""
+        return self.held.names()
+
     def get(self, tenant: str) -> bytes | None:
         return self.held.get(tenant)

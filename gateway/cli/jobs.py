@@ -1,6 +1,6 @@
-"""`mnemogate jobs ...`: list background jobs, and retry those that failed.
+"""`mnemogate jobs ...`: list background jobs, retry those that failed, and run them.
 
-Every command calls the management API.
+`list` and `retry` call the management API.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from urllib.parse import quote
 import click
 
 from gateway.cli.client import open_api
+from gateway.cli.job_worker import run
 from gateway.cli.options import GatewayOptions, json_option, print_json, print_result, where_options
 
 STATES = (
@@ -20,9 +21,11 @@ STATES = (
 )  # as in memory.management.jobs, importing which would load the store
 
 
-@click.group(short_help="List and retry failed background jobs.")
+@click.group(short_help="List, retry and run background jobs.")
 def jobs() -> None:
-    """List background jobs, and retry failed ones. The content of a job is never shown.
+    """List background jobs, retry failed ones, or run them apart from the gateways.
+
+    The content of a job is never shown.
 
     \b
     Examples:
@@ -82,3 +85,6 @@ def retry(where: GatewayOptions, which: str, as_json: bool) -> None:
     with open_api(where) as api:
         api.call("POST", f"/jobs/{quote(which, safe='')}/retry")
     print_result(f"{which} will be retried", {"id": which, "retried": True}, as_json=as_json)
+
+
+jobs.add_command(run)

@@ -92,6 +92,7 @@ class ServerSettings(Section):
     keepalive_seconds: float = Field(15, ge=0)
     commit_seconds: float = Field(15, gt=0)
     forward_headers: tuple[Annotated[str, AfterValidator(_harmless)], ...] = ()
+    jobs: bool = True
 
     @field_validator("single_user", mode="wrap")
     @classmethod

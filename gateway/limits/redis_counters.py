@@ -4,7 +4,9 @@ Per key: a hash of the window (second to "requests tokens"), a sorted set of res
 of their lease (a member also has its reserved amount and period), and a number of nano-USD per
 period.
 
-While Redis is unavailable each process counts for itself. What must still be counted in Redis is
+A reservation is leased for `TICKET_SECONDS` and renewed by its process, so that one that is killed
+holds its places no longer. While Redis is unavailable each process counts for itself, with its
+share of the limits where several serve one database. What must still be counted in Redis is
 kept and sent when it is back; exactly once, since a settlement that may have been executed already
 only counts if its reservation still exists.
 """
@@ -14,6 +16,9 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
 
 from gateway.limits.counters import (
     SPAN,
@@ -119,21 +124,39 @@ if redis.call('EXISTS', purse) == 1 then redis.call('INCRBY', purse, there and
     nano - nano_held or nano) end
 """)
 
+# What expired meanwhile has given its money back, and is not held again.
+RENEW = Script("""
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', now + ARGV[1], ARGV[i]) end
+if redis.call('TTL', KEYS[1]) < ARGV[1] + 1 then redis.call('EXPIRE', KEYS[1],
+    math.ceil(ARGV[1]) + 1) end
+""")
+
 BALANCE = Script("""
 if ARGV[1] ~= '' then redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], 'NX') end
 return redis.call('GET', KEYS[1])
 """)
 
 
+TICKET_SECONDS, RENEW_SECONDS = 30.0, 10.0
+
+
 class RedisCounters:
     """Counters in Redis, with local ones for when it is unavailable.
 
-    A reservation is settled where it was made.
+    A reservation is settled where it was made. ticket: seconds that one is held unless renewed.
+    sharers: how many processes count for themselves while Redis is away.
     """
 
-    def __init__(self, shared: RedisClient, local: LocalCounters | None = None) -> None:
-        self._shared = shared
-        self._local = local or LocalCounters()
+    def __init__(
+        self,
+        shared: RedisClient,
+        ticket: float = TICKET_SECONDS,
+        sharers: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self._shared, self._ticket, self._sharers = shared, ticket, sharers
+        self._local = LocalCounters()
+        self._held: dict[Reservation, float] = {}  # with the end of what its request asked for
+        self._renewing: asyncio.TimerHandle | None = None
         self._owed: dict[
             Reservation, tuple[int, int]
         ] = {}  # tokens and nano-USD; what was counted locally has a reservation without an id
@@ -175,7 +198,7 @@ class RedisCounters:
             c.budget,
             c.tokens,
             c.nano,
-            c.lease,
+            min(c.lease, self._ticket),
             c.left,
             c.period,
             int(c.begin),
@@ -188,21 +211,40 @@ class RedisCounters:
         except RedisUnavailable as e:
             if e.sent:
                 self._owe(hold, 0, 0)
-            return await self._local.reserve(claim)
-        return ReservationResult(
-            refused.decode(),
-            float(wait),
-            requests,
-            tokens,
-            float(reset),
-            None if refused else hold._replace(second=second),
-        )
+            return await self._local.reserve(_share_of(claim, self._sharers()))
+        hold = hold._replace(second=second)
+        if not refused and c.lease > self._ticket:
+            self._hold(hold, c.lease)
+        result = (refused.decode(), float(wait), requests, tokens, float(reset))
+        return ReservationResult(*result, None if refused else hold)
+
+    def _hold(self, hold: Reservation, lease: float) -> None:
+        """Renew a reservation from now on, until it is settled or its lease is over."""
+        self._held[hold] = time.monotonic() + lease
+        if self._renewing is None:
+            later = asyncio.get_running_loop().call_later
+            self._renewing = later(RENEW_SECONDS, lambda: self._shared.spawn(self._renew()))
+
+    async def _renew(self) -> None:
+        now, self._renewing = time.monotonic(), None
+        held, self._held = self._held, {}
+        for hold, end in held.items():
+            if end > now:
+                self._hold(hold, end - now)
+        keys: dict[tuple[str, str], list[str]] = {}
+        for hold in self._held:
+            keys.setdefault((hold.key, hold.period), []).append(_member(hold))
+        for (key, period), members in keys.items():
+            with suppress(RedisUnavailable):
+                tickets = _keys(key, period)[1:2]
+                await self._shared.run(RENEW, tickets, [self._ticket, *members])
 
     def _release_unwanted(self, task: asyncio.Task[ReservationResult]) -> None:
         if not task.cancelled() and (hold := task.result().hold):
             self._shared.spawn(self._settle(hold, 0, 0))
 
     async def _settle(self, hold: Reservation, tokens: int, nano: int) -> None:
+        self._held.pop(hold, None)
         if not hold.shared:
             await self._local.settle(hold, tokens, nano)
             if not hold.period:
@@ -214,11 +256,10 @@ class RedisCounters:
             self._owe(hold, tokens, nano)
 
     async def _book(self, hold: Reservation, tokens: int, nano: int, *, again: bool) -> None:
-        member = f"{hold.id} {hold.nano} {hold.period}"
         await self._shared.run(
             SETTLE,
             _keys(hold.key, hold.period),
-            [member, hold.second, hold.tokens, hold.nano, tokens, nano, int(again)],
+            [_member(hold), hold.second, hold.tokens, hold.nano, tokens, nano, int(again)],
         )
 
     def _owe(self, hold: Reservation, tokens: int, nano: int) -> None:
@@ -234,6 +275,19 @@ class RedisCounters:
             except RedisUnavailable:
                 self._owe(hold, *used)
                 return
+
+
+def _share_of(claim: ReservationRequest, sharers: int) -> ReservationRequest:
+    """Return a claim on one process's share of what its key may use at a time."""
+    rpm, tpm, concurrent = (
+        math.ceil(limit / max(1, sharers)) for limit in (claim.rpm, claim.tpm, claim.concurrent)
+    )
+    tokens = min(claim.tokens, tpm) if tpm else claim.tokens
+    return claim._replace(rpm=rpm, tpm=tpm, concurrent=concurrent, tokens=tokens)
+
+
+def _member(hold: Reservation) -> str:
+    return f"{hold.id} {hold.nano} {hold.period}"
 
 
 def _keys(key: str, period: str) -> list[str]:

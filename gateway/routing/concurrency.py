@@ -5,24 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
+from math import ceil
 
 from gateway.errors import Unavailable
 from gateway.routing.router import Target
 
 
 class ConcurrencyLimiter:
-    """Concurrency slots by target, in this process."""
+    """Concurrency slots by target, in this process.
 
-    def __init__(self) -> None:
+    sharers: how many processes share the limits; each has its part, rounded up.
+    """
+
+    def __init__(self, sharers: Callable[[], int] = lambda: 1) -> None:
+        self._sharers = sharers
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def full(self, target: Target) -> bool:
-        return 0 < target.concurrent <= self._held[target.label]
+        return target.concurrent > 0 and self._limit(target) <= self._held[target.label]
+
+    def _limit(self, target: Target) -> int:
+        return ceil(target.concurrent / max(1, self._sharers()))
 
     async def take(self, target: Target, patience: float) -> None:
         """Take one of the target's slots, within `patience` seconds. Raises Unavailable."""
-        name, limit = target.label, target.concurrent
+        name, limit = target.label, self._limit(target)
         waiting = self._waiting.get(name)
         if not waiting and self._held[name] < limit:
             self._held[name] += 1

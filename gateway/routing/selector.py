@@ -104,13 +104,21 @@ class Attempt:
 
 
 class TargetSelector:
-    """Orders targets, from what this process knows and what `cooldowns` shares."""
+    """Orders targets, from what this process knows and what `cooldowns` shares.
 
-    def __init__(self, cooldowns: Cooldowns, rules: RoutingSettings) -> None:
+    sharers: how many processes share the targets.
+    """
+
+    def __init__(
+        self,
+        cooldowns: Cooldowns,
+        rules: RoutingSettings,
+        sharers: Callable[[], int] = lambda: 1,
+    ) -> None:
         self.cooldowns, self.rules, self.slots, self.shares = (
             cooldowns,
             rules,
-            ConcurrencyLimiter(),
+            ConcurrencyLimiter(sharers),
             AccountShares(),
         )
         # By target: seconds until the first event, and when that was measured.

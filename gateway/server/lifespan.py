@@ -39,9 +39,7 @@ def on_startup(gateway: GatewayState) -> Any:
             while True:
                 try:
                     await gateway.memory.open()
-                    gateway.worker.start()
-                    gateway.usage.start()
-                    gateway.keys.made.start()
+                    _start_background_work(gateway)
                     return
                 except MemoryFault as e:
                     if str(e) != logged:
@@ -65,6 +63,13 @@ def on_startup(gateway: GatewayState) -> Any:
             )  # connections wait meanwhile, so that the first clients after a restart get no error
 
     return start
+
+
+def _start_background_work(gateway: GatewayState) -> None:
+    if gateway.settings.server.jobs:
+        gateway.worker.start()
+    gateway.usage.start()
+    gateway.keys.made.start()
 
 
 def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from gateway.chat.endpoint import MemoryPath, serve
@@ -133,6 +134,8 @@ class GatewayApp(Protocol):
 
     state: Any
 
+    def lifespan(self) -> AbstractAsyncContextManager[None]: ...
+
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None: ...
 
 
@@ -158,6 +161,10 @@ class GatewayMiddleware:
         """The state that the next request gets."""
         gateway: GatewayState = self._app.state.gateway
         return gateway
+
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """Return the running application, for a process that takes no requests."""
+        return self._app.lifespan()
 
     def reload(self, wanted: Settings) -> list[str]:
         """Apply new settings to every request from now on, atomically.

@@ -42,6 +42,7 @@ class Worker:
         self._forgetting: dict[str, Callable[[int], None]] = {}
         self._slow: set[str] = set()
         self._small: set[str] = set()
+        self._held: tuple[frozenset[str], Callable[[], Collection[str]]] = (frozenset(), tuple)
         self._resumed: list[str | None] = []
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -71,6 +72,13 @@ class Worker:
         self._periods.pop(kind, None)
         if every is not None:
             self._periods[kind] = every
+
+    def limit(self, kinds: Collection[str], tenants: Callable[[], Collection[str]]) -> None:
+        """Claim jobs of these kinds for some tenants only, where others may run the rest.
+
+        tenants: those whose credential is held here now.
+        """
+        self._held = (frozenset(kinds) if self._db.is_shared else frozenset(), tenants)
 
     def wake(self) -> None:
         """Note that a job was queued."""
@@ -152,10 +160,14 @@ class Worker:
 
     async def _one(self, kinds: Collection[str]) -> bool:
         """Run one job of these kinds; return whether there was one."""
-        if not kinds or not await self._db.read(lambda conn: jobs.due(conn, kinds), small=True):
+        if not kinds:
+            return False
+        limited, tenants = self._held
+        which = jobs.JobFilter(tuple(kinds), (limited, tenants() if limited else ()))
+        if not await self._db.read(lambda conn: jobs.due(conn, which), small=True):
             return False
         claimed = await self._db.write(
-            lambda conn: jobs.claim(conn, kinds, self._lease), small=True, lock=NOTHING
+            lambda conn: jobs.claim(conn, which, self._lease), small=True, lock=NOTHING
         )
         if claimed is None:
             return False

@@ -1,4 +1,4 @@
-"""Several workers on one Postgres database, at length: random operations, and workers that die."""
+"""Several workers on one Postgres database, at length: random operations, and faults."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests import stores
+from tests.e2e.fleet_faults import FAULTS, FaultyFleet
 from tests.e2e.fleet_model import FleetModel
 
 STEPS, CYCLES = 100_000, 200
@@ -23,6 +24,26 @@ def main(names: list[str], steps: int = STEPS, cycles: int = CYCLES) -> str:
 
 
 def _play(name: str, steps: int, cycles: int) -> str:
+    if name == "faults":
+        killed = _play_model(name, steps, cycles)
+        return "\n".join([killed, *(asyncio.run(_fail(fault, cycles)) for fault in FAULTS)])
+    return _play_model(name, steps, cycles)
+
+
+async def _fail(fault: str, cycles: int) -> str:
+    """Let what the workers share fail so many times."""
+    fleet = FaultyFleet(seed=int(time.time()))
+    async with fleet.running():
+        await fleet.play(fault, cycles)
+    slowest = max(fleet.recoveries)
+    return (
+        f"{fault}: {cycles} times, {fleet.done['ok']:,} answers kept once, "
+        f"{fleet.done['degraded']:,} told to be without memory, none refused; "
+        f"all well after {slowest:.1f} s at most"
+    )
+
+
+def _play_model(name: str, steps: int, cycles: int) -> str:
     begun = time.time()
     model = asyncio.run(_run(name, steps, cycles))
     done = ", ".join(f"{count:,} {what}" for what, count in model.done.most_common())

@@ -48,7 +48,9 @@ class Stage:
     def __init__(self, url=None):
         self.shared = HandFed(url) if url else None
         self.time = 1_800_000_000.0
-        self.counters = RedisCounters(self.shared) if url else LocalCounters(lambda: self.time)
+        self.counters = (
+            RedisCounters(self.shared, ticket=math.inf) if url else LocalCounters(lambda: self.time)
+        )
 
     def pass_time(self, seconds):
         self.time += seconds
@@ -311,6 +313,36 @@ async def test_ten_thousand_mixed_calls_leave_no_drift(stage):
     assert await stage.counters.balance(asked, None) == used
     standings = [await stage.counters.reserve(asked) for _ in range(41)]
     assert [s.refused for s in standings] == [""] * 40 + ["concurrent"]
+
+
+async def test_the_places_of_a_process_that_is_killed_are_free_after_thirty_seconds(redis_server):
+    shared = HandFed(redis_server.url)
+    shared.now = 1_800_000_000.0
+    await shared.open()
+    one, other = RedisCounters(shared), RedisCounters(shared)
+    asked = claim(concurrent=1, lease=600.0)
+    assert (await one.reserve(asked)).hold
+    for _ in range(10):  # while it lives
+        shared.now += 20
+        await one._renew()
+        assert (await other.reserve(asked)).refused == "concurrent"
+    shared.now += 29
+    assert (await other.reserve(asked)).refused == "concurrent"
+    shared.now += 2
+    assert (await other.reserve(asked)).hold
+    await shared.close()
+
+
+async def test_without_redis_each_process_has_its_share_of_a_limit(own_server):
+    own_server.stop()
+    shared = RedisClient(own_server.url)
+    await shared.open()
+    for limits in ({"rpm": 10}, {"concurrent": 10}, {"tpm": 10}):
+        counters = RedisCounters(shared, sharers=lambda: 3)
+        asked = claim(1 if "tpm" in limits else 0, **limits)
+        refused = [(await counters.reserve(asked)).refused for _ in range(6)]
+        assert refused == [""] * 4 + [next(iter(limits))] * 2
+    await shared.close()
 
 
 FOUR = """

@@ -37,7 +37,11 @@ class CountingProxy:
             await asyncio.wait(self._carrying)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_connection(self._target.host, self._target.port)
+        try:
+            there = await asyncio.open_connection(self._target.host, self._target.port)
+        except OSError:  # the server is away
+            writer.close()
+            return
         for carry in (self._carry(reader, there[1]), self._answer(there[0], writer)):
             task = asyncio.create_task(carry)
             self._carrying.add(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from memory.ids import key_at, new_id, new_key, time_of
+from memory.ids import STEP, Clock, key_at, new_id, new_key, new_message_key, time_of
 
 
 def test_public_ids_are_128_random_bits():
@@ -21,3 +21,18 @@ def test_row_keys_tell_when_they_were_made():
     assert key < 2**63
     assert key_at(before - 1) < key < key_at(time.time() + 1)
     assert key_at(-5) == 0
+
+
+def test_a_message_that_follows_one_of_a_clock_ahead_has_a_key_that_nothing_else_gets():
+    ahead = new_key() + (300_000_000 << 12)
+    keys = [new_message_key(2, ahead), new_message_key(2, ahead), new_message_key()]
+    assert ahead < keys[0] < keys[0] + STEP < keys[1] < keys[1] + STEP < keys[2]
+    assert new_key() < ahead
+
+
+def test_a_clock_that_is_set_is_corrected_at_the_next_look(monkeypatch):
+    clock, real, shift = Clock(), time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + shift)
+    for shift in (0.0, 300.0, -300.0):  # noqa: B007 - the clock reads it
+        clock.compare(time.time(), real())
+        assert abs(clock.now() - real()) < 0.1

@@ -156,6 +156,10 @@ class Database:
         """What names this process at the nodes that it works on; None on a file."""
         return self.lease.incarnation if self.lease is not None else None
 
+    def count_workers(self) -> int:
+        """Return how many processes serve this database, as far as is known; 1 for a file."""
+        return self.lease.living if self.lease is not None else 1
+
     @property
     def may_write(self) -> bool:
         return self.lease is None or self.lease.is_held

@@ -29,6 +29,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    exists,
     or_,
     select,
     true,
@@ -156,33 +157,54 @@ def under_way(conn: Connection, kind: str, conversation: int) -> bool:
     )
 
 
-def _ripe(kinds: Collection[Any], now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Return the condition for jobs of dead workers and waiting jobs that are due."""
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """What a worker may claim.
+
+    kinds: of jobs. held: those of them that are only for tenants whose credential it holds, and
+    these tenants.
+    """
+
+    kinds: tuple[str, ...]
+    held: tuple[frozenset[str], Collection[str]] = (frozenset(), ())
+
+
+def _ripe(which: JobFilter, now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Return the condition for jobs of dead workers and waiting jobs that are due.
+
+    Not while another of its kind runs for its scope, or its conversation.
+    """
+    other = t.jobs.alias().c
+    same = or_(
+        and_(j.conversation.is_not(None), other.conversation == j.conversation),
+        and_(j.conversation.is_(None), other.conversation.is_(None), other.scope_id == j.scope_id),
+    )
+    running = (other.kind == j.kind) & (other.state == "running") & (other.lease_until >= now)
+    mine = [j.kind.in_(which.kinds), ~exists().where(running, same)]
+    kinds, tenants = which.held
+    if kinds:
+        s = t.scopes.c
+        theirs = select(s.id).where(s.tenant.in_(tenants))
+        mine.append(or_(j.kind.not_in(kinds), j.scope_id.in_(theirs)))
     return (
-        and_(j.kind.in_(kinds), j.state == "running", j.lease_until < now),
-        and_(j.kind.in_(kinds), j.state == "ready", j.run_at <= now),
+        and_(*mine, j.state == "running", j.lease_until < now),
+        and_(*mine, j.state == "ready", j.run_at <= now),
     )
 
 
-def due(conn: Connection, kinds: Collection[str]) -> bool:
+def due(conn: Connection, which: JobFilter) -> bool:
     """Tell whether there is something to claim: a read, so that an idle worker never writes."""
-    return execute(conn, _due(tuple(kinds)), {"now": clock.now()}).first() is not None
+    if which.held[0]:
+        found = select(j.id).where(or_(*_ripe(which, clock.now()))).limit(1)
+        return conn.execute(found).first() is not None
+    return execute(conn, _due(which.kinds), {"now": clock.now()}).first() is not None
 
 
 @cache
 def _due(kinds: tuple[str, ...]) -> Any:
     """Return the statement of `due`, built once, since idle workers run it each second."""
-    return (
-        select(j.id)
-        .where(
-            or_(
-                *_ripe(
-                    [bindparam(f"kind{i}", kind) for i, kind in enumerate(kinds)], bindparam("now")
-                )
-            )
-        )
-        .limit(1)
-    )
+    names: Any = tuple(bindparam(f"kind{i}", kind) for i, kind in enumerate(kinds))
+    return select(j.id).where(or_(*_ripe(JobFilter(names), bindparam("now")))).limit(1)
 
 
 def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
@@ -192,23 +214,38 @@ def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
         .where(ripe)
         .order_by(j.run_at, j.id)
         .limit(1)
-        .with_for_update(skip_locked=True)
+        .with_for_update(skip_locked=True, of=t.jobs)
     )
     while (row := conn.execute(query).first()) is not None and row.attempts >= ATTEMPTS:
         conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD))
     return row
 
 
-def claim(conn: Connection, kinds: Collection[str], lease: float) -> ClaimedJob | None:
+TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
+
+
+def _claims_alone(conn: Connection, row: Row[Any], which: JobFilter, now: float) -> bool:
+    """Tell whether no other worker claims or runs a job of this kind for the same scope."""
+    if conn.dialect.name == "sqlite" or row.scope_id is None:
+        return True
+    name = f"job {row.kind} {row.scope_id} {row.conversation}"
+    if not execute_sql(conn, TRY_ALONE, name)[0][0]:
+        return False
+    # Another may have claimed one between the look that found this and the lock.
+    ripe = or_(*_ripe(which, now))
+    return conn.execute(select(j.id).where(j.id == row.id, ripe)).first() is not None
+
+
+def claim(conn: Connection, which: JobFilter, lease: float) -> ClaimedJob | None:
     """Take the oldest job that is due, for `lease` seconds; jobs of dead workers first.
 
     Jobs with too many attempts are set aside as dead.
     """
     now = clock.now()
     row = next(
-        (found for ripe in _ripe(kinds, now) if (found := _oldest(conn, ripe)) is not None), None
+        (found for ripe in _ripe(which, now) if (found := _oldest(conn, ripe)) is not None), None
     )
-    if row is None:
+    if row is None or not _claims_alone(conn, row, which, now):
         return None
     try:
         payload = msgspec.json.decode(row.payload)

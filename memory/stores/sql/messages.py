@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select, text
 
 from memory.conversation.messages import Json, text_of
-from memory.ids import STEP, key_behind, new_id, new_key
+from memory.ids import STEP, new_id, new_message_key
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
 from memory.stores.sql import fts, message_pieces, message_queue, vectors
@@ -94,7 +94,7 @@ def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None 
         return
     if newest is None:
         newest = newest_key(conn, rows[0]["conversation"])
-    first = key_behind(new_key(len(rows)), newest)
+    first = new_message_key(len(rows), newest)
     keys = range(first, first + STEP * len(rows), STEP)
     add_rows(conn, t.messages, [{"id": key, **row} for key, row in zip(keys, rows, strict=True)])
     if driver(conn) is None:
@@ -147,7 +147,7 @@ def add(
     rows, known = list(rows_of(scope_id, place, contents_of(new))), execute(conn, NEWEST, {}).one()
     greatest = indexed = known.indexed or 0
     for row in rows:
-        key = new_key()
+        key = new_message_key()
         greatest = max(greatest, key)
         add_row(conn, t.messages, id=key, **row)
         words = row["content"]

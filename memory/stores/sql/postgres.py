@@ -25,6 +25,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
 from memory.errors import NotUpgraded
+from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_lease import SlotLease, new_incarnation, session_name
 from memory.stores.sql.postgres_statements import sqlstate_of, storable
 from memory.stores.sql.shortcut import Shortcut
@@ -43,12 +44,19 @@ LIMITS = (
 )
 READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {LIMITS}"
 WRITE = f"BEGIN; {LIMITS}"
+# After a crash, or at a standby that was promoted, another transaction may get the same number.
+SERVER = (
+    "extract(epoch FROM pg_postmaster_start_time()) || ' ' || "
+    "coalesce(extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())::text, '')"
+)
+TRANSACTION = f"pg_current_xact_id() || ' ' || {SERVER}"
+WAS_COMMITTED = f"SELECT pg_xact_status($1::text::xid8), {SERVER}"
 LOCKS = {
-    "everything": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock({EVERY_WRITE})",
-    "nothing": "SELECT pg_current_xact_id()::text",
-    "owner": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({EVERY_WRITE}), "
+    "everything": f"SELECT {TRANSACTION}, pg_advisory_xact_lock({EVERY_WRITE})",
+    "nothing": f"SELECT {TRANSACTION}",
+    "owner": f"SELECT {TRANSACTION}, pg_advisory_xact_lock_shared({EVERY_WRITE}), "
     "pg_advisory_xact_lock(hashtextextended($1, 0))",
-    "scope": f"SELECT pg_current_xact_id()::text, pg_advisory_xact_lock_shared({EVERY_WRITE}), "
+    "scope": f"SELECT {TRANSACTION}, pg_advisory_xact_lock_shared({EVERY_WRITE}), "
     '(SELECT pg_advisory_xact_lock(hashtextextended(CASE WHEN "user" IS NULL THEN '
     "'scope ' || id ELSE char_length(tenant) || ':' || tenant || ':' || \"user\" END, 0)) "
     "FROM scopes WHERE id = $1)",
@@ -226,24 +234,25 @@ class PostgresConnections:
     async def _was_committed(self, transaction: str) -> bool:
         """Ask the server what became of a transaction whose commit was not answered.
 
-        Raises OperationalError if it does not say.
+        Raises OperationalError if it does not say, or may speak of another one.
         """
+        number, server = transaction.split(" ", 1)
         for tries in range(TRIES):
             try:
                 one = await self._take()
                 try:
-                    told = await one.raw.fetchval(
-                        "SELECT pg_xact_status($1::text::xid8)", transaction
-                    )
+                    told, by = await one.raw.fetchrow(WAS_COMMITTED, number)
                 finally:
                     await self._give(one)
+                if told == "committed" and by != server:
+                    raise OperationalError(None, None, OSError("the server crashed meanwhile"))
                 if told != "in progress":
                     return bool(told == "committed")
             except FAILURES as e:
                 if tries == TRIES - 1:
                     raise _as_database_error(e) from e
             await asyncio.sleep(PAUSE_SECONDS * 2**tries)
-        raise OperationalError(None, None, OSError(f"the transaction {transaction} is in progress"))
+        raise OperationalError(None, None, OSError(f"the transaction {number} is in progress"))
 
     async def _take(self) -> PostgresConnection:
         """Return a connection. Raises OperationalError if none is free in time, OSError."""
@@ -347,6 +356,7 @@ def _engine(url: str, name: str) -> AsyncEngine:
         connect_args={
             "statement_cache_size": STATEMENTS,
             "prepared_statement_cache_size": STATEMENTS,
+            "async_creator_fn": connect,
             "timeout": CONNECT_SECONDS,
             "command_timeout": ANSWER_SECONDS,
             "server_settings": {"application_name": name},

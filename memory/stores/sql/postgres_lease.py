@@ -26,6 +26,7 @@ import asyncpg
 
 from memory.errors import StoreUnavailable
 from memory.ids import SLOTS, clock, row_keys
+from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_statements import driver_arguments
 
 log = logging.getLogger("mnemogate")
@@ -51,6 +52,7 @@ SILENT = f"""
 SELECT incarnation FROM workers WHERE incarnation <> $1
   AND seen_at < {DATABASE_TIME} - {LEASE_SECONDS}
   AND seen_at > {DATABASE_TIME} - 10 * {LEASE_SECONDS}"""
+LIVING = f"SELECT count(*) FROM workers WHERE seen_at > {DATABASE_TIME} - {LEASE_SECONDS}"
 RELEASE = "DELETE FROM workers WHERE slot = $1 AND incarnation = $2"
 END_SESSIONS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -62,13 +64,15 @@ FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 class SlotLease:
     """This process's slot of a database.
 
-    incarnation: names this process. slot: None until it was leased.
+    incarnation: names this process. slot: None until it was leased. living: how many workers the
+    database had at the last renewal.
     """
 
     def __init__(self, url: str, incarnation: int = 0) -> None:
         self._url = url
         self.incarnation = incarnation or new_incarnation()
         self.slot: int | None = None
+        self.living = 1
         self._renewed_at = -HOLD_SECONDS  # by this process's clock, before the database was asked
         self._raw: asyncpg.Connection | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -129,6 +133,7 @@ class SlotLease:
         if self.slot is None:
             seen = await self._register(raw)
         await _end_sessions(raw, [row[0] for row in await raw.fetch(SILENT, self.incarnation)])
+        self.living = int(await raw.fetchval(LIVING))
         return float(seen)
 
     async def _register(self, raw: asyncpg.Connection) -> float:
@@ -164,7 +169,7 @@ class SlotLease:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 if self._raw is None or self._raw.is_closed():
-                    self._raw = await asyncpg.connect(**driver_arguments(self._url))
+                    self._raw = await connect(**driver_arguments(self._url))
                 return await work(self._raw)
         except FAILURES as e:
             await self._disconnect()

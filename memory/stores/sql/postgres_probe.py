@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from memory.stores.sql.postgres import check_server
+from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_statements import driver_arguments
 
 T = TypeVar("T")
@@ -55,9 +56,9 @@ def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
     found: list[T] = []
     failed: list[BaseException] = []
 
-    async def connect() -> T:
+    async def ask() -> T:
         async with asyncio.timeout(SECONDS):
-            raw = await asyncpg.connect(**driver_arguments(url))
+            raw = await connect(**driver_arguments(url))
             try:
                 return await work(raw)
             finally:
@@ -65,7 +66,7 @@ def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
 
     def run() -> None:
         try:
-            found.append(asyncio.run(connect()))
+            found.append(asyncio.run(ask()))
         except BaseException as e:
             failed.append(e)
 

@@ -25,7 +25,7 @@ import msgspec
 from sqlalchemy import BigInteger, Boolean, Column, Connection, Float, Integer, LargeBinary, Table
 
 from memory.conversation.matching import TurnNode
-from memory.ids import STEP, clock, new_key
+from memory.ids import MAX_KEY, STEP, clock, new_message_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.jobs import COLUMNS, QueuedJob
 from memory.stores.sql.message_pieces import contents_of
@@ -64,6 +64,7 @@ s AS (
 c AS (
   UPDATE conversations AS v SET version = v.version + 1{{moved}} FROM s
   WHERE v.id = :conversation::bigint AND v.scope_id = s.id AND v.version = :expected::bigint
+    AND coalesce((SELECT max(id) FROM messages WHERE conversation = v.id), 0) < :key::bigint
   RETURNING v.version)"""
 MOVE = ", head = :head::bigint, resent = v.resent OR :resent::boolean, updated_at = :now::float8"
 TOUCH = f"""
@@ -212,6 +213,7 @@ class _Statement:
             "conversation": line.conversation.id,
             "expected": line.version,
             "prove": False,
+            "key": MAX_KEY,
             "now": now,
         }
 
@@ -237,10 +239,13 @@ class _Statement:
         self._values |= {f"n_{name}": value for name, value in row.items()}
 
     def put_messages(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert messages in order, behind all of their conversation, and let them wait."""
+        """Insert messages in order, and let them wait.
+
+        Nothing is written if their conversation has one behind them, from another's clock.
+        """
         if rows:
             said = {f"m_{c.name}": [row[c.name] for row in rows] for c in SAID}
-            self.add(_messages_part(), key=new_key(len(rows)), **said)
+            self.add(_messages_part(), key=new_message_key(len(rows)), **said)
             self.add(WAITING)
 
     def put_consequences(self, r: TurnRecord, own_unread: int) -> None:
@@ -325,10 +330,7 @@ def _messages_part() -> str:
     arrays = ", ".join(f":m_{c.name}::{_type(c)}[]" for c in SAID)
     return (
         "\nm AS (INSERT INTO messages (id, scope_id, conversation, "
-        f"{_list_columns(t.messages, names)})\n  SELECT greatest(:key::bigint, "
-        # as `key_behind`
-        f"(:key::bigint % {STEP}) + {STEP} * (1 + coalesce((SELECT max(id) FROM messages "
-        f"WHERE conversation = :conversation::bigint), 0) / {STEP})) + {STEP} * (u.position - 1), "
+        f"{_list_columns(t.messages, names)})\n  SELECT :key::bigint + {STEP} * (u.position - 1), "
         f":scope::bigint, :conversation::bigint, {', '.join(f'u.{name}' for name in names)}\n  "
         f"FROM c, unnest({arrays}) WITH ORDINALITY AS u({', '.join(names)}, position)\n  "
         "RETURNING id, scope_id)"

@@ -80,6 +80,17 @@ async def test_who_leaves_before_the_first_byte_frees_the_connection_and_the_pla
         assert (await ask(live, "full")).status_code == 200
 
 
+async def test_several_workers_share_the_places_of_a_target():
+    target, workers = replace(choice_of()[1].targets[0], concurrent=5), 2
+    slots = ConcurrencyLimiter(lambda: workers)
+    for _ in range(3):
+        assert not slots.full(target)
+        await slots.take(target, 1)
+    assert slots.full(target)
+    workers = 1  # the other one ended
+    assert not slots.full(target)
+
+
 @row(113)
 async def test_a_place_that_comes_free_as_its_waiter_gives_up_goes_to_the_next():
     slots, target = ConcurrencyLimiter(), replace(choice_of()[1].targets[0], concurrent=1)

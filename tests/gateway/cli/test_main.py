@@ -78,6 +78,7 @@ def test_every_command_has_help_with_an_example(path, command):
 WITHOUT_JSON = {
     "serve": "runs until it is stopped",
     "run": "becomes another program",
+    "jobs run": "runs until it is stopped",
     "demo": "is read by people, and then serves",
     "chat": "is read by people",
     "ui": "opens a browser",

@@ -37,7 +37,7 @@ async def set_all(db, **values):
 
 
 async def claim(db, lease=60.0):
-    return await db.write(lambda conn: queue.claim(conn, ["k"], lease))
+    return await db.write(lambda conn: queue.claim(conn, queue.JobFilter(("k",)), lease))
 
 
 async def test_a_job_commits_with_the_write_that_caused_it(db):
@@ -105,7 +105,9 @@ async def test_to_claim_a_job_costs_the_same_however_many_wait(db):
         db._connections._here[1].raw.set_progress_handler(lambda: ticks.append(1) and 0, 50)
         for _ in range(3):
             ticks.clear()
-            assert await db.write(lambda conn: queue.claim(conn, ["k"], 60.0), small=True)
+            assert await db.write(
+                lambda conn: queue.claim(conn, queue.JobFilter(("k",)), 60.0), small=True
+            )
         costs.append(len(ticks))
     assert costs[1] <= 2 * costs[0]
 
@@ -472,3 +474,27 @@ async def test_a_stop_that_meets_a_wake_ends_every_hand(db):
 
 async def ignored(_):
     return None
+
+
+async def test_one_job_of_a_kind_runs_for_a_conversation_at_a_time(db):
+    first, other = QueuedJob("k", conversation=1), QueuedJob("k", conversation=2)
+    await add(db, first, first, other, QueuedJob("other", conversation=1))
+    claimed = [await claim(db), await claim(db)]
+    assert [one.job.conversation for one in claimed] == [1, 2]
+    assert await claim(db) is None
+    await db.write(lambda conn: queue.complete(conn, claimed[0]))
+    assert (await claim(db)).job.conversation == 1
+
+
+async def test_a_job_that_needs_a_credential_is_left_to_who_holds_it(db):
+    def begin(conn):
+        for tenant in ("acme", "other"):
+            owner = owners.ScopeOwner(Scope(tenant, "ada", "a", stores.SECRET), 0)
+            queue.enqueue(conn, QueuedJob("k", scope_id=owners.get_or_create(conn, owner)))
+
+    await db.write(begin)
+    for tenants, found in (([], 0), (["acme"], 1), (["acme"], 0), (["acme", "other"], 1)):
+        which = queue.JobFilter(("k",), (frozenset("k"), tenants))
+        assert await db.read(lambda conn, which=which: queue.due(conn, which)) is bool(found)
+        claimed = await db.write(lambda conn, which=which: queue.claim(conn, which, 60.0))
+        assert (claimed is not None) is bool(found)

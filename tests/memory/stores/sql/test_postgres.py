@@ -13,12 +13,12 @@ from sqlalchemy import func, insert, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from memory import ids
 from memory.errors import NotUpgraded, StoreUnavailable
-from memory.ids import STEP
 from memory.scope import Scope
 from memory.service import Memory
 from memory.session.request import Policy
-from memory.stores.sql import messages, postgres_probe, scopes, statements, vacuum
+from memory.stores.sql import messages, postgres, postgres_probe, scopes, statements, vacuum
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.message_pieces import contents_of
@@ -310,14 +310,16 @@ async def test_messages_of_a_conversation_stay_in_order_with_a_clock_set_back(db
         place = messages.MessagePlace(1, None, "chat", 1.0)
         messages.append(conn, list(messages.rows_of(scope_id, place, found)))
 
-    for key, words in ((900, "one"), (10, "two"), (11, "three")):
-        monkeypatch.setattr(messages, "new_key", lambda _, key=key: key)
+    for ahead, words in ((900.0, "one"), (10.0, "two"), (11.0, "three")):
+        monkeypatch.setattr(ids, "row_keys", ids.RowKeys())  # of another worker
+        monkeypatch.setattr(ids.clock, "ahead", ahead)
         await db.write(lambda conn, words=words: say(conn, words))
-    said = select(t.messages.c.content).order_by(t.messages.c.id)
-    assert await db.read(lambda conn: list(conn.execute(said).scalars())) == ["one", "two", "three"]
+    said = select(t.messages.c.content, t.messages.c.id).order_by(t.messages.c.id)
+    rows = await db.read(lambda conn: conn.execute(said).all())
+    assert [row.content for row in rows] == ["one", "two", "three"]
     owner = ScopeOwner(scope, 0)
     found = await db.read(lambda conn: scopes.scope_status(conn, owner, scope_id, 1))
-    assert (found.stored, found.indexed) == (3 * STEP + 11, 0)
+    assert (found.stored, found.indexed) == (rows[-1].id, 0)
 
 
 async def test_a_value_that_does_not_fit_is_told_apart_from_an_outage(db):
@@ -450,3 +452,16 @@ def test_an_empty_database_gets_its_tables_from_upgrade_too_and_again_nothing(po
 
     assert asyncio.run(opens()) is None
     asyncio.run(vacuum.vacuum(postgres_url))
+
+
+async def test_a_transaction_is_not_taken_for_another_that_has_its_number_after_a_crash(db):
+    from sqlalchemy.exc import OperationalError
+
+    connections = db._connections
+    one = await connections._take()
+    told = await one.raw.fetchval(postgres.LOCKS["nothing"])
+    await connections._give(one)
+    assert await connections._was_committed(told)
+    number, _, server = told.partition(" ")
+    with pytest.raises(OperationalError, match="crashed"):
+        await connections._was_committed(f"{number} 1{server}")

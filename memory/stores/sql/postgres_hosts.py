@@ -1,0 +1,36 @@
+"""Connects to a Postgres of one or several hosts.
+
+The driver ends its search at the first host that is neither up nor down: one that starts, or whose
+proxy hangs up. Here each host has a second, and the next one is asked whatever the first one did.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+HOST_SECONDS = 1.0  # for each of several hosts: less than a lease waits, whichever is the primary
+
+
+async def connect(**arguments: Any) -> asyncpg.Connection:
+    """Connect to the first host that can be used.
+
+    arguments: of the driver, as `driver_arguments` gives them. Raises what the driver raises for
+    one host, and OSError if none of several can be used.
+    """
+    hosts = arguments.pop("host", None)
+    if not isinstance(hosts, list):
+        return await asyncpg.connect(host=hosts, **arguments)
+    ports = arguments.pop("port", None)
+    arguments["timeout"] = HOST_SECONDS
+    told = []
+    for i, host in enumerate(hosts):
+        port = ports[i] if isinstance(ports, list) else ports
+        try:
+            return await asyncpg.connect(host=host, port=port, **arguments)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as e:
+            told.append(f"{host}: {type(e).__name__}")
+        except asyncpg.TargetServerAttributeNotMatched:
+            told.append(f"{host}: not {arguments['target_session_attrs']}")
+    raise ConnectionError(f"no host of the database can be used: {', '.join(told)}")
