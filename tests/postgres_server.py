@@ -30,7 +30,7 @@ def binaries() -> Path | None:
     return folders[-1] if folders else None
 
 
-def _as_nobody() -> dict[str, Any]:
+def as_nobody() -> dict[str, Any]:
     """Postgres refuses to run as root."""
     return {"user": "nobody", "group": "nogroup"} if os.getuid() == 0 else {}
 
@@ -76,7 +76,7 @@ class PostgresServer:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            **_as_nobody(),
+            **as_nobody(),
         )  # fmt: skip
         until = time.monotonic() + SECONDS
         while True:
@@ -136,7 +136,7 @@ class PostgresServer:
             capture_output=True,
             timeout=SECONDS,
             check=False,
-            **_as_nobody(),
+            **as_nobody(),
         )
         if found.returncode:
             raise RuntimeError(f"{program}: {found.stderr.decode()[-500:]}")

@@ -180,7 +180,8 @@ def test_litestar_and_http_clients_stay_in_their_rooms():
 
 # Imported for a Postgres URL alone (see the test of what `create_app` loads).
 BY_URL = {
-    f"memory.stores.sql.postgres{part}" for part in ("", "_lease", "_probe", "_statements")
+    f"memory.stores.sql.postgres{part}"
+    for part in ("", "_checks", "_lease", "_probe", "_statements")
 } | {"memory.stores.sql.copy_to_postgres"}
 
 
