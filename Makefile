@@ -18,13 +18,14 @@ CLIENTS := .clients/openai2/.done .clients/openai3/.done .clients/anthropic2/.do
 PURE := gateway/wire/*,memory/core/*,memory/conversation/*,memory/context/*,memory/search/*
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-postgres test-clients clients lint format coverage bench soak screenshots clean
+.PHONY: help demo test test-postgres test-pgbouncer test-clients clients lint format coverage bench soak screenshots clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo          a two-session conversation with memory, then the gateway on port 8080"
 	@echo "make test          the tests"
 	@echo "make test-postgres the tests of the store and of the gateway, on a Postgres that they start"
+	@echo "make test-pgbouncer the same behind PgBouncer in transaction mode"
 	@echo "make test-clients  the SDKs and frameworks of docs/compatibility.md against a live gateway"
 	@echo "make lint          ruff and mypy"
 	@echo "make format        formats the code and applies safe fixes"
@@ -43,6 +44,10 @@ test: .setup-test
 # Without what is about SQLite's own files, threads and costs: tests/postgres.args names it.
 test-postgres: .setup-test
 	MNEMOGATE_TEST_STORE=postgres $(BIN)/python -m pytest -n $(WORKERS) $(ON_POSTGRES) @tests/postgres.args $(TESTS)
+
+# The same behind PgBouncer in transaction mode, without what ends sessions of the server itself.
+test-pgbouncer: .setup-test
+	MNEMOGATE_TEST_STORE=pgbouncer $(BIN)/python -m pytest -n $(WORKERS) $(ON_POSTGRES) @tests/postgres.args @tests/pgbouncer.args $(TESTS)
 
 test-clients: .setup-test clients
 	$(BIN)/python -m pytest -n $(WORKERS) tests/clients $(TESTS)

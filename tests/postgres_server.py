@@ -30,7 +30,7 @@ def binaries() -> Path | None:
     return folders[-1] if folders else None
 
 
-def _as_nobody() -> dict[str, Any]:
+def as_nobody() -> dict[str, Any]:
     """Postgres refuses to run as root."""
     return {"user": "nobody", "group": "nogroup"} if os.getuid() == 0 else {}
 
@@ -118,7 +118,7 @@ class PostgresServer:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            **_as_nobody(),
+            **as_nobody(),
         )  # fmt: skip
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
@@ -169,7 +169,7 @@ class PostgresServer:
             capture_output=True,
             timeout=SECONDS,
             check=False,
-            **_as_nobody(),
+            **as_nobody(),
         )
         if found.returncode:
             raise RuntimeError(f"{program}: {found.stderr.decode()[-500:]}")

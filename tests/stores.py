@@ -1,4 +1,5 @@
-"""The store that tests run on: SQLite, or with MNEMOGATE_TEST_STORE=postgres a real Postgres.
+"""The store that tests run on: SQLite, or with MNEMOGATE_TEST_STORE=postgres a real Postgres, with
+=pgbouncer one behind a pooler.
 
 A path stands for a database: its file, or a database of that server made when it is first named.
 """
@@ -15,9 +16,11 @@ from typing import Any
 import pytest
 
 from memory.stores.sql.database import Database
+from tests.pgbouncer import PgBouncer
 from tests.postgres_server import PostgresServer, binaries
 
-POSTGRES = os.environ.get("MNEMOGATE_TEST_STORE") == "postgres"
+POOLED = os.environ.get("MNEMOGATE_TEST_STORE") == "pgbouncer"
+POSTGRES = POOLED or os.environ.get("MNEMOGATE_TEST_STORE") == "postgres"
 SECRET = b"\x51" * 32  # of every database that tests make
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 _thread = ThreadPoolExecutor(1)  # the server's commands have a loop of their own
@@ -34,8 +37,23 @@ def server() -> PostgresServer:
     return found
 
 
+@cache
+def pooler() -> PgBouncer:
+    """The pooler of this process before its server, started when it is first needed."""
+    found = PgBouncer(server().folder.parent, server())
+    found.start()
+    return found
+
+
+def _new_database() -> str:
+    url = server().database(SECRET)
+    return pooler().url(url) if POOLED else url
+
+
 def stop() -> None:
     """Stop the server, if one was started."""
+    if pooler.cache_info().currsize:
+        pooler().stop()
     if server.cache_info().currsize:
         server().stop()
         _folders.pop().cleanup()
@@ -46,7 +64,7 @@ def url_of(path: Path) -> str:
     if not POSTGRES:
         return f"sqlite+aiosqlite:///{path}"
     if path not in _made:
-        _made[path] = _thread.submit(lambda: server().database(SECRET)).result()
+        _made[path] = _thread.submit(_new_database).result()
     return _made[path]
 
 
@@ -55,8 +73,13 @@ def server_url(name: str = "postgres") -> str:
     if binaries() is None:
         pytest.skip("postgres is not installed")
     path = Path(f"{name} {len(_made)}")
-    _made[path] = _thread.submit(lambda: server().database(SECRET)).result()
+    _made[path] = _thread.submit(_new_database).result()
     return _made[path]
+
+
+def direct(url: str) -> str:
+    """The same database without the pooler."""
+    return server().url(url.rsplit("/", 1)[1])
 
 
 def on_server(url: str, *statements: str) -> list[Any]:

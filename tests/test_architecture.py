@@ -181,8 +181,8 @@ def test_litestar_and_http_clients_stay_in_their_rooms():
 # Imported for a Postgres URL alone (see the test of what `create_app` loads).
 BY_URL = {
     f"memory.stores.sql.postgres{part}"
-    for part in ("", "_hosts", "_lease", "_probe", "_statements")
-}
+    for part in ("", "_checks", "_hosts", "_lease", "_probe", "_statements")
+} | {"memory.stores.sql.copy_to_postgres"}
 
 
 def test_stores_import_drivers_on_use_and_never_each_other():
@@ -210,6 +210,7 @@ PUBLIC = ("memory", "memory.errors", "memory.export_format", "memory.management"
 # that work on the database itself, most of them while no gateway runs.
 OPENS_STORES = {
     "gateway.cli.db": "upgrades, backs up and shrinks the database file",
+    "gateway.cli.db_copy": "copies the database file to a server",
     "gateway.cli.doctor": "compares the file's revision with this version's",
     "gateway.cli.index": "makes search indexes and vectors anew",
     "gateway.cli.tenants": "looks into a database file that it does not open",

@@ -135,6 +135,8 @@ COVERED = {
         gateway.chat.command_answer gateway.chat.commands gateway.upstream.local_answer
     """,
     "e2e/test_books": "gateway.management.usage",
+    "e2e/test_copy": "gateway.cli.db_copy memory.stores.sql.copy_to_postgres",
+    "e2e/test_pgbouncer": "memory.stores.sql.postgres_checks",
     "e2e/test_keys": "gateway.cli.keys gateway.management.keys",
     "gateway/cli/test_operations": """
         gateway.cli.doctor gateway.cli.fetch gateway.cli.finding gateway.cli.index

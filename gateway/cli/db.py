@@ -1,4 +1,4 @@
-"""`mnemogate db ...`: upgrade, back up and vacuum the database."""
+"""`mnemogate db ...`: upgrade, back up, copy and vacuum the database."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gateway.cli.db_copy import copy
 from gateway.cli.lockfile import running_url
 from gateway.cli.options import (
     CommandFailed,
@@ -26,8 +27,12 @@ def db() -> None:
     Examples:
       mnemogate db upgrade
       mnemogate db backup memory-of-today.db
+      mnemogate db copy --to postgresql+asyncpg://mnemogate:password@db.example.com/mnemogate
       mnemogate db vacuum
     """
+
+
+db.add_command(copy)
 
 
 @db.command(short_help="Migrate the database schema.")

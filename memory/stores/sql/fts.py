@@ -87,16 +87,7 @@ def index_limit(conn: Connection) -> IndexLimit:
 
 def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
     """Add one document to the index, replacing one with the same key."""
-    s, most = doc.scope_id, MAX_DOCUMENT_CHARACTERS
-    if table == MESSAGES_INDEX:
-        most = min(most, index_limit(conn).characters)
-    body = excerpt(doc.body, most)
-    columns = {
-        "body": index_text(s, body),
-        "speaker": index_text(s, doc.speaker[:500]),
-        "prev": index_text(s, doc.before[:500], telling=True),
-        "day": index_text(s, _day(int(doc.at // DAY))),
-    }
+    s, columns = doc.scope_id, document_columns(table, doc, index_limit(conn))
     if (raw := driver(conn)) is None:
         _postgres().put_document(conn, table, key, s, columns)
         return
@@ -105,6 +96,20 @@ def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) ->
         "?, ?, ?, ?)",
         (key, scope_mark(s)[:-1], *columns.values()),
     )
+
+
+def document_columns(table: str, doc: SearchDocument, limit: IndexLimit) -> dict[str, str]:
+    """Return what is indexed of a document, by column. limit: of a message."""
+    s, most = doc.scope_id, MAX_DOCUMENT_CHARACTERS
+    if table == MESSAGES_INDEX:
+        most = min(most, limit.characters)
+    body = excerpt(doc.body, most)
+    return {
+        "body": index_text(s, body),
+        "speaker": index_text(s, doc.speaker[:500]),
+        "prev": index_text(s, doc.before[:500], telling=True),
+        "day": index_text(s, _day(int(doc.at // DAY))),
+    }
 
 
 def _postgres() -> Any:

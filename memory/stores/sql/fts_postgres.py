@@ -30,11 +30,6 @@ def put_document(
     conn: Connection, table: str, key: int, scope_id: int, columns: Mapping[str, str]
 ) -> None:
     """Add one document, replacing one with the same key. columns: as `index_text` returns them."""
-    numbers: set[int] = set()
-    mark = len(scope_mark(scope_id))
-    for column, text in columns.items():
-        words = [word[mark:] for word in text.split()]
-        numbers.update(_of_words(_key(conn), scope_id, column, words))
     fetch_sql(
         conn,
         # a constant name
@@ -42,8 +37,18 @@ def put_document(
         "DO UPDATE SET scope_id = excluded.scope_id, terms = excluded.terms",
         key,
         scope_id,
-        list(numbers),
+        term_numbers(_key(conn), scope_id, columns),
     )
+
+
+def term_numbers(key: bytes, scope_id: int, columns: Mapping[str, str]) -> list[int]:
+    """Return the numbers that stand for a document. key: the server's secret."""
+    numbers: set[int] = set()
+    mark = len(scope_mark(scope_id))
+    for column, text in columns.items():
+        words = [word[mark:] for word in text.split()]
+        numbers.update(_of_words(key, scope_id, column, words))
+    return list(numbers)
 
 
 def drop(conn: Connection, table: str, keys: Sequence[int]) -> None:

@@ -41,10 +41,19 @@ class _SpeakerNames(msgspec.Struct):
 _named = msgspec.json.Decoder(_SpeakerNames).decode
 
 
+# What compaction evicts at once stands one after the other, apart from the history.
+EVICTED_BEFORE = text(
+    "SELECT content FROM messages WHERE conversation = :conversation AND id < :key AND node = "
+    ":node AND source = 'evicted' AND created_at = :at ORDER BY id DESC LIMIT 1"
+)
+
+
 def _doc(conn: Connection, row: Any) -> SearchDocument:
-    before = (
-        "" if row.source == "evicted" else words_before(conn, row.conversation, row.node, row.id)
-    )
+    if row.source == "evicted":
+        where = {"conversation": row.conversation, "key": row.id, "node": row.node}
+        before = execute(conn, EVICTED_BEFORE, {**where, "at": row.created_at}).scalar() or ""
+    else:
+        before = words_before(conn, row.conversation, row.node, row.id)
     name = _named(row.body).name if row.body else None
     return SearchDocument(
         row.scope_id,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -24,16 +25,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
-from memory.errors import NotUpgraded
+from memory.stores.sql.postgres_checks import NO_STATEMENTS, check_server, keeps_statements
 from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_lease import SlotLease, new_incarnation, session_name
-from memory.stores.sql.postgres_statements import sqlstate_of, storable
+from memory.stores.sql.postgres_statements import (
+    cache_arguments,
+    driver_arguments,
+    sqlstate_of,
+    storable,
+)
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, Withdrawn, WriteLock
 
+log = logging.getLogger("mnemogate")
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-OLDEST = 15  # the oldest version of Postgres
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0  # more than any limit below: who says nothing for so long is lost
 STATEMENTS = 512  # prepared on each connection; there are some three hundred
@@ -121,8 +127,8 @@ class PostgresConnections:
     ) -> None:
         self._url, self._incarnation = url, new_incarnation()
         self._key, self._size = server
-        engine = _engine(url, session_name(self._incarnation))
-        self._engine = engine.execution_options(**(options or {}))
+        self._options = options or {}
+        self._engine = self._new_engine(STATEMENTS)
         self._free: asyncio.LifoQueue[PostgresConnection | None] = asyncio.LifoQueue()
         self._is_open = False
         self._all: set[PostgresConnection] = set()
@@ -141,12 +147,14 @@ class PostgresConnections:
         self._free = asyncio.LifoQueue()
         for _ in range(self._size):
             self._free.put_nowait(None)  # connected when it is needed
+        if not await _look_at(self._url):
+            log.warning(NO_STATEMENTS)
+            self._engine = self._new_engine(0)
         self._is_open = True
-        one = await self._take()
-        try:
-            await check_server(one.raw)
-        finally:
-            await self._give(one)
+
+    def _new_engine(self, statements: int) -> AsyncEngine:
+        engine = _engine(self._url, session_name(self._incarnation), statements)
+        return engine.execution_options(**self._options)
 
     async def read(self, work: Work[T], *, single: bool = False) -> T:
         """Run a read in one moment. Raises what it raised, and SQLAlchemyError.
@@ -347,15 +355,14 @@ class _Write:
         return str(found)
 
 
-def _engine(url: str, name: str) -> AsyncEngine:
+def _engine(url: str, name: str, statements: int) -> AsyncEngine:
     engine = create_async_engine(
         url,
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
         hide_parameters=True,
         connect_args={
-            "statement_cache_size": STATEMENTS,
-            "prepared_statement_cache_size": STATEMENTS,
+            **cache_arguments(statements),
             "async_creator_fn": connect,
             "timeout": CONNECT_SECONDS,
             "command_timeout": ANSWER_SECONDS,
@@ -373,50 +380,18 @@ def _engine(url: str, name: str) -> AsyncEngine:
     return engine
 
 
-async def check_server(raw: asyncpg.Connection) -> None:
-    """Raise NotUpgraded for a server that cannot hold a memory."""
-    found = raw.get_server_version()
-    if found.major < OLDEST:
-        raise NotUpgraded(
-            f"the server is Postgres {found.major}; Mnemogate needs {OLDEST} or newer. Upgrade the "
-            "server, or point storage.database to another"
-        )
-    if (encoding := await raw.fetchval("SHOW server_encoding")) != "UTF8":
-        raise NotUpgraded(
-            f"the database has the encoding {encoding}, which cannot hold every text. Make another "
-            "with `CREATE DATABASE mnemogate ENCODING 'UTF8' TEMPLATE template0`, and point "
-            "storage.database to it"
-        )
-    await _check_writable(raw)
-    await _check_pooler(raw)
+async def _look_at(url: str) -> bool:
+    """Check the server; return whether prepared statements may be kept.
 
-
-async def _check_writable(raw: asyncpg.Connection) -> None:
-    if await raw.fetchval("SELECT pg_is_in_recovery()"):
-        raise OSError(
-            "the server is a standby, which takes no writes. Point storage.database to the primary"
-            ", or name all hosts and add target_session_attrs=read-write"
-        )
-    if await raw.fetchval("SHOW default_transaction_read_only") == "on":
-        raise OSError(
-            "the database is read-only (default_transaction_read_only is on). Turn that off for "
-            "Mnemogate's role, or give it another database"
-        )
-
-
-async def _check_pooler(raw: asyncpg.Connection) -> None:
-    # A pooler in statement mode runs each statement in a transaction of its own, or refuses BEGIN.
-    await raw.execute("BEGIN")
-    within = await raw.fetchval(
-        "SELECT pg_current_xact_id_if_assigned() IS NULL AND pg_current_xact_id() IS NOT NULL"
-    )
-    kept = await raw.fetchval("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
-    await raw.execute("ROLLBACK")
-    if not (within and kept):
-        raise OSError(
-            "a pooler in statement mode stands before the server, and Mnemogate needs transactions."
-            " Set its pool_mode to transaction"
-        )
+    Raises what `check_server` raises.
+    """
+    raw = await asyncpg.connect(**{**driver_arguments(url), "timeout": CONNECT_SECONDS})
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await check_server(raw)
+            return await keeps_statements(raw)
+    finally:
+        raw.terminate()
 
 
 def _is_lost(error: BaseException, one: PostgresConnection | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from memory.stores.sql.postgres import check_server
+from memory.stores.sql.postgres_checks import check_server
 from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_statements import driver_arguments
 

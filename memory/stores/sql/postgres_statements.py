@@ -34,9 +34,26 @@ _dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 
 
 def driver_arguments(url: str) -> dict[str, Any]:
-    """Return what the driver is given when a store is opened on the URL."""
+    """Return what the driver is given for a connection that asks little.
+
+    It keeps no statement, so any pooler may stand between.
+    """
     _, found = _dialect.create_connect_args(make_url(url))  # type: ignore[no-untyped-call]
-    return {name: value for name, value in found.items() if name not in OF_SQLALCHEMY}
+    given = {name: value for name, value in found.items() if name not in OF_SQLALCHEMY}
+    return {**given, "statement_cache_size": 0}
+
+
+def cache_arguments(statements: int) -> dict[str, Any]:
+    """Return what the engine is given to keep so many prepared statements on a connection.
+
+    Without any they have no names either, which a pooler's next client would meet.
+    """
+    found = {
+        "statement_cache_size": statements,
+        "prepared_statement_cache_size": statements,
+        "max_cacheable_statement_size": 0,  # any: one without a name takes two round trips
+    }
+    return found if statements else {**found, "prepared_statement_name_func": str}
 
 
 def storable(value: Any) -> Any:

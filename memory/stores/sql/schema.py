@@ -493,4 +493,4 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0011"
+REVISION = "0009"

@@ -53,12 +53,18 @@ def why_not_shared(url: str, secret: bytes) -> str:
 
     Empty if it can, or if the database cannot be read now.
     """
+    from memory.errors import NotUpgraded
     from memory.stores.sql import schema
     from memory.stores.sql.preparation import ANOTHERS, fingerprint_of, too_old
 
-    revision = _query(url, "SELECT version_num FROM alembic_version")
-    if revision and revision[0][0] != schema.REVISION:
-        return too_old(revision[0][0])
+    try:
+        revision = import_module("memory.stores.sql.postgres_probe").look(url)[1]
+    except NotUpgraded as e:
+        return str(e)
+    except OSError:
+        return ""
+    if revision not in (None, schema.REVISION):
+        return too_old(revision)
     known = _query(url, "SELECT value FROM meta WHERE name = 'secret'")
     return ANOTHERS if known and known[0][0] != fingerprint_of(secret) else ""
 

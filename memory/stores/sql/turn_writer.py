@@ -50,7 +50,7 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
 
 
-TRIED_BY = TRIED.where(n.holder == bindparam("holder")).values(**node_holders.NOBODY)
+TRIED_BY = TRIED.where(n.holder == bindparam("me")).values(**node_holders.NOBODY)
 
 
 PLANNED = ("epoch", "note", "told", "carriers")
@@ -173,7 +173,7 @@ def attempt_failed(conn: Connection, node: int, holder: int | None = None) -> No
     holder: this worker, where there are several.
     """
     tried = TRIED if holder is None else TRIED_BY
-    execute(conn, tried, {"node": node, "now": clock.now(), "holder": holder})
+    execute(conn, tried, {"node": node, "now": clock.now(), "me": holder})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:

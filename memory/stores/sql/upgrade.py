@@ -48,7 +48,8 @@ def _here(url: URL) -> None:
 
 
 async def _there(url: URL) -> None:
-    engine = create_async_engine(url)
+    arguments = import_module("memory.stores.sql.postgres_statements").cache_arguments(0)
+    engine = create_async_engine(url, connect_args=arguments)
     try:
         async with engine.begin() as conn:
             await conn.run_sync(_migrate)

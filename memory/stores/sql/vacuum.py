@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -20,7 +24,7 @@ async def vacuum(url: str) -> None:
 
     Raises StoreUnavailable, also if readers prevented truncating the log.
     """
-    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT", connect_args=_arguments(url))
     lite = engine.dialect.name == "sqlite"
     try:
         async with engine.connect() as conn:
@@ -42,3 +46,13 @@ async def vacuum(url: str) -> None:
             "readers kept the database's log from being cut: run it again when the gateway is "
             "idle, or stop it first"
         )
+
+
+def _arguments(url: str) -> dict[str, Any]:
+    """Return what the driver is given: on a server it keeps no statements, as a pooler may not."""
+    if make_url(url).get_backend_name() == "sqlite":
+        return {}
+    found: dict[str, Any] = import_module("memory.stores.sql.postgres_statements").cache_arguments(
+        0
+    )
+    return found

@@ -119,6 +119,7 @@ def test_the_commands_of_this_version_are_there():
         "doctor",
         "db upgrade",
         "db backup",
+        "db copy",
         "db vacuum",
         "users list",
         "users move",

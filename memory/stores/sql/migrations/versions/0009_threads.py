@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
+revision = "0009"
 down_revision = "0008"
 branch_labels = None
 depends_on = None

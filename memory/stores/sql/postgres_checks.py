@@ -1,0 +1,82 @@
+"""What a Postgres server, and a pooler before it, must be able to do."""
+
+from __future__ import annotations
+
+import secrets
+
+import asyncpg
+
+from memory.errors import NotUpgraded
+
+OLDEST = 15  # the oldest version of Postgres
+STATEMENT_MODE = (
+    "a pooler in statement mode stands before the server, and Mnemogate needs transactions. Set "
+    "its pool_mode to transaction"
+)
+NO_STATEMENTS = (
+    "the pooler before the database keeps no prepared statements, so each statement costs a round "
+    "trip more. PgBouncer 1.21 or newer with max_prepared_statements = 512 keeps them"
+)
+
+
+async def check_server(raw: asyncpg.Connection) -> None:
+    """Raise NotUpgraded for a server that cannot hold a memory."""
+    found = raw.get_server_version()
+    if found.major < OLDEST:
+        raise NotUpgraded(
+            f"the server is Postgres {found.major}; Mnemogate needs {OLDEST} or newer. Upgrade the "
+            "server, or point storage.database to another"
+        )
+    if (encoding := await raw.fetchval("SHOW server_encoding")) != "UTF8":
+        raise NotUpgraded(
+            f"the database has the encoding {encoding}, which cannot hold every text. Make another "
+            "with `CREATE DATABASE mnemogate ENCODING 'UTF8' TEMPLATE template0`, and point "
+            "storage.database to it"
+        )
+    await _check_writable(raw)
+    await _check_pooler(raw)
+
+
+async def _check_writable(raw: asyncpg.Connection) -> None:
+    if await raw.fetchval("SELECT pg_is_in_recovery()"):
+        raise OSError(
+            "the server is a standby, which takes no writes. Point storage.database to the primary"
+            ", or name all hosts and add target_session_attrs=read-write"
+        )
+    if await raw.fetchval("SHOW default_transaction_read_only") == "on":
+        raise OSError(
+            "the database is read-only (default_transaction_read_only is on). Turn that off for "
+            "Mnemogate's role, or give it another database"
+        )
+
+
+async def _check_pooler(raw: asyncpg.Connection) -> None:
+    # In statement mode each statement has a transaction of its own, or BEGIN is refused.
+    try:
+        await raw.execute("BEGIN")
+        await raw.fetchval("SELECT pg_current_xact_id()")
+        kept = await raw.fetchval("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
+        await raw.execute("ROLLBACK")
+    except asyncpg.PostgresError as e:
+        if "statement pooling" not in str(e):
+            raise
+        kept = False
+    if not kept:
+        raise NotUpgraded(STATEMENT_MODE)
+
+
+async def keeps_statements(raw: asyncpg.Connection) -> bool:
+    """Tell whether a statement prepared here is known in each later transaction.
+
+    It is on a connection to the server itself, and through a pooler that prepares it again under
+    a name of its own.
+    """
+    if await raw.fetchval("SELECT pg_backend_pid()") == raw.get_server_pid():
+        return True
+    name = f"mnemogate_{secrets.token_hex(8)}"
+    async with raw.transaction():
+        statement = await raw.prepare(
+            "SELECT EXISTS (SELECT 1 FROM pg_prepared_statements WHERE name = $1)", name=name
+        )
+        unchanged: bool = await statement.fetchval(name)
+    return not unchanged

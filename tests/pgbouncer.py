@@ -1,0 +1,96 @@
+"""A real PgBouncer before the Postgres of the tests."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from tests.postgres_server import PASSWORD, SECONDS, PostgresServer, as_nobody
+
+CONFIG = """[databases]
+* = host=127.0.0.1 port={server} user=mnemogate password={password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = {mode}
+default_pool_size = 4
+max_client_conn = 2000
+query_wait_timeout = 20
+server_lifetime = 3600
+{more}
+"""
+KEEPS_STATEMENTS = (1, 21)  # from this version on
+
+
+def binary() -> str | None:
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+
+
+class PgBouncer:
+    """pgbouncer as a child of the tests.
+
+    folder: that the server's user can reach. mode: of its pools. statements: it may keep.
+    """
+
+    def __init__(
+        self, folder: Path, server: PostgresServer, mode: str = "transaction", statements: int = 512
+    ) -> None:
+        self._folder, self._server, self._mode = folder, server, mode
+        self._statements = statements if self.version() >= KEEPS_STATEMENTS else 0
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def keeps_statements(self) -> bool:
+        return self._statements > 0
+
+    @staticmethod
+    def version() -> tuple[int, int]:
+        told = subprocess.run([binary(), "--version"], capture_output=True, check=True).stdout
+        found = re.search(rb"PgBouncer (\d+)\.(\d+)", told)
+        return int(found[1]), int(found[2])
+
+    def url(self, url: str) -> str:
+        """The URL of a database of the server, through it."""
+        return url.replace(f":{self._server.port}/", f":{self.port}/")
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        more = ""
+        if self.version() >= KEEPS_STATEMENTS:
+            more = f"max_prepared_statements = {self._statements}"
+        config = self._folder / f"pgbouncer-{self.port}.ini"
+        config.write_text(
+            CONFIG.format(
+                server=self._server.port, port=self.port, mode=self._mode, more=more,
+                password=PASSWORD,
+            )
+        )  # fmt: skip
+        self.child = subprocess.Popen(
+            [binary(), "--quiet", str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **as_nobody(),
+        )
+        until = time.monotonic() + SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                if time.monotonic() > until or self.child.poll() is not None:
+                    raise
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        if self.child and self.child.poll() is None:
+            self.child.kill()
+            self.child.wait(SECONDS)
