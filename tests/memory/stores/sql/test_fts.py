@@ -230,7 +230,7 @@ async def test_an_index_of_an_earlier_version_is_made_anew_in_the_background(tmp
         )
         == 4
     )
-    assert not await memory.db.read(lambda conn: jobs.due(conn, ("reindex",)))
+    assert not await memory.db.read(lambda conn: jobs.due(conn, jobs.JobFilter(("reindex",))))
     await memory.close()
 
 
@@ -390,7 +390,7 @@ async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch
     await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
     await memory.db.write(lambda conn: message_index.index_pending(conn, 16))
     await memory.db.write(lambda conn: messages.remove(conn, t.messages.c.id > 0))
-    monkeypatch.setattr(messages, "new_key", lambda *_: 7)
+    monkeypatch.setattr(messages, "new_message_key", lambda *_: 7)
     ada = await spoken(memory, "ada", {"role": "user", "content": "a teapot"})
     assert await asked(memory, ada, "teapot") == ["a teapot"]
     assert await memory.db.write(lambda conn: message_index.index_pending(conn, 16)) == 0
