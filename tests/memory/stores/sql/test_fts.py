@@ -11,6 +11,7 @@ import time
 import pytest
 from sqlalchemy import insert, select, update
 
+from memory import ids
 from memory.jobs import maintenance
 from memory.jobs.reindex import ReindexProgress, begin, step
 from memory.jobs.worker import Worker
@@ -390,7 +391,8 @@ async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch
     await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
     await memory.db.write(lambda conn: message_index.index_pending(conn, 16))
     await memory.db.write(lambda conn: messages.remove(conn, t.messages.c.id > 0))
-    monkeypatch.setattr(messages, "new_message_key", lambda *_: 7)
+    monkeypatch.setattr(ids, "row_keys", ids.RowKeys())  # as after a restart
+    monkeypatch.setattr(ids.time, "time_ns", lambda: 7)
     ada = await spoken(memory, "ada", {"role": "user", "content": "a teapot"})
     assert await asked(memory, ada, "teapot") == ["a teapot"]
     assert await memory.db.write(lambda conn: message_index.index_pending(conn, 16)) == 0
