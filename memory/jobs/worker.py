@@ -166,13 +166,28 @@ class Worker:
         which = jobs.JobFilter(tuple(kinds), (limited, tenants() if limited else ()))
         if not await self._db.read(lambda conn: jobs.due(conn, which), small=True):
             return False
-        claimed = await self._db.write(
-            lambda conn: jobs.claim(conn, which, self._lease), small=True, lock=NOTHING
-        )
+        claimed = await self._claim(which)
         if claimed is None:
             return False
         await self._run(claimed)
         return True
+
+    async def _claim(self, which: jobs.JobFilter) -> ClaimedJob | None:
+        """Claim a job; one that is claimed while the worker stops is given back."""
+        claiming = asyncio.ensure_future(
+            self._db.write(
+                lambda conn: jobs.claim(conn, which, self._lease), small=True, lock=NOTHING
+            )
+        )
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._give_back(claiming))
+            raise
+
+    async def _give_back(self, claiming: asyncio.Future[ClaimedJob | None]) -> None:
+        if (claimed := await claiming) is not None:
+            await self._db.write(lambda conn: jobs.release(conn, claimed), small=True, lock=NOTHING)
 
     async def _run(self, claimed: ClaimedJob) -> None:
         kind = claimed.job.kind
