@@ -174,6 +174,8 @@ def _patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     asked here.
     """
     monkeypatch.setattr("memory.stores.chroma.SEARCH_SECONDS", 60.0)
+    if stores.POOLED:  # whose sessions are opened within the first turn
+        monkeypatch.setattr("memory.session.recorder.TOGETHER_SECONDS", 20.0)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -77,25 +78,70 @@ def filling(scope, said):
     return work
 
 
-async def indexed(db, scope):
+async def indexed(db, scope, said):
     await db.open()
-    scope_id = await db.write(filling(scope, corpus()))
+    scope_id = await db.write(filling(scope, said))
     while await db.write(lambda conn: message_index.index_pending(conn, 64), lock=NOTHING):
         pass
     return scope_id
 
 
-@pytest.fixture
-async def both(tmp_path, postgres_url):
+@contextlib.asynccontextmanager
+async def in_both(tmp_path, url, said):
     """The same memory in both stores, each with its scope."""
     found = []
     scope = Scope("t", "ada", "a", stores.SECRET)
-    for url in (f"sqlite+aiosqlite:///{tmp_path}/a.db", postgres_url):
-        db = Database(url, secret=stores.SECRET)
-        found.append((db, await indexed(db, scope)))
+    for where in (f"sqlite+aiosqlite:///{tmp_path}/a.db", url):
+        db = Database(where, secret=stores.SECRET)
+        found.append((db, await indexed(db, scope, said)))
     yield found
     for db, _ in found:
         await db.close()
+
+
+@pytest.fixture
+async def both(tmp_path, postgres_url):
+    async with in_both(tmp_path, postgres_url, corpus()) as found:
+        yield found
+
+
+def any_words(seed=5, size=150):
+    """Sentences of words from everywhere in Unicode, and as programs and languages write them."""
+    rng = random.Random(seed)
+    ranges = (
+        (0x20, 0x24F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0x1E00, 0x1FFF),
+        (0x2000, 0x2BFF), (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1E900, 0x1F9FF),
+    )  # fmt: skip
+
+    def word():
+        low, high = rng.choice(ranges)
+        return "".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 9)))
+
+    spoken = (
+        "parseHTTPResponse(self, max_retries=3)", "snake_case_name", "C:\\temp\\x.py", "a.b.c",
+        "我昨天在北京吃了烤鸭", "她喜欢喝绿茶", "Straße in Köln", "l'été à Besançon",
+        "İstanbul ILIK", "she organised the organisations", "they argued, arguing",
+        "co-operate cooperative",
+    )  # fmt: skip
+    words = [word() for _ in range(size)]
+    said = [" ".join(rng.choices(words, k=5)) for _ in range(size)]
+    mixed = [f"{rng.choice(spoken)} {rng.choice(words)}" for _ in range(60)]
+    return [("user", text) for text in (*spoken, *said, *mixed)], [*words, *spoken]
+
+
+async def test_words_of_any_script_find_the_same_rows_in_the_same_order(tmp_path, postgres_url):
+    said, queries = any_words()
+    found = 0
+    async with in_both(tmp_path, postgres_url, said) as both:
+        for query in queries:
+            asked = SearchQuery(query, limit=20)
+            lite, there = [
+                told(await db.read(lambda conn, i=i: messages.search(conn, i, asked)))  # noqa: B023
+                for db, i in both
+            ]
+            assert lite == there, ascii(query)
+            found += len(lite)
+    assert found > 500
 
 
 def told(hits):
