@@ -212,6 +212,7 @@ OPENS_STORES = {
     "gateway.cli.db": "upgrades, backs up and shrinks the database file",
     "gateway.cli.db_copy": "copies the database file to a server",
     "gateway.cli.doctor": "compares the file's revision with this version's",
+    "gateway.cli.erase_again": "erases in a database that was restored",
     "gateway.cli.index": "makes search indexes and vectors anew",
     "gateway.cli.tenants": "looks into a database file that it does not open",
 }

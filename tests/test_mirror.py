@@ -135,6 +135,9 @@ COVERED = {
         gateway.chat.command_answer gateway.chat.commands gateway.upstream.local_answer
     """,
     "e2e/test_books": "gateway.management.usage",
+    "e2e/test_erase_again": """
+        gateway.cli.erase_again gateway.storage.owner_names memory.stores.sql.erasure_log
+    """,
     "e2e/test_copy": "gateway.cli.db_copy memory.stores.sql.copy_to_postgres",
     "e2e/test_pgbouncer": "memory.stores.sql.postgres_checks",
     "e2e/test_keys": "gateway.cli.keys gateway.management.keys",

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from gateway.cli.db_copy import copy
+from gateway.cli.erase_again import erase_again
 from gateway.cli.lockfile import running_url
 from gateway.cli.options import (
     CommandFailed,
@@ -33,15 +34,16 @@ def db() -> None:
 
 
 db.add_command(copy)
+db.add_command(erase_again)
 
 
 @db.command(short_help="Migrate the database schema.")
 @json_option
 @config_option
 def upgrade(config: Path | None, as_json: bool) -> None:
-    """Migrate the database schema to this version of Mnemogate, with the gateway stopped.
+    """Migrate the database schema to this version of Mnemogate, on SQLite with the gateway stopped.
 
-    Make a copy of the database first.
+    On Postgres gateways may go on, and are replaced after it. Make a copy of the database first.
 
     \b
     Example:
@@ -51,7 +53,7 @@ def upgrade(config: Path | None, as_json: bool) -> None:
     from memory.stores.sql.upgrade import upgrade as run
 
     settings = settings_from(config)
-    if url := running_url(settings.data):
+    if not settings.storage.is_postgres and (url := running_url(settings.data)):
         raise CommandFailed(f"The gateway at {url} uses this database. Stop it first.")
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:

@@ -163,8 +163,7 @@ def _database(settings: Settings) -> Finding:
 
 def _server(settings: Settings) -> Finding:
     from memory import StoreUnavailable
-    from memory.stores.sql.postgres_probe import look
-    from memory.stores.sql.schema import REVISION
+    from memory.stores.sql.postgres_probe import look, why_not_readable
 
     shown = settings.database_shown
     try:
@@ -175,13 +174,8 @@ def _server(settings: Settings) -> Finding:
         return Finding(
             "database", "ok", f"{shown}: Postgres {version} (tables: at the first start)"
         )
-    if found != REVISION:
-        return Finding(
-            "database",
-            "failed",
-            f"{shown} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db "
-            "upgrade`",
-        )
+    if why := why_not_readable(settings.database, found):
+        return Finding("database", "failed", f"{shown}: {why}")
     return Finding("database", "ok", f"{shown}: Postgres {version}, version {found}")
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, select
 
-from memory.ids import new_id
+from memory.ids import clock, new_id
+from memory.scope import owner_key
 from memory.stores.sql import conversations as conversation_rows
-from memory.stores.sql import policies, retention
+from memory.stores.sql import erasure_log, policies, retention
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
 from memory.stores.sql.application_tables import ApplicationTables
@@ -60,9 +62,7 @@ async def erase(
     for tables in others:
         batches = await write_batches(db, _forget_batch(tables, who), owner_lock(*who))
         removed[tables.counted] += sum(batches)
-    job = QueuedJob(
-        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
-    )
+    job = _removal_job()
 
     def begin(conn: Connection) -> tuple[list[int], int]:
         if before is not None:
@@ -76,12 +76,19 @@ async def erase(
             enqueue(conn, job)
         return scopes, jobs
 
-    lock = owner_lock(*who) if before is None else EVERYTHING
+    lock, at = owner_lock(*who) if before is None else EVERYTHING, clock.now()
     scopes, jobs = await db.write(begin, lock=lock)
+    erasure_log.note(owner_key(secret, *who), at)
     counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
     counts["jobs"] += jobs
     more = {name: count for name, count in removed.items() if name}
     return {**{name: counts[name] for name in COUNTED}, **more}
+
+
+def _removal_job() -> QueuedJob:
+    """Return the job that finishes the work if this process does not."""
+    nothing: dict[str, Any] = {"scopes": [], "passages": {}}
+    return QueuedJob("erase", nothing, dedupe=new_id("erase"), delay=LEFT, again=True)
 
 
 def _forget_batch(
@@ -100,9 +107,7 @@ async def delete_conversation(
 
     tables: of the application. Raises what `find` raises.
     """
-    job = QueuedJob(
-        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
-    )
+    job = _removal_job()
 
     def begin(conn: Connection) -> FoundConversation:
         found = find(conn)
@@ -125,9 +130,7 @@ async def expire_unnamed(
 
     tables: of the application. Returns their number; call again until it is 0.
     """
-    job = QueuedJob(
-        "erase", {"scopes": [], "passages": {}}, dedupe=new_id("erase"), delay=LEFT, again=True
-    )
+    job = _removal_job()
 
     def begin(conn: Connection) -> dict[int, list[int]]:
         found = retention.expire_unnamed(

@@ -15,6 +15,7 @@ import asyncpg
 from memory.stores.sql.postgres_checks import check_server
 from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_statements import driver_arguments
+from memory.stores.sql.preparation import why_unreadable
 
 T = TypeVar("T")
 SECONDS = 5.0
@@ -49,6 +50,15 @@ def look(url: str) -> tuple[str, str | None]:
         return f"{found.major}.{found.minor}", revision
 
     return _ask(url, work)
+
+
+def why_not_readable(url: str, revision: str) -> str:
+    """Return why this version cannot serve a database of that revision; empty if it can.
+
+    Raises OSError if the database cannot be read.
+    """
+    oldest = query(url, "SELECT value FROM meta WHERE name = 'readable_by'")
+    return why_unreadable(revision, oldest[0][0] if oldest else None)
 
 
 def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:

@@ -42,8 +42,8 @@ def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) ->
         if "alembic_version" in names
         else None
     )
-    if found != schema.REVISION:
-        raise NotUpgraded(too_old(found))
+    if why := why_unreadable(found, _readable_by(conn) if "meta" in names else None):
+        raise NotUpgraded(why)
     wanted = set(schema.metadata.tables)
     if conn.dialect.name != "sqlite":
         wanted |= import_module("memory.stores.sql.postgres_schema").metadata.tables.keys()
@@ -55,8 +55,31 @@ def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) ->
     return _check_secret(conn, secret, reading=reading)
 
 
-def too_old(found: str | None) -> str:
-    """Return why a database of another version is refused."""
+READABLE_BY = select(schema.meta.c.value).where(schema.meta.c.name == "readable_by")
+
+
+def _readable_by(conn: Connection) -> str | None:
+    found: str | None = conn.execute(READABLE_BY).scalar()
+    return found
+
+
+def why_unreadable(found: str | None, readable_by: str | None) -> str:
+    """Return why this version cannot serve a database; empty if it can.
+
+    found: the database's version. readable_by: the oldest that may serve it, None for its own.
+    """
+    if found is None or found < schema.REVISION:
+        return _too_old(found)
+    if found == schema.REVISION or (readable_by or found) <= schema.REVISION:
+        return ""
+    return (
+        f"the database is at version {found}, which needs a Mnemogate of version "
+        f"{readable_by or found} or newer; this one is at {schema.REVISION}: install the newer "
+        "Mnemogate that ran `mnemogate db upgrade`"
+    )
+
+
+def _too_old(found: str | None) -> str:
     return (
         f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run "
         "`mnemogate db upgrade`"

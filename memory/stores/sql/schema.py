@@ -287,6 +287,7 @@ marks = Table(
 )
 
 # Facts about the database itself. secret: a fingerprint of the secret that its memory is keyed by.
+# readable_by: the oldest version that may serve it, if that is not its own.
 meta = Table(
     "meta",
     metadata,
@@ -494,3 +495,6 @@ for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
 REVISION = "0009"
+# The oldest version that may still serve these tables: an expanding migration leaves it as it is,
+# so that workers of both versions run while they are replaced.
+READABLE_BY = "0008"

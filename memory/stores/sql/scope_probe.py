@@ -54,17 +54,17 @@ def why_not_shared(url: str, secret: bytes) -> str:
     Empty if it can, or if the database cannot be read now.
     """
     from memory.errors import NotUpgraded
-    from memory.stores.sql import schema
-    from memory.stores.sql.preparation import ANOTHERS, fingerprint_of, too_old
+    from memory.stores.sql.preparation import ANOTHERS, fingerprint_of
 
+    probe = import_module("memory.stores.sql.postgres_probe")
     try:
-        revision = import_module("memory.stores.sql.postgres_probe").look(url)[1]
+        revision = probe.look(url)[1]
     except NotUpgraded as e:
         return str(e)
     except OSError:
         return ""
-    if revision not in (None, schema.REVISION):
-        return too_old(revision)
+    if revision is not None and (why := probe.why_not_readable(url, revision)):
+        return str(why)
     known = _query(url, "SELECT value FROM meta WHERE name = 'secret'")
     return ANOTHERS if known and known[0][0] != fingerprint_of(secret) else ""
 

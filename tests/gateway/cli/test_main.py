@@ -120,6 +120,7 @@ def test_the_commands_of_this_version_are_there():
         "db upgrade",
         "db backup",
         "db copy",
+        "db erase-again",
         "db vacuum",
         "users list",
         "users move",

@@ -1,0 +1,69 @@
+"""`mnemogate db erase-again`: repeat in a restored database what was erased after its backup."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import (
+    CommandFailed,
+    config_option,
+    json_option,
+    print_result,
+    with_database,
+)
+
+if TYPE_CHECKING:
+    from gateway.config.settings import Settings
+
+
+@click.command("erase-again", short_help="Repeat erasures after a restore.")
+@click.argument("log", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+@config_option
+def erase_again(log: Path, config: Path | None, as_json: bool) -> None:
+    """Erase the users again that LOG, the gateway's log, says were erased and a restored backup
+    brought back. The log names nobody: it has a keyed hash of each. What the database knows to be
+    erased is left alone, so it may be run twice.
+
+    \b
+    Example:
+      mnemogate db erase-again gateway.log
+    """
+    from memory import StoreUnavailable
+
+    settings = with_database(config)
+    try:
+        erased, logged = asyncio.run(_erase(settings, log))
+    except StoreUnavailable as e:
+        raise CommandFailed(f"{settings.database_shown}: {e}") from e
+    told = f"{logged} users are erased in {log}; {erased} of them were here, and are erased again"
+    print_result(told, {"logged": logged, "erased": erased}, as_json=as_json)
+
+
+async def _erase(settings: Settings, log: Path) -> tuple[int, int]:
+    """Return how many users were erased, and how many the log tells of."""
+    from gateway.config.secret_file import server_secret
+    from gateway.storage.owner_names import find_owners
+    from gateway.storage.responses import ResponseTable
+    from gateway.storage.usage import UsageTables
+    from memory import Database
+    from memory.stores.sql import erasure, erasure_log
+
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        logged = erasure_log.parse_lines(lines)
+    secret = server_secret(settings)
+    db = Database(settings.database, secret=secret)
+    await db.open()
+    try:
+        undone = set(await db.read(lambda conn: erasure_log.find_undone(conn, logged)))
+        back = await db.read(lambda conn: find_owners(conn, secret, undone))
+        tables = (UsageTables(lambda tenant, user: None), ResponseTable(db))
+        for who in back:
+            await erasure.erase(db, secret, who, tables)
+    finally:
+        await db.close()
+    return len(back), len(logged)
