@@ -43,6 +43,9 @@ MEMBERS = {
     "jobs",
     "beside",
     "holder",
+    "kept",
+    "seen_head",
+    "unread",
 }
 
 
@@ -260,6 +263,9 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
         "jobs": [asdict(j) for j in r.jobs],
         "beside": dict(r.beside),
         "holder": r.holder,
+        "kept": r.kept,
+        "seen_head": r.seen_head,
+        "unread": r.unread,
     }
 
 
@@ -279,8 +285,9 @@ def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
     epoch = data["epoch"] and replace(
         Epoch(**data["epoch"]), cut=raw(data["epoch"]["cut"]), elide=raw(data["epoch"]["elide"])
     )
+    scope = Scope(tenant, user, agent, secret)
     return TurnRecord(
-        owner=ScopeOwner(Scope(tenant, user, agent, secret), data["generation"]),
+        owner=ScopeOwner(scope, data["generation"]),
         conversation=data["conversation"],
         nodes=nodes,
         answers=data["answers"],
@@ -293,4 +300,8 @@ def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
         jobs=[QueuedJob(**{**j, "held": (0, 0)}) for j in data.get("jobs", ())],
         beside=data.get("beside", {}),
         holder=data.get("holder"),
+        key=scope.key,
+        kept=data.get("kept", False),
+        seen_head=data.get("seen_head"),
+        unread=data.get("unread", False),
     )

@@ -346,6 +346,26 @@ async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, 
                 assert [tuple(m) for m in messages] == [("user", "hi"), ("assistant", "fine")]
 
 
+async def test_an_answer_that_is_stored_late_leaves_the_end_of_its_conversation(data, monkeypatch):
+    """It comes after what was said meanwhile, which would be lost if the line ended in it."""
+    named = {"x-memory-conversation": "c"}
+    async with Model(REMEMBER, "fine", "good", "well", "yes") as up:
+        async with running(up.url, data) as live:
+            await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
+            await live.gateway.worker.stop()
+            with monkeypatch.context() as patch:
+                breaking(patch, writes=3)
+                await live.chat("one", named, user="ada")
+            assert (data / "spill.ndjson").exists()
+            for words in ("two", "three"):
+                await live.chat(words, named, user="ada")
+        async with running(up.url, data) as live:
+            await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
+            await live.chat("four", named, user="ada")
+        said = [m["content"] for m in up.bodies[-1]["messages"][1:]]
+        assert {"one", "fine", "two", "good", "three", "well"} <= {*said}
+
+
 async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
     async with Model("fine") as up, running(up.url, data, {"memory.read_deadline_ms": 100}) as live:
         await live.gateway.memory.wait_until_ready()
