@@ -188,13 +188,13 @@ async def test_a_job_goes_on_behind_the_last_piece_that_was_summarised(db, scope
             return await super().__call__(messages, max_tokens)
 
     await db.write(lambda conn: jobs.enqueue(conn, job(scope)))
-    claimed = await db.write(lambda conn: jobs.claim(conn, ["summarise"], 60))
+    claimed = await db.write(lambda conn: jobs.claim(conn, jobs.JobFilter(("summarise",)), 60))
     assert len(claimed.job.payload["pieces"]) > 2
     with pytest.raises(OSError):
         await summarization.summary_handler(db, envoy(Fails(2000)))(claimed.job)
     await db.write(lambda conn: jobs.fail(conn, claimed, "OSError"))
     await db.write(lambda conn: conn.execute(t.jobs.update().values(run_at=0)) and None)
-    again = await db.write(lambda conn: jobs.claim(conn, ["summarise"], 60))
+    again = await db.write(lambda conn: jobs.claim(conn, jobs.JobFilter(("summarise",)), 60))
     assert again.job.payload["made"] == "SUMMARY 2"
     assert len(again.job.payload["pieces"]) == len(claimed.job.payload["pieces"]) - 2
     model = Model(2000)
@@ -206,7 +206,7 @@ async def test_a_summary_that_failed_often_is_not_waited_for(db, scope):
     await db.write(lambda conn: jobs.enqueue(conn, job(scope)))
     for attempt in range(1, jobs.STALE + 1):
         assert await db.read(lambda conn: jobs.under_way(conn, "summarise", 7)), attempt
-        claimed = await db.write(lambda conn: jobs.claim(conn, ["summarise"], 60))
+        claimed = await db.write(lambda conn: jobs.claim(conn, jobs.JobFilter(("summarise",)), 60))
         await db.write(lambda conn, c=claimed: jobs.fail(conn, c, "OSError"))
         await db.write(
             lambda conn: conn.execute(t.jobs.update().values(run_at=time.time() - 1)) and None
