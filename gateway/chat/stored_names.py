@@ -39,6 +39,8 @@ LOOKED_INTO = ("input", "items", "messages", "tools", "container")
 ESCAPE = b"\\u00"
 NAMING = (ESCAPE, *(f'"{name}"'.encode() for name in PLACES))
 REFERRING = (ESCAPE, b"item_reference")
+# What a client's own tools are given has members of their own making.
+OF_TOOLS = frozenset({"parameters", "input_schema", "input_examples"})
 MAX_DEPTH = 24  # nothing that the APIs define lies deeper
 PUBLIC = "anthropic"  # the type of a skill that is the provider's own
 
@@ -147,8 +149,8 @@ def _walk(value: Any, depth: int, member: str) -> Iterator[tuple[str, str]]:
 def _walk_object(value: Json, depth: int, member: str) -> Iterator[tuple[str, str]]:
     if member == "container" and isinstance(value.get("id"), str):
         yield PLACES[member], value["id"]
+    kind = value.get("type")
     for name, inner in value.items():
-        if name not in ("parameters", "input_schema") and not (
-            name == "skill_id" and value.get("type") == PUBLIC
-        ):
+        given = name in OF_TOOLS or (name == "input" and str(kind).endswith("tool_use"))
+        if not given and not (name == "skill_id" and kind == PUBLIC):
             yield from _walk(inner, depth + 1, name)

@@ -185,6 +185,22 @@ async def test_what_only_looks_like_a_name_is_none(data):
         assert (await send(live, "POST", "/responses", ADA, body)).status_code == 200
 
 
+async def test_what_a_tool_of_the_clients_is_given_names_nothing(data):
+    tool = {
+        "name": "read",
+        "input_schema": {"type": "object"},
+        "input_examples": [{"file_id": "x"}],
+    }
+    use = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"file_id": "file_1"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "A page."}
+    turns = [("user", "Read it."), ("assistant", [use]), ("user", [result])]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    body = {"model": "m", "max_tokens": 9, "tools": [tool], "messages": messages}
+    async with MessagesModel("One.") as up, live_at(up, data, kind="anthropic") as live:
+        http = await send(live, "POST", "/messages", ADA, body)
+        assert http.status_code == 200, http.text
+
+
 async def test_names_have_bounds(data):
     deep = "x"
     for _ in range(40):
