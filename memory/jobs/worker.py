@@ -163,7 +163,7 @@ class Worker:
         if not kinds:
             return False
         limited, tenants = self._held
-        which = jobs.JobFilter(tuple(kinds), (limited, tenants() if limited else ()))
+        which = jobs.JobFilter(tuple(kinds), limited, tenants() if limited else ())
         if not await self._db.read(lambda conn: jobs.due(conn, which), small=True):
             return False
         claimed = await self._claim(which)

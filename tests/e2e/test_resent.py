@@ -297,7 +297,7 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
         assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
 
 
-@pytest.mark.parametrize("window", [3600, 5000])
+@pytest.mark.parametrize(("window", "share"), [(3600, 5), (5000, 4)])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     ("kept", "asked", "app"),
@@ -305,7 +305,7 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
     ids=["trimmed", "kept here"],
 )
 async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
-    tmp_path, window, seed, kept, asked, app, monkeypatch
+    tmp_path, window, share, seed, kept, asked, app, monkeypatch
 ):
     monkeypatch.setitem(CONFIG["models"]["m"], "context_window", window)
     found = []
@@ -318,7 +318,7 @@ async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
 
     monkeypatch.setattr(kept, asked, watched)
     fast, _ = await talked(tmp_path / "fast", seed, app)
-    assert sum(found) > TURNS / 5
+    assert sum(found) > TURNS / share
     monkeypatch.setattr(kept, asked, lambda self, asked: None)
     slow, _ = await talked(tmp_path / "slow", seed, app)
     for one, other in zip(fast, slow, strict=True):

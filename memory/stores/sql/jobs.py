@@ -161,12 +161,13 @@ def under_way(conn: Connection, kind: str, conversation: int) -> bool:
 class JobFilter:
     """What a worker may claim.
 
-    kinds: of jobs. held: those of them that are only for tenants whose credential it holds, and
-    these tenants.
+    kinds: of jobs. limited: those of them that are only for these tenants, whose credential it
+    holds.
     """
 
     kinds: tuple[str, ...]
-    held: tuple[frozenset[str], Collection[str]] = (frozenset(), ())
+    limited: frozenset[str] = frozenset()
+    tenants: Collection[str] = ()
 
 
 def _ripe(which: JobFilter, now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -181,11 +182,10 @@ def _ripe(which: JobFilter, now: Any) -> tuple[ColumnElement[bool], ColumnElemen
     )
     running = (other.kind == j.kind) & (other.state == "running") & (other.lease_until >= now)
     mine = [j.kind.in_(which.kinds), ~exists().where(running, same)]
-    kinds, tenants = which.held
-    if kinds:
+    if which.limited:
         s = t.scopes.c
-        theirs = select(s.id).where(s.tenant.in_(tenants))
-        mine.append(or_(j.kind.not_in(kinds), j.scope_id.in_(theirs)))
+        theirs = select(s.id).where(s.tenant.in_(which.tenants))
+        mine.append(or_(j.kind.not_in(which.limited), j.scope_id.in_(theirs)))
     return (
         and_(*mine, j.state == "running", j.lease_until < now),
         and_(*mine, j.state == "ready", j.run_at <= now),
@@ -194,7 +194,7 @@ def _ripe(which: JobFilter, now: Any) -> tuple[ColumnElement[bool], ColumnElemen
 
 def due(conn: Connection, which: JobFilter) -> bool:
     """Tell whether there is something to claim: a read, so that an idle worker never writes."""
-    if which.held[0]:
+    if which.limited:
         found = select(j.id).where(or_(*_ripe(which, clock.now()))).limit(1)
         return conn.execute(found).first() is not None
     return execute(conn, _due(which.kinds), {"now": clock.now()}).first() is not None

@@ -494,7 +494,7 @@ async def test_a_job_that_needs_a_credential_is_left_to_who_holds_it(db):
 
     await db.write(begin)
     for tenants, found in (([], 0), (["acme"], 1), (["acme"], 0), (["acme", "other"], 1)):
-        which = queue.JobFilter(("k",), (frozenset("k"), tenants))
+        which = queue.JobFilter(("k",), frozenset("k"), tenants)
         assert await db.read(lambda conn, which=which: queue.due(conn, which)) is bool(found)
         claimed = await db.write(lambda conn, which=which: queue.claim(conn, which, 60.0))
         assert (claimed is not None) is bool(found)
