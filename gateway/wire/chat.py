@@ -116,6 +116,14 @@ def read_object(data: bytes) -> Json:
     return found
 
 
+def object_or_empty(data: bytes) -> Json:
+    """Read a JSON object of an upstream's; return an empty one for anything else."""
+    try:
+        return read_object(data)
+    except MalformedReply:
+        return {}
+
+
 @dataclass(slots=True)
 class ChunkIdentity:
     """The members that every chunk of one answer shares.

@@ -60,6 +60,20 @@ def check_model(body: Json) -> None:
         raise BadRequest("`model` must be a non-empty string.", param="model")
 
 
+def messages_of(body: Json) -> list[Json]:
+    """Return the messages of a request that is translated. Raises BadRequest."""
+    messages = body.get("messages")
+    if (
+        not isinstance(messages, list)
+        or not messages
+        or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)
+    ):
+        raise BadRequest(
+            "`messages` must be a non-empty list of objects with a `role`.", param="messages"
+        )
+    return messages
+
+
 def check_messages(body: Json, known: int = 0) -> None:
     """What a chat completion needs to carry memory.
 

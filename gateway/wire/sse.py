@@ -12,6 +12,7 @@ Rules (WHATWG HTML, 9.2.5 and 9.2.6):
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
@@ -158,6 +159,31 @@ def _read_named(raw: bytes) -> SseEvent | None:
     ):
         return SseEvent(raw, raw[at + 7 : -2], raw[7:at])
     return None
+
+
+class StreamTranslator(ABC):
+    """Fed the bytes of an event stream, in any pieces; gives those of another stream."""
+
+    def __init__(self) -> None:
+        self._framer = SseFramer()
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait for the rest of their event."""
+        return self._framer.waiting
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes; return what they give. Raises MalformedReply, EventTooLarge."""
+        return b"".join(self._translate(event) for event in self._framer.feed(data))
+
+    def end(self) -> bytes:
+        """Return the rest when no more bytes come. Raises MalformedReply."""
+        last = self._framer.close()
+        return self._translate(last) if last is not None else b""
+
+    @abstractmethod
+    def _translate(self, event: SseEvent) -> bytes:
+        """Return what an event gives. Raises MalformedReply."""
 
 
 def frame(data: bytes) -> bytes:

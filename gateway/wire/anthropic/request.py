@@ -30,6 +30,7 @@ from typing import Any
 from gateway.errors import BadRequest
 from gateway.wire.anthropic.messages import NativeMessages, as_list, call_ids_in, loop_of
 from gateway.wire.chat import Json, encode
+from gateway.wire.chat_request import check_model, messages_of
 
 NATIVE = (
     "cache_control",
@@ -185,17 +186,8 @@ def thoughts_in_loop(body: Json) -> int:
 
 
 def _check(body: Json) -> None:
-    messages = body.get("messages")
-    if (
-        not isinstance(messages, list)
-        or not messages
-        or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)
-    ):
-        raise BadRequest(
-            "`messages` must be a non-empty list of objects with a `role`.", param="messages"
-        )
-    if not isinstance(body.get("model"), str) or not body["model"]:
-        raise BadRequest("`model` must be a non-empty string.", param="model")
+    messages_of(body)
+    check_model(body)
     if body.get("n") not in (None, 1):
         raise BadRequest(
             f"`n` is {str(body['n'])[:20]}: this model gives one choice. Send 1, or ask several "

@@ -20,10 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from gateway.wire.chat import Json, decode, encode
-from gateway.wire.sse import DONE, SseEvent, SseFramer, frame
+from gateway.wire.chat import Json, encode, object_or_empty
+from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
 FINISH = {
     "max_tokens": "length",
@@ -84,8 +82,8 @@ class WholeAnswer:
         return self._told(b"".join(self._parts))
 
 
-class StreamedAnswer:
-    """Fed the bytes of an event stream, in any pieces; gives those of a stream of chunks.
+class StreamedAnswer(StreamTranslator):
+    """A stream of the API's events as one of chunks.
 
     usage: a usage chunk was asked for. readable: tells of an event's data whether it is short
     enough to be read.
@@ -98,24 +96,13 @@ class StreamedAnswer:
         usage: bool = False,
         readable: Callable[[bytes], bool] = bool,
     ) -> None:
-        self._chunks = Chunks(created, thoughts, usage)
-        self._framer, self._readable = SseFramer(), readable
+        super().__init__()
+        self._chunks, self._readable = Chunks(created, thoughts, usage), readable
 
-    @property
-    def waiting(self) -> int:
-        return self._framer.waiting
-
-    def feed(self, data: bytes) -> bytes:
-        return b"".join(self._translate_event(event) for event in self._framer.feed(data))
-
-    def end(self) -> bytes:
-        last = self._framer.close()
-        return self._translate_event(last) if last is not None else b""
-
-    def _translate_event(self, event: SseEvent) -> bytes:
+    def _translate(self, event: SseEvent) -> bytes:
         if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
-        told = _object(event.data)
+        told = object_or_empty(event.data)
         out = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(told))
         return out + (
             frame(DONE)
@@ -130,7 +117,7 @@ def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
     """Return the bytes of a message as those of a completion (see there); what is neither a message
     nor an error is left as it came.
     """
-    message = _object(data)
+    message = object_or_empty(data)
     if message.get("type") == "error":
         return encode({"error": _error(message)})
     return (
@@ -302,7 +289,7 @@ def refusal(data: bytes) -> bytes:
     """Return an error body as OpenAI's, with the original in it; what is no error of Anthropic's is
     left as it came.
     """
-    told = _object(data)
+    told = object_or_empty(data)
     return (
         encode({"error": {**_error(told, coded=True), "upstream": told}})
         if told.get("type") == "error"
@@ -352,13 +339,6 @@ def _call(block: Json, arguments: str) -> Json:
 def _thought(block: Json, index: int, position: Any) -> Json:
     kept = {k: v for k, v in block.items() if k in ("type", "thinking", "signature", "data")}
     return {**kept, "index": index, "position": position}
-
-
-def _object(data: bytes) -> Json:
-    try:
-        return _dict(decode(data))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
 
 
 def _dict(value: Any) -> Json:

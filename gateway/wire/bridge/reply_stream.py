@@ -12,29 +12,18 @@ import msgspec
 from gateway.wire.bridge.chat_reply import ReplyWriter
 from gateway.wire.chat import Json, MalformedReply, decode, encode, lift, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
-from gateway.wire.sse import DONE, SseEvent, SseFramer
+from gateway.wire.sse import DONE, SseEvent, StreamTranslator
 
 
-class BridgedStream:
-    """Fed the bytes of a stream of chunks, in any pieces; gives those of the format's stream."""
+class BridgedStream(StreamTranslator):
+    """A stream of chunks as one of the format's events."""
 
     def __init__(self, writer: ReplyWriter) -> None:
-        self._writer, self._framer = writer, SseFramer()
-
-    @property
-    def waiting(self) -> int:
-        """How many bytes wait for the rest of their event."""
-        return self._framer.waiting
-
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; return what they give. Raises MalformedReply, EventTooLarge."""
-        return b"".join(self._translate(event) for event in self._framer.feed(data))
+        super().__init__()
+        self._writer = writer
 
     def end(self) -> bytes:
-        """Return the rest when no more bytes come. Raises MalformedReply."""
-        last = self._framer.close()
-        shown = self._translate(last) if last is not None else b""
-        return shown + _encode_events(self._writer.stop())
+        return super().end() + _encode_events(self._writer.stop())
 
     def _translate(self, event: SseEvent) -> bytes:
         if not event.data:

@@ -18,11 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from gateway.wire.bridge.chat_reply import count_of
-from gateway.wire.chat import CALLS, Json, MalformedReply, decode, encode, fold
-from gateway.wire.sse import DONE, SseEvent, SseFramer, frame
+from gateway.wire.chat import CALLS, Json, MalformedReply, encode, fold, object_or_empty
+from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
 TERMINAL = frozenset({"response.completed", "response.incomplete"})
 FAILED = frozenset({"response.failed", "response.cancelled"})
@@ -62,34 +60,23 @@ class ItemState:
     done: bool = False
 
 
-class StreamedResponse:
-    """Fed the bytes of an event stream, in any pieces; gives those of a stream of chunks.
+class StreamedResponse(StreamTranslator):
+    """A stream of the API's events as one of chunks.
 
     thoughts: blocks of thinking that the tool loop had before. usage: a usage chunk was asked for.
     readable: tells of an event's data whether it is short enough to be read.
     """
 
     def __init__(self, thoughts: int, usage: bool, readable: Callable[[bytes], bool]) -> None:
-        self._chunks = ResponseChunks(thoughts, usage)
-        self._framer, self._readable = SseFramer(), readable
-
-    @property
-    def waiting(self) -> int:
-        return self._framer.waiting
-
-    def feed(self, data: bytes) -> bytes:
-        """Take the next bytes; return what they give. Raises MalformedReply, EventTooLarge."""
-        return b"".join(self._translate(event) for event in self._framer.feed(data))
-
-    def end(self) -> bytes:
-        """Return the rest when no more bytes come. Raises MalformedReply."""
-        last = self._framer.close()
-        return self._translate(last) if last is not None else b""
+        super().__init__()
+        self._chunks, self._readable = ResponseChunks(thoughts, usage), readable
 
     def _translate(self, event: SseEvent) -> bytes:
         if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
-        out = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(_object(event.data)))
+        out = b"".join(
+            frame(encode(chunk)) for chunk in self._chunks.of(object_or_empty(event.data))
+        )
         return out + frame(DONE) if self._chunks.finished else out
 
 
@@ -98,7 +85,7 @@ def completion_of(data: bytes, thoughts: int = 0) -> bytes:
 
     What is neither a response nor an error is left as it came. Raises MalformedReply.
     """
-    response = _object(data)
+    response = object_or_empty(data)
     if response.get("status") in ("failed", "cancelled"):
         return encode({"error": _error(response.get("error"))})
     if not isinstance(response.get("output"), list):
@@ -280,13 +267,6 @@ def _error(error: Any) -> Json:
         "code": code or None,
     }
     return {**out, "status": STATUS.get(code, 500)}
-
-
-def _object(data: bytes) -> Json:
-    try:
-        return _dict(decode(data))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
 
 
 def _dict(value: Any) -> Json:

@@ -17,6 +17,7 @@ from typing import Any
 from gateway.errors import BadRequest
 from gateway.wire.bridge.losses import Losses
 from gateway.wire.chat import Json
+from gateway.wire.chat_request import messages_of
 from gateway.wire.responses.items import NativeItems
 
 CARRIED = (
@@ -54,7 +55,7 @@ KINDS = ("function", "custom")
 def response_request(body: Json, losses: Losses) -> Json:
     """Return the request. Raises BadRequest."""
     body = _without_lost(body, losses)
-    native = NativeItems(_messages_of(body), losses)
+    native = NativeItems(messages_of(body), losses)
     out = {name: body[name] for name in CARRIED if name in body}
     if native.instructions:
         out["instructions"] = native.instructions
@@ -77,19 +78,6 @@ def _without_lost(body: Json, losses: Losses) -> Json:
         elif name not in NO_LOSS and value not in WITHOUT_EFFECT and value != USUAL.get(name):
             losses.lose(name, name)
     return out
-
-
-def _messages_of(body: Json) -> list[Json]:
-    messages = body.get("messages")
-    if (
-        not isinstance(messages, list)
-        or not messages
-        or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)
-    ):
-        raise BadRequest(
-            "`messages` must be a non-empty list of objects with a `role`.", param="messages"
-        )
-    return messages
 
 
 def _reasoning(effort: Any) -> Json:
