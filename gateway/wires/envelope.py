@@ -58,7 +58,6 @@ class EnvelopeMask(ABC):
         self._error: Any = None
         self._passed: tuple[bytes, RoundResult] | None = None
         self._closed: RoundResult | None = None
-        self._quiet = False  # nobody reads the events
 
     # What a format says.
 
@@ -93,6 +92,10 @@ class EnvelopeMask(ABC):
     @abstractmethod
     def lift(self, reply: Json) -> Iterable[Json]:
         """Return a whole reply as the events of a stream."""
+
+    @abstractmethod
+    def fold_whole(self, reply: Json) -> Iterable[Json]:
+        """Take a whole reply as what the round came to. Returns its parts, in their order."""
 
     @abstractmethod
     def result(self) -> RoundResult:
@@ -140,13 +143,13 @@ class EnvelopeMask(ABC):
         """Return what to show for an event that was read. raw: as it came, b"" for one of ours."""
         kind = self.kind_of(event)
         if kind == OTHER:
-            return b"" if self._quiet else self.render(event, raw, None)
+            return self.render(event, raw, None)
         if kind == ERROR:
             self._error, self.over = event, True
             return b""
         self.fold(kind, event)
         if kind == OPEN:
-            return b"" if self.rounds or self._quiet else self.show_opening(event, raw)
+            return b"" if self.rounds else self.show_opening(event, raw)
         if kind == CLOSE:
             return b""
         return self._show_part(kind, event, raw)
@@ -154,14 +157,11 @@ class EnvelopeMask(ABC):
     def _show_part(self, kind: str, event: Json, raw: bytes) -> bytes:
         index = self.index_of(event)
         if index is None or not 0 <= index < MAX_PARTS:
-            raise StreamIncomplete(
-                f"The stream broke off: the upstream sent a part without a usable index below "
-                f"{MAX_PARTS}. Try again."
-            )
+            raise _broken(f"a part without a usable index below {MAX_PARTS}")
         if index not in self._places:
             self._places[index] = self._place(self.part_of(event) if kind == BEGIN else {})
         place = self._places[index]
-        return b"" if place is None or self._quiet else self.render(event, raw, place)
+        return b"" if place is None else self.render(event, raw, place)
 
     def _place(self, part: Json) -> int | None:
         """Return where a new part is shown, None for one that is hidden."""
@@ -180,9 +180,11 @@ class EnvelopeMask(ABC):
         return shown + rest, result
 
     def take_whole(self, whole: Json) -> RoundResult | None:
-        self._quiet = True
-        self.show_whole(whole)
-        self._quiet = False
+        for index, part in enumerate(self.fold_whole(whole)):
+            if index >= MAX_PARTS:
+                raise _broken(f"more than {MAX_PARTS} parts")
+            self._places[index] = self._place(part)
+        self.over = True
         return self.close()[1]
 
     def pass_on(self, raw: bytes, result: RoundResult) -> None:

@@ -199,10 +199,7 @@ def _call(call: Json) -> list[Any]:
 
 def keyed_hash(key: bytes, *parts: bytes) -> bytes:
     """Return 16 bytes of keyed BLAKE2b over the parts."""
-    h = hashlib.blake2b(key=key, digest_size=16)
-    for part in parts:
-        h.update(part)
-    return h.digest()
+    return hashlib.blake2b(b"".join(parts), key=key, digest_size=16).digest()
 
 
 def extend_chain(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
@@ -226,11 +223,13 @@ class DigestCache:
 
     def extend_chain(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of the same name."""
-        message = condense_media(message)
         content = message.get("content")
-        said: str | bytes = (
-            content if type(content) is str and len(message) == 2 else _encode(message)
-        )
+        said: str | bytes
+        if type(content) is str and len(message) == 2:
+            said = content
+        else:
+            message = condense_media(message)
+            said = _encode(message)
         name = (
             key,
             hash((message.get("role"), type(said), said)),

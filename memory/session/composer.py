@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from memory.context import epoch as epochs
 from memory.context.compaction import COMPACTION, at_most, compact, fit, recount_after_refusal
@@ -239,7 +240,10 @@ class Composer:
         expected = EXPECTED_SHARE * prompt.fitted.tokens
         least = fewest_after(prompt, before) if before is not None else 0
         if reported < (expected or (prompt.budget.most or 0) / MOST_BYTES):
-            least = max(least, await asyncio.to_thread(fewest_tokens, prompt, reported + 1))
+            # A thread costs more than counting a few messages does.
+            count = partial(fewest_tokens, prompt, reported + 1)
+            light = self._turn.ask.size <= LIGHT
+            least = max(least, count() if light else await asyncio.to_thread(count))
         report = PromptReport(reported, least)
         if prompt.core and prompt.fitted.held and report.is_whole:
             held = prompt.fitted.held + prompt.budget.other

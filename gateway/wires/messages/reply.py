@@ -88,7 +88,7 @@ class MessagesMask(EnvelopeMask):
         self._has_begun = False
 
     def fast_forward(self, raw: bytes) -> bytes:
-        if self._quiet or b'"text_delta"' not in raw:
+        if b'"text_delta"' not in raw:
             return b""
         if (text := data_of(raw, DELTA_LINES)) is None:
             return b""
@@ -171,6 +171,16 @@ class MessagesMask(EnvelopeMask):
 
     def lift(self, reply: Json) -> Iterator[Json]:
         return lift(reply)
+
+    def fold_whole(self, reply: Json) -> list[Json]:
+        content = reply.get("content")
+        parts = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+        self.fold(OPEN, opening_of(reply))
+        self._blocks = {index: dict(block) for index, block in enumerate(parts)}
+        shows = any(b.get("type") == "text" and b.get("text") for b in parts)
+        self.text_shown = self.text_shown or shows
+        self.fold(CLOSE, closing_of(reply))
+        return parts
 
     def result(self) -> RoundResult:
         blocks = [self._whole_block(i) for i in sorted(self._blocks)]
@@ -257,16 +267,25 @@ class MessagesMask(EnvelopeMask):
 
 def lift(reply: Json) -> Iterator[Json]:
     """Return a whole message as the events of a stream."""
-    ending = {k: reply[k] for k in ENDING if k in reply}
-    start = {**reply, "content": [], **dict.fromkeys(k for k in ENDING if k in reply)}
-    yield {"type": "message_start", "message": start}
+    yield opening_of(reply)
     content = reply.get("content")
     for index, block in enumerate(content if isinstance(content, list) else ()):
         if isinstance(block, dict):
             yield from _lift_block(index, block)
-    usage = _dict(reply.get("usage"))
-    yield {"type": "message_delta", "delta": ending, "usage": usage}
+    yield closing_of(reply)
     yield {"type": "message_stop"}
+
+
+def opening_of(reply: Json) -> Json:
+    """Return the event that begins a whole message."""
+    unknown = dict.fromkeys(k for k in ENDING if k in reply)
+    return {"type": "message_start", "message": {**reply, "content": [], **unknown}}
+
+
+def closing_of(reply: Json) -> Json:
+    """Return the event that tells how a whole message ended."""
+    ending = {k: reply[k] for k in ENDING if k in reply}
+    return {"type": "message_delta", "delta": ending, "usage": _dict(reply.get("usage"))}
 
 
 def _lift_block(index: int, block: Json) -> Iterator[Json]:

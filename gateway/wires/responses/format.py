@@ -310,8 +310,8 @@ def _manages_context(body: Json, items: Sequence[Any], summaries: Sequence[str])
         body.get("context_management"),
         body.get("truncation") == "auto",
     )
-    compacted = any(isinstance(i, dict) and i.get("type") == "compaction" for i in items)
-    return bool(summaries) or any(told) or compacted
+    compacted = [i for i in items if isinstance(i, dict) and i.get("type") == "compaction"]
+    return bool(summaries or compacted) or any(told)
 
 
 def _leading(items: Sequence[Any]) -> int:

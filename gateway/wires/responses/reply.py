@@ -122,7 +122,7 @@ class ResponsesMask(EnvelopeMask):
         self._terminal: tuple[Json, bytes] | None = None
 
     def fast_forward(self, raw: bytes) -> bytes:
-        if self._quiet or (text := data_of(raw, TEXT_LINES)) is None:
+        if (text := data_of(raw, TEXT_LINES)) is None:
             return b""
         try:
             found = _read_delta(text)
@@ -232,6 +232,15 @@ class ResponsesMask(EnvelopeMask):
     def lift(self, reply: Json) -> Iterator[Json]:
         return lift(reply)
 
+    def fold_whole(self, reply: Json) -> list[Json]:
+        items = reply.get("output")
+        parts = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
+        self.fold(OPEN, {"response": reply})
+        self._items = dict(enumerate(parts))
+        self.text_shown = self.text_shown or any(map(_has_text, parts))
+        self.fold(CLOSE, closing_of(reply))
+        return parts
+
     def result(self) -> RoundResult:
         response = self._response()
         items = [self._whole_item(i) for i in sorted(self._items)]
@@ -321,9 +330,20 @@ def lift(reply: Json) -> Iterator[Json]:
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):
             yield from _lift_item(index, item)
-    status = reply.get("status")
-    ending = f"response.{status}" if f"response.{status}" in CLOSINGS else "response.completed"
-    yield {"type": ending, "response": reply}
+    yield closing_of(reply)
+
+
+def closing_of(reply: Json) -> Json:
+    """Return the event that ends a whole response."""
+    kind = f"response.{reply.get('status')}"
+    return {"type": kind if kind in CLOSINGS else "response.completed", "response": reply}
+
+
+def _has_text(item: Json) -> bool:
+    """Tell whether an item shows text."""
+    if item.get("type") != "message":
+        return False
+    return any(part.get("type") == "output_text" for part in item.get("content") or ())
 
 
 def _lift_item(index: int, item: Json) -> Iterator[Json]:
