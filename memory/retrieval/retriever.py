@@ -304,20 +304,31 @@ class Retriever:
     ) -> None:
         """Store vectors, first in the index: what has a vector in SQL is in the index.
 
-        A scope that has just become large is indexed completely. Rows deleted meanwhile are removed
-        by the job that follows the deletion.
+        A scope that has just become large is indexed completely. Rows that another worker deleted
+        meanwhile are taken out of the index again: its own job may have run before they were put.
         """
+        put: set[int] = set()
         if meaning.index is not None:
             many = await self._many(part, meaning)
             if many + len(new) >= meaning.exact_below:
                 if many < meaning.exact_below:
                     await self._put_whole(meaning.index, part)
-                await _put(meaning.index, part, new)
-        await self._db.write(
+                put = await self._still_there(part, new)
+                await _put(meaning.index, part, {key: new[key] for key in put})
+        stored = await self._db.write(
             lambda conn: vector_rows.store(conn, part, new),
             small=len(new) <= SMALL_BATCH,
             lock=part.scope_id,
         )
+        await self._take_out(part, put - stored)
+
+    async def _still_there(self, part: VectorSet, keys: Collection[int]) -> set[int]:
+        return await self._db.read(lambda conn: vector_rows.still_there(conn, part, keys))
+
+    async def _take_out(self, part: VectorSet, gone: Collection[int]) -> None:
+        """Take vectors out of the index whose rows are gone."""
+        if gone:
+            await self.forget(part.scope_id, part.kind.name, sorted(gone))
 
     async def _many(self, part: VectorSet, meaning: SemanticSearch) -> int:
         return await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below))
@@ -328,6 +339,7 @@ class Retriever:
             partial(vector_rows.page, part=part, after=after, limit=PAGE)
         ):
             await _put(index, part, some)
+            await self._take_out(part, some.keys() - await self._still_there(part, some))
             after = max(some)
 
     async def forget(self, scope_id: int, kind: str | None, keys: Sequence[int] | None) -> None:
@@ -350,6 +362,8 @@ async def _works(embed: Embed, tenant: str) -> None:
 
 
 async def _put(index: VectorIndex, part: VectorSet, found: Mapping[int, bytes]) -> None:
+    if not found:
+        return
     await index.upsert(_name(part), [(k, unpack_vector(v)) for k, v in found.items()])
 
 

@@ -8,6 +8,7 @@ too long.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 BATCH = 500
+PAGE = 100  # collections listed at once
 LOCK_SECONDS = 5.0  # a gateway that was just killed releases the folder by itself
 SPACE = {"hnsw:space": "cosine"}
 
@@ -87,11 +89,33 @@ def nearest(client: Any, name: str, vector: list[float], limit: int) -> dict[int
 
 
 def forget(client: Any, prefix: str, keys: list[int] | None) -> None:
-    for name in [c.name for c in client.list_collections() if c.name.startswith(prefix)]:
+    for name in find_collections(client, prefix):
         if keys is None:
-            client.delete_collection(name)
+            delete_collection(client, name)
         elif keys:
             client.get_collection(name, embedding_function=None).delete(ids=[str(k) for k in keys])
+
+
+def find_collections(client: Any, prefix: str) -> list[str]:
+    """Return the collections with this prefix.
+
+    Their names could be computed from the scope, but not those of models used in earlier years. A
+    server may cap its answer, so it is asked page by page.
+    """
+    found: set[str] = set()
+    at = 0
+    while page := client.list_collections(limit=PAGE, offset=at):
+        found.update(c.name for c in page if c.name.startswith(prefix))
+        at += len(page)
+    return sorted(found)
+
+
+def delete_collection(client: Any, name: str) -> None:
+    """Delete a collection; another worker may have done so."""
+    from chromadb.errors import NotFoundError
+
+    with contextlib.suppress(NotFoundError):
+        client.delete_collection(name)
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {"upsert": upsert, "nearest": nearest, "forget": forget}

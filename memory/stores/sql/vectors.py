@@ -110,12 +110,21 @@ def newest(conn: Connection, part: VectorSet) -> int:
     return int(conn.execute(select(func.max(part.kind.key)).where(part.mine)).scalar() or 0)
 
 
-def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> None:
-    """Store vectors by row key, skipping rows that are gone."""
-    rows = part.kind.rows.c
-    for key in conn.execute(
-        select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(found))
-    ).scalars():
+def still_there(conn: Connection, part: VectorSet, keys: Collection[int]) -> set[int]:
+    """Return which of these rows there are; none of a scope that was erased.
+
+    An erasure removes the scope at once, and its rows in pieces.
+    """
+    rows, scopes = part.kind.rows.c, t.scopes.c
+    scope = select(scopes.id).where(scopes.id == part.scope_id).exists()
+    query = select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(keys), scope)
+    return set(conn.execute(query).scalars())
+
+
+def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> set[int]:
+    """Store vectors by row key, skipping rows that are gone. Returns those that are not."""
+    present = still_there(conn, part, found)
+    for key in sorted(present):
         put_row(
             conn,
             part.kind.vectors,
@@ -125,6 +134,7 @@ def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> None
             model=part.model,
             vector=found[key],
         )
+    return present
 
 
 def pass_over(conn: Connection, part: VectorSet, key: int) -> None:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from memory.errors import StoreUnavailable
-from memory.stores import chroma
+from memory.stores import chroma, chroma_child
 from memory.stores.chroma import ChromaIndex
 
 VECTORS = [(i, [float(i), 1.0]) for i in range(5)]
@@ -101,3 +101,18 @@ async def test_a_second_process_on_the_folder_is_told(index, tmp_path):
     with pytest.raises(StoreUnavailable, match="another process"):
         await other.upsert("scope-1", VECTORS)
     await other.close()
+
+
+def test_collections_are_found_page_by_page_since_a_server_may_cap_its_answer(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(chroma_child, "PAGE", 3)
+    client = chroma_child.open_client("embedded", tmp_path / "paged")
+    names = [f"scope-1-{i:02}" for i in range(7)]
+    for name in [*names, "scope-11-00"]:
+        chroma_child.upsert(client, name, [(1, [1.0, 0.0])])
+    assert chroma_child.find_collections(client, "scope-1-") == names
+    chroma_child.delete_collection(client, names[0])
+    chroma_child.delete_collection(client, names[0])  # by another worker
+    chroma_child.forget(client, "scope-1-", None)
+    assert [c.name for c in client.list_collections()] == ["scope-11-00"]

@@ -448,6 +448,75 @@ async def test_a_scope_that_grows_large_goes_into_the_index_whole(tmp_path):
     await memory.close()
 
 
+class Shelf:
+    """An index in memory. meanwhile: what happens while vectors are put, once."""
+
+    def __init__(self):
+        self.held, self.meanwhile = {}, None
+
+    async def upsert(self, name, items):
+        if (meanwhile := self.meanwhile) is not None:
+            self.meanwhile = None
+            await meanwhile()
+        self.held.setdefault(name, {}).update(items)
+
+    async def nearest(self, name, vector, limit):
+        return dict.fromkeys(list(self.held.get(name, ()))[:limit], 1.0)
+
+    async def forget(self, prefix, keys):
+        for name in [n for n in self.held if n.startswith(prefix)]:
+            self.held[name] = {
+                k: v for k, v in self.held[name].items() if keys is not None and k not in keys
+            }
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_what_is_erased_while_its_vectors_are_put_is_taken_out_again(tmp_path, whole):
+    index = Shelf()
+    meaning = SemanticSearch(Concepts(), index, 1)
+    db = Database(f"sqlite+aiosqlite:///{tmp_path}/m.db")
+    memory = Memory(db, Policy(), SECRET, meaning=meaning)
+    await memory.open()
+    scope_id = await said(memory)
+    if whole:  # they are in SQL, and the index is made anew
+        await memory.retrieval.embed_scope(scope_id)
+        await index.forget(f"scope-{scope_id}-", None)
+
+    async def erase():
+        await erasure.erase(memory.db, SECRET, ("t", "ada"), ())
+        await memory.retrieval.forget(scope_id, None, None)  # the job of another worker
+
+    index.meanwhile = erase
+    await memory.retrieval.embed_scope(scope_id, whole=whole)
+    assert index.meanwhile is None
+    assert not any(index.held.values())
+    assert await many(memory, t.message_vectors) == 0
+    await memory.close()
+
+
+async def test_a_deleted_conversation_leaves_no_vector_that_was_put_meanwhile(tmp_path):
+    index = Shelf()
+    meaning = SemanticSearch(Concepts(), index, 1)
+    db = Database(f"sqlite+aiosqlite:///{tmp_path}/m.db")
+    memory = Memory(db, Policy(), SECRET, meaning=meaning)
+    await memory.open()
+    scope_id = await said(memory)
+    await said(memory, (("user", "My car is red."),), name="other")
+    gone = await memory.db.read(lambda conn: conversations.find_named(conn, scope_id, "c"))
+
+    async def delete():
+        await erasure.delete_conversation(memory.db, lambda conn: gone)
+
+    index.meanwhile = delete
+    await memory.retrieval.embed_scope(scope_id)
+    (left,) = [found for found in index.held.values() if found]
+    assert len(left) == await many(memory, t.message_vectors) == 1
+    await memory.close()
+
+
 async def test_embedded_chroma_is_for_one_process(tmp_path):
     one, two = ChromaIndex("chroma:embedded", tmp_path), ChromaIndex("chroma:embedded", tmp_path)
     await one.upsert("scope-1-x", [(1, [1.0, 0.0])])
