@@ -50,8 +50,9 @@ class Unfinished(Exception):
 class FleetModel:
     """Workers, and what is known of the memory that they share."""
 
-    def __init__(self, url: str, folder: Path, workers: int, seed: int) -> None:
+    def __init__(self, url: str, folder: Path, workers: int, seed: int, **settings: str) -> None:
         self.url, self._folder, self._size = url, folder, workers
+        self._settings = settings  # of every worker, as environment variables
         self.random = random.Random(seed)
         self.people = {name: Person() for name in USERS}
         self.erased: set[str] = set()
@@ -109,6 +110,7 @@ class FleetModel:
                 MNEMOGATE_MEMORY__READ_DEADLINE_MS="5000",
                 MNEMOGATE_MEMORY__EXTRACT="off",
                 MNEMOGATE_ROUTING__ASK_WINDOWS="false",
+                **self._settings,
             )
         )
 

@@ -13,6 +13,7 @@ import pytest
 from memory.errors import StoreUnavailable
 from memory.stores import chroma, chroma_child
 from memory.stores.chroma import ChromaIndex
+from tests.chroma_server import chroma_server
 
 VECTORS = [(i, [float(i), 1.0]) for i in range(5)]
 
@@ -116,3 +117,42 @@ def test_collections_are_found_page_by_page_since_a_server_may_cap_its_answer(
     chroma_child.delete_collection(client, names[0])  # by another worker
     chroma_child.forget(client, "scope-1-", None)
     assert [c.name for c in client.list_collections()] == ["scope-11-00"]
+
+
+@pytest.fixture(params=["embedded", "server"])
+def where(request, tmp_path):
+    if request.param == "embedded":
+        yield "chroma:embedded"
+    else:
+        with chroma_server(tmp_path / "server") as url:
+            yield f"chroma:{url}"
+
+
+async def test_the_embedded_index_and_the_server_do_the_same(where, tmp_path):
+    index = ChromaIndex(where, tmp_path / "chroma")
+    await index.upsert("scope-1-x", VECTORS)
+    await index.upsert("scope-1-x", [(4, [0.0, 1.0])])  # replaced
+    await index.upsert("scope-11-x", VECTORS)
+    found = await index.nearest("scope-1-x", [0.0, 1.0], 2)
+    assert set(found) == {0, 4}
+    assert min(found.values()) > 0.999
+    await index.forget("scope-1-", [0, 77])
+    assert set(await index.nearest("scope-1-x", [0.0, 1.0], 9)) == {1, 2, 3, 4}
+    await index.forget("scope-1-", None)
+    await index.forget("scope-1-", None)
+    assert await index.nearest("scope-1-x", [0.0, 1.0], 9) == {}
+    assert len(await index.nearest("scope-11-x", [0.0, 1.0], 9)) == 5
+    await index.close()
+
+
+async def test_two_workers_share_a_server(tmp_path):
+    with chroma_server(tmp_path / "server") as url:
+        one, other = (ChromaIndex(f"chroma:{url}", tmp_path / name) for name in ("a", "b"))
+        await asyncio.gather(
+            one.upsert("scope-1", VECTORS[:3]), other.upsert("scope-1", VECTORS[3:])
+        )
+        assert len(await one.nearest("scope-1", [1.0, 1.0], 9)) == 5
+        await asyncio.gather(one.forget("scope-1", None), other.forget("scope-1", None))
+        assert await other.nearest("scope-1", [1.0, 1.0], 9) == {}
+        await one.close()
+        await other.close()
