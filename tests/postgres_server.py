@@ -36,10 +36,14 @@ def as_nobody() -> dict[str, Any]:
 
 
 class PostgresServer:
-    """postgres as a child of the tests. safe: it flushes what it commits."""
+    """postgres as a child of the tests.
 
-    def __init__(self, folder: Path, *, safe: bool = False) -> None:
+    safe: it flushes what it commits. buffers: its own cache of pages.
+    """
+
+    def __init__(self, folder: Path, *, safe: bool = False, buffers: str = "64MB") -> None:
         self.folder, self._bin, self._safe = folder / "pg", binaries(), safe
+        self._buffers = buffers
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -114,7 +118,8 @@ class PostgresServer:
             [
                 str(self._bin / "postgres"), "-D", str(self.folder), "-p", str(self.port),
                 "-h", "127.0.0.1", "-k", "", "-c", "max_connections=300",
-                "-c", "shared_buffers=64MB", "-c", "max_locks_per_transaction=128", *quick,
+                "-c", f"shared_buffers={self._buffers}",
+                "-c", "max_locks_per_transaction=128", *quick,
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

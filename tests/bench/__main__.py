@@ -2,7 +2,8 @@
 
 BENCH="chat one" chooses: scenarios (small big one many stream round history chat), growth, layout,
 retrieval, latency, junk (models that do not ask); and by itself freeze: does one request hold the
-others? and wires: the same on Responses and Messages.
+others? wires: the same on Responses and Messages; scale: bytes and times on Postgres as the memory
+grows, at as many messages as --messages says; and fleet-cpu: what Postgres costs the gateway.
 
 The scenarios play the same conversations on every subject in turn, round after round: the mock
 itself (`direct`), bare pass-throughs (`floor`: Litestar on httpx over aiohttp, inserts 2 KB,
@@ -28,19 +29,21 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import fleet, junk, layout
+from tests.bench import fleet, fleet_cpu, junk, layout
 from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
+from tests.bench.scale import __main__ as scale
 from tests.bench.scenarios import OFTEN, SCENARIOS, Figures, compared, growth
 from tests.bench.subjects import Mock, Subject, floor, gateway
 from tests.bench.wires import __main__ as wires
 
 OTHERS = ("growth", "layout", "retrieval", "latency", "junk")
 # played only where they are named: freeze takes long, and sends what no app would; wires has mocks
-# and a floor of its own; model and faults are of several workers, for hours
+# and a floor of its own; the others start Postgres: scale writes gigabytes, model and faults go on
+# for hours
 FLEET = ("model", "faults")
-ALONE = ("freeze", "wires", *FLEET)
+ALONE = ("freeze", "wires", "scale", "fleet-cpu", *FLEET)
 Results = dict[str, dict[str, Figures]]
 Bar = tuple[str, float, float, Callable[[Results], float]]
 
@@ -203,6 +206,9 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument(
+        "--messages", type=int, action="append", help="a size for scale; may be given again"
+    )
     args = parser.parse_args()
     if unknown := {*args.names} - {*SCENARIOS, *OTHERS, *ALONE}:
         parser.error(
@@ -249,6 +255,12 @@ def main() -> int:
     if "wires" in names:
         told("wires")
         figures["wires"] = wires.main(["--rounds", str(args.rounds)])
+    if "scale" in names:
+        told("scale")
+        figures["scale"] = scale.main([f"--messages={n}" for n in args.messages or ()])
+    if "fleet-cpu" in names:
+        figures["fleet-cpu"] = fleet_cpu.main(args.rounds, told)
+        print(fleet_cpu.report(figures["fleet-cpu"]))
     if fleet_names := [name for name in FLEET if name in names]:
         told("fleet")
         print(fleet.main(fleet_names))

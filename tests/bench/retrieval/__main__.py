@@ -2,7 +2,8 @@
 
 LoCoMo, a small Chinese set and paraphrases, stored in a store of the gateway's own and asked for
 through its own tool, beside plain FTS5: one table, by kind of question. `--embedder`: another
-embedder than the stand-in. `--latency`: how long a search takes as stores grow. LoCoMo is fetched
+embedder than the stand-in. `--latency`: how long a search takes as stores grow. `--both`: whether
+SQLite and a Postgres that it starts find the same, in the same order. LoCoMo is fetched
 once, or named by MNEMOGATE_LOCOMO (see `locomo`); it is never part of the repository.
 """
 
@@ -17,12 +18,13 @@ from pathlib import Path
 from memory.embed.base import Embed
 from memory.retrieval.retriever import SemanticSearch
 from memory.search import ranking
-from tests.bench.retrieval import chinese, latency, locomo, paraphrases
+from memory.stores.sql.database import Database
+from tests.bench.retrieval import both, chinese, latency, locomo, paraphrases
 from tests.bench.retrieval.embedders import STAND_INS, embedder
 from tests.bench.retrieval.locomo import Dialogue
 from tests.bench.retrieval.metrics import CATEGORIES, Score, means, score
 from tests.bench.retrieval.plain import Plain
-from tests.bench.retrieval.stored import DEPTH, Store, Utterance
+from tests.bench.retrieval.stored import DEPTH, SECRET, Store, Utterance
 
 Search = Callable[[str], Awaitable[list[str]]]
 STAND_IN = "hashing"  # an embedder that knows words, not what they mean
@@ -147,6 +149,19 @@ async def own_sets(names: Sequence[str]) -> None:
             await small(name, found, questions, embed)
 
 
+def compare_stores(args: argparse.Namespace) -> int:
+    """Ask both stores the same; return 1 if anything differs."""
+    dialogues: list[Dialogue] = []
+    try:
+        dialogues = locomo.load(args.data or locomo.fetch(), args.first)
+    except locomo.NotThere as e:
+        print(f"LoCoMo is left out. {e}")
+    with both.database_url() as url:
+        found = asyncio.run(both.differences(both.sets(dialogues), Database(url, secret=SECRET)))
+    print(both.report(found))
+    return 1 if any(unlike for _, unlike in found.values()) else 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -168,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"again  [default: {STAND_IN}]",
     )
     parser.add_argument("--latency", action="store_true")
+    parser.add_argument("--both", action="store_true", help="SQLite and Postgres, by words")
     parser.add_argument(
         "--messages", type=int, default=1_000_000, help="of the largest store with --latency"
     )
@@ -175,6 +191,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.latency:
         asyncio.run(latency.report(args.messages))
         return 0
+    if args.both:
+        return compare_stores(args)
     try:
         dialogues = locomo.load(args.data or locomo.fetch(), args.first)
     except locomo.NotThere as e:

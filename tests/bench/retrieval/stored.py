@@ -127,16 +127,17 @@ class Stored:
 
 
 class Store:
-    """A database of its own for a bench. meaning: search by meaning too."""
+    """A database for a bench, a SQLite file of its own if none is given.
 
-    def __init__(self, meaning: SemanticSearch | None = None) -> None:
+    meaning: search by meaning too.
+    """
+
+    def __init__(
+        self, meaning: SemanticSearch | None = None, database: Database | None = None
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mnemogate-bench-")
-        self.memory = Memory(
-            Database(f"sqlite+aiosqlite:///{Path(self._folder.name) / 'm.db'}"),
-            Policy(),
-            SECRET,
-            meaning=meaning,
-        )
+        file = Database(f"sqlite+aiosqlite:///{Path(self._folder.name) / 'm.db'}")
+        self.memory = Memory(database or file, Policy(), SECRET, meaning=meaning)
 
     async def __aenter__(self) -> Store:
         await self.memory.open()

@@ -1,0 +1,1 @@
+"""How bytes and times grow with the memory on Postgres."""

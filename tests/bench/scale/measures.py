@@ -1,0 +1,126 @@
+"""What the parts of a turn take on a filled database: milliseconds, and the server's CPU."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memory.conversation.history import Messages
+from memory.conversation.matching import RequestHistory
+from memory.conversation.messages import Json
+from memory.ids import new_id
+from memory.service import Memory
+from memory.session.request import TurnRequest
+from memory.session.turn_record import TurnOutcome
+from memory.stores.sql import scopes, turn_prefetch
+from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.turn_reader import SnapshotQuery
+from tests.bench.retrieval.latency import said
+from tests.bench.scale.filling import Line
+from tests.postgres_server import PostgresServer
+
+Measure = Callable[[Line], Awaitable[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one part of a turn, in ms. server: CPU of the database's processes, each time."""
+
+    p50: float
+    p95: float
+    server: float
+
+
+class Measures:
+    """Measures the parts of a turn on conversations chosen at random."""
+
+    def __init__(self, memory: Memory, server: PostgresServer, seed: int = 3) -> None:
+        self._memory, self._server = memory, server
+        self._chosen = random.Random(seed)
+
+    async def all(self, lines: Sequence[Line], times: int) -> dict[str, Times]:
+        """Measure every part. times: how often each."""
+        parts: dict[str, Measure] = {
+            "validation": self.validate,
+            "snapshot": self.read,
+            "write": self.write,
+            "search by words": self.search,
+        }
+        return {name: await self._times(measure, lines, times) for name, measure in parts.items()}
+
+    async def _times(self, measure: Measure, lines: Sequence[Line], times: int) -> Times:
+        for _ in range(max(1, times // 8)):  # statements are prepared, code is warm
+            await measure(self._chosen.choice(lines))
+        chosen = [self._chosen.choice(lines) for _ in range(times)]
+        cpu = server_cpu(self._server)
+        taken = sorted([await measure(line) for line in chosen])
+        cpu = server_cpu(self._server) - cpu
+        p95 = taken[int(len(taken) * 0.95)]
+        return Times(statistics.median(taken), p95, cpu * 1e3 / times)
+
+    async def validate(self, line: Line) -> float:
+        """Compare the versions that a kept conversation was read with."""
+        look = partial(scopes.versions, scope_id=line.scope_id, conversation=line.conversation)
+        begun = time.perf_counter()
+        told = await self._memory.db.read(look, single=True)
+        taken = time.perf_counter() - begun
+        if told is None or None in told:
+            raise RuntimeError(f"conversation {line.name} is not there")
+        return taken * 1e3
+
+    async def read(self, line: Line) -> float:
+        """Read all that a turn needs of a conversation that nothing is kept of."""
+        messages = Messages.of([*line.said, self._asked()])
+        turn = RequestHistory.of(line.scope.key, messages)
+        ask = SnapshotQuery(line.scope, turn, self._memory.policy.blocks)
+        begun = time.perf_counter()
+        found = await self._memory.db.read(partial(turn_prefetch.snapshot, ask=ask), single=True)
+        taken = time.perf_counter() - begun
+        state = found.conversation if found else None
+        if state is None or state.id != line.conversation:
+            raise RuntimeError(f"conversation {line.name} was not recognised")
+        return taken * 1e3
+
+    async def write(self, line: Line) -> float:
+        """Record a plain turn, which goes on where the conversation ended."""
+        asked = self._asked()
+        messages = Messages.of([*line.said, asked])
+        ask = TurnRequest(line.scope, messages, "gpt-4.1-mini", new_id("req"))
+        session = await self._memory.begin(ask)
+        answer = {"role": "assistant", "content": said(self._chosen)}
+        begun = time.perf_counter()
+        await session.finish(TurnOutcome([answer]))
+        taken = time.perf_counter() - begun
+        if session.is_late:
+            raise RuntimeError("the store did not take a turn")
+        line.more += [asked, answer]
+        return taken * 1e3
+
+    async def search(self, line: Line) -> float:
+        """Search a user's messages for some of the words of one of them."""
+        words = self._chosen.choice(line.said)["content"].split()
+        query = SearchQuery(" ".join(words[::3]), ("user", "assistant"))
+        begun = time.perf_counter()
+        found = await self._memory.retrieval.messages(line.scope_id, query)
+        taken = time.perf_counter() - begun
+        if not found:
+            raise RuntimeError(f"{query.words!r} is not found")
+        return taken * 1e3
+
+    def _asked(self) -> Json:
+        return {"role": "user", "content": said(self._chosen)}
+
+
+def server_cpu(server: PostgresServer) -> float:
+    """Return the CPU seconds of the server's processes that live."""
+    child: Any = server.child
+    pids = [child.pid]
+    for task in Path(f"/proc/{child.pid}/task").iterdir():
+        pids += map(int, (task / "children").read_text().split())
+    return sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)
