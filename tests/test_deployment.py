@@ -1,15 +1,19 @@
-"""The fleet of config/: its files agree with each other and with the settings."""
+"""The fleet of config/, and the image: the files agree with each other and with the settings."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
+from gateway.cli.main import cli
 from gateway.config.loader import load
 
-CONFIG = Path(__file__).parents[1] / "config"
+ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / "config"
+COMPOSED = sorted(CONFIG.glob("compose*.yaml"))
 SECRETS = {
     "MNEMOGATE_DATABASE": "postgresql+asyncpg://mnemogate:p@postgres/mnemogate",
     "MNEMOGATE_SECRET": "ab" * 32,
@@ -72,3 +76,115 @@ def test_every_volume_is_declared_and_no_two_gateways_share_one():
 
 def test_the_redis_of_limits_evicts_nothing():
     assert "noeviction" in compose()["services"]["redis"]["command"]
+
+
+def dockerfile():
+    """The instructions of the image, each as its word and the rest."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [tuple(line.split(None, 1)) for line in lines]
+
+
+def last(word):
+    return [rest for name, rest in dockerfile() if name == word][-1]
+
+
+def services(path):
+    return yaml.safe_load(path.read_text())["services"]
+
+
+def built(path):
+    """The services that run the Dockerfile's image."""
+    return {name: s for name, s in services(path).items() if s.get("build") == "."}
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_every_image_is_of_a_version(path):
+    for service in services(path).values():
+        if "image" in service:
+            name, _, tag = service["image"].rpartition(":")
+            assert name, service["image"]
+            assert re.match(r"v?\d", tag), service["image"]
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_every_service_that_is_waited_for_is_there(path):
+    found = services(path)
+    waited = {name for s in found.values() for name in s.get("depends_on", ())}
+    assert waited <= set(found)
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_files_that_are_mounted_are_there_where_the_command_reads_them(path):
+    for service in services(path).values():
+        mounts = [v for v in service.get("volumes", ()) if v.startswith("./")]
+        assert all((ROOT / mount.split(":")[0]).is_file() for mount in mounts)
+        assert all(mount.endswith(":ro") for mount in mounts)
+    for service in built(path).values():
+        read = [word for word in service["command"] if word.startswith("/etc/")]
+        assert {mount.split(":")[1] for mount in service["volumes"] if mount[0] == "."} == set(read)
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_the_commands_of_the_image_are_the_gateways_own(path):
+    assert last("ENTRYPOINT") == '["mnemogate"]'
+    for service in built(path).values():
+        found = cli
+        for word in service["command"]:
+            if not word.startswith("-"):
+                found = found.commands[word]
+            if not hasattr(found, "commands"):
+                break
+        options = {name for one in found.params for name in one.opts}
+        assert {word for word in service["command"] if word.startswith("--")} <= options
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_answers_may_finish_before_a_container_is_killed(path):
+    for service in built(path).values():
+        if service["command"][0] == "serve":
+            named = service["command"][2].removeprefix("/etc/mnemogate/")
+            settings = load(CONFIG / named, {**SECRETS, "HOUSEHOLD_KEY": "k"})
+            seconds = int(service.get("stop_grace_period", "10s").removesuffix("s"))
+            assert seconds == settings.server.drain_seconds + 15
+
+
+def test_the_image_serves_the_port_and_keeps_the_folder_that_others_count_on(tmp_path):
+    assert last("EXPOSE") == str(load(None, {}, {"storage.data": str(tmp_path)}).server.port)
+    assert f":{last('EXPOSE')}/health" in last("HEALTHCHECK")
+    assert last("VOLUME") == last("WORKDIR") == "/data"
+    assert "MNEMOGATE_DATA=/data" in last("ENV")
+    for path in COMPOSED:
+        for name, service in built(path).items():
+            kept = [v for v in service["volumes"] if v[0] != "."]
+            assert [v.split(":")[1] for v in kept] == (["/data"] if name != "migrate" else [])
+            assert not service.get("ports")  # only what stands before it is reached
+
+
+def test_the_image_is_not_root_and_of_a_version():
+    user, group = last("USER").split(":")
+    assert user == group
+    assert int(user) > 0
+    assert f"--uid {user}" in " ".join(rest for name, rest in dockerfile() if name == "RUN")
+    assert re.fullmatch(r"BASE=python:3\.\d+-slim", last("ARG"))
+    assert all(rest.startswith("${BASE}") for name, rest in dockerfile() if name == "FROM")
+    runs = [rest for name, rest in dockerfile() if name == "RUN"]
+    assert all(
+        "--no-cache-dir" in part for run in runs for part in re.findall("pip install.*?&&", run)
+    )
+
+
+def test_what_the_image_is_built_from_is_let_into_the_build():
+    let = {
+        line[1:].rstrip("/")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    copied = {
+        word.removeprefix("./")
+        for name, rest in dockerfile()
+        if name == "COPY" and not rest.startswith("--from")
+        for word in rest.split()[:-1]
+    }
+    assert copied == let
+    assert all((ROOT / name).exists() for name in copied)
