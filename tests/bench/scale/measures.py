@@ -50,6 +50,7 @@ class Measures:
             "validation": self.validate,
             "snapshot": self.read,
             "write": self.write,
+            "write, pages logged": self.write_again,
             "search by words": self.search,
         }
         return {name: await self._times(measure, lines, times) for name, measure in parts.items()}
@@ -88,7 +89,7 @@ class Measures:
         return taken * 1e3
 
     async def write(self, line: Line) -> float:
-        """Record a plain turn, which goes on where the conversation ended."""
+        """Record a plain turn after a checkpoint, which goes on where the conversation ended."""
         asked = self._asked()
         messages = Messages.of([*line.said, asked])
         ask = TurnRequest(line.scope, messages, "gpt-4.1-mini", new_id("req"))
@@ -101,6 +102,15 @@ class Measures:
             raise RuntimeError("the store did not take a turn")
         line.more += [asked, answer]
         return taken * 1e3
+
+    async def write_again(self, line: Line) -> float:
+        """Record the next plain turn, whose pages the one before put into the log.
+
+        The first change of a page after a checkpoint logs all of it, so that a torn one can be
+        mended. The larger the database, the more pages are changed for the first time.
+        """
+        await self.write(line)
+        return await self.write(line)
 
     async def search(self, line: Line) -> float:
         """Search a user's messages for some of the words of one of them."""

@@ -51,7 +51,7 @@ def costs_of(sizes: Mapping[str, TableSize], times: Mapping[str, Times], log_byt
     """Return the unit costs of what was measured."""
     of_turn = sum(sizes[name].row_bytes * rows for name, rows in TURN_TABLES.items())
     of_line = sizes["conversations"].row_bytes + sizes["epochs"].row_bytes
-    server = times["validation"].server + times["write"].server
+    server = times["validation"].server + times["write, pages logged"].server
     return Costs(
         of_turn + of_line / TURNS_OF_CONVERSATION,
         sizes["explains"].row_bytes,

@@ -21,9 +21,9 @@ def test_a_filled_conversation_is_recognised_and_goes_on_in_one_statement():
         {name: table["rows"] for name, table in one["sizes"].items()} for one in found.values()
     )
     assert (first["message_terms"], first["usage"]) == (200, 100)
-    # the conversation that the others are like had two turns, and nine were measured between
+    # the conversation that the others are like had two turns, and nineteen were measured between
     assert (first["messages"], first["nodes"]) == (204, 102)
-    assert (second["messages"], second["nodes"]) == (404 + 18, 202 + 9)
+    assert (second["messages"], second["nodes"]) == (404 + 38, 202 + 19)
     # a turn that began an epoch would not be a plain one
     assert second["epochs"] == second["conversations"] == 9
     for one in found.values():
