@@ -34,7 +34,7 @@ from tests.redis_server import RedisServer
 SECRET = b"\x52" * 32
 LATE = 0.010  # seconds that the server's answers are held back
 RATE, STEADY = 80, Shape(users=16, conversations=64, turns=12)  # turns a second
-STREAMS = Shape(users=1, conversations=30, turns=4, stream=True, model="quick")
+STREAMS = Shape(users=1, conversations=6, turns=9, stream=True)
 SETTINGS = {
     "storage__vectors": "none",
     "memory__recall": "tools",
