@@ -14,6 +14,7 @@ TURNS_OF_CONVERSATION = 25
 VECTOR_BYTES = 2 * 1_650  # of a turn whose two messages have vectors of 384 numbers
 EXPLAINED_DAYS = 7
 PRIMARY_BYTES, PRIMARY_CORES = 2e12, 8
+GATEWAY_SECONDS = 0.0033  # of a warm turn, as `make bench BENCH=fleet-cpu` has it
 BUSY = 0.5  # share of a core that is planned with
 PEAK = 3  # times the mean
 DAY = 86_400
@@ -21,14 +22,15 @@ DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of a turn: bytes, and seconds of CPU. user_bytes: of a user, with three blocks."""
+    """Of a turn: bytes, and seconds of CPU. user_bytes: of a user. search_seconds: the server's."""
 
     turn_bytes: float
     explain_bytes: float
     user_bytes: float
     log_bytes: float
     server_seconds: float
-    gateway_seconds: float = 0.0025
+    search_seconds: float
+    gateway_seconds: float = GATEWAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,13 @@ def costs_of(sizes: Mapping[str, TableSize], times: Mapping[str, Times], log_byt
     """Return the unit costs of what was measured."""
     of_turn = sum(sizes[name].row_bytes * rows for name, rows in TURN_TABLES.items())
     of_line = sizes["conversations"].row_bytes + sizes["epochs"].row_bytes
-    server = times["validation"].server + times["write, pages logged"].server
     return Costs(
         of_turn + of_line / TURNS_OF_CONVERSATION,
         sizes["explains"].row_bytes,
         sizes["scopes"].row_bytes,
         log_bytes,
-        server / 1e3,
+        times["write"].server / 1e3,
+        times["search by words"].server / 1e3,
     )
 
 
@@ -67,6 +69,8 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
     durable = fleet.turns * costs.turn_bytes + fleet.users * costs.user_bytes
     explains = min(fleet.turns, fleet.daily * EXPLAINED_DAYS) * costs.explain_bytes
     peak = rate * PEAK
+    cores = PRIMARY_CORES * BUSY
+    searching = costs.server_seconds + costs.search_seconds
     return {
         "turns a second": rate,
         "at the peak": peak,
@@ -74,10 +78,23 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
         "TB of vectors, where there is an embedder": fleet.turns * VECTOR_BYTES / 1e12,
         "TB of explain records": explains / 1e12,
         "primaries, by their bytes": (durable + explains) / PRIMARY_BYTES,
-        "primaries, by their CPU at the peak": peak * costs.server_seconds / PRIMARY_CORES / BUSY,
+        "primaries, by their CPU at the peak": peak * costs.server_seconds / cores,
+        "the same, if each turn searches": peak * searching / cores,
         "MB/s of log at the peak, in all": peak * costs.log_bytes / 1e6,
         "gateway cores at the peak": peak * costs.gateway_seconds / BUSY,
         "share of the workers that one database names": peak * costs.gateway_seconds / BUSY / SLOTS,
+    }
+
+
+def of_one_primary(costs: Costs) -> dict[str, float]:
+    """Return what one primary carries, by name."""
+    cores = PRIMARY_CORES * BUSY
+    return {
+        "million turns stored": PRIMARY_BYTES / (costs.turn_bytes + VECTOR_BYTES) / 1e6,
+        "the same without an embedder": PRIMARY_BYTES / costs.turn_bytes / 1e6,
+        "turns a second, by its CPU": cores / costs.server_seconds,
+        "the same, if each searches": cores / (costs.server_seconds + costs.search_seconds),
+        "MB/s of log at that rate": cores / costs.server_seconds * costs.log_bytes / 1e6,
     }
 
 
@@ -86,7 +103,10 @@ def report(costs: Costs) -> str:
     lines = [
         f"\na turn: {costs.turn_bytes:,.0f} bytes, explained {costs.explain_bytes:,.0f} more; "
         f"{costs.log_bytes:,.0f} of log; {costs.server_seconds * 1e3:.2f} ms of the server's CPU, "
-        f"{costs.gateway_seconds * 1e3:.1f} of the gateway's"
+        f"{costs.search_seconds * 1e3:.1f} more with a search, {costs.gateway_seconds * 1e3:.1f} "
+        "of the gateway's",
+        f"\none primary of {PRIMARY_BYTES / 1e12:.0f} TB and {PRIMARY_CORES} cores, half busy",
+        *(f"  {k:46} {v:12,.2f}" for k, v in of_one_primary(costs).items()),
     ]
     for fleet in FLEETS:
         found = needs(fleet, costs)
@@ -98,5 +118,5 @@ def report(costs: Costs) -> str:
 def full_first(found: Mapping[str, float]) -> str:
     """Name what asks for the most primaries."""
     of_bytes = found["primaries, by their bytes"]
-    of_cpu = found["primaries, by their CPU at the peak"]
+    of_cpu = found["the same, if each turn searches"]
     return "bytes of the primaries" if of_bytes >= of_cpu else "CPU of the primaries"

@@ -33,7 +33,12 @@ def test_a_filled_conversation_is_recognised_and_goes_on_in_one_statement():
 
 def test_what_a_fleet_needs_grows_with_its_turns():
     costs = Costs(
-        turn_bytes=4000, explain_bytes=1000, user_bytes=200, log_bytes=10_000, server_seconds=0.001
+        turn_bytes=4000,
+        explain_bytes=1000,
+        user_bytes=200,
+        log_bytes=10_000,
+        server_seconds=0.001,
+        search_seconds=0.004,
     )
     small, large = (
         paper.needs(Fleet("", 1000, turns, daily), costs)
