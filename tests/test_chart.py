@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gateway.config.loader import load
+from gateway.config.settings import Settings
 
 CHART = Path(__file__).parents[1] / "config" / "chart"
 TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
@@ -156,3 +157,45 @@ def test_the_settings_are_valid_and_name_the_secrets_of_the_comment(tmp_path):
     assert all(
         name in (CHART / "values.yaml").read_text().partition("replicas")[0] for name in named
     )
+
+
+def paths(found, before=""):
+    """The names of all values, those of a mapping with its own before them."""
+    for name, value in found.items():
+        path = f"{before}.{name}"
+        yield path
+        if isinstance(value, dict):
+            yield from paths(value, path)
+
+
+def test_every_value_that_a_template_reads_is_there_and_every_one_is_read():
+    text = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+    read = set(re.findall(r"\.Values((?:\.\w+)+)", text))
+    there = set(paths(values()))
+    assert read <= there
+    assert all(
+        any(f"{path}.".startswith(f"{one}.") or one.startswith(f"{path}.") for one in read)
+        for path in there
+    )
+
+
+def test_the_settings_and_the_port_that_a_pod_names_exist(tmp_path):
+    path = tmp_path / "gateway.toml"
+    path.write_text(values()["config"])
+    gateway, upgrade = (pod["containers"][0] for pod in pods())
+    names = [one["name"] for one in upgrade["env"]]
+    assert names
+    for name in names:
+        section, _, setting = name.removeprefix("MNEMOGATE_").lower().partition("__")
+        assert setting in Settings.model_fields[section].annotation.model_fields
+    port = gateway["ports"][0]["containerPort"]
+    assert port == load(path, SECRETS).server.port
+    assert f"EXPOSE {port}\n" in (CHART.parents[1] / "Dockerfile").read_text()
+
+
+def test_a_pod_runs_as_the_user_who_owns_its_folder():
+    image = (CHART.parents[1] / "Dockerfile").read_text()
+    user = re.search(r"^USER (\d+):", image, re.MULTILINE)[1]
+    assert pods()[0]["securityContext"]["fsGroup"] == int(user)
+    assert "/data" in [m["mountPath"] for m in pods()[0]["containers"][0]["volumeMounts"]]
+    assert re.search(r"^VOLUME /data$", image, re.MULTILINE)
