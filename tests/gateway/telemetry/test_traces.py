@@ -37,7 +37,7 @@ def traced(live, spans, **options):
 async def test_a_request_its_rounds_and_its_tools_are_spans(data, spans, stream):
     async with Model(SEARCH, "Hello.") as up, running(up.url, data) as live:
         traced(live, spans)
-        await live.chat("a secret wish", {"traceparent": PARENT}, user="ada", stream=stream)
+        await live.chat("a secret wish", {"traceparent": PARENT}, user="zoe", stream=stream)
         assert up.requests[-1].header("traceparent") == PARENT
     found = {s.name: s for s in spans.get_finished_spans()}
     top = found["POST /v1/chat/completions"]
@@ -55,7 +55,7 @@ async def test_a_request_its_rounds_and_its_tools_are_spans(data, spans, stream)
     assert top.attributes["http.response.status_code"] == 200
     written = json.dumps([s.to_json() for s in spans.get_finished_spans()])
     assert "secret" not in written
-    assert "ada" not in written
+    assert "zoe" not in written
 
 
 async def test_content_is_there_only_where_it_is_asked_for(data, spans):
