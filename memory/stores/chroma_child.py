@@ -89,11 +89,15 @@ def nearest(client: Any, name: str, vector: list[float], limit: int) -> dict[int
 
 
 def forget(client: Any, prefix: str, keys: list[int] | None) -> None:
+    from chromadb.errors import NotFoundError
+
     for name in find_collections(client, prefix):
-        if keys is None:
-            delete_collection(client, name)
-        elif keys:
-            client.get_collection(name, embedding_function=None).delete(ids=[str(k) for k in keys])
+        with contextlib.suppress(NotFoundError):  # another worker has deleted it meanwhile
+            if keys is None:
+                client.delete_collection(name)
+            elif keys:
+                found = client.get_collection(name, embedding_function=None)
+                found.delete(ids=[str(k) for k in keys])
 
 
 def find_collections(client: Any, prefix: str) -> list[str]:
@@ -108,14 +112,6 @@ def find_collections(client: Any, prefix: str) -> list[str]:
         found.update(c.name for c in page if c.name.startswith(prefix))
         at += len(page)
     return sorted(found)
-
-
-def delete_collection(client: Any, name: str) -> None:
-    """Delete a collection; another worker may have done so."""
-    from chromadb.errors import NotFoundError
-
-    with contextlib.suppress(NotFoundError):
-        client.delete_collection(name)
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {"upsert": upsert, "nearest": nearest, "forget": forget}

@@ -341,9 +341,14 @@ def closing_of(reply: Json) -> Json:
 
 def _has_text(item: Json) -> bool:
     """Tell whether an item shows text."""
-    if item.get("type") != "message":
-        return False
-    return any(part.get("type") == "output_text" for part in item.get("content") or ())
+    parts = _content_parts(item) if item.get("type") == "message" else []
+    return any(part.get("type") == "output_text" for part in parts)
+
+
+def _content_parts(item: Json) -> list[Json]:
+    """Return the parts of a message's content that can be read."""
+    content = item.get("content")
+    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
 
 
 def _lift_item(index: int, item: Json) -> Iterator[Json]:
@@ -357,7 +362,7 @@ def _lift_item(index: int, item: Json) -> Iterator[Json]:
         begun["arguments"] = ""
     yield {"type": ADDED, "output_index": index, "item": begun}
     if kind == "message":
-        for at, part in enumerate(item.get("content") or ()):
+        for at, part in enumerate(_content_parts(item)):
             yield from _lift_part({**where, "content_index": at}, part)
     elif kind == "function_call":
         arguments = {**where, "arguments": item.get("arguments")}

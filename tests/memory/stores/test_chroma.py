@@ -113,10 +113,19 @@ def test_collections_are_found_page_by_page_since_a_server_may_cap_its_answer(
     for name in [*names, "scope-11-00"]:
         chroma_child.upsert(client, name, [(1, [1.0, 0.0])])
     assert chroma_child.find_collections(client, "scope-1-") == names
-    chroma_child.delete_collection(client, names[0])
-    chroma_child.delete_collection(client, names[0])  # by another worker
     chroma_child.forget(client, "scope-1-", None)
     assert [c.name for c in client.list_collections()] == ["scope-11-00"]
+
+
+@pytest.mark.parametrize("keys", [None, [1]])
+def test_a_collection_that_another_worker_deletes_meanwhile_is_no_failure(
+    tmp_path, monkeypatch, keys
+):
+    client = chroma_child.open_client("embedded", tmp_path / "raced")
+    chroma_child.upsert(client, "scope-1-b", [(1, [1.0, 0.0])])
+    monkeypatch.setattr(chroma_child, "find_collections", lambda *_: ["scope-1-a", "scope-1-b"])
+    chroma_child.forget(client, "scope-1-", keys)
+    assert sum(c.count() for c in client.list_collections()) == 0
 
 
 @pytest.fixture(params=["embedded", "server"])

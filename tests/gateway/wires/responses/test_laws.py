@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,6 +145,15 @@ def test_streamed_and_whole_replies_come_to_the_same(items):
     one, other = streamed.close()[1], whole.take_whole(copy.deepcopy(reply))
     assert (one.reply, one.ours, one.theirs) == (other.reply, other.ours, other.theirs)
     assert streamed.answers() == whole.answers()
+
+
+@pytest.mark.parametrize("content", [None, "words", 7, {}, [None, "words", 7]])
+def test_a_message_whose_content_cannot_be_read_is_shown_as_it_came(content):
+    reply = response([{"type": "message", "role": "assistant", "content": content}])
+    into = mask(())
+    assert into.take_whole(copy.deepcopy(reply)).reply == reply
+    assert not into.text_shown
+    assert mask(()).show_whole(copy.deepcopy(reply))
 
 
 def normalised(message):
