@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.bench.subjects import free_port
+from tests.sockets import free_port
 
 START_SECONDS = 30.0
 

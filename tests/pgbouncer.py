@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.postgres_server import PASSWORD, SECONDS, PostgresServer, as_nobody
+from tests.sockets import free_port
 
 CONFIG = """[databases]
 * = host=127.0.0.1 port={server} user=mnemogate password={password}
@@ -43,9 +44,7 @@ class PgBouncer:
     ) -> None:
         self._folder, self._server, self._mode = folder, server, mode
         self._statements = statements if self.version() >= KEEPS_STATEMENTS else 0
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.child: subprocess.Popen[bytes] | None = None
 
     @property

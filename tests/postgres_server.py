@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
 from memory.stores.sql.database import Database
+from tests.sockets import free_port
 
 PASSWORD = "sentinel-pg-4d20"
 SECONDS = 60  # for each of the server's own programs, on a busy machine
@@ -44,9 +47,7 @@ class PostgresServer:
     def __init__(self, folder: Path, *, safe: bool = False, buffers: str = "64MB") -> None:
         self.folder, self._bin, self._safe = folder / "pg", binaries(), safe
         self._buffers = buffers
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.child: subprocess.Popen[bytes] | None = None
         self._template = ""
 
@@ -194,3 +195,16 @@ async def _make_tables(url: str, secret: bytes) -> None:
     db = Database(url, secret=secret)
     await db.open()
     await db.close()
+
+
+@contextlib.contextmanager
+def postgres_server(*, safe: bool = False, buffers: str = "64MB") -> Iterator[PostgresServer]:
+    """Start a server in a folder of its own; both go with the context. See `PostgresServer`."""
+    with tempfile.TemporaryDirectory(prefix="mnemogate-pg-") as folder:
+        server = PostgresServer(Path(folder), safe=safe, buffers=buffers)
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

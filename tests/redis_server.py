@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.redis_client import RedisClient, Script
+from tests.sockets import free_port
 
 PASSWORD = "sentinel-pw-91c3"
 
@@ -21,9 +22,7 @@ class RedisServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://:{PASSWORD}@127.0.0.1:{self.port}/0"
         self.child: subprocess.Popen[bytes] | None = None
 

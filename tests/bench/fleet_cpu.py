@@ -27,9 +27,10 @@ from sqlalchemy.engine import make_url
 
 from tests.bench.load import OPENING, Connection, Load, Result, Shape, Talk
 from tests.bench.scenarios import measured, middle, played, talks
-from tests.bench.subjects import Mock, Subject, free_port
-from tests.postgres_server import PostgresServer
+from tests.bench.subjects import Mock, Subject
+from tests.postgres_server import postgres_server
 from tests.redis_server import RedisServer
+from tests.sockets import free_port
 
 SECRET = b"\x52" * 32
 LATE = 0.010  # seconds that the server's answers are held back
@@ -139,11 +140,9 @@ def main(rounds: int, told: Told) -> dict[str, Any]:
     """Play everything; return the figures by subject."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mnemogate-cpu-")))
-        server, redis = PostgresServer(folder, safe=True), RedisServer(folder)
-        server.create()
-        for one in (server, redis):
-            one.start()
-            stack.callback(one.stop)
+        server, redis = stack.enter_context(postgres_server(safe=True)), RedisServer(folder)
+        redis.start()
+        stack.callback(redis.stop)
         mock = Mock()
         stack.callback(mock.stop)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +15,8 @@ import time
 import urllib.request
 from contextlib import closing
 from pathlib import Path
+
+from tests.sockets import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 UVICORN = [
@@ -29,12 +30,6 @@ UVICORN = [
     "warning",
     "--no-access-log",
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 class Subject:

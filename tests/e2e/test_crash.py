@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sqlite3
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from tests.models import Model, call, calls
+from tests.sockets import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 REMEMBER = calls(call("archival_memory_insert", {"content": "Ada likes tea."}, "call_0"))
@@ -28,9 +28,7 @@ async def spawned(upstream, data, **more):
 
     more: settings for its environment.
     """
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     env = {
         **os.environ,
         "MNEMOGATE_STORAGE__DATA": str(data),

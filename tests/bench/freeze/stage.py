@@ -21,7 +21,8 @@ from types import TracebackType
 import uvloop
 
 from tests.bench.freeze.dimensions import Dimension, Exchange
-from tests.bench.subjects import ROOT, Mock, Subject, free_port
+from tests.bench.subjects import ROOT, Mock, Subject
+from tests.sockets import free_port
 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 CHUNKED = re.compile(rb"transfer-encoding: chunked", re.IGNORECASE)

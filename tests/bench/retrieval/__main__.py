@@ -25,6 +25,7 @@ from tests.bench.retrieval.locomo import Dialogue
 from tests.bench.retrieval.metrics import CATEGORIES, Score, means, score
 from tests.bench.retrieval.plain import Plain
 from tests.bench.retrieval.stored import DEPTH, SECRET, Store, Utterance
+from tests.postgres_server import postgres_server
 
 Search = Callable[[str], Awaitable[list[str]]]
 STAND_IN = "hashing"  # an embedder that knows words, not what they mean
@@ -156,8 +157,9 @@ def compare_stores(args: argparse.Namespace) -> int:
         dialogues = locomo.load(args.data or locomo.fetch(), args.first)
     except locomo.NotThere as e:
         print(f"LoCoMo is left out. {e}")
-    with both.database_url() as url:
-        found = asyncio.run(both.differences(both.sets(dialogues), Database(url, secret=SECRET)))
+    with postgres_server() as server:
+        other = Database(server.database(SECRET), secret=SECRET)
+        found = asyncio.run(both.differences(both.sets(dialogues), other))
     print(both.report(found))
     return 1 if any(unlike for _, unlike in found.values()) else 0
 

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 from memory.stores.sql.database import Database
 from tests.bench.retrieval import chinese, paraphrases
 from tests.bench.retrieval.locomo import Dialogue
-from tests.bench.retrieval.stored import SECRET, Store, Utterance
-from tests.postgres_server import PostgresServer
+from tests.bench.retrieval.stored import Store, Utterance
 
 Questions = tuple[str, Sequence[Utterance], Sequence[str]]
-
-
-@contextmanager
-def database_url() -> Iterator[str]:
-    """Start a Postgres; give the URL of a database of it."""
-    with tempfile.TemporaryDirectory(prefix="mnemogate-both-") as folder:
-        server = PostgresServer(Path(folder))
-        server.create()
-        server.start()
-        try:
-            yield server.database(SECRET)
-        finally:
-            server.stop()
 
 
 def sets(dialogues: Sequence[Dialogue]) -> list[Questions]:

@@ -13,12 +13,10 @@ import argparse
 import asyncio
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from memory.service import Memory
@@ -27,7 +25,7 @@ from tests.bench.scale import paper
 from tests.bench.scale.filling import MESSAGES, POLICY, Filler
 from tests.bench.scale.measures import Measures, Times
 from tests.bench.scale.sizes import TableSize, table_sizes
-from tests.postgres_server import PostgresServer, binaries
+from tests.postgres_server import PostgresServer, binaries, postgres_server
 
 SECRET = b"b" * 32
 SIZES, TIMES, CONVERSATIONS = (10_000, 100_000, 1_000_000), 400, 20
@@ -57,15 +55,9 @@ def main(argv: Sequence[str] | None = None, told: Callable[[str], None] = print)
     if binaries() is None:
         parser.error("postgres is not installed")
     sizes = sorted(args.messages or SIZES)
-    with tempfile.TemporaryDirectory(prefix="mnemogate-scale-") as folder:
-        server = PostgresServer(Path(folder), safe=True, buffers=BUFFERS)
-        server.create()
-        server.start()
-        try:
-            server.run("ALTER SYSTEM SET wal_compression = 'lz4'", "SELECT pg_reload_conf()")
-            found = _play(server, sizes, args, told)
-        finally:
-            server.stop()
+    with postgres_server(safe=True, buffers=BUFFERS) as server:
+        server.run("ALTER SYSTEM SET wal_compression = 'lz4'", "SELECT pg_reload_conf()")
+        found = _play(server, sizes, args, told)
     told(growth(found))
     told(paper.report(paper.costs_of(found[-1].sizes, found[-1].times, found[-1].log_bytes)))
     return {str(one.messages): asdict(one) for one in found}

@@ -23,9 +23,10 @@ import httpx
 import uvloop
 
 from tests.bench.load import OPENING, SETTLE
-from tests.bench.subjects import UVICORN, Subject, free_port
+from tests.bench.subjects import UVICORN, Subject
 from tests.bench.wires import bills
 from tests.bench.wires.mock import CALLS
+from tests.sockets import free_port
 
 PATHS = ("responses", "messages")
 USERS, TALKS, TURNS = 16, 64, 6

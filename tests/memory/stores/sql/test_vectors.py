@@ -473,13 +473,20 @@ class Shelf:
         pass
 
 
-@pytest.mark.parametrize("whole", [False, True])
-async def test_what_is_erased_while_its_vectors_are_put_is_taken_out_again(tmp_path, whole):
+@pytest.fixture
+async def shelved(tmp_path):
+    """A memory, and the index in memory that all of its vectors go into."""
     index = Shelf()
-    meaning = SemanticSearch(Concepts(), index, 1)
     db = Database(f"sqlite+aiosqlite:///{tmp_path}/m.db")
-    memory = Memory(db, Policy(), SECRET, meaning=meaning)
+    memory = Memory(db, Policy(), SECRET, meaning=SemanticSearch(Concepts(), index, 1))
     await memory.open()
+    yield memory, index
+    await memory.close()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_what_is_erased_while_its_vectors_are_put_is_taken_out_again(shelved, whole):
+    memory, index = shelved
     scope_id = await said(memory)
     if whole:  # they are in SQL, and the index is made anew
         await memory.retrieval.embed_scope(scope_id)
@@ -494,15 +501,10 @@ async def test_what_is_erased_while_its_vectors_are_put_is_taken_out_again(tmp_p
     assert index.meanwhile is None
     assert not any(index.held.values())
     assert await many(memory, t.message_vectors) == 0
-    await memory.close()
 
 
-async def test_a_deleted_conversation_leaves_no_vector_that_was_put_meanwhile(tmp_path):
-    index = Shelf()
-    meaning = SemanticSearch(Concepts(), index, 1)
-    db = Database(f"sqlite+aiosqlite:///{tmp_path}/m.db")
-    memory = Memory(db, Policy(), SECRET, meaning=meaning)
-    await memory.open()
+async def test_a_deleted_conversation_leaves_no_vector_that_was_put_meanwhile(shelved):
+    memory, index = shelved
     scope_id = await said(memory)
     await said(memory, (("user", "My car is red."),), name="other")
     gone = await memory.db.read(lambda conn: conversations.find_named(conn, scope_id, "c"))
@@ -514,7 +516,6 @@ async def test_a_deleted_conversation_leaves_no_vector_that_was_put_meanwhile(tm
     await memory.retrieval.embed_scope(scope_id)
     (left,) = [found for found in index.held.values() if found]
     assert len(left) == await many(memory, t.message_vectors) == 1
-    await memory.close()
 
 
 async def test_embedded_chroma_is_for_one_process(tmp_path):
