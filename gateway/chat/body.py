@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+
+import msgspec
 
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_weight import (
@@ -32,8 +33,7 @@ class ModelMissing(Exception):
         self.body = body
 
 
-@dataclass(frozen=True, slots=True)
-class BodySource:
+class BodySource(msgspec.Struct, frozen=True):
     """Where a body comes from.
 
     request: its name, for the log. client: who sent it. whose: whose other requests it may share
@@ -46,8 +46,7 @@ class BodySource:
     whose: object
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBody:
+class ReadBody(msgspec.Struct, frozen=True):
     """What was read of a body.
 
     facts: None where it was read only as far as routing needs. too_heavy: why memory cannot look

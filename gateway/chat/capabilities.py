@@ -6,7 +6,8 @@ Rejections are remembered for an hour.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from gateway.routing.router import Target
 from gateway.state import GatewayState
@@ -16,8 +17,7 @@ from gateway.wires.base import RequestFacts
 LACKS_SECONDS = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(msgspec.Struct, frozen=True):
     """What may be added to a request for a target.
 
     tools: our tools. additions: anything at all. searches: the model can keep and find things by

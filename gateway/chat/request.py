@@ -8,7 +8,6 @@ agent.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -213,7 +212,7 @@ async def _decide(
     except Unavailable as e:
         heavy, unread = UNREADABLE, e
     if mode.name == "off":
-        return _Decided(mode, replace(read, facts=None, too_heavy=""))
+        return _Decided(mode, ReadBody(read.members))
     program = client if read.facts is not None else None
     conversation, resends = conversation_of(headers, principal, user, program)
     if heavy and (settings.on_error == "fail" or (conversation and not resends)):
@@ -221,8 +220,9 @@ async def _decide(
     if settings.conversations == "named" and user is not None and conversation is None:
         mode = lower(mode, "read")
     if mode.name == "off":
-        return _Decided(mode, replace(read, facts=None, too_heavy=""))
-    return _Decided(mode, replace(read, too_heavy=heavy) if heavy else read, conversation, resends)
+        return _Decided(mode, ReadBody(read.members))
+    read = ReadBody(read.members, read.facts, heavy)
+    return _Decided(mode, read, conversation, resends)
 
 
 def _memory_needed(too_heavy: str) -> BadRequest:

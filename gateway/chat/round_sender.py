@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
+
+import msgspec
 
 from gateway.errors import UpstreamRefused
 from gateway.routing.context_windows import ContextWindows
@@ -54,8 +55,7 @@ class TurnKeeper(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TargetOptions:
+class TargetOptions(msgspec.Struct, frozen=True):
     """What the target of a turn takes, and what is known of the request.
 
     ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target

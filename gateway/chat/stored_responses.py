@@ -78,7 +78,7 @@ async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
     body = {k: v for k, v in request.body.items() if k != "previous_response_id"}
     changes: dict[str, Any] = {"body": body, "chained": named}
     if request.found is not None and isinstance(view := request.found.view, NativeView):
-        changes["found"] = replace(request.found, view=replace(view, chained=named))
+        changes["found"] = msgspec.structs.replace(request.found, view=replace(view, chained=named))
     else:
         changes["raw"] = await run_by_weight(request.raw, msgspec.json.encode, body)
     return msgspec.structs.replace(request, **changes)

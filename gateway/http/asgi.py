@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.errors import GatewayError, Headers
 from gateway.http.access_log import current_line
@@ -21,7 +21,23 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
+CONNECTION = "mnemogate.connection"  # where a request's scope names its `ClientConnection`
+
+
 UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has the details."
+
+
+class ClientConnection(Protocol):
+    """A client's connection that tells when it ends; see `gateway.server.http_protocol`."""
+
+    def watch(self, callback: Callable[[], None]) -> bool:
+        """Call back when the connection ends, or soon if it has ended.
+
+        Returns False, and does nothing, while a request on it is still being received.
+        """
+        ...
+
+    def unwatch(self, callback: Callable[[], None]) -> None: ...
 
 
 class ClientLeft(OSError):
@@ -84,13 +100,21 @@ async def run_shielded(work: Any) -> None:
         raise cancelled
 
 
-async def cancel_on_disconnect(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Run the work in the caller's task, and cancel it if the client disconnects."""
+async def cancel_on_disconnect(
+    work: Coroutine[Any, Any, None], receive: Receive, connection: ClientConnection | None = None
+) -> None:
+    """Run the work in the caller's task, and cancel it if the client disconnects.
+
+    connection: tells of its end by itself, where the server has such a one. Else a task waits for
+    the message that says so, which costs each request some 20 us.
+    """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in one
     leave = _DisconnectCanceller(task)
-    watch = asyncio.ensure_future(_wait_for_disconnect(receive))
-    watch.add_done_callback(leave)
+    watch: asyncio.Future[None] | None = None
+    if connection is None or not connection.watch(leave):
+        connection, watch = None, asyncio.ensure_future(_wait_for_disconnect(receive))
+        watch.add_done_callback(leave)
     try:
         await work
     except (asyncio.CancelledError, ClientLeft):
@@ -98,7 +122,10 @@ async def cancel_on_disconnect(work: Coroutine[Any, Any, None], receive: Receive
             raise  # cancelled by somebody else
     finally:
         leave.over = True
-        watch.cancel()
+        if connection is not None:
+            connection.unwatch(leave)
+        if watch is not None:
+            watch.cancel()
         for _ in range(leave.asked):
             task.uncancel()
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from gateway.errors import GatewayError, Headers, Unavailable
 from gateway.http.access_log import current_line
 from gateway.http.asgi import (
+    CONNECTION,
     UNEXPECTED,
     ClientLeft,
     Receive,
@@ -218,7 +219,7 @@ class GatewayResponse:
         """
         self._live.add(self)
         try:
-            await cancel_on_disconnect(self._run(send), receive)
+            await cancel_on_disconnect(self._run(send), receive, scope.get(CONNECTION))
         finally:
             self._live.discard(self)
 

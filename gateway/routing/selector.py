@@ -20,6 +20,8 @@ from copy import copy
 from dataclasses import dataclass
 from sys import getsizeof
 
+import msgspec
+
 from gateway.config.settings import RoutingSettings
 from gateway.errors import GatewayError, UpstreamRefused
 from gateway.routing.account_shares import AccountShares
@@ -41,8 +43,7 @@ ASKING = (
 FREE, BEING_TRIED, RESTING = range(3)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A target to try.
 
     rests: its cooldowns on record, over or not, by the name of their record.

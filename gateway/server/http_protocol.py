@@ -4,6 +4,7 @@
   `HEAD_SECONDS` of its first byte. A new connection has as long to send its first byte.
 - A connection with `WAITING` unanswered requests is read no further, and closed after them.
 - A body that makes no progress for `BODY_SECONDS`, while the gateway would read it, is given up.
+- Whoever answers a request may watch its connection, and is called when that ends.
 - A violation is answered like any other error, and the connection is closed. It is never written
   into a response in progress: the connection then closes after that response.
 """
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -18,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, RequestTimeout, UrlTooLong
 from gateway.http import access_log
+from gateway.http.asgi import CONNECTION
 
 HEAD_BYTES = 64 * 1024
 HEAD_LINES = 200  # browsers and SDKs behind several proxies send some 60
@@ -50,6 +53,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._fault: GatewayError | None = None
         self._until: float | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._has_ended = False
+        self._watchers: set[Callable[[], None]] = set()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -58,6 +63,24 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
         super().connection_lost(exc)
+        self._has_ended = True
+        for callback in [*self._watchers]:
+            callback()
+
+    def watch(self, callback: Callable[[], None]) -> bool:
+        """See `ClientConnection`."""
+        if self._has_ended:
+            self.loop.call_soon(callback)
+        elif self._phase == BODY:
+            return False  # what comes is read by who waits for it
+        else:
+            self.flow.resume_reading()  # else the end would go unseen
+        self._watchers.add(callback)
+        return True
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """See `ClientConnection`."""
+        self._watchers.discard(callback)
 
     def handle_websocket_upgrade(self) -> None:
         self._leave()
@@ -87,6 +110,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[literal-required]
         self._phase, self._begun = HEAD, True
         self._size, self._later = self._piece, 0
 

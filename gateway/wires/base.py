@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from gateway.errors import GatewayError
 from gateway.upstream.base import UpstreamRequest
@@ -29,8 +30,7 @@ class TargetFacts(Protocol):
     def settings(self) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestFacts(msgspec.Struct, frozen=True):
     """What the gateway needs to know of a request, whatever its format.
 
     history: as the memory sees it. tool_names: the client's own. takes_tools: ours may be offered.
@@ -161,8 +161,7 @@ class HiddenRounds(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RoundParts:
+class RoundParts(msgspec.Struct, frozen=True):
     """What one round is made of.
 
     body: the client's request. prompt: what is added to it. hidden: the rounds before. tools:

@@ -169,8 +169,7 @@ class SourceText:
     new: Sequence[Span] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TextRange:
+class TextRange(msgspec.Struct, frozen=True):
     """Messages as JSON: array elements, from `start` to `end` of a text."""
 
     text: bytes = b""

@@ -6,13 +6,12 @@ one that calls them, extraction and recall would be paid for twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
 
 SILENT_TURNS = 8  # turns with tools and without a call, after which a model is helped
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
+class ModelRecord(msgspec.Struct, frozen=True):
     """What is known of a model.
 
     offered: turns of named users in which it was offered the memory tools. called: those of them in
@@ -27,7 +26,7 @@ class ModelRecord:
         """Return the record after one more turn with tools."""
         if called:
             return ModelRecord(self.offered + 1, self.called + 1, 0)
-        return replace(self, offered=self.offered + 1, silent=self.silent + 1)
+        return ModelRecord(self.offered + 1, self.called, self.silent + 1)
 
     @property
     def is_silent(self) -> bool:
@@ -35,8 +34,7 @@ class ModelRecord:
         return self.silent >= SILENT_TURNS
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Whether something is done in a turn.
 
     why: the rule that applied, for the explain record. open: not now, but the model's next turns

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
 
+import msgspec
+
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import Json, collapse_whitespace, text_of
 from memory.core.blocks import escape
@@ -39,8 +41,7 @@ MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
 Hit = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(msgspec.Struct, frozen=True):
     """What is added to a message.
 
     keys: of all items shown. passages: of those in archival memory.

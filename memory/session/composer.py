@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+
+import msgspec
 
 from memory.context import epoch as epochs
 from memory.context.compaction import COMPACTION, at_most, compact, fit, recount_after_refusal
@@ -39,8 +41,7 @@ ROLE_TOKENS = 3  # of a message, beside its text, in every template
 MOST_BYTES = 6  # of a token, in a text of any language, on average
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True):
     """What is sent for one request.
 
     messages: the history, preceded by the stored part if the client sends only the rest. client:
@@ -96,7 +97,7 @@ class Prompt:
     def with_fitted(self, fitted: FittedContext) -> Prompt:
         """Return the prompt with another fit; after a compaction `previous` no longer applies."""
         plan = fitted.plan
-        return replace(
+        return msgspec.structs.replace(
             self,
             fitted=fitted,
             core=plan.epoch.core,
@@ -108,7 +109,9 @@ class Prompt:
     def without_memory(self) -> Prompt:
         """Return the prompt without any memory, so that nothing counts as sent."""
         fitted = replace(self.fitted, plan=replace(self.plan, note=""))
-        return replace(self, fitted=fitted, core="", notes={}, splices={}, offered=[], recall="")
+        return msgspec.structs.replace(
+            self, fitted=fitted, core="", notes={}, splices={}, offered=[], recall=""
+        )
 
     def sent_to(
         self, target: str, pieces: Sequence[bytes | Span], tokenizer: str
@@ -207,7 +210,7 @@ class Composer:
         fitted = recount_after_refusal(
             self._turn.snapshot.turn, prompt.fitted, prompt.budget, told[0] if told else None
         )
-        return replace(prompt, fitted=fitted)
+        return msgspec.structs.replace(prompt, fitted=fitted)
 
     async def compact_harder(
         self, prompt: Prompt, attempt: int, told: tuple[int, int] | None

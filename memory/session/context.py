@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from sqlalchemy import Connection
 
 from memory.context.tokens import TokenCounter
@@ -33,8 +34,7 @@ from memory.stores.sql.database import Database
 from memory.stores.sql.write_lock import owner_lock
 
 
-@dataclass(frozen=True, slots=True)
-class TurnServices:
+class TurnServices(msgspec.Struct, frozen=True):
     """The parts of the memory that a turn uses.
 
     counter: counts tokens for its model. models: how models use the memory tools.
@@ -82,8 +82,7 @@ class RequestAttempt:
         return block_rows.all_of(conn, shelf) if self.edited and self.shelf is not None else before
 
 
-@dataclass(frozen=True, slots=True)
-class TurnIdentity:
+class TurnIdentity(msgspec.Struct, frozen=True):
     """The node and conversation under which a turn is recorded.
 
     adopted: the node is an earlier attempt's. head: the conversation's last node as the turn found
@@ -114,8 +113,7 @@ class TurnProgress:
     unsaved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TurnContext:
+class TurnContext(msgspec.Struct, frozen=True):
     """One turn: the request, its snapshot, and its identity."""
 
     services: TurnServices

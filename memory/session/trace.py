@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from memory.context.epoch import PlacementPlan
 from memory.conversation.messages import Json
 from memory.core.tool_definitions import SEARCHES
@@ -61,8 +63,7 @@ class InjectedTokens:
     history: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
+class TokenCounts(msgspec.Struct, frozen=True):
     """The tokens of a request.
 
     injected: of what was added. prompt: of the whole request if it was counted, else an estimate

@@ -6,8 +6,9 @@ Inspects all messages of the turn, which may take long; writes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
+
+import msgspec
 
 from memory.context.epoch import PreviousTurn, new_node
 from memory.context.fitted import SentPrompt
@@ -29,8 +30,7 @@ BYTES_A_TOKEN = 4  # a rough estimate, if nothing was counted
 COUNTED_CHARACTERS = 20_000  # of a system message; a longer one is estimated
 
 
-@dataclass(frozen=True, slots=True)
-class TurnOutcome:
+class TurnOutcome(msgspec.Struct, frozen=True):
     """How a turn ended.
 
     answers: one a choice, as the client was shown them. hidden: what stands for the first of them
@@ -43,8 +43,8 @@ class TurnOutcome:
     hidden: list[Json] | None = None
     aborted: bool = False
     prove: bool = False
-    explain: Mapping[str, object] = field(default_factory=dict)
-    beside: Mapping[str, Json] = field(default_factory=dict)
+    explain: Mapping[str, object] = msgspec.field(default_factory=dict)
+    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)
     served: str = ""
 
 
@@ -205,8 +205,7 @@ def _count_system(turn: TurnContext, prompt: Prompt) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTurn:
+class RecordedTurn(msgspec.Struct, frozen=True):
     """A turn that the store accepted.
 
     head: the conversation's newest node. blocks: as the turn left them.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from memory.core.blocks import Block, rewrite_value
@@ -37,8 +38,7 @@ class EditSource:
     expect: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BlockSet:
+class BlockSet(msgspec.Struct, frozen=True):
     """The blocks of a scope, or of one branch of an unnamed user's conversation.
 
     defaults: the operator's blocks, valid until a row replaces them. parent: the branch this one is

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from memory.context.compaction import COMPACTION
 from memory.context.epoch import PlacementPlan, PreviousTurn, new_epoch
@@ -44,7 +45,7 @@ def test_a_new_conversation_gets_the_core_text_and_the_tools():
 
 
 def test_a_prompt_does_not_change():
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         compose(a_turn()).core = ""
 
 
@@ -85,7 +86,7 @@ def went_on(**members):
     epoch = new_epoch(list(BLOCKS.values()), turn.ask.scope.tag, 0)
     node = TurnNode(4, 3, at=2e9, epoch=epoch.id)
     snapshot = replace(turn.snapshot, past=PreviousTurn(node, 1, epoch, places={}), **members)
-    return replace(turn, snapshot=snapshot), epoch
+    return structs.replace(turn, snapshot=snapshot), epoch
 
 
 def test_a_running_epoch_goes_on_from_what_was_sent_before():
@@ -93,7 +94,7 @@ def test_a_running_epoch_goes_on_from_what_was_sent_before():
     sent = SentPrompt(
         turn.ask.messages.after, "a", [b"{}"], FittedContext(PlacementPlan(epoch, "")), {}
     )
-    turn = replace(turn, snapshot=replace(turn.snapshot, sent=sent))
+    turn = structs.replace(turn, snapshot=replace(turn.snapshot, sent=sent))
     prompt = compose(turn)
     assert prompt.plan.epoch is epoch
     assert prompt.previous is sent
@@ -110,10 +111,10 @@ def test_what_changed_is_told_in_a_note_and_counts_as_seen():
 def test_a_retry_tells_what_the_earlier_attempt_told():
     turn, epoch = went_on(blocks={**BLOCKS, "human": Block("human", "Likes coffee.", version=2)})
     waiting = TurnNode(9, 3, epoch=epoch.id, note="<told>", told={"human": "Likes milk."})
-    turn = replace(
+    turn = structs.replace(
         turn,
         snapshot=replace(turn.snapshot, waiting=waiting),
-        identity=replace(turn.identity, adopted=True),
+        identity=structs.replace(turn.identity, adopted=True),
     )
     turn.progress.rounds.append({"reply": {}, "results": []})
     prompt = compose(turn)
@@ -162,7 +163,7 @@ def test_what_was_sent_is_kept_for_the_next_turn_unless_it_is_not_replayed():
     prompt = compose(a_turn())
     sent = prompt.sent_to("a", [b"{}"], "estimate")
     assert (sent.by, sent.of, sent.fitted) == ("a", prompt.messages.after, prompt.fitted)
-    assert replace(prompt, recall="x").sent_to("a", [], "estimate") is None
+    assert structs.replace(prompt, recall="x").sent_to("a", [], "estimate") is None
     assert prompt.without_memory().sent_to("a", [], "estimate") is None
 
 
@@ -208,7 +209,7 @@ def test_the_estimate_learns_from_what_the_upstream_counted():
 def test_a_live_policy_begins_an_epoch_each_turn():
     turn, epoch = went_on()
     rules = replace(turn.policy.rules, live=True)
-    prompt = compose(replace(turn, policy=Policy(rules=rules)))
+    prompt = compose(structs.replace(turn, policy=Policy(rules=rules)))
     assert prompt.plan.epoch is not epoch
     assert prompt.plan.reason == "live placement"
 

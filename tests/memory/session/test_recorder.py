@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from memory.context.fitted import SentPrompt
 from memory.conversation.matching import TurnNode
@@ -86,7 +87,7 @@ async def test_what_is_not_deferred(why):
     if why == "new scope":
         turn.progress.scope_id = None
     if why == "adopted":
-        turn = replace(turn, identity=replace(turn.identity, adopted=True))
+        turn = structs.replace(turn, identity=structs.replace(turn.identity, adopted=True))
     if why == "heavy":
         turn.store.heavy = True
     assert not TurnRecorder(turn).can_defer_opening
@@ -249,7 +250,7 @@ async def test_a_turn_is_taken_back_where_it_was_opened(rows):
 
 async def test_the_node_of_an_earlier_attempt_is_not_taken_back(rows):
     turn, _, prompt = await begun()
-    turn = replace(turn, identity=replace(turn.identity, adopted=True))
+    turn = structs.replace(turn, identity=structs.replace(turn.identity, adopted=True))
     recorder = TurnRecorder(turn)
     await recorder.open(prompt)
     await recorder.drop()
