@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from gateway.errors import Forbidden, GatewayError, UpstreamRefused
 from gateway.http.access_log import LEFT, current_line
@@ -31,8 +33,7 @@ USUAL_OUTPUT = 1024  # tokens reserved for an answer if the request sets no maxi
 LEASE_MARGIN = 60.0  # seconds
 
 
-@dataclass(slots=True)
-class RequestAccount:
+class RequestAccount(msgspec.Struct):
     """The accounting of one request: admission, then the callbacks of its response.
 
     record: what is known of the request so far. started: by perf_counter. output: most tokens that

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from gateway.accounting import RequestAccount
 from gateway.auth.authenticator import Principal
@@ -21,8 +22,7 @@ from gateway.wire.headers import client_side, encode_user_header, with_tenant_id
 from memory import Messages, conversation_key, keyed_hash
 
 
-@dataclass(slots=True)
-class RequestInfo:
+class RequestInfo(msgspec.Struct):
     """What the accounting of a request knows before it begins.
 
     user: None if the usage record names no user. output: most tokens that the answer may have.

@@ -5,8 +5,9 @@ Nothing is written, and the request itself finds everything as if nobody had ask
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from gateway.chat.memory_request import ask_of
 from gateway.chat.request import TurnInput

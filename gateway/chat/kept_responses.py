@@ -62,7 +62,7 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     chained = named if isinstance(named, str) else ""
     if not (chained or thread or (found is not None and references(input_items(body)))):
         if found is not None and isinstance(view := found.view, NativeView):
-            found = replace(found, view=replace(view, stored=keeps))
+            found = msgspec.structs.replace(found, view=replace(view, stored=keeps))
         return msgspec.structs.replace(request, body=sent, found=found, kept=kept)
     rows = await _chain(gateway, request, chained) if chained else []
     rows = await thread_rows(gateway, request.principal, request.user, thread) if thread else rows
@@ -78,9 +78,8 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     view = whole.facts.view
     if isinstance(view, NativeView):
         view = replace(view, chained=chained, stored=keeps, thread=thread)
-    return msgspec.structs.replace(
-        request, **changes, found=replace(whole.facts, view=view), kept=kept
-    )
+    facts = msgspec.structs.replace(whole.facts, view=view)
+    return msgspec.structs.replace(request, **changes, found=facts, kept=kept)
 
 
 async def read_input(request: TurnInput) -> TurnInput:

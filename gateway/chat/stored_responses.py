@@ -95,7 +95,7 @@ async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInp
     if found is not None and isinstance(view := found.view, NativeView):
         spans = [(a + len(row.pending), b + len(row.pending)) for a, b in view.spans]
         view = replace(view, spans=spans, before=len(row.pending), chained=named)
-        found = replace(found, view=view)
+        found = msgspec.structs.replace(found, view=view)
     changes: dict[str, Any] = {"body": body, "found": found, "chained": named}
     if request.uses_memory and not request.conversation and row.conversation:
         changes["conversation"] = row.conversation

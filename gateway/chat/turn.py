@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gateway.chat.opening import RequestOpening
 from gateway.chat.round_sender import RoundSender, TargetOptions
@@ -27,8 +28,7 @@ from memory.core.tool_definitions import OURS
 from memory.session.turn_record import TurnOutcome
 
 
-@dataclass(slots=True)
-class TurnLimits:
+class TurnLimits(msgspec.Struct):
     """rounds: upstream calls before the last one without our tools.
 
     until: the loop's time after which the next is that one. patience: seconds that an answer waits

@@ -13,9 +13,10 @@ import logging
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
+
+import msgspec
 
 from gateway.wire.headers import encode_user_header
 
@@ -43,8 +44,7 @@ class UsageSummary(Protocol):
     output: int
 
 
-@dataclass(slots=True)
-class AccessLogLine:
+class AccessLogLine(msgspec.Struct):
     """What the log says of a request.
 
     started: perf_counter. key: its name. memory: `x-memory-status` as it was at the end.

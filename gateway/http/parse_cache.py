@@ -13,7 +13,6 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -54,8 +53,7 @@ SPACE_STEP_BYTES = 1 << 16  # of white space skipped at once
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(slots=True, eq=False)
-class _CachedPrefix:
+class _CachedPrefix(msgspec.Struct, eq=False):
     """A known prefix of a body.
 
     start: offset of the messages in the body. end: end of the last known message. tail: the TAIL

@@ -17,8 +17,9 @@ import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from gateway.errors import GatewayError, Headers, Unavailable
 from gateway.http.access_log import current_line
@@ -45,14 +46,13 @@ SSE = [
 ]
 
 
-@dataclass(slots=True)
-class ResponseHead:
+class ResponseHead(msgspec.Struct):
     """What goes before the first part.
 
     events: the parts are whole events, between which a comment may stand.
     """
 
-    headers: Pairs = field(default_factory=list)
+    headers: Pairs = msgspec.field(default_factory=list)
     status: int = 200
     events: bool = False
 

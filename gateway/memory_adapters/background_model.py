@@ -12,9 +12,10 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.accounting import bill_record
 from gateway.auth.authenticator import Principal

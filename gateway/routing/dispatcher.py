@@ -12,8 +12,9 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import msgspec
 
 from gateway.errors import (
     BadRequest,
@@ -68,8 +69,7 @@ LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
 Answered = TypeVar("Answered", CompletionReply, RawReply)
 
 
-@dataclass(slots=True)
-class Dispatcher:
+class Dispatcher(msgspec.Struct):
     """Sends one client request's rounds.
 
     caller: whom they are made for. conversation: what stays the same in it, to stay with its
@@ -83,11 +83,11 @@ class Dispatcher:
 
     route: Route
     choice: TargetSelector
-    caller: Caller = field(default_factory=Caller)
+    caller: Caller = msgspec.field(default_factory=Caller)
     conversation: bytes = b""
     retries: int = 0
     deadline: float = float("inf")
-    meter: Meter = field(default_factory=Meter)
+    meter: Meter = msgspec.field(default_factory=Meter)
     attempts: int = 0
     failures: int = 0
     served: Target | None = None
@@ -100,7 +100,7 @@ class Dispatcher:
     carriage: Carriage | None = None
     tools_run: Sequence[Mapping[str, Any]] = ()
     _written: bool = False
-    _candidates: list[Candidate] = field(default_factory=list)
+    _candidates: list[Candidate] = msgspec.field(default_factory=list)
 
     async def first_target(self) -> Target:
         """Return the target that is tried first. Raises Unavailable."""

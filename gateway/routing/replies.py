@@ -29,8 +29,7 @@ from gateway.wire.stream_endings import error_of
 from gateway.wires.base import WireFormat
 
 
-@dataclass(slots=True)
-class CompletionReply:
+class CompletionReply(msgspec.Struct):
     """An upstream's accepted answer to a round.
 
     events: those that came up to the first with data, where it is a stream; the rest is the
@@ -42,8 +41,8 @@ class CompletionReply:
     attempts: int
     headers: Pairs
     incoming: UpstreamResponse
-    framer: SseFramer = field(default_factory=SseFramer)
-    events: list[SseEvent] = field(default_factory=list)
+    framer: SseFramer = msgspec.field(default_factory=SseFramer)
+    events: list[SseEvent] = msgspec.field(default_factory=list)
     chunk: Any = None
     plain: bytes | None = None
     messages: Sequence[Piece] = ()

@@ -17,7 +17,6 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from sys import getsizeof
 
 import msgspec
@@ -64,8 +63,7 @@ class Candidate(msgspec.Struct, frozen=True):
         return any(r.asked and r.until > now for r in self.rests.values())
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(msgspec.Struct):
     """One attempt at a candidate.
 
     quota: the name under which a 429 counts. probes: the cooldowns that this attempt probes.

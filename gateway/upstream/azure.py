@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from gateway.upstream.base import Headers, UpstreamRequest, UpstreamResponse, Wire
 from gateway.upstream.deadlines import Timeouts

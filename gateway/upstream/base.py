@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from gateway.errors import GatewayError
 from gateway.upstream.deadlines import Deadlines
 
@@ -38,8 +40,7 @@ def _ignore() -> None:
     """Do nothing."""
 
 
-@dataclass(slots=True)
-class UpstreamRequest:
+class UpstreamRequest(msgspec.Struct):
     """One upstream request.
 
     path: relative to the provider's base URL; may have a query. model: the name its target knows
@@ -77,8 +78,7 @@ class Carriage(NamedTuple):
     lost: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class UpstreamResponse:
+class UpstreamResponse(msgspec.Struct):
     """An upstream's response.
 
     Iterate `body` to its end or call `close`, which frees the connection at once. carriage: None

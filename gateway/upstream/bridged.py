@@ -11,10 +11,11 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight

@@ -7,8 +7,9 @@ closes the connection at once; statuses and refusals are the server's own, whose
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight

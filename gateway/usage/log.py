@@ -16,11 +16,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from gateway.auth.user_resolver import USER_CHARACTERS
 from gateway.errors import Unavailable
@@ -37,8 +38,7 @@ WARN_SECONDS = 60.0
 ERASED_SECONDS = 86400.0  # no request lasts longer
 
 
-@dataclass(slots=True)
-class UsageRecord:
+class UsageRecord(msgspec.Struct):
     """One request; the columns of the table `usage`.
 
     created_at: Unix time at which the request began. input to reasoning: tokens over all rounds, as
@@ -74,7 +74,7 @@ class UsageRecord:
     code: str | None = None
 
 
-COLUMNS = tuple(f.name for f in fields(UsageRecord))
+COLUMNS = UsageRecord.__struct_fields__
 _values = attrgetter(*COLUMNS)
 
 

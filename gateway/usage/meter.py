@@ -9,8 +9,9 @@ event, or from its size; the bill says so.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from gateway.config.settings import Price
 from gateway.usage.pricing import MEMBERS, TokenUsage, cost_of, tokens_of
@@ -30,8 +31,7 @@ class Priced(Protocol):
     def price(self) -> Price | None: ...
 
 
-@dataclass(slots=True)
-class MeteredCall:
+class MeteredCall(msgspec.Struct):
     """One call that was accepted, or sent.
 
     framer: splits its stream into events. size: bytes of a response that came as a whole. usage:
@@ -41,28 +41,26 @@ class MeteredCall:
     target: Priced
     framer: SseFramer
     size: int = 0
-    usage: dict[str, Any] = field(default_factory=dict)
-    sent_at: int = field(default_factory=time.time_ns)
+    usage: dict[str, Any] = msgspec.field(default_factory=dict)
+    sent_at: int = msgspec.field(default_factory=time.time_ns)
 
 
-@dataclass(slots=True)
-class UsageTotals:
+class UsageTotals(msgspec.Struct):
     """The tokens of a request and their cost.
 
     hidden: the part that the client did not see. cost: in USD, None if a price is unknown. known:
     cost of the calls whose price is known. estimated: some counts are estimates.
     """
 
-    tokens: TokenUsage = field(default_factory=TokenUsage)
-    hidden: TokenUsage = field(default_factory=TokenUsage)
+    tokens: TokenUsage = msgspec.field(default_factory=TokenUsage)
+    hidden: TokenUsage = msgspec.field(default_factory=TokenUsage)
     cost: float | None = 0.0
     known: float = 0.0
     estimated: bool = False
     rounds: int = 0
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(msgspec.Struct):
     """Counts the calls of one request.
 
     guess: rough input tokens of a call; None if the calls are not billed by tokens. asides: meters
@@ -70,8 +68,8 @@ class Meter:
     """
 
     guess: int | None = None
-    calls: list[MeteredCall] = field(default_factory=list)
-    asides: list[Meter] = field(default_factory=list)
+    calls: list[MeteredCall] = msgspec.field(default_factory=list)
+    asides: list[Meter] = msgspec.field(default_factory=list)
 
     def record_call(self, target: Priced, framer: SseFramer, size: int = 0) -> None:
         """Record a call that an upstream accepted, or may be working on.

@@ -8,8 +8,9 @@ is billed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gateway.config.settings import ModelSettings, Price
 
@@ -37,8 +38,7 @@ MEMBERS = frozenset((*COUNTS, *INPUT_DETAILS, *OUTPUT_DETAILS))  # of a usage ob
 NOTHING: Mapping[str, int] = {}
 
 
-@dataclass(slots=True)
-class TokenUsage:
+class TokenUsage(msgspec.Struct):
     """Tokens. cached_input and cache_write are parts of input, reasoning is a part of output."""
 
     input: int = 0

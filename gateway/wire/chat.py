@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -124,8 +123,7 @@ def object_or_empty(data: bytes) -> Json:
         return {}
 
 
-@dataclass(slots=True)
-class ChunkIdentity:
+class ChunkIdentity(msgspec.Struct):
     """The members that every chunk of one answer shares.
 
     Each comes from the first chunk that has it, and is then written into all others. model: the
@@ -133,7 +131,7 @@ class ChunkIdentity:
     """
 
     model: str | None = None
-    members: Json = field(default_factory=dict)
+    members: Json = msgspec.field(default_factory=dict)
 
     def of(self, body: Json) -> Json:
         known = self.members
@@ -144,8 +142,7 @@ class ChunkIdentity:
         return known
 
 
-@dataclass(slots=True)
-class Segment:
+class Segment(msgspec.Struct):
     """One piece of a chunk: kind is text, call, finish or other; lane is the choice it belongs
     to.
     """
@@ -160,13 +157,12 @@ class Segment:
         return self.value if self.shown is None else self.shown
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(msgspec.Struct):
     """payload: the bytes it came as; none for a whole reply turned into a chunk."""
 
     payload: bytes
     body: Json
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[Segment] = msgspec.field(default_factory=list)
     usage: Json | None = None
     error: Any = None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -31,8 +30,7 @@ COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
 THOUGHTS = ("reasoning_content", "thinking_blocks")  # how a model's thinking is told
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(msgspec.Struct):
     """What to put where; indexes count the client's messages.
 
     drop: left out; swap: sent in another form (elided results).
@@ -42,10 +40,10 @@ class Placement:
     """
 
     core: str = ""
-    notes: dict[int, str] = field(default_factory=dict)
-    splices: dict[int, list[Json]] = field(default_factory=dict)
+    notes: dict[int, str] = msgspec.field(default_factory=dict)
+    splices: dict[int, list[Json]] = msgspec.field(default_factory=dict)
     drop: SummarizedGap = NOTHING_LEFT_OUT
-    swap: dict[int, Json] = field(default_factory=dict)
+    swap: dict[int, Json] = msgspec.field(default_factory=dict)
     recall: str = ""
     tools: Sequence[Json | msgspec.Raw] = ()
     since: int = 0

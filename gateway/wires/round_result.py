@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gateway.wire.chat import Json
 
 
-@dataclass(slots=True)
-class RoundResult:
+class RoundResult(msgspec.Struct):
     """What one upstream call came to.
 
     reply: the answer as received. ours, theirs: calls of memory tools, and the client's own.

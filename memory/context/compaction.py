@@ -77,7 +77,9 @@ def recount_after_refusal(
         raw,
         int(OVER * (context_budget.budget or 0)) if least is None else least,
     )
-    return replace(now, tokens=context_budget.counter.scale(context_budget.model, raw))
+    return msgspec.structs.replace(
+        now, tokens=context_budget.counter.scale(context_budget.model, raw)
+    )
 
 
 def at_most(
@@ -167,7 +169,7 @@ def extend_fitted(
         )
         + _placed_tokens(plan, context_budget.counter, known)
     )
-    return replace(
+    return msgspec.structs.replace(
         before,
         plan=plan,
         tokens=context_budget.counter.scale(context_budget.model, held + context_budget.other),

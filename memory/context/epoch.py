@@ -15,7 +15,9 @@ An *epoch* is the life of one frozen core text. Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from memory.conversation.matching import RequestHistory, TurnNode, locate_node
 from memory.conversation.messages import Json
@@ -56,8 +58,7 @@ class EpochPolicy:
     instruction: str = INSTRUCTION
 
 
-@dataclass(slots=True)
-class PlacementPlan:
+class PlacementPlan(msgspec.Struct):
     """What is placed into this request.
 
     notes, splices: by message index. note: the new one, on the last message.
@@ -65,17 +66,16 @@ class PlacementPlan:
 
     epoch: Epoch
     reason: str  # why a new epoch began; empty if it continues
-    notes: dict[int, str] = field(default_factory=dict)
-    splices: dict[int, list[Json]] = field(default_factory=dict)
-    places: dict[int, int] = field(
+    notes: dict[int, str] = msgspec.field(default_factory=dict)
+    splices: dict[int, list[Json]] = msgspec.field(default_factory=dict)
+    places: dict[int, int] = msgspec.field(
         default_factory=dict
     )  # message index of the epoch's nodes with a note or a hidden exchange, by id, oldest first
     note: str = ""
-    told: Overlay = field(default_factory=dict)
+    told: Overlay = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class PreviousTurn:
+class PreviousTurn(msgspec.Struct):
     """What the store knows of the conversation that this request continues.
 
     at: index of the assistant message that is `node`. places: message indexes of the carriers
@@ -115,8 +115,7 @@ def new_epoch(
     return Epoch(new_id("epoch"), core, block_values(blocks), edits, behind[0])
 
 
-@dataclass(slots=True)
-class CurrentMemory:
+class CurrentMemory(msgspec.Struct):
     """The current state of the memory.
 
     edits: the scope's count of edits from outside the conversation. at: Unix time. behind: link of

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from memory.context.epoch import PlacementPlan
 from memory.context.summary import PROMPT, Complete
@@ -24,8 +25,7 @@ Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and
 Summary = tuple[int, str]  # index of that message, and the text
 
 
-@dataclass(slots=True)
-class ContextBudget:
+class ContextBudget(msgspec.Struct):
     """What a request may use.
 
     budget: tokens for the prompt, None if the model's window is unknown. other: tokens of what is
@@ -57,8 +57,7 @@ class ContextBudget:
         return self.most is not None and (self.budget is None or self.most <= SOFT * self.budget)
 
 
-@dataclass(slots=True)
-class FittedContext:
+class FittedContext(msgspec.Struct):
     """How a request was made to fit.
 
     drop: messages left out. swap: messages sent as stubs. tokens: 0 if not counted. evicted:
@@ -69,17 +68,16 @@ class FittedContext:
 
     plan: PlacementPlan
     drop: SummarizedGap = NOTHING_LEFT_OUT
-    swap: dict[int, Json] = field(default_factory=dict)
+    swap: dict[int, Json] = msgspec.field(default_factory=dict)
     tokens: int = 0
-    evicted: list[int] = field(default_factory=list)
+    evicted: list[int] = msgspec.field(default_factory=list)
     how: str = ""
     cut: int = -1
     held: int = 0
     coming: bool = False
 
 
-@dataclass(slots=True)
-class SentPrompt:
+class SentPrompt(msgspec.Struct):
     """What was sent upstream for the messages of `of`, kept so that the next turn can reuse it.
 
     by: the target it was encoded for. pieces: the messages with what was placed among them, as

@@ -48,8 +48,7 @@ class CompactionMark:
     stays: dict[int, Span]
 
 
-@dataclass(slots=True, eq=False)
-class PrefixInfo:
+class PrefixInfo(msgspec.Struct, eq=False):
     """What is known of the first messages of a history, without their content.
 
     One object stands for one text: compare with `is`. count: messages. newest, user: indexes of the
@@ -157,8 +156,7 @@ def string_end(text: bytes, at: int) -> int:
     return size
 
 
-@dataclass(slots=True)
-class SourceText:
+class SourceText(msgspec.Struct):
     """The text that messages were parsed from.
 
     start: of the first message. new: spans of the new messages, if known.

@@ -9,9 +9,10 @@ run of answers before them. Without a name only the exact chain counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Protocol
+
+import msgspec
 
 from memory.conversation.history import CompactionMark, Messages
 from memory.conversation.messages import (
@@ -36,8 +37,7 @@ LOOKS = (
 TRAIL = 16  # answers before a node that it remembers, 4 bytes each
 
 
-@dataclass(slots=True)
-class TurnNode:
+class TurnNode(msgspec.Struct):
     """One answer, and what was placed into its request.
 
     told: block values announced by notes, over the epoch's own. carriers: ids of the earlier nodes
@@ -56,9 +56,9 @@ class TurnNode:
     state: str = "open"  # open: not answered yet; done; aborted
     epoch: str | None = None
     note: str | None = None
-    told: dict[str, str | None] = field(default_factory=dict)
+    told: dict[str, str | None] = msgspec.field(default_factory=dict)
     hidden: list[Json] | None = None
-    carriers: list[int] = field(default_factory=list)
+    carriers: list[int] = msgspec.field(default_factory=list)
     branch: int = 0
     at: float = 0.0
     text: str = ""  # of an aborted answer: the part that was shown
@@ -66,7 +66,7 @@ class TurnNode:
         None  # text of automatic recall at the newest user message; kept while tools run
     )
     # keys of what recall showed in this conversation, this turn included, oldest first
-    recalled: list[int] = field(default_factory=list)
+    recalled: list[int] = msgspec.field(default_factory=list)
     turn: int = 0  # id of the first of several choices (n > 1); otherwise its own id
     holder: int | None = None  # the worker that works on it, where there are several
 
@@ -179,8 +179,7 @@ class HashChain:
         )
 
 
-@dataclass(slots=True)
-class RequestHistory:
+class RequestHistory(msgspec.Struct):
     """A request's messages and their hash chain."""
 
     messages: Messages

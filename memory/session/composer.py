@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -108,7 +107,8 @@ class Prompt(msgspec.Struct, frozen=True):
 
     def without_memory(self) -> Prompt:
         """Return the prompt without any memory, so that nothing counts as sent."""
-        fitted = replace(self.fitted, plan=replace(self.plan, note=""))
+        plan = msgspec.structs.replace(self.plan, note="")
+        fitted = msgspec.structs.replace(self.fitted, plan=plan)
         return msgspec.structs.replace(
             self, fitted=fitted, core="", notes={}, splices={}, offered=[], recall=""
         )
@@ -283,7 +283,9 @@ class Composer:
             and waiting.note
         ):  # the turn's own rounds show these edits
             notes = {**planned.notes, len(snapshot.turn.messages) - 1: waiting.note}
-            return replace(planned, notes=notes, note=waiting.note, told=waiting.told)
+            return msgspec.structs.replace(
+                planned, notes=notes, note=waiting.note, told=waiting.told
+            )
         return planned
 
     async def _fit(

@@ -6,7 +6,6 @@ What is known at its start is frozen; what happens in it is `TurnProgress`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 from sqlalchemy import Connection
@@ -49,8 +48,7 @@ class TurnServices(msgspec.Struct, frozen=True):
     models: ModelRecords
 
 
-@dataclass(slots=True)
-class RequestAttempt:
+class RequestAttempt(msgspec.Struct):
     """One attempt at a request.
 
     claim: what it holds in flight. shelf: cache entries of the scope, where the next turn finds
@@ -61,7 +59,7 @@ class RequestAttempt:
     claim: TurnClaim
     shelf: ScopeEntries | None = None
     edited: bool = False
-    patience: StoreDeadline = field(default_factory=StoreDeadline)
+    patience: StoreDeadline = msgspec.field(default_factory=StoreDeadline)
 
     def edits(self, lines: ConversationCache, scope: bytes, done: bool) -> None:
         """Make other turns read what this turn's tools wrote.
@@ -97,8 +95,7 @@ class TurnIdentity(msgspec.Struct, frozen=True):
     explain_id: str
 
 
-@dataclass(slots=True)
-class TurnProgress:
+class TurnProgress(msgspec.Struct):
     """What has happened in a turn so far.
 
     scope_id: the scope's row, if it exists. rounds: finished rounds of an earlier attempt, then of
@@ -108,7 +105,7 @@ class TurnProgress:
 
     scope_id: int | None
     rounds: list[Json]
-    trace: ExplainTrace = field(default_factory=ExplainTrace)
+    trace: ExplainTrace = msgspec.field(default_factory=ExplainTrace)
     opened: bool = False
     unsaved: bool = False
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from sqlalchemy import Connection
 
 from memory.errors import Erased, StoreUnavailable
@@ -23,8 +23,7 @@ from memory.stores.sql.write_lock import owner_lock
 READ_SECONDS, SAVE_SECONDS = 0.5, 0.25
 
 
-@dataclass(slots=True)
-class KeptSummaries:
+class KeptSummaries(msgspec.Struct):
     """The stored summaries of one scope, as the compaction uses them.
 
     found: the conversation this turn continues, None for none. into: the conversation of new
@@ -38,7 +37,7 @@ class KeptSummaries:
     found: int | None
     into: int | None
     notes: list[str]
-    patience: StoreDeadline = field(default_factory=StoreDeadline)
+    patience: StoreDeadline = msgspec.field(default_factory=StoreDeadline)
     behind: tuple[bytes, str] | None = None
 
     async def load(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:

@@ -252,7 +252,7 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
         "scope": [scope.tenant, scope.user, scope.agent],
         "generation": r.owner.generation,
         "conversation": r.conversation,
-        "nodes": [asdict(n) for n in r.nodes],
+        "nodes": [msgspec.structs.asdict(n) for n in r.nodes],
         "answers": r.answers,
         "resent": r.resent,
         "epoch": epoch,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from memory.context.epoch import EpochPolicy
 from memory.context.summary import PROMPT, Complete
 from memory.conversation.history import Messages
@@ -37,8 +39,7 @@ class Policy:
     model_blocks: bool = False
 
 
-@dataclass(slots=True)
-class TurnRequest:
+class TurnRequest(msgspec.Struct):
     """One request.
 
     rest: a digest of the body's other members; with the history it names the request among its
@@ -75,6 +76,6 @@ class TurnRequest:
     certain: bool = False
     extract: bool = False
     unread: bool = False
-    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    decisions: Mapping[str, Decision] = msgspec.field(default_factory=dict)
     records: bool = True
     size: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -47,8 +47,7 @@ class ObservedCall:
         return cls(RECALL, "ok" if text else "empty", milliseconds, searches=True)
 
 
-@dataclass(slots=True)
-class InjectedTokens:
+class InjectedTokens(msgspec.Struct):
     """What was added to the request.
 
     core: None if it is the epoch's, which is stored itself. history: number of stored messages
@@ -78,18 +77,17 @@ class TokenCounts(msgspec.Struct, frozen=True):
     window: int | None
 
 
-@dataclass(slots=True)
-class ExplainTrace:
+class ExplainTrace(msgspec.Struct):
     """Collects the content of the record while the turn runs.
 
     rounds: the usage that each round reported.
     """
 
-    tools: list[Json] = field(default_factory=list)
-    evicted: list[Json] = field(default_factory=list)
-    timings: dict[str, float] = field(default_factory=dict)
-    rounds: list[Any] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    tools: list[Json] = msgspec.field(default_factory=list)
+    evicted: list[Json] = msgspec.field(default_factory=list)
+    timings: dict[str, float] = msgspec.field(default_factory=dict)
+    rounds: list[Any] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
     def to_json(self, plan: PlacementPlan, put: InjectedTokens, counts: TokenCounts) -> Json:
         """Return the record's members."""

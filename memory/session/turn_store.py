@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 from sqlalchemy import Connection
 
 from memory.conversation.messages import Json
@@ -44,8 +44,7 @@ def weight_of(answers: Sequence[Json]) -> int:
     return total
 
 
-@dataclass(slots=True)
-class TurnStore:
+class TurnStore(msgspec.Struct):
     """The writes of one turn.
 
     owner: whose memory. patience: what it may wait for that, in all. heavy: it takes long to look

@@ -38,8 +38,7 @@ m, n = t.messages.c, t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
 
-@dataclass(slots=True)
-class MessagePlace:
+class MessagePlace(msgspec.Struct):
     """Where messages belong.
 
     source: chat (of a request), answer, evicted, import. at: Unix time. before: words of the

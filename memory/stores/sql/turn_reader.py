@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -72,8 +72,7 @@ SAID = select(_m.digest).where(_m.node == bindparam("node"), _m.source == "chat"
 RETRY_SECONDS = 600
 
 
-@dataclass(slots=True)
-class SnapshotQuery:
+class SnapshotQuery(msgspec.Struct):
     """What a turn asks the store.
 
     explicit: name of the conversation, if the client gave one. request: key of the request among
@@ -90,8 +89,7 @@ class SnapshotQuery:
     resends: bool = False
 
 
-@dataclass(slots=True)
-class ConversationState:
+class ConversationState(msgspec.Struct):
     id: int
     name: str
     explicit: bool
@@ -108,8 +106,7 @@ class PreviousAttempt:
     rounds: list[Json]
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct):
     """Everything a turn needs, read in one transaction."""
 
     owner: scopes.ScopeOwner
@@ -123,9 +120,9 @@ class Snapshot:
     )
     edits: int = 0
     version: int = 0  # the scope's
-    blocks: dict[str, Block] = field(default_factory=dict)
-    defaults: Mapping[str, Block] = field(default_factory=dict)
-    past: PreviousTurn = field(default_factory=PreviousTurn)
+    blocks: dict[str, Block] = msgspec.field(default_factory=dict)
+    defaults: Mapping[str, Block] = msgspec.field(default_factory=dict)
+    past: PreviousTurn = msgspec.field(default_factory=PreviousTurn)
     conversation: ConversationState | None = (
         None  # the one named, or the one of the recognised node
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from memory.context.epoch import Epoch
 from memory.conversation.matching import TurnNode
@@ -17,8 +18,7 @@ from memory.stores.sql.message_pieces import LargeBody, split_off
 from memory.stores.sql.turn_reader import ConversationState
 
 
-@dataclass(slots=True)
-class PendingTurn:
+class PendingTurn(msgspec.Struct):
     """What is written while the upstream works.
 
     The conversation, the unanswered node and the new messages of the request.
@@ -36,18 +36,17 @@ class PendingTurn:
     scope_id: int | None = None  # the scope's row, where the turn found one
     # the scope and the conversation as this transaction found them (see `owners.standing`)
     there: Any = None
-    beside: Mapping[str, Json] = field(default_factory=dict)  # see `ApplicationTables.keep`
+    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
     # where several workers write: this one, and the key of a request that is one by it
     holder: int | None = None
     once: bytes | None = None
-    large: Sequence[LargeBody] = field(init=False)  # bodies of messages, which are written before
+    large: Sequence[LargeBody] = ()  # bodies of messages, which are written before
 
     def __post_init__(self) -> None:
         self.large = () if self.adopted else split_off(self.messages)
 
 
-@dataclass(slots=True)
-class TurnRecord:
+class TurnRecord(msgspec.Struct):
     """What a turn leaves: its answers (one for each choice), a new epoch, its explain record.
 
     Plain data, so that it can go to the recovery log if the store fails.
@@ -60,7 +59,7 @@ class TurnRecord:
     resent: bool
     epoch: Epoch | None = None
     explain: tuple[str, Json] | None = None
-    evicted: list[tuple[Json, bytes]] = field(default_factory=list)
+    evicted: list[tuple[Json, bytes]] = msgspec.field(default_factory=list)
     prove: bool = False
     key: bytes = b""  # the scope's, for the links of a line that is joined anew
     seen_head: int | None = None  # the line's end as this turn found it
@@ -68,8 +67,8 @@ class TurnRecord:
     again: bool = (
         False  # an earlier attempt may have left an answer of its own, which this one replaces
     )
-    jobs: list[QueuedJob] = field(default_factory=list)  # what follows in the background
-    used: list[int] = field(default_factory=list)  # passages that automatic recall showed
+    jobs: list[QueuedJob] = msgspec.field(default_factory=list)  # what follows in the background
+    used: list[int] = msgspec.field(default_factory=list)  # passages that automatic recall showed
     # what the rows of each answer say (see `contents_of`); found out when they are written where
     # it is not told
     contents: Sequence[Sequence[dict[str, Any]]] | None = None
@@ -77,11 +76,11 @@ class TurnRecord:
     parent_turn: int | None = None  # the turn of the first node's parent, where it is known
     unread: bool = False  # extraction may read it
     # how models use the tools they are offered, as far as it is to be written now
-    models: dict[str, ModelRecord] = field(default_factory=dict)
-    beside: Mapping[str, Json] = field(default_factory=dict)  # see `ApplicationTables.keep`
+    models: dict[str, ModelRecord] = msgspec.field(default_factory=dict)
+    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
     holder: int | None = None  # the worker that opened the turn, where there are several
     aside: int | None = None  # the turn's own node, which another worker took over
-    large: Sequence[LargeBody] = field(init=False)  # bodies of answers, which are written before
+    large: Sequence[LargeBody] = ()  # bodies of answers, which are written before
     # of the scope and of the conversation as this record left them, where they are compared
     versions: tuple[int, int] | None = None
 

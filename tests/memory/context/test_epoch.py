@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from memory.context.epoch import (
     CurrentMemory,
@@ -124,7 +125,7 @@ def test_a_hidden_exchange_is_spliced_at_its_node():
 
 def test_a_note_whose_message_is_gone_ends_the_epoch():
     turn = history([HISTORY[1], HISTORY[2]])
-    past = replace(before(history(), note="<note>"), at=0)
+    past = structs.replace(before(history(), note="<note>"), at=0)
     assert plan(turn, past, present(), RULES).reason == "a note's carrier is gone"
 
 
@@ -132,20 +133,20 @@ def test_a_carrier_that_is_nowhere_ends_the_epoch():
     turn = history()
     past = before(turn)
     gone = TurnNode(2, 3, chain=b"elsewhere", digest=b"another", note="<note>")
-    past = replace(past, carriers=[gone])
+    past = structs.replace(past, carriers=[gone])
     assert plan(turn, past, present(), RULES).reason == "a note's carrier is gone"
 
 
 def test_a_history_without_what_was_cut_ends_the_epoch():
     turn = history()
     past = before(turn)
-    past = replace(past, epoch=replace(past.epoch, cut=b"a link that is not there"))
+    past = structs.replace(past, epoch=replace(past.epoch, cut=b"a link that is not there"))
     assert plan(turn, past, present(), RULES).reason == "history trimmed"
 
 
 def test_an_epoch_without_the_summary_of_what_is_left_out_ends():
     turn = history()
-    now = replace(present(), behind=(b"link", "a summary"))
+    now = structs.replace(present(), behind=(b"link", "a summary"))
     planned = plan(turn, before(turn), now, RULES)
     assert planned.reason == "history trimmed"
     assert "a summary" in planned.epoch.core
@@ -155,7 +156,7 @@ def test_places_that_are_known_are_not_looked_for():
     turn = history()
     past = before(turn, note="<note>")
     earlier = TurnNode(2, 3, hidden=[{"role": "assistant", "content": "x"}])
-    past = replace(past, carriers=[earlier, past.node], places={2: 0})
+    past = structs.replace(past, carriers=[earlier, past.node], places={2: 0})
     planned = plan(turn, past, present(), RULES)
     assert planned.places == {2: 0, 4: 1}
     assert set(planned.splices) == {0}

@@ -85,7 +85,9 @@ def went_on(**members):
     turn = a_turn([user("one"), {"role": "assistant", "content": "two"}, user("three")])
     epoch = new_epoch(list(BLOCKS.values()), turn.ask.scope.tag, 0)
     node = TurnNode(4, 3, at=2e9, epoch=epoch.id)
-    snapshot = replace(turn.snapshot, past=PreviousTurn(node, 1, epoch, places={}), **members)
+    snapshot = structs.replace(
+        turn.snapshot, past=PreviousTurn(node, 1, epoch, places={}), **members
+    )
     return structs.replace(turn, snapshot=snapshot), epoch
 
 
@@ -94,7 +96,7 @@ def test_a_running_epoch_goes_on_from_what_was_sent_before():
     sent = SentPrompt(
         turn.ask.messages.after, "a", [b"{}"], FittedContext(PlacementPlan(epoch, "")), {}
     )
-    turn = structs.replace(turn, snapshot=replace(turn.snapshot, sent=sent))
+    turn = structs.replace(turn, snapshot=structs.replace(turn.snapshot, sent=sent))
     prompt = compose(turn)
     assert prompt.plan.epoch is epoch
     assert prompt.previous is sent
@@ -113,7 +115,7 @@ def test_a_retry_tells_what_the_earlier_attempt_told():
     waiting = TurnNode(9, 3, epoch=epoch.id, note="<told>", told={"human": "Likes milk."})
     turn = structs.replace(
         turn,
-        snapshot=replace(turn.snapshot, waiting=waiting),
+        snapshot=structs.replace(turn.snapshot, waiting=waiting),
         identity=structs.replace(turn.identity, adopted=True),
     )
     turn.progress.rounds.append({"reply": {}, "results": []})

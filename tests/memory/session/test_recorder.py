@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -297,7 +296,7 @@ def test_a_node_that_a_turn_under_way_has_is_left_to_it():
 
 def test_a_conversation_that_went_on_elsewhere_is_forked():
     found = ConversationState(3, "conv_3", False, False, 99)
-    past = replace(a_turn().snapshot.past, node=TurnNode(4, 3))
+    past = structs.replace(a_turn().snapshot.past, node=TurnNode(4, 3))
     turn = a_turn(snapshot={"conversation": found, "past": past, "blocks": dict(BLOCKS)})
     assert turn.identity.forked_from == "conv_3"
     assert turn.identity.conversation.name != "conv_3"
