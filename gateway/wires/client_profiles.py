@@ -75,10 +75,17 @@ class ClientProfiles:
     def __init__(self, settings: Settings) -> None:
         unnamed = UNNAMED | {p.lower() for p in settings.identity.placeholders}
         self._known = [ClientProfile.of(c, unnamed) for c in settings.clients.values()]
+        # One look at all of them: most requests are of no program that is known.
+        self._any = ClientProfile(
+            tuple(agent for c in self._known for agent in c.agents),
+            frozenset().union(*(c.known_by for c in self._known)),
+        )
 
     def find(self, headers: Headers) -> ClientProfile:
         """Return the profile of the program that sent a request; `ANYONE` if none is known."""
-        return next((c for c in self._known if c.has_sent(headers)), ANYONE)
+        if not self._any.has_sent(headers):
+            return ANYONE
+        return next(c for c in self._known if c.has_sent(headers))
 
 
 def _fits(rule: UtilityRule, headers: Headers, body: Json, facts: RequestFacts) -> bool:

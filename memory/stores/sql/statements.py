@@ -13,6 +13,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
+from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -222,7 +223,10 @@ class _Compiled:
         if (sql := self._several.get(len(rows))) is None:
             head, one = self.sql.split(" VALUES ")
             sql = self._several[len(rows)] = f"{head} VALUES {', '.join([one] * len(rows))}"
-        raw.execute(sql, [row[name] for row in rows for name, _ in self._params])
+        if self._named is None:
+            raw.execute(sql, [row[name] for row in rows for name, _ in self._params])
+        else:
+            raw.execute(sql, [*chain.from_iterable(map(self._named, rows))])
 
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:
