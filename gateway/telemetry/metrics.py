@@ -2,6 +2,7 @@
 
 - Labels are bounded: models and providers of the configuration, else `other`; tools of the memory;
   classes of status codes. No user, key or tenant is in a label.
+- Counts are added up here and handed to the library when somebody reads them: each costs it 1 us.
 - With several processes behind one port, set PROMETHEUS_MULTIPROC_DIR to an empty folder before
   they start: counters then go to files there, and a scrape of any process returns the sums.
 """
@@ -126,7 +127,8 @@ class Metrics:
             for member, (name, text) in DURATIONS.items()
         }
         self._turn = _TurnMetrics(made)
-        self._children: dict[tuple[Any, ...], Any] = {}  # bounded, since labels are
+        self._sums: dict[tuple[str, ...], float] = {}  # by counter and labels, since the last time
+        self._is_shared = SHARED_FOLDER in os.environ  # other processes read what this one counts
         self._gauges = {
             name: Gauge(f"mnemogate_{name}", text, registry=made, multiprocess_mode=mode)
             for name, (text, mode) in GAUGES.items()
@@ -148,26 +150,29 @@ class Metrics:
         memory = memory or "none"
         self.memory[memory] = self.memory.get(memory, 0) + 1
         path = record.path if record.path in PATHS else OTHER
-        self._child(
-            self._counters["requests"], path, model, provider, memory, status_class(record.status)
-        ).inc()
+        self._add(1, "requests", path, model, provider, memory, status_class(record.status))
         for kind in KINDS:
             if tokens := getattr(record, kind):
-                self._child(self._counters["tokens"], model, kind).inc(tokens)
+                self._add(tokens, "tokens", model, kind)
         if record.cost:
-            self._child(self._counters["cost_usd"], model).inc(record.cost)
+            self._add(record.cost, "cost_usd", model)
         if record.rounds:
-            self._child(self._counters["rounds"], model).inc(record.rounds)
+            self._add(record.rounds, "rounds", model)
         for name, durations in self._durations.items():
             if (milliseconds := getattr(record, name)) is not None:
-                self._child(durations, model).observe(milliseconds / 1000)
+                durations.labels(model).observe(milliseconds / 1000)
 
-    def _child(self, metric: Any, *labels: str) -> Any:
-        """Return a metric with its labels, looked up once: that costs more than to count."""
-        key = (metric, *labels)
-        if (found := self._children.get(key)) is None:
-            found = self._children[key] = metric.labels(*labels)
-        return found
+    def _add(self, amount: float, *counter: str) -> None:
+        """Add to a counter. counter: its name and labels."""
+        self._sums[counter] = self._sums.get(counter, 0) + amount
+        if self._is_shared:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Hand what was added up to the library."""
+        sums, self._sums = self._sums, {}
+        for (name, *labels), amount in sums.items():
+            self._counters[name].labels(*labels).inc(amount)
 
     def observe_turn(self, session: Session) -> None:
         """Count what the memory did in a turn."""
@@ -175,10 +180,11 @@ class Metrics:
 
     def observe_http(self, route: str, status: int) -> None:
         """Count a response. route: one of a few names."""
-        self._child(self._counters["http_responses"], route, status_class(status)).inc()
+        self._add(1, "http_responses", route, status_class(status))
 
     def render(self, gauges: Mapping[str, float]) -> bytes:
         """Return all metrics as text. gauges: the values of now, by name."""
+        self._hand_over()
         for name, value in gauges.items():
             self._gauges[name].set(value)
         return generate_latest(_registry_of_all() or self._registry)
