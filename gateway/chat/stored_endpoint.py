@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
-from gateway.chat.stored_responses import client_items, find_own
+from gateway.chat.stored_responses import client_items, find_own, user_named
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.response import SSE
 from gateway.routing.router import Target
@@ -41,7 +41,7 @@ class StoredVerb:
         self._gateway, self._scope, self._name = gateway, scope, name
         self._headers = merge_headers(scope["headers"])
         self._principal = gateway.keys.caller(self._headers)
-        self._user = gateway.names.user(self._principal, self._headers, path_user, {})
+        self._user = user_named(gateway, self._principal, self._headers, path_user)
         self._query = scope.get("query_string", b"").decode("latin-1")
 
     async def get(self) -> tuple[bytes, Pairs]:
@@ -125,7 +125,9 @@ class StoredVerb:
         return next(same, route.targets[0])
 
     def _restored(self, row: StoredResponse, response: Json) -> Json:
-        """Return a response with the client's own members."""
+        """Return a response with the client's own members, and its name of the model."""
+        if row.shown is None and self._target(row).model != row.model:
+            response = {**response, "model": row.model}
         if not row.echo.keys() - {"items"} or row.kind:
             return response  # nothing of ours was in the request
         echo = Echo(

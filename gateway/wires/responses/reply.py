@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.chat import Json
 from gateway.wires.envelope import (
     BEGIN,
@@ -115,8 +115,10 @@ class ResponsesMask(EnvelopeMask):
         super().__init__(owned, alias)
         self._echo = echo
         self._head: Json = {}  # id, created_at and model of the first round's response
+        self._begun: Json = {}  # that response, as it began
         self._number: int | None = None  # the next event's sequence number
         self._numbered = True
+        self._came_whole = False
         self._items: dict[int, Json] = {}
         self._texts: dict[int, list[str]] = {}
         self._terminal: tuple[Json, bytes] | None = None
@@ -140,7 +142,7 @@ class ResponsesMask(EnvelopeMask):
         return raw
 
     def kind_of(self, event: Json) -> str:
-        kind = event.get("type")
+        kind = str(event.get("type"))
         if kind in OPENINGS:
             return OPEN
         if kind in CLOSINGS:
@@ -178,6 +180,7 @@ class ResponsesMask(EnvelopeMask):
         elif kind == OPEN and not self._head and isinstance(found := event.get("response"), dict):
             self._head = {k: found[k] for k in ("id", "created_at") if k in found}
             self._head["model"] = self.alias or found.get("model")
+            self._begun = found
 
     def take(self, event: Json, raw: bytes) -> bytes:
         if self._number is None and not self.rounds:
@@ -185,7 +188,7 @@ class ResponsesMask(EnvelopeMask):
             self._numbered = type(first) is int or not raw
             self._number = first if type(first) is int else 0
         out = super().take(event, raw)
-        if event.get("type") in CLOSINGS:
+        if str(event.get("type")) in CLOSINGS:
             self._terminal = event, raw
         return out
 
@@ -239,6 +242,7 @@ class ResponsesMask(EnvelopeMask):
         self._items = dict(enumerate(parts))
         self.text_shown = self.text_shown or any(map(_has_text, parts))
         self.fold(CLOSE, closing_of(reply))
+        self._came_whole = True
         return parts
 
     def result(self) -> RoundResult:
@@ -252,7 +256,7 @@ class ResponsesMask(EnvelopeMask):
         status = response.get("status")
         failed = None if self._terminal is None else self._terminal[0].get("type")
         error = self._error
-        if failed == "response.failed":
+        if failed == "response.failed" and not self._came_whole:
             error = response.get("error") or {"code": "server_error", "message": "failed"}
         elif isinstance(error, dict):
             error = error.get("error") or {k: v for k, v in error.items() if k != "type"}
@@ -281,6 +285,7 @@ class ResponsesMask(EnvelopeMask):
 
     def end_round(self) -> None:
         self._items, self._texts, self._terminal = {}, {}, None
+        self._came_whole = False
 
     def end(self, usage: Json | None) -> bytes:
         if self._terminal is None:  # a replayed round was the last
@@ -292,10 +297,18 @@ class ResponsesMask(EnvelopeMask):
                 )
             )
         event, raw = self._terminal
-        if not self._hid and not self.rounds:
+        if not self._hid and not self.rounds and self._tells_all(self._response()):
             return self._lifecycle(event, raw)
         shown = {**event, "response": self.merged()}
         return event_of(self._write(shown, self._next_number(), None))
+
+    def _tells_all(self, response: Json) -> bool:
+        """Tell whether an ending has the first event's id, and the items that were shown.
+
+        Servers that stream the items leave them out at the end, where some clients look for them.
+        """
+        same = response.get("id") == self._head.get("id", response.get("id"))
+        return same and (bool(response.get("output")) or not self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())
@@ -305,19 +318,41 @@ class ResponsesMask(EnvelopeMask):
         return [assistant_message(self.shown)]
 
     def fault(self, error: GatewayError) -> bytes:
-        if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
-            return self._lifecycle(*self._terminal)
+        if isinstance(error, UpstreamFailed) and (own := self._own_fault(error)):
+            return own
         code, message = error_parts(error)
         told = {"code": code or "server_error", "message": message}
         response = {
             "object": "response",
-            **self._echo.restore(self._response()),
+            **self._echo.restore({**self._begun, **self._response()}),
             **self._head,
             "status": "failed",
             "error": told,
             "output": self.shown,
         }
         event = {"type": "response.failed", "response": response, "error": told}
+        return event_of(self._write(event, self._next_number(), None))
+
+    def _own_fault(self, failed: UpstreamFailed) -> bytes:
+        """Return the event in which the upstream told its fault; b"" where it told none.
+
+        It is as it came, but for what must not be told of it: see `UpstreamFailed`.
+        """
+        if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
+            event, raw = self._terminal
+            response = event.get("response")
+            if not isinstance(response, dict):
+                return self.render(event, raw, None)
+            scrubbed = {} if response.get("error") is None else {"error": failed.error}
+            told = {**response, **scrubbed}
+            if self._hid or self.rounds:  # to the client it is the response that began
+                told = {**told, **self._head, "output": self.shown}
+            event, raw = (event, raw) if told == response else ({**event, "response": told}, b"")
+            return self._lifecycle(event, raw)
+        if not isinstance(self._error, dict) or self._error.get("type") != "error":
+            return b""
+        told = {"error": failed.error} if self._error.get("error") else failed.error
+        event = {**self._error, **told} if isinstance(told, dict) else self._error
         return event_of(self._write(event, self._next_number(), None))
 
 

@@ -263,3 +263,64 @@ async def test_without_memory_a_long_request_goes_on_from_its_owners_responses_a
         # From the last round of the first response, which the client does not know.
         assert up.bodies[-1]["previous_response_id"] not in (None, first["id"])
         assert up.bodies[-1]["input"] == [{"role": "user", "content": HEAVY}]
+
+
+async def test_a_key_that_may_name_any_user_finds_their_responses_without_naming_them(data):
+    """A request without a body cannot say `user`, as the one did that made the response."""
+    async with ResponsesModel([use(APPEND, FACT)], "Noted.") as up, running(up.url, data) as live:
+        shown, _ = await ask(live, "I like tea")
+        path = f"{live.url}/responses/{shown['id']}"
+        assert (await live.http.get(path)).json() == shown
+        other = {"x-memory-user": "bob"}
+        assert (await live.http.get(path, headers=other)).status_code == 404
+        assert (await live.http.delete(path)).json()["deleted"] is True
+
+
+async def test_a_key_of_one_user_finds_no_others_response(data):
+    keys = [
+        {"name": "all", "key": "mg-all-0123456789abcdef", "tenant": "t"},
+        {
+            "name": "bob",
+            "key": "mg-bob-0123456789abcdef",
+            "tenant": "t",
+            "trusted": False,
+            "default_user": "bob",
+        },
+    ]
+    async with ResponsesModel("Yes.") as up, running(up.url, data, {"keys": keys}) as live:
+        named = {"authorization": "Bearer mg-all-0123456789abcdef"}
+        shown, _ = await ask(live, "Hi", headers=named)
+        path = f"{live.url}/responses/{shown['id']}"
+        bob = {"authorization": "Bearer mg-bob-0123456789abcdef"}
+        for mode in ("full", "off", "read", "write"):
+            for method, verb in VERBS:
+                headers = {**bob, "x-memory": mode}
+                http = await live.http.request(method, f"{path}{verb}", headers=headers)
+                assert http.status_code == 404
+            sent = {"model": "m", "input": "Hi", "previous_response_id": shown["id"]}
+            http = await live.http.post(
+                f"{live.url}/responses", json=sent, headers={**bob, "x-memory": mode}
+            )
+            assert http.status_code == 404
+        assert (await live.http.get(path, headers=named)).json() == shown
+
+
+@BOTH
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_an_alias_is_the_model_of_a_stored_response(data, stream, mode):
+    async with ResponsesModel([use(APPEND, FACT)], "Noted.", "Yes.") as up:
+        config = {
+            **MANAGED,
+            "providers": {"main": {"kind": "openai", "base_url": up.url}},
+            "models": {"nice": {"targets": [{"provider": "main", "model": "m-1"}]}},
+        }
+        async with running("", data, config) as live:
+            headers = {"authorization": "Bearer acme", "x-memory": mode}
+            for more in ({}, {}, {"background": True}):
+                asked = {"stream": stream and not more, "headers": headers, "model": "nice"}
+                shown, events = await ask(live, "I like tea", **asked, **more)
+                told = [e["response"] for e in events if "response" in e]
+                path = f"{live.url}/responses/{shown['id']}"
+                found = (await live.http.get(path, headers=headers)).json()
+                assert {r["model"] for r in (shown, found, *told)} == {"nice"}
+                assert up.bodies[-1]["model"] == "m-1"
