@@ -339,21 +339,25 @@ class ResponsesMask(EnvelopeMask):
         It is as it came, but for what must not be told of it: see `UpstreamFailed`.
         """
         if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
-            event, raw = self._terminal
-            response = event.get("response")
-            if not isinstance(response, dict):
-                return self.render(event, raw, None)
-            scrubbed = {} if response.get("error") is None else {"error": failed.error}
-            told = {**response, **scrubbed}
-            if self._hid or self.rounds:  # to the client it is the response that began
-                told = {**told, **self._head, "output": self.shown}
-            event, raw = (event, raw) if told == response else ({**event, "response": told}, b"")
-            return self._lifecycle(event, raw)
+            return self._own_failure(*self._terminal, failed.error)
         if not isinstance(self._error, dict) or self._error.get("type") != "error":
             return b""
-        told = {"error": failed.error} if self._error.get("error") else failed.error
+        told: Any = {"error": failed.error} if self._error.get("error") else failed.error
         event = {**self._error, **told} if isinstance(told, dict) else self._error
         return event_of(self._write(event, self._next_number(), None))
+
+    def _own_failure(self, event: Json, raw: bytes, error: object) -> bytes:
+        """Return the upstream's failed response. error: what it tells, without secrets."""
+        response = event.get("response")
+        if not isinstance(response, dict):
+            return self.render(event, raw, None)
+        scrubbed = {} if response.get("error") is None else {"error": error}
+        told = {**response, **scrubbed}
+        if self._hid or self.rounds:  # to the client it is the response that began
+            told = {**told, **self._head, "output": self.shown}
+        if told == response:
+            return self._lifecycle(event, raw)
+        return self._lifecycle({**event, "response": told}, b"")
 
 
 def lift(reply: Json) -> Iterator[Json]:
