@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,8 @@ CLOSINGS = frozenset(
 )
 ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
 TEXT_DELTA = "response.output_text.delta"
-CALLS = ("function_call",)
+CALL = "function_call"
+ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 TEXT_LINES = b"event: response.output_text.delta\ndata: "
 
 
@@ -119,9 +120,15 @@ class ResponsesMask(EnvelopeMask):
         self._number: int | None = None  # the next event's sequence number
         self._numbered = True
         self._came_whole = False
+        self.cuts: list[list[int]] = []  # how long the pieces of each shown item were
         self._items: dict[int, Json] = {}
         self._texts: dict[int, list[str]] = {}
         self._terminal: tuple[Json, bytes] | None = None
+
+    @property
+    def number(self) -> int:
+        """The next event's sequence number."""
+        return self._number or 0
 
     def fast_forward(self, raw: bytes) -> bytes:
         if (text := data_of(raw, TEXT_LINES)) is None:
@@ -164,7 +171,8 @@ class ResponsesMask(EnvelopeMask):
         return item if isinstance(item, dict) else {}
 
     def call_name(self, part: Json) -> str | None:
-        return part.get("name") if part.get("type") in CALLS else None
+        name = part.get("name") if part.get("type") == CALL else None
+        return name if isinstance(name, str) else None
 
     def fold(self, kind: str, event: Json) -> None:
         index = self.index_of(event)
@@ -172,6 +180,8 @@ class ResponsesMask(EnvelopeMask):
             self._items[index] = self.part_of(event)
         elif kind == DELTA and event["type"] == TEXT_DELTA and index is not None:
             self.text_shown = True
+            self._texts.setdefault(index, []).append(str(event.get("delta") or ""))
+        elif kind == DELTA and event["type"] == ARGUMENTS_DELTA and index is not None:
             self._texts.setdefault(index, []).append(str(event.get("delta") or ""))
         elif kind == CLOSE:
             self._terminal = event, b""
@@ -247,12 +257,16 @@ class ResponsesMask(EnvelopeMask):
 
     def result(self) -> RoundResult:
         response = self._response()
-        items = [self._whole_item(i) for i in sorted(self._items)]
+        order = sorted(self._items)
+        items = [self._whole_item(i) for i in order]
         listed = response.get("output")
         if isinstance(listed, list) and len(listed) > len(items):
             items = [i for i in listed if isinstance(i, dict)]
-        self.shown += [self._echo.item(i) for i in items if self.call_name(i) not in self._owned]
-        calls = [i for i in items if i.get("type") in (*CALLS, "custom_tool_call")]
+        seen = [(n, i) for n, i in enumerate(items) if self.call_name(i) not in self._owned]
+        self.shown += [self._echo.item(i) for _, i in seen]
+        pieces = [self._texts.get(order[n], []) if n < len(order) else [] for n, _ in seen]
+        self.cuts += [[len(text) for text in texts] for texts in pieces]
+        calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]
         status = response.get("status")
         failed = None if self._terminal is None else self._terminal[0].get("type")
         error = self._error
@@ -360,15 +374,18 @@ class ResponsesMask(EnvelopeMask):
         return self._lifecycle({**event, "response": told}, b"")
 
 
-def lift(reply: Json) -> Iterator[Json]:
-    """Return a whole response as the events of a stream."""
+def lift(reply: Json, cuts: Sequence[Sequence[int]] = ()) -> Iterator[Json]:
+    """Return a whole response as the events of a stream.
+
+    cuts: how long the pieces of each item are; what they do not tell of is one piece.
+    """
     begun = {**reply, "status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     items = reply.get("output")
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):
-            yield from _lift_item(index, item)
+            yield from _lift_item(index, item, iter(cuts[index] if index < len(cuts) else ()))
     yield closing_of(reply)
 
 
@@ -390,7 +407,7 @@ def _content_parts(item: Json) -> list[Json]:
     return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
 
 
-def _lift_item(index: int, item: Json) -> Iterator[Json]:
+def _lift_item(index: int, item: Json, sizes: Iterator[int]) -> Iterator[Json]:
     """Return one item as events: its beginning, its text or arguments, its end."""
     where = {"output_index": index, "item_id": item.get("id")}
     kind = item.get("type")
@@ -402,22 +419,35 @@ def _lift_item(index: int, item: Json) -> Iterator[Json]:
     yield {"type": ADDED, "output_index": index, "item": begun}
     if kind == "message":
         for at, part in enumerate(_content_parts(item)):
-            yield from _lift_part({**where, "content_index": at}, part)
+            yield from _lift_part({**where, "content_index": at}, part, sizes)
     elif kind == "function_call":
         arguments = {**where, "arguments": item.get("arguments")}
-        delta = {**where, "delta": item.get("arguments")}
-        yield {"type": "response.function_call_arguments.delta", **delta}
+        for piece in _cut(item.get("arguments"), sizes):
+            yield {"type": ARGUMENTS_DELTA, **where, "delta": piece}
         yield {"type": "response.function_call_arguments.done", **arguments}
     yield {"type": DONE_ITEM, "output_index": index, "item": item}
 
 
-def _lift_part(where: Json, part: Json) -> Iterator[Json]:
+def _cut(text: Any, sizes: Iterator[int]) -> Iterator[Any]:
+    """Return a text in pieces of these sizes, the rest of it as one."""
+    if not isinstance(text, str) or not text:
+        yield text
+        return
+    at = 0
+    while at < len(text):
+        size = next(sizes, 0) or len(text)
+        yield text[at : at + size]
+        at += size
+
+
+def _lift_part(where: Json, part: Json, sizes: Iterator[int]) -> Iterator[Json]:
     """Return one part of a message's content as events."""
     is_text = part.get("type") == "output_text"
     member = "text" if is_text else "refusal"
     name = "output_text" if is_text else "refusal"
     empty = {**part, member: ""}
     yield {"type": "response.content_part.added", **where, "part": empty}
-    yield {"type": f"response.{name}.delta", **where, "delta": part.get(member)}
+    for piece in _cut(part.get(member), sizes):
+        yield {"type": f"response.{name}.delta", **where, "delta": piece}
     yield {"type": f"response.{name}.done", **where, member: part.get(member)}
     yield {"type": "response.content_part.done", **where, "part": part}

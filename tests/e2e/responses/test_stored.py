@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import running
 from tests.e2e.responses.asking import APPEND, FACT, WEATHER, ask, check_stream, kinds, texts
 from tests.e2e.test_faults import breaking
-from tests.wire_models import ResponsesModel, sse, think, use
+from tests.wire_models import ResponsesModel, say, sse, think, use
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
 
@@ -135,6 +135,68 @@ async def test_a_stream_of_a_response_in_the_background_ends_as_the_response_doe
         params = {"stream": "true", "starting_after": "1"}
         rest = sse((await live.http.get(path, headers=user, params=params)).text)
         assert rest == events[2:]
+
+
+OSLO = use("get_weather", {"city": "Oslo in Norway"})
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_stored_response_is_streamed_again_event_for_event(data, streams):
+    """With the same numbers, whether its provider streams it again or not."""
+    first = [think(), say("Let me see what I know."), use(APPEND, FACT)]
+    async with ResponsesModel(first, [think(), say("Noted, of course."), OSLO]) as up:
+        up.streams = streams
+        async with running(up.url, data) as live:
+            members = {"tools": [WEATHER], "instructions": "Be brief."}
+            shown, events = await ask(live, "I like tea", stream=True, **members)
+            path = f"{live.url}/responses/{shown['id']}"
+            for after in (-1, 3, 20, len(events) - 1):
+                query = {"stream": "true", **({} if after < 0 else {"starting_after": after})}
+                http = await live.http.get(path, params=query)
+                assert http.headers["content-type"].startswith("text/event-stream")
+                assert sse(http.text) == events[after + 1 :]
+
+
+async def test_a_response_in_the_background_is_streamed_while_it_is_made(data):
+    """As its first stream was, from any event of it on; a client who leaves ends it."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(seen, wire):
+        reply = up.reply([say("One two three four")], seen.json)
+        up.made = {**reply, "status": "completed"}
+        await wire.start_stream()
+        for event in up.events(up.made):
+            await up.write_event(wire, event)
+        await wire.end()
+
+    class Streaming(ResponsesModel):
+        async def serve_other(self, seen, wire):
+            if seen.method != "GET":
+                return False
+            await wire.start_stream()
+            for n, event in enumerate(self.events(self.made)):
+                await self.write_event(wire, event)
+                if n == 5:
+                    asked.set()
+                    await go_on.wait()
+            await wire.end()
+            return True
+
+    async with Streaming(slow) as up, running(up.url, data) as live:
+        members = {"background": True, "instructions": "Be brief."}
+        shown, events = await ask(live, "Hi", stream=True, **members)
+        path = f"{live.url}/responses/{shown['id']}"
+        query = {"stream": "true", "starting_after": "3"}
+        async with live.http.stream("GET", path, params=query) as response:
+            parts = response.aiter_text()
+            seen = await anext(parts)
+            await asked.wait()
+            assert "output_text.delta" in seen + await anext(parts)
+        await up.requests[-1].leaves()
+        go_on.set()
+        again = sse((await live.http.get(path, params=query)).text)
+        assert again == events[4:]
+        assert again[-1]["response"]["instructions"] == "Be brief."
 
 
 async def test_erasing_a_user_takes_their_responses_and_counts_them(data):
