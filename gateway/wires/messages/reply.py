@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -255,8 +255,8 @@ class MessagesMask(EnvelopeMask):
         out["stop_reason"] = self._stop_reason(out.get("stop_reason"))
         return {**out, "usage": self._told_usage()}
 
-    def answers(self) -> list[Json]:
-        return [assistant_message(self.shown)]
+    def message_of(self, parts: Sequence[Json]) -> Json:
+        return assistant_message(parts)
 
     def fault(self, error: GatewayError) -> bytes:
         if isinstance(error, UpstreamFailed) and self._error is not None:

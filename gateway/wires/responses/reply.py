@@ -328,8 +328,8 @@ class ResponsesMask(EnvelopeMask):
         response = self._echo.restore(self._response())
         return {**response, **self._head, "output": self.shown}
 
-    def answers(self) -> list[Json]:
-        return [assistant_message(self.shown)]
+    def message_of(self, parts: Sequence[Json]) -> Json:
+        return assistant_message(parts)
 
     def fault(self, error: GatewayError) -> bytes:
         if isinstance(error, UpstreamFailed) and (own := self._own_fault(error)):
@@ -354,8 +354,11 @@ class ResponsesMask(EnvelopeMask):
         """
         if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
             return self._own_failure(*self._terminal, failed.error)
-        if not isinstance(self._error, dict) or self._error.get("type") != "error":
+        error = self._error
+        if not isinstance(error, dict) or error.get("type") != "error":
             return b""
+        if self._numbered and "sequence_number" not in error:
+            return b""  # it was told in another format
         told: Any = {"error": failed.error} if self._error.get("error") else failed.error
         event = {**self._error, **told} if isinstance(told, dict) else self._error
         return event_of(self._write(event, self._next_number(), None))
