@@ -59,6 +59,7 @@ class Turn:
         wire = forward.wire
         facts = wire.facts(body) if options.facts is None else options.facts
         self.session = session
+        self._body = body
         self.replies: list[Json] = []  # what each round came to, as received
         self._keeper = options.keeper
         self.used: list[Json | None] = []
@@ -283,6 +284,10 @@ class Turn:
         sender.hidden.add_round(result, answers, client, self._by)
         if result.theirs:
             sender.hidden.record_mixed()
+            return False
+        if not sender.hidden.has_room(self._body):
+            sender.hidden.record_mixed()
+            self.mask.run_out()
             return False
         if self._json_only and result.text_shown:
             return False

@@ -112,6 +112,10 @@ class EnvelopeMask(ABC):
         """Return the closing, once the turn is recorded."""
 
     @abstractmethod
+    def run_out(self) -> None:
+        """Note that the client's limit of output ends the answer."""
+
+    @abstractmethod
     def merged(self) -> Json:
         """Return the whole answer as the client is shown it."""
 
@@ -136,7 +140,7 @@ class EnvelopeMask(ABC):
         rounds = [self.shown[a:b] for a, b in pairwise(bounds)] if self._ends else []
         texts = [t for r in rounds if (t := self.message_of(r)["content"]) is not None]
         if len(texts) > 1 and all(isinstance(t, str) for t in texts):
-            message["content"] = _joined(texts)
+            message["content"] = _join_texts(texts)
         return [message]
 
     def fast_forward(self, raw: bytes) -> bytes:
@@ -232,7 +236,7 @@ class EnvelopeMask(ABC):
         return COMMENT
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join_texts(texts: Sequence[str]) -> str:
     """Return the texts of several rounds as one, as `Interceptor` joins them."""
     out = texts[0]
     for text in texts[1:]:

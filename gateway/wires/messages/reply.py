@@ -220,6 +220,9 @@ class MessagesMask(EnvelopeMask):
         self._blocks, self._json, self._grown, self._opened = {}, {}, {}, {}
         self._delta, self._stop = None, b""
 
+    def run_out(self) -> None:
+        """Nothing: the limit is each round's."""
+
     def end(self, usage: Json | None) -> bytes:
         delta, raw = self._delta if self._delta is not None else ({}, b"")
         told = _dict(delta.get("usage"))

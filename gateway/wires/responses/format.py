@@ -81,7 +81,7 @@ class ResponsesFormat:
         if isinstance(hidden, HiddenItems) and hidden.messages:
             items = hidden.go_on(body, items, target)
             if type(most := body.get("max_output_tokens")) is int:
-                body["max_output_tokens"] = max(most - hidden.spent, min(most, LEAST_OUTPUT))
+                body["max_output_tokens"] = most - hidden.spent
         if items != input_items(parts.body):
             body["input"] = items
         return body
@@ -177,6 +177,10 @@ class HiddenItems(HiddenParts):
         self.messages += [*result.reply["output"], *self.last]
         self.reply, self.by = result.reply, by
         self.spent += _shown_tokens(result)
+
+    def has_room(self, body: Json) -> bool:
+        most = body.get("max_output_tokens")
+        return type(most) is not int or most - self.spent >= min(most, LEAST_OUTPUT)
 
     def record_last(self, result: RoundResult, by: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""

@@ -301,6 +301,12 @@ class ResponsesMask(EnvelopeMask):
         self._items, self._texts, self._terminal = {}, {}, None
         self._came_whole = False
 
+    def run_out(self) -> None:
+        ending = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        told = {**self._response(), **ending}
+        self._terminal = {"type": "response.incomplete", "response": told}, b""
+        self._hid = True
+
     def end(self, usage: Json | None) -> bytes:
         if self._terminal is None:  # a replayed round was the last
             return event_of(
