@@ -59,7 +59,6 @@ class Turn:
         wire = forward.wire
         facts = wire.facts(body) if options.facts is None else options.facts
         self.session = session
-        self._body = body
         self.replies: list[Json] = []  # what each round came to, as received
         self._keeper = options.keeper
         self.used: list[Json | None] = []
@@ -285,7 +284,7 @@ class Turn:
         if result.theirs:
             sender.hidden.record_mixed()
             return False
-        if not sender.hidden.has_room(self._body):
+        if not sender.has_room:
             sender.hidden.record_mixed()
             self.mask.run_out()
             return False
