@@ -79,7 +79,7 @@ COVERED = {
     """,
     "e2e/responses/test_owners": "gateway.chat.stored_names",
     "e2e/responses/test_stored": """
-        gateway.chat.stored_endpoint gateway.chat.stored_passthrough
+        gateway.chat.stored_endpoint gateway.chat.stored_passthrough gateway.chat.stored_stream
         gateway.chat.provider_call gateway.chat.response_keeper
         gateway.chat.stored_responses gateway.storage.responses
     """,

@@ -123,7 +123,12 @@ USAGE = {
 
 
 class ResponsesModel(WireModel):
-    """OpenAI's Responses API. reasons: a reasoning item stands before every follower of it."""
+    """OpenAI's Responses API. reasons: a reasoning item stands before every follower of it.
+
+    streams: a stored response can be streamed again.
+    """
+
+    streams = False
 
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
@@ -144,6 +149,11 @@ class ResponsesModel(WireModel):
             await wire.json({"id": name, "object": "response", "deleted": True})
         elif verb == "input_items":
             await wire.json({"object": "list", "data": self.inputs[name], "has_more": False})
+        elif self.streams and "stream=true" in seen.path:
+            await wire.start_stream()
+            for event in self.events(self.replies[name]):
+                await self.write_event(wire, event)
+            await wire.end()
         else:
             await wire.json(self.replies[name])
         return True

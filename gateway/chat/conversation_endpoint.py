@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from gateway.chat import kept_responses
 from gateway.chat.conversation_body import items_in, metadata_in, read_conversation_body
 from gateway.chat.kept_conversations import KEPT, find_conversation
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_names import check_names
-from gateway.chat.stored_responses import client_items
+from gateway.chat.stored_responses import client_items, user_named
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
 from gateway.routing.router import Target
 from gateway.state import GatewayState
@@ -44,11 +42,10 @@ class ConversationVerb:
         self._gateway, self._name, self._raw = gateway, name, body
         self._headers = merge_headers(scope["headers"])
         self._principal = gateway.keys.caller(self._headers)
-        self._user = gateway.names.user(self._principal, self._headers, path_user, {})
         # A key that may name others, and did not, makes one for whoever comes first.
-        nobody = msgspec.structs.replace(self._principal, default_user="")
-        named = gateway.names.user(nobody, self._headers, path_user, {})
-        self._owner = named if self._principal.trusted else self._user
+        self._user = user_named(gateway, self._principal, self._headers, path_user)
+        self._asker = gateway.names.user(self._principal, self._headers, path_user, {})
+        self._owner = self._asker  # of the conversation, once it is found
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._method = scope["method"]
 
@@ -102,7 +99,7 @@ class ConversationVerb:
         row = await self._find()
         if row is None:
             page = await self._pass_on("/items")
-            tag = self._gateway.memory.scope(self._principal.tenant, self._user, "default").tag
+            tag = self._gateway.memory.scope(self._principal.tenant, self._owner, "default").tag
             return encode(client_items(without_owned(page), tag))
         found = await self._items_of(row)
         return encode(kept_responses.asked_page([i for _, i in found], self._query))
@@ -150,13 +147,14 @@ class ConversationVerb:
     def _row(self, name: str, metadata: Json, *, target: str = "") -> StoredResponse:
         tenant, now = self._principal.tenant, time.time()
         echo = {"kind": CONVERSATION, "metadata": metadata}
-        found = StoredResponse(name, tenant, self._owner, (), target, "", echo=echo)
+        found = StoredResponse(name, tenant, self._user, (), target, "", echo=echo)
         return replace(found, created_at=now, thread=name)
 
     async def _find(self) -> StoredResponse | None:
         """Return the caller's conversation; None for one that its provider keeps."""
         asked = (self._gateway, self._principal, self._user, self._name)
         row = await find_conversation(*asked)
+        self._owner = row.user if row is not None else self._asker
         return None if row is None or row.target else row
 
     async def _items_of(self, row: StoredResponse) -> list[tuple[StoredResponse, Json]]:
@@ -216,7 +214,7 @@ class ConversationVerb:
             return
         body = read_conversation_body(self._raw)
         items_in(body)
-        await check_names(self._gateway, self._principal, self._user, self._raw, body)
+        await check_names(self._gateway, self._principal, self._asker, self._raw, body)
 
     async def _pass_on(self, verb: str) -> Json:
         query = f"?{self._query}" if self._query else ""

@@ -10,9 +10,10 @@ import msgspec
 from gateway.auth.authenticator import Principal
 from gateway.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from gateway.pipeline import new_dispatcher
+from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route, Target
 from gateway.state import GatewayState
-from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest
+from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest, UpstreamResponse
 from gateway.upstream.bridged import NO_PATH, is_path_missing
 from gateway.wire.chat import Json, decode
 from gateway.wire.headers import client_headers, upstream_headers
@@ -29,25 +30,37 @@ class ProviderCall:
     headers: dict[bytes, bytes]
     target: Target
 
+    async def open(self, method: str, path: str, content: bytes | None = None) -> UpstreamResponse:
+        """Return the provider's answer, whatever it is, as soon as it begins.
+
+        Raises UpstreamUnreachable.
+        """
+        target = self.target
+        kind = JSON if content is not None else None
+        caller = self._dispatcher().caller
+        headers = upstream_headers(caller.headers, caller.credential(target), kind)
+        return await target.upstream.send(UpstreamRequest(path, content, headers, method))
+
+    def redact(self, data: bytes) -> bytes:
+        """Return a text of the provider's without the key that it was asked with."""
+        return self._dispatcher().redact_key(data, self.target)
+
+    def _dispatcher(self) -> Dispatcher:
+        route = Route(((self.target,),), self.target.model)
+        return new_dispatcher(self.gateway, route, self.headers, self.principal)
+
     async def ask(self, method: str, path: str, content: bytes | None = None) -> Json:
         """Ask. Raises UpstreamRefused with the provider's own answer, UpstreamUnreachable."""
-        target = self.target
-        route = Route(((target,),), target.model)
-        forward = new_dispatcher(self.gateway, route, self.headers, self.principal)
-        credential = forward.caller.credential(target)
-        kind = JSON if content is not None else None
-        headers = upstream_headers(forward.caller.headers, credential, kind)
-        request = UpstreamRequest(path, content, headers, method)
         try:
-            async with asyncio.timeout(target.settings.timeouts.total):
-                incoming = await target.upstream.send(request)
+            async with asyncio.timeout(self.target.settings.timeouts.total):
+                incoming = await self.open(method, path, content)
                 data = await incoming.read(ANSWER_BYTES)
                 await incoming.close()
         except TimeoutError as e:
             raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
         if not 200 <= incoming.status < 300:
             told = client_headers(incoming.headers)
-            raise UpstreamRefused(incoming.status, forward.redact_key(data, target), told)
+            raise UpstreamRefused(incoming.status, self.redact(data), told)
         try:
             found = decode(data or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:

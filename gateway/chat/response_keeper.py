@@ -19,6 +19,7 @@ from gateway.wires.base import HiddenRounds, ReplyMask
 from gateway.wires.envelope import EnvelopeMask
 from gateway.wires.native import HiddenParts
 from gateway.wires.responses.format import RESPONSES, input_items
+from gateway.wires.responses.reply import ResponsesMask
 
 ECHOED = ("instructions", "previous_response_id", "include")
 
@@ -68,10 +69,15 @@ class ResponseKeeper:
             conversation,
             hidden.last if isinstance(hidden, HiddenParts) and pending else (),
             None if unfinished else shown,
-            {m: self._client_member(m) for m in ECHOED} | kept,
+            {m: self._client_member(m) for m in ECHOED} | self._cuts(mask) | kept,
             time.time(),
             request.thread if kept else "",
         )
+
+    def _cuts(self, mask: ReplyMask) -> Json:
+        """Return how the answer was cut into pieces, to be streamed so again."""
+        cuts = mask.cuts if isinstance(mask, ResponsesMask) and self.request.wants_stream else []
+        return {"cuts": cuts} if any(cuts) else {}
 
     def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
         """Return what is kept here of an answer; {} where its provider stores it, or nobody."""

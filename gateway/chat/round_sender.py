@@ -105,6 +105,11 @@ class RoundSender:
         if self.injection is Injection.FULL:
             self.injection = Injection.WITHOUT_TOOLS
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the client's limit of output leaves room for another round."""
+        return self.hidden.has_room(self._body)
+
     async def send(self, *, first: bool) -> CompletionReply:
         """Send a round, composed anew after each refusal that less of ours may mend.
 

@@ -8,25 +8,24 @@ back without what is ours.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
-from gateway.chat.stored_responses import client_items, find_own
+from gateway.chat.stored_responses import client_items, find_own, user_named
+from gateway.chat.stored_stream import UNFINISHED, StoredEvents, stream_response
 from gateway.errors import BadRequest, UpstreamRefused
-from gateway.http.response import SSE
+from gateway.http.response import GatewayResponse
 from gateway.routing.router import Target
-from gateway.state import GatewayState
+from gateway.state import GatewayState, request_id
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import Pairs, merge_headers
-from gateway.wires.envelope import event_of
-from gateway.wires.responses.reply import CLOSINGS, Echo, lift
-from memory.core.tool_definitions import OURS
+from gateway.wires.responses.reply import Echo, ResponsesMask
+from memory.core.tool_definitions import OURS, client_names
 
-UNFINISHED = ("queued", "in_progress")
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
 NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
 
@@ -41,18 +40,30 @@ class StoredVerb:
         self._gateway, self._scope, self._name = gateway, scope, name
         self._headers = merge_headers(scope["headers"])
         self._principal = gateway.keys.caller(self._headers)
-        self._user = gateway.names.user(self._principal, self._headers, path_user, {})
+        self._user = user_named(gateway, self._principal, self._headers, path_user)
         self._query = scope.get("query_string", b"").decode("latin-1")
 
     async def get(self) -> tuple[bytes, Pairs]:
-        """Return the response, as JSON or as the events that its client was shown."""
-        row, streams = await self._row(), parse_qs(self._query).get("stream") == ["true"]
-        after = self._starting_after() if streams else 0
-        shown = row.shown or await self._ask_for(row, finished=streams)
-        shown = self._restored(row, shown)
-        if streams:
-            return b"".join(_events(shown, after)), [*SSE, *NO_MEMORY]
-        return encode(shown), _json_headers()
+        """Return the response as JSON."""
+        row = await self._row()
+        return encode(await self._response(row, finished=False)), _json_headers()
+
+    @property
+    def streams(self) -> bool:
+        """Whether the response is asked for as events."""
+        return parse_qs(self._query).get("stream") == ["true"]
+
+    async def stream(self) -> GatewayResponse:
+        """Return what answers with the events that the client was shown."""
+        row, after = await self._row(), self._starting_after()
+        call = ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
+        whole = partial(self._response, row, finished=True)
+        events = StoredEvents(row, self._mask(row), call, whole, after)
+        return stream_response(self._gateway, events, request_id(self._scope), NO_MEMORY)
+
+    async def _response(self, row: StoredResponse, *, finished: bool) -> Json:
+        shown = row.shown or await self._ask_for(row, finished=finished)
+        return self._restored(row, shown)
 
     async def _ask_for(self, row: StoredResponse, *, finished: bool) -> Json:
         """Return a response as its provider has it.
@@ -125,26 +136,33 @@ class StoredVerb:
         return next(same, route.targets[0])
 
     def _restored(self, row: StoredResponse, response: Json) -> Json:
-        """Return a response with the client's own members."""
-        if not row.echo.keys() - {"items"} or row.kind:
+        """Return a response with the client's own members, and its name of the model."""
+        if row.shown is None and (alias := self._alias(row)):
+            response = {**response, "model": alias}
+        if (echo := self._echo(row)) is None:
             return response  # nothing of ours was in the request
-        echo = Echo(
-            OURS,
+        return {**echo.restore(response), "id": row.id}
+
+    def _mask(self, row: StoredResponse) -> ResponsesMask:
+        """Return what shows the provider's stream of a response as its client saw it."""
+        echo = self._echo(row) or Echo(frozenset())
+        return ResponsesMask(echo.owned, self._alias(row), echo)
+
+    def _alias(self, row: StoredResponse) -> str | None:
+        return row.model if self._target(row).model != row.model else None
+
+    def _echo(self, row: StoredResponse) -> Echo | None:
+        """Return the client's own members; None where its request went as it was."""
+        if not row.echo.keys() - {"items"} or row.kind:
+            return None
+        return Echo(
+            OURS - client_names((row.shown or {}).get("tools")),
             row.echo.get("instructions"),
             row.echo.get("previous_response_id"),
             include=row.echo.get("include"),
             changed=True,
         )
-        return {**echo.restore(response), "id": row.id}
 
 
 def _json_headers() -> Pairs:
     return [(b"content-type", b"application/json"), *NO_MEMORY]
-
-
-def _events(response: Json, after: int) -> Iterator[bytes]:
-    """Yield a response's events behind one number; no ending where it has none yet."""
-    runs = response.get("status") in UNFINISHED
-    for number, event in enumerate(lift(response)):
-        if number > after and not (runs and event["type"] in CLOSINGS):
-            yield event_of({**event, "sequence_number": number})

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.auth.authenticator import Principal
+from gateway.auth.authenticator import Headers, Principal
 from gateway.chat import kept_responses
 from gateway.chat.kept_conversations import find_thread
 from gateway.chat.request import TurnInput
@@ -144,6 +144,20 @@ async def find_own(
             f"Response with id {name[:80]!r} not found.", code="previous_response_not_found"
         )
     return row
+
+
+def user_named(
+    gateway: GatewayState, principal: Principal, headers: Headers, path_user: str | None
+) -> str | None:
+    """Return the user whom a request without a body names, None for nobody.
+
+    Such a request cannot name the user as the one did that made the response. So a key that may
+    name any user, and names none, asks for all of them: its default user is not meant. Raises
+    BadRequest, Forbidden.
+    """
+    if principal.trusted:
+        principal = msgspec.structs.replace(principal, default_user="")
+    return gateway.names.user(principal, headers, path_user, {})
 
 
 def client_items(page: Json, tag: str) -> Json:

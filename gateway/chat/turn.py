@@ -284,6 +284,10 @@ class Turn:
         if result.theirs:
             sender.hidden.record_mixed()
             return False
+        if not sender.has_room:
+            sender.hidden.record_mixed()
+            self.mask.run_out()
+            return False
         if self._json_only and result.text_shown:
             return False
         late = asyncio.get_running_loop().time() > self._limits.until

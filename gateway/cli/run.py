@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from urllib.parse import quote, urlsplit
 
 import click
 
@@ -15,6 +17,9 @@ from gateway.cli.options import CommandFailed
 # What clients read to find their server. Anthropic's append `/v1` themselves.
 OPENAI, ANTHROPIC = "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"
 ANTHROPIC_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+# Of printable ASCII all but what ends a text in TOML, or begins an encoding.
+PLAIN = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
+CONNECT_SECONDS = 1.0
 
 
 def variables_for(url: str, user: str | None, present: Mapping[str, str]) -> dict[str, str]:
@@ -24,7 +29,7 @@ def variables_for(url: str, user: str | None, present: Mapping[str, str]) -> dic
     """
     out = {OPENAI: f"{url}/v1", ANTHROPIC: url}
     if user:
-        lines = [present.get(ANTHROPIC_HEADERS, ""), f"X-Memory-User: {user}"]
+        lines = [present.get(ANTHROPIC_HEADERS, ""), f"X-Memory-User: {quote(user, PLAIN)}"]
         out[ANTHROPIC_HEADERS] = "\n".join(line for line in lines if line)
     return out
 
@@ -41,11 +46,22 @@ def arguments_for(command: Sequence[str], url: str, user: str | None) -> list[st
         "supports_websockets": "false",
     }
     if user:
-        provider["http_headers"] = f'{{ "X-Memory-User" = "{user}" }}'
+        provider["http_headers"] = f'{{ "X-Memory-User" = "{quote(user, PLAIN)}" }}'
     told = ["-c", 'model_provider="mnemogate"']
     for name, value in provider.items():
         told += ["-c", f"model_providers.mnemogate.{name}={value}"]
     return [command[0], *told, *command[1:]]
+
+
+def is_listening(url: str) -> bool:
+    """Tell whether somebody takes connections at a URL."""
+    try:
+        found = urlsplit(url)
+        port = found.port or (443 if found.scheme == "https" else 80)
+        with socket.create_connection((found.hostname or "", port), CONNECT_SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -69,4 +85,9 @@ def run(url: str, user: str | None, command: tuple[str, ...]) -> None:
         click.echo(f"mnemogate: {name}={shlex.quote(value)}", err=True)
     if asked != list(command):
         click.echo(f"mnemogate: {shlex.join(asked)}", err=True)
+    if not is_listening(url):
+        click.echo(
+            f"mnemogate: nothing answers at {url} yet: start `mnemogate serve`, or give --url.",
+            err=True,
+        )
     os.execvpe(asked[0], asked, {**os.environ, **found})  # noqa: S606 - the user's own command

@@ -64,6 +64,9 @@ class RawReply:
     framer: SseFramer = field(default_factory=SseFramer)
 
 
+JSON_TYPE = (b"content-type", b"application/json")
+
+
 async def read_completion(reply: CompletionReply, wire: WireFormat) -> None:
     """Read as much of an answer as tells whether it is one.
 
@@ -140,8 +143,9 @@ async def _refuse_error(data: bytes, reply: RawReply) -> None:
 
 
 def _reported(error: Any, data: bytes, target: Target, headers: Pairs) -> UpstreamRefused:
-    """Return the refusal that an error inside an accepted answer is."""
-    return UpstreamRefused(status_of(error), redact_key(data, target), headers)
+    """Return the refusal that an error inside an accepted answer is: JSON, whatever it came in."""
+    told = [*((k, v) for k, v in headers if k != b"content-type"), JSON_TYPE]
+    return UpstreamRefused(status_of(error), redact_key(data, target), told)
 
 
 async def read_refusal(caller: Caller, target: Target, incoming: UpstreamResponse) -> GatewayError:

@@ -113,6 +113,8 @@ async def _stored(
     if gateway.keys.own and mode_of(merge_headers(request.scope["headers"])) == "off":
         return await _relay(request, 1 if user is None else 3)  # the account is the client's own
     asked = StoredVerb(gateway, request.scope, segment(name), user and segment(user))
+    if verb == "get" and asked.streams:
+        return await asked.stream()
     body, headers = await getattr(asked, verb)()
 
     async def served(scope: Any, receive: Any, send: Any) -> None:

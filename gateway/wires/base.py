@@ -100,6 +100,10 @@ class ReplyMask(Protocol):
         """Go on: another round continues the answer."""
         ...
 
+    def run_out(self) -> None:
+        """Note that the client's limit of output ends the answer."""
+        ...
+
     def finish(self) -> bytes:
         """Return what was held back until no round follows, but for the end itself."""
         ...
@@ -154,6 +158,10 @@ class HiddenRounds(Protocol):
 
     def record_mixed(self) -> None:
         """Record the rounds so far: the client answers the rest of the calls."""
+        ...
+
+    def has_room(self, body: Json) -> bool:
+        """Tell whether the client's limit of output leaves room for another round."""
         ...
 
     def record_last(self, result: RoundResult, by: str) -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -51,6 +52,7 @@ class EnvelopeMask(ABC):
         self.text_shown = False
         self.shown: list[Json] = []  # the parts that the client has seen whole
         self.rounds = 0  # those before this one
+        self._ends: list[int] = []  # how much was shown at the end of each of these
         self._owned = frozenset(owned)
         self._places: dict[int, int | None] = {}  # of the round's parts: None is hidden
         self._taken = 0  # of these, those that are shown
@@ -110,12 +112,16 @@ class EnvelopeMask(ABC):
         """Return the closing, once the turn is recorded."""
 
     @abstractmethod
+    def run_out(self) -> None:
+        """Note that the client's limit of output ends the answer."""
+
+    @abstractmethod
     def merged(self) -> Json:
         """Return the whole answer as the client is shown it."""
 
     @abstractmethod
-    def answers(self) -> list[Json]:
-        """Return what the client was shown, as messages for the memory."""
+    def message_of(self, parts: Sequence[Json]) -> Json:
+        """Return what these parts say, as one message for the memory."""
 
     @abstractmethod
     def fault(self, error: GatewayError) -> bytes:
@@ -126,6 +132,16 @@ class EnvelopeMask(ABC):
         return reply if self.alias is None else {**reply, "model": self.alias}
 
     # What every format does.
+
+    def answers(self) -> list[Json]:
+        """Return what the client was shown: the texts of rounds as a chat completion has them."""
+        message = self.message_of(self.shown)
+        bounds = [0, *self._ends, len(self.shown)]
+        rounds = [self.shown[a:b] for a, b in pairwise(bounds)] if self._ends else []
+        texts = [t for r in rounds if (t := self.message_of(r)["content"]) is not None]
+        if len(texts) > 1 and all(isinstance(t, str) for t in texts):
+            message["content"] = _join_texts(texts)
+        return [message]
 
     def fast_forward(self, raw: bytes) -> bytes:
         return b""
@@ -198,6 +214,7 @@ class EnvelopeMask(ABC):
 
     def start_next_round(self) -> None:
         self.rounds += 1
+        self._ends.append(len(self.shown))
         self._hid = True
         self._passed = self._closed = None
         self._places.clear()
@@ -217,6 +234,15 @@ class EnvelopeMask(ABC):
 
     def keepalive(self) -> bytes:
         return COMMENT
+
+
+def _join_texts(texts: Sequence[str]) -> str:
+    """Return the texts of several rounds as one, as `Interceptor` joins them."""
+    out = texts[0]
+    for text in texts[1:]:
+        spaced = not out or not text or out[-1].isspace() or text[0].isspace()
+        out += text if spaced else f"\n\n{text}"
+    return out
 
 
 def data_of(raw: bytes, lines: bytes) -> bytes | None:

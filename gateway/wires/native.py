@@ -109,6 +109,10 @@ class HiddenParts:
         """False: everything is sent in full."""
         return False
 
+    def has_room(self, body: Json) -> bool:
+        """True: the limit is each round's."""
+        return True
+
     def record_mixed(self) -> None:
         """Record the rounds so far: the client answers the rest of the calls."""
         self.recorded = [{FORMAT: self.name, BY: self.by}, *self.messages]

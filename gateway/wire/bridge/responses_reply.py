@@ -52,6 +52,9 @@ class ResponsesReply(ReplyWriter):
 
     def _numbered(self, events: Iterator[Json]) -> Iterator[Json]:
         for event in events:
+            if event["type"] == "error":
+                yield event  # the server's own, which is no event of this API
+                continue
             yield {**event, "sequence_number": self._number}
             self._number += 1
 

@@ -204,6 +204,9 @@ class ChatMask:
         self._finished, self.over = None, False
         self._interceptor.start_next_round()
 
+    def run_out(self) -> None:
+        """Nothing: the limit is each round's."""
+
     def finish(self) -> bytes:
         return _events(self._interceptor.finish())
 

@@ -46,6 +46,10 @@ class HiddenExchange:
         """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
         self.append(_message(result, by), result, answers, client)
 
+    def has_room(self, body: Json) -> bool:
+        """True: the limit is each round's."""
+        return True
+
     def record_mixed(self) -> None:
         """Record the rounds so far: the client answers the rest of the calls."""
         self.record_with()

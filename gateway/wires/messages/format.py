@@ -75,8 +75,8 @@ class MessagesFormat:
         if parts.prompt.core:
             body["system"] = _with_core(body.get("system"), parts.prompt.core)
         body["messages"] = [*_place_memory(parts, target), *_for_target(parts.hidden, target)]
-        if not body.get("tools") and (called := _names_called(body["messages"])):
-            body["tools"] = [{"name": n, "input_schema": {"type": "object"}} for n in called]
+        if not body.get("tools") and (hidden := _hidden_calls(parts.body, body["messages"])):
+            body["tools"] = [{"name": n, "input_schema": {"type": "object"}} for n in hidden]
             body["tool_choice"] = {"type": "none"}
         return body
 
@@ -320,16 +320,27 @@ def _with_text(message: Json, text: str) -> Json:
     }
 
 
+def _hidden_calls(body: Json, messages: Sequence[Json]) -> list[str]:
+    """Return the functions that are called in messages, if any are that the client did not send.
+
+    The API takes no calls without tools beside them.
+    """
+    called = _names_called(messages)
+    return called if set(called) - set(_names_called(native_messages(body))) else []
+
+
 def _names_called(messages: Sequence[Json]) -> list[str]:
-    """Return the functions that are called in messages: they need tools beside them."""
+    """Return the functions that are called in messages."""
     blocks = [b for m in messages for b in blocks_of(m.get("content"))]
     return sorted({str(b.get("name")) for b in blocks if b.get("type") == "tool_use"})
 
 
 def _with_core(system: Any, core: str) -> Any:
-    """Return the system text with the core text behind it."""
+    """Return the system text with the core text behind it; what cannot be read, as it is."""
     if isinstance(system, list):
         return [*system, {"type": "text", "text": core}]
+    if not isinstance(system, str | None):
+        return system
     return f"{system}\n\n{core}" if system else core
 
 
@@ -339,7 +350,8 @@ def _takes_tools(body: Json) -> bool:
     free = choice is None or (isinstance(choice, dict) and choice.get("type") == "auto")
     messages = body.get("messages") or [{}]
     prefilled = isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant"
-    return free and not prefilled and not _has_form(body)
+    readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
+    return free and readable and not prefilled and not _has_form(body)
 
 
 def _has_form(body: Json) -> bool:

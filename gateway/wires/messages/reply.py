@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -106,7 +106,10 @@ class MessagesMask(EnvelopeMask):
         return raw
 
     def kind_of(self, event: Json) -> str:
-        return KINDS.get(str(event.get("type")), OTHER)
+        kind = event.get("type")
+        if kind is None and event.get("error"):
+            return ERROR  # as servers of other formats tell it
+        return KINDS.get(str(kind), OTHER)
 
     def index_of(self, event: Json) -> int | None:
         index = event.get("index")
@@ -117,7 +120,8 @@ class MessagesMask(EnvelopeMask):
         return block if isinstance(block, dict) else {}
 
     def call_name(self, part: Json) -> str | None:
-        return part.get("name") if part.get("type") == "tool_use" else None
+        name = part.get("name") if part.get("type") == "tool_use" else None
+        return name if isinstance(name, str) else None
 
     def fold(self, kind: str, event: Json) -> None:
         index = self.index_of(event)
@@ -196,7 +200,7 @@ class MessagesMask(EnvelopeMask):
             [c for c in calls if self.call_name(c) in self._owned],
             [c for c in calls if self.call_name(c) not in self._owned],
             complete=self._delta is not None and self._error is None,
-            cut=_dict(ending).get("stop_reason") in CUT,
+            cut=str(_dict(ending).get("stop_reason")) in CUT,
             text_shown=self.text_shown,
             usage=usage or None,
             error=self._error.get("error", self._error) if self._error is not None else None,
@@ -215,6 +219,9 @@ class MessagesMask(EnvelopeMask):
     def end_round(self) -> None:
         self._blocks, self._json, self._grown, self._opened = {}, {}, {}, {}
         self._delta, self._stop = None, b""
+
+    def run_out(self) -> None:
+        """Nothing: the limit is each round's."""
 
     def end(self, usage: Json | None) -> bytes:
         delta, raw = self._delta if self._delta is not None else ({}, b"")
@@ -251,12 +258,12 @@ class MessagesMask(EnvelopeMask):
         out["stop_reason"] = self._stop_reason(out.get("stop_reason"))
         return {**out, "usage": self._told_usage()}
 
-    def answers(self) -> list[Json]:
-        return [assistant_message(self.shown)]
+    def message_of(self, parts: Sequence[Json]) -> Json:
+        return assistant_message(parts)
 
     def fault(self, error: GatewayError) -> bytes:
         if isinstance(error, UpstreamFailed) and self._error is not None:
-            return event_of({**self._error, "error": error.error})
+            return event_of({**self._error, "type": "error", "error": error.error})
         _, message = error_parts(error)
         told = {"type": error_type(error), "message": message}
         return event_of({"type": "error", "error": told})

@@ -81,8 +81,8 @@ class ResponsesFormat:
         if isinstance(hidden, HiddenItems) and hidden.messages:
             items = hidden.go_on(body, items, target)
             if type(most := body.get("max_output_tokens")) is int:
-                body["max_output_tokens"] = max(most - hidden.spent, min(most, LEAST_OUTPUT))
-        if items != input_items(parts.body) or not isinstance(parts.body.get("input"), str):
+                body["max_output_tokens"] = most - hidden.spent
+        if items != input_items(parts.body):
             body["input"] = items
         return body
 
@@ -177,6 +177,10 @@ class HiddenItems(HiddenParts):
         self.messages += [*result.reply["output"], *self.last]
         self.reply, self.by = result.reply, by
         self.spent += _shown_tokens(result)
+
+    def has_room(self, body: Json) -> bool:
+        most = body.get("max_output_tokens")
+        return type(most) is not int or most - self.spent >= min(most, LEAST_OUTPUT)
 
     def record_last(self, result: RoundResult, by: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
@@ -283,14 +287,14 @@ def _with_text(item: Json, text: str) -> Json:
 
 def _put_core(body: Json, items: list[Json], core: str) -> None:
     """Put the core text where it is replaced, not piled up."""
-    if not core:
-        return
+    own = body.get("instructions")
+    if not core or not isinstance(own, str | None):
+        return  # what cannot be read has no place for it
     chained = body.get("previous_response_id") or body.get("conversation")
     if body.get("prompt"):
         if not chained:
             items.insert(0, {"role": "developer", "content": core})
-    elif has_instructions(body) or chained:
-        own = body.get("instructions")
+    elif own is not None or chained:
         body["instructions"] = f"{own}\n\n{core}" if own else core
     elif lead := _leading(items):
         items[lead - 1] = _with_text(items[lead - 1], core)
@@ -334,16 +338,18 @@ def _takes_tools(body: Json) -> bool:
     wanted = form.get("format") if isinstance(form, dict) else None
     is_json = isinstance(wanted, dict) and wanted.get("type") in ("json_schema", "json_object")
     free = body.get("tool_choice") in FREE_CHOICES
-    return free and not is_json and not body.get("background")
+    readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
+    return free and readable and not is_json and not body.get("background")
 
 
 def _needs_encrypted(body: Json) -> bool:
     """Tell whether reasoning must come back to us to be sent again, and the client did not ask."""
-    asked = body.get("include")
+    asked = body.get("include") or []
     return (
         body.get("store") is False
         and isinstance(body.get("reasoning"), dict)
-        and not (isinstance(asked, list) and ENCRYPTED in asked)
+        and isinstance(asked, list)
+        and ENCRYPTED not in asked
     )
 
 

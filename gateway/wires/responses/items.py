@@ -96,7 +96,7 @@ def message_of(item: Any) -> Json | None:
             "tool_call_id": item.get("call_id"),
             "content": output if isinstance(output, str) else content_of(output),
         }
-    if kind in ASIDES or (isinstance(kind, str) and kind.endswith("_call")):
+    if isinstance(kind, str) and (kind in ASIDES or kind.endswith("_call")):
         return None
     return {"role": "system", "content": None}
 

@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.chat import Json
 from gateway.wires.envelope import (
     BEGIN,
@@ -39,7 +39,8 @@ CLOSINGS = frozenset(
 )
 ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
 TEXT_DELTA = "response.output_text.delta"
-CALLS = ("function_call",)
+CALL = "function_call"
+ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 TEXT_LINES = b"event: response.output_text.delta\ndata: "
 
 
@@ -115,11 +116,19 @@ class ResponsesMask(EnvelopeMask):
         super().__init__(owned, alias)
         self._echo = echo
         self._head: Json = {}  # id, created_at and model of the first round's response
+        self._begun: Json = {}  # that response, as it began
         self._number: int | None = None  # the next event's sequence number
         self._numbered = True
+        self._came_whole = False
+        self.cuts: list[list[int]] = []  # how long the pieces of each shown item were
         self._items: dict[int, Json] = {}
         self._texts: dict[int, list[str]] = {}
         self._terminal: tuple[Json, bytes] | None = None
+
+    @property
+    def number(self) -> int:
+        """The next event's sequence number."""
+        return self._number or 0
 
     def fast_forward(self, raw: bytes) -> bytes:
         if (text := data_of(raw, TEXT_LINES)) is None:
@@ -140,7 +149,7 @@ class ResponsesMask(EnvelopeMask):
         return raw
 
     def kind_of(self, event: Json) -> str:
-        kind = event.get("type")
+        kind = str(event.get("type"))
         if kind in OPENINGS:
             return OPEN
         if kind in CLOSINGS:
@@ -162,7 +171,8 @@ class ResponsesMask(EnvelopeMask):
         return item if isinstance(item, dict) else {}
 
     def call_name(self, part: Json) -> str | None:
-        return part.get("name") if part.get("type") in CALLS else None
+        name = part.get("name") if part.get("type") == CALL else None
+        return name if isinstance(name, str) else None
 
     def fold(self, kind: str, event: Json) -> None:
         index = self.index_of(event)
@@ -171,6 +181,8 @@ class ResponsesMask(EnvelopeMask):
         elif kind == DELTA and event["type"] == TEXT_DELTA and index is not None:
             self.text_shown = True
             self._texts.setdefault(index, []).append(str(event.get("delta") or ""))
+        elif kind == DELTA and event["type"] == ARGUMENTS_DELTA and index is not None:
+            self._texts.setdefault(index, []).append(str(event.get("delta") or ""))
         elif kind == CLOSE:
             self._terminal = event, b""
             self.over = True
@@ -178,6 +190,7 @@ class ResponsesMask(EnvelopeMask):
         elif kind == OPEN and not self._head and isinstance(found := event.get("response"), dict):
             self._head = {k: found[k] for k in ("id", "created_at") if k in found}
             self._head["model"] = self.alias or found.get("model")
+            self._begun = found
 
     def take(self, event: Json, raw: bytes) -> bytes:
         if self._number is None and not self.rounds:
@@ -185,7 +198,7 @@ class ResponsesMask(EnvelopeMask):
             self._numbered = type(first) is int or not raw
             self._number = first if type(first) is int else 0
         out = super().take(event, raw)
-        if event.get("type") in CLOSINGS:
+        if str(event.get("type")) in CLOSINGS:
             self._terminal = event, raw
         return out
 
@@ -239,20 +252,25 @@ class ResponsesMask(EnvelopeMask):
         self._items = dict(enumerate(parts))
         self.text_shown = self.text_shown or any(map(_has_text, parts))
         self.fold(CLOSE, closing_of(reply))
+        self._came_whole = True
         return parts
 
     def result(self) -> RoundResult:
         response = self._response()
-        items = [self._whole_item(i) for i in sorted(self._items)]
+        order = sorted(self._items)
+        items = [self._whole_item(i) for i in order]
         listed = response.get("output")
         if isinstance(listed, list) and len(listed) > len(items):
             items = [i for i in listed if isinstance(i, dict)]
-        self.shown += [self._echo.item(i) for i in items if self.call_name(i) not in self._owned]
-        calls = [i for i in items if i.get("type") in (*CALLS, "custom_tool_call")]
+        seen = [(n, i) for n, i in enumerate(items) if self.call_name(i) not in self._owned]
+        self.shown += [self._echo.item(i) for _, i in seen]
+        pieces = [self._texts.get(order[n], []) if n < len(order) else [] for n, _ in seen]
+        self.cuts += [[len(text) for text in texts] for texts in pieces]
+        calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]
         status = response.get("status")
         failed = None if self._terminal is None else self._terminal[0].get("type")
         error = self._error
-        if failed == "response.failed":
+        if failed == "response.failed" and not self._came_whole:
             error = response.get("error") or {"code": "server_error", "message": "failed"}
         elif isinstance(error, dict):
             error = error.get("error") or {k: v for k, v in error.items() if k != "type"}
@@ -281,6 +299,13 @@ class ResponsesMask(EnvelopeMask):
 
     def end_round(self) -> None:
         self._items, self._texts, self._terminal = {}, {}, None
+        self._came_whole = False
+
+    def run_out(self) -> None:
+        ending = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        told = {**self._response(), **ending}
+        self._terminal = {"type": "response.incomplete", "response": told}, b""
+        self._hid = True
 
     def end(self, usage: Json | None) -> bytes:
         if self._terminal is None:  # a replayed round was the last
@@ -292,26 +317,34 @@ class ResponsesMask(EnvelopeMask):
                 )
             )
         event, raw = self._terminal
-        if not self._hid and not self.rounds:
+        if not self._hid and not self.rounds and self._tells_all(self._response()):
             return self._lifecycle(event, raw)
         shown = {**event, "response": self.merged()}
         return event_of(self._write(shown, self._next_number(), None))
+
+    def _tells_all(self, response: Json) -> bool:
+        """Tell whether an ending has the first event's id, and the items that were shown.
+
+        Servers that stream the items leave them out at the end, where some clients look for them.
+        """
+        same = response.get("id") == self._head.get("id", response.get("id"))
+        return same and (bool(response.get("output")) or not self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())
         return {**response, **self._head, "output": self.shown}
 
-    def answers(self) -> list[Json]:
-        return [assistant_message(self.shown)]
+    def message_of(self, parts: Sequence[Json]) -> Json:
+        return assistant_message(parts)
 
     def fault(self, error: GatewayError) -> bytes:
-        if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
-            return self._lifecycle(*self._terminal)
+        if isinstance(error, UpstreamFailed) and (own := self._own_fault(error)):
+            return own
         code, message = error_parts(error)
         told = {"code": code or "server_error", "message": message}
         response = {
             "object": "response",
-            **self._echo.restore(self._response()),
+            **self._echo.restore({**self._begun, **self._response()}),
             **self._head,
             "status": "failed",
             "error": told,
@@ -320,16 +353,48 @@ class ResponsesMask(EnvelopeMask):
         event = {"type": "response.failed", "response": response, "error": told}
         return event_of(self._write(event, self._next_number(), None))
 
+    def _own_fault(self, failed: UpstreamFailed) -> bytes:
+        """Return the event in which the upstream told its fault; b"" where it told none.
 
-def lift(reply: Json) -> Iterator[Json]:
-    """Return a whole response as the events of a stream."""
+        It is as it came, but for what must not be told of it: see `UpstreamFailed`.
+        """
+        if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
+            return self._own_failure(*self._terminal, failed.error)
+        error = self._error
+        if not isinstance(error, dict) or error.get("type") != "error":
+            return b""
+        if self._numbered and "sequence_number" not in error:
+            return b""  # it was told in another format
+        told: Any = {"error": failed.error} if self._error.get("error") else failed.error
+        event = {**self._error, **told} if isinstance(told, dict) else self._error
+        return event_of(self._write(event, self._next_number(), None))
+
+    def _own_failure(self, event: Json, raw: bytes, error: object) -> bytes:
+        """Return the upstream's failed response. error: what it tells, without secrets."""
+        response = event.get("response")
+        if not isinstance(response, dict):
+            return self.render(event, raw, None)
+        scrubbed = {} if response.get("error") is None else {"error": error}
+        told = {**response, **scrubbed}
+        if self._hid or self.rounds:  # to the client it is the response that began
+            told = {**told, **self._head, "output": self.shown}
+        if told == response:
+            return self._lifecycle(event, raw)
+        return self._lifecycle({**event, "response": told}, b"")
+
+
+def lift(reply: Json, cuts: Sequence[Sequence[int]] = ()) -> Iterator[Json]:
+    """Return a whole response as the events of a stream.
+
+    cuts: how long the pieces of each item are; what they do not tell of is one piece.
+    """
     begun = {**reply, "status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     items = reply.get("output")
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):
-            yield from _lift_item(index, item)
+            yield from _lift_item(index, item, iter(cuts[index] if index < len(cuts) else ()))
     yield closing_of(reply)
 
 
@@ -351,7 +416,7 @@ def _content_parts(item: Json) -> list[Json]:
     return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
 
 
-def _lift_item(index: int, item: Json) -> Iterator[Json]:
+def _lift_item(index: int, item: Json, sizes: Iterator[int]) -> Iterator[Json]:
     """Return one item as events: its beginning, its text or arguments, its end."""
     where = {"output_index": index, "item_id": item.get("id")}
     kind = item.get("type")
@@ -363,22 +428,35 @@ def _lift_item(index: int, item: Json) -> Iterator[Json]:
     yield {"type": ADDED, "output_index": index, "item": begun}
     if kind == "message":
         for at, part in enumerate(_content_parts(item)):
-            yield from _lift_part({**where, "content_index": at}, part)
+            yield from _lift_part({**where, "content_index": at}, part, sizes)
     elif kind == "function_call":
         arguments = {**where, "arguments": item.get("arguments")}
-        delta = {**where, "delta": item.get("arguments")}
-        yield {"type": "response.function_call_arguments.delta", **delta}
+        for piece in _cut(item.get("arguments"), sizes):
+            yield {"type": ARGUMENTS_DELTA, **where, "delta": piece}
         yield {"type": "response.function_call_arguments.done", **arguments}
     yield {"type": DONE_ITEM, "output_index": index, "item": item}
 
 
-def _lift_part(where: Json, part: Json) -> Iterator[Json]:
+def _cut(text: Any, sizes: Iterator[int]) -> Iterator[Any]:
+    """Return a text in pieces of these sizes, the rest of it as one."""
+    if not isinstance(text, str) or not text:
+        yield text
+        return
+    at = 0
+    while at < len(text):
+        size = next(sizes, 0) or len(text)
+        yield text[at : at + size]
+        at += size
+
+
+def _lift_part(where: Json, part: Json, sizes: Iterator[int]) -> Iterator[Json]:
     """Return one part of a message's content as events."""
     is_text = part.get("type") == "output_text"
     member = "text" if is_text else "refusal"
     name = "output_text" if is_text else "refusal"
     empty = {**part, member: ""}
     yield {"type": "response.content_part.added", **where, "part": empty}
-    yield {"type": f"response.{name}.delta", **where, "delta": part.get(member)}
+    for piece in _cut(part.get(member), sizes):
+        yield {"type": f"response.{name}.delta", **where, "delta": piece}
     yield {"type": f"response.{name}.done", **where, member: part.get(member)}
     yield {"type": "response.content_part.done", **where, "part": part}

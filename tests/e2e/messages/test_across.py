@@ -21,22 +21,22 @@ SCRIPT = [
         [("core_memory_replace", {"label": "human", "old_content": "tea", "new_content": "mate"})],
     ),
 ]
+WORDS = [None, "Wait.", "One moment.\n"]  # what the model says before it calls
 
 
 def chat_model():
     answers = []
     for i, (_, wanted) in enumerate(SCRIPT):
-        answers += [
-            calls(*(call(n, a, f"call_{i}_{k}") for k, (n, a) in enumerate(wanted))),
-            "Noted.",
-        ]
+        found = (call(n, a, f"call_{i}_{k}") for k, (n, a) in enumerate(wanted))
+        answers += [calls(*found, content=WORDS[i]), "Noted."]
     return Model(*answers, "Sure.")
 
 
 def native_model(kind):
     answers = []
-    for _, wanted in SCRIPT:
-        answers += [[use(n, a) for n, a in wanted], [say("Noted.")]]
+    for words, (_, wanted) in zip(WORDS, SCRIPT, strict=True):
+        before = [say(words)] if words else []
+        answers += [[*before, *(use(n, a) for n, a in wanted)], [say("Noted.")]]
     return kind(*answers, [say("Sure.")])
 
 

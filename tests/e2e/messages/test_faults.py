@@ -352,6 +352,36 @@ async def test_citations_and_deltas_that_nobody_knows_are_kept_in_the_block(data
         assert {"type": "compaction", "content": "So far."} in sent
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_names_and_reasons_of_other_types_break_nothing(data, stream, whole):
+    block = {"type": "tool_use", "id": 5, "name": ["core_memory_append"], "input": {}}
+
+    async def odd(seen, wire):
+        reply = {**MODEL.reply([say("Hi.")], seen.json), "stop_reason": ["end"]}
+        reply["content"] += [{"type": ["text"]}, block]
+        if whole:
+            await wire.json(reply)
+            return
+        await wire.start_stream()
+        for event in MODEL.events(reply):
+            await wire.part(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await wire.end()
+
+    async with MessagesModel(odd) as up, running(up.url, data, NO_RETRIES) as live:
+        response = await post(live, stream=stream)
+        assert response.status_code == 200
+        assert "went wrong" not in response.text
+
+
+async def test_an_error_of_another_format_inside_the_stream_is_told_as_one(data):
+    bare = b'data: {"error": {"type": "api_error", "message": "Out of memory."}}\n\n'
+    failing = broken([say("One two three four")], 5, bare)
+    async with MessagesModel(failing) as up, running(up.url, data, NO_RETRIES) as live:
+        events = events_of((await post(live, stream=True)).text)
+        assert events[-1]["error"] == {"type": "api_error", "message": "Out of memory."}
+        assert [e["type"] for e in events].count("error") == 1
+
+
 async def test_a_silent_stream_is_kept_alive_by_pings(data):
     async def slow(seen, wire):
         events = list(MODEL.events(MODEL.reply([say("One two")], seen.json)))

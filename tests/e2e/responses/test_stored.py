@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import running
 from tests.e2e.responses.asking import APPEND, FACT, WEATHER, ask, check_stream, kinds, texts
 from tests.e2e.test_faults import breaking
-from tests.wire_models import ResponsesModel, sse, think, use
+from tests.wire_models import ResponsesModel, say, sse, think, use
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
 
@@ -135,6 +135,68 @@ async def test_a_stream_of_a_response_in_the_background_ends_as_the_response_doe
         params = {"stream": "true", "starting_after": "1"}
         rest = sse((await live.http.get(path, headers=user, params=params)).text)
         assert rest == events[2:]
+
+
+OSLO = use("get_weather", {"city": "Oslo in Norway"})
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_stored_response_is_streamed_again_event_for_event(data, streams):
+    """With the same numbers, whether its provider streams it again or not."""
+    first = [think(), say("Let me see what I know."), use(APPEND, FACT)]
+    async with ResponsesModel(first, [think(), say("Noted, of course."), OSLO]) as up:
+        up.streams = streams
+        async with running(up.url, data) as live:
+            members = {"tools": [WEATHER], "instructions": "Be brief."}
+            shown, events = await ask(live, "I like tea", stream=True, **members)
+            path = f"{live.url}/responses/{shown['id']}"
+            for after in (-1, 3, 20, len(events) - 1):
+                query = {"stream": "true", **({} if after < 0 else {"starting_after": after})}
+                http = await live.http.get(path, params=query)
+                assert http.headers["content-type"].startswith("text/event-stream")
+                assert sse(http.text) == events[after + 1 :]
+
+
+async def test_a_response_in_the_background_is_streamed_while_it_is_made(data):
+    """As its first stream was, from any event of it on; a client who leaves ends it."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(seen, wire):
+        reply = up.reply([say("One two three four")], seen.json)
+        up.made = {**reply, "status": "completed"}
+        await wire.start_stream()
+        for event in up.events(up.made):
+            await up.write_event(wire, event)
+        await wire.end()
+
+    class Streaming(ResponsesModel):
+        async def serve_other(self, seen, wire):
+            if seen.method != "GET":
+                return False
+            await wire.start_stream()
+            for n, event in enumerate(self.events(self.made)):
+                await self.write_event(wire, event)
+                if n == 5:
+                    asked.set()
+                    await go_on.wait()
+            await wire.end()
+            return True
+
+    async with Streaming(slow) as up, running(up.url, data) as live:
+        members = {"background": True, "instructions": "Be brief."}
+        shown, events = await ask(live, "Hi", stream=True, **members)
+        path = f"{live.url}/responses/{shown['id']}"
+        query = {"stream": "true", "starting_after": "3"}
+        async with live.http.stream("GET", path, params=query) as response:
+            parts = response.aiter_text()
+            seen = await anext(parts)
+            await asked.wait()
+            assert "output_text.delta" in seen + await anext(parts)
+        await up.requests[-1].leaves()
+        go_on.set()
+        again = sse((await live.http.get(path, params=query)).text)
+        assert again == events[4:]
+        assert again[-1]["response"]["instructions"] == "Be brief."
 
 
 async def test_erasing_a_user_takes_their_responses_and_counts_them(data):
@@ -263,3 +325,64 @@ async def test_without_memory_a_long_request_goes_on_from_its_owners_responses_a
         # From the last round of the first response, which the client does not know.
         assert up.bodies[-1]["previous_response_id"] not in (None, first["id"])
         assert up.bodies[-1]["input"] == [{"role": "user", "content": HEAVY}]
+
+
+async def test_a_key_that_may_name_any_user_finds_their_responses_without_naming_them(data):
+    """A request without a body cannot say `user`, as the one did that made the response."""
+    async with ResponsesModel([use(APPEND, FACT)], "Noted.") as up, running(up.url, data) as live:
+        shown, _ = await ask(live, "I like tea")
+        path = f"{live.url}/responses/{shown['id']}"
+        assert (await live.http.get(path)).json() == shown
+        other = {"x-memory-user": "bob"}
+        assert (await live.http.get(path, headers=other)).status_code == 404
+        assert (await live.http.delete(path)).json()["deleted"] is True
+
+
+async def test_a_key_of_one_user_finds_no_others_response(data):
+    keys = [
+        {"name": "all", "key": "mg-all-0123456789abcdef", "tenant": "t"},
+        {
+            "name": "bob",
+            "key": "mg-bob-0123456789abcdef",
+            "tenant": "t",
+            "trusted": False,
+            "default_user": "bob",
+        },
+    ]
+    async with ResponsesModel("Yes.") as up, running(up.url, data, {"keys": keys}) as live:
+        named = {"authorization": "Bearer mg-all-0123456789abcdef"}
+        shown, _ = await ask(live, "Hi", headers=named)
+        path = f"{live.url}/responses/{shown['id']}"
+        bob = {"authorization": "Bearer mg-bob-0123456789abcdef"}
+        for mode in ("full", "off", "read", "write"):
+            for method, verb in VERBS:
+                headers = {**bob, "x-memory": mode}
+                http = await live.http.request(method, f"{path}{verb}", headers=headers)
+                assert http.status_code == 404
+            sent = {"model": "m", "input": "Hi", "previous_response_id": shown["id"]}
+            http = await live.http.post(
+                f"{live.url}/responses", json=sent, headers={**bob, "x-memory": mode}
+            )
+            assert http.status_code == 404
+        assert (await live.http.get(path, headers=named)).json() == shown
+
+
+@BOTH
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_an_alias_is_the_model_of_a_stored_response(data, stream, mode):
+    async with ResponsesModel([use(APPEND, FACT)], "Noted.", "Yes.") as up:
+        config = {
+            **MANAGED,
+            "providers": {"main": {"kind": "openai", "base_url": up.url}},
+            "models": {"nice": {"targets": [{"provider": "main", "model": "m-1"}]}},
+        }
+        async with running("", data, config) as live:
+            headers = {"authorization": "Bearer acme", "x-memory": mode}
+            for more in ({}, {}, {"background": True}):
+                asked = {"stream": stream and not more, "headers": headers, "model": "nice"}
+                shown, events = await ask(live, "I like tea", **asked, **more)
+                told = [e["response"] for e in events if "response" in e]
+                path = f"{live.url}/responses/{shown['id']}"
+                found = (await live.http.get(path, headers=headers)).json()
+                assert {r["model"] for r in (shown, found, *told)} == {"nice"}
+                assert up.bodies[-1]["model"] == "m-1"

@@ -368,3 +368,27 @@ async def test_later_rounds_have_what_is_left_of_the_limit_but_our_calls_cost_no
         up.script[:] = [[use(APPEND, FACT)], "Noted."]
         await ask(live, "And coffee", stream=stream, store=False)
         assert "max_output_tokens" not in up.bodies[-1]
+
+
+@BOTH
+@pytest.mark.parametrize("store", [False, True])
+async def test_an_answer_ends_where_its_limit_leaves_no_room_for_another_round(data, stream, store):
+    script = [[say("word " * 40), use(APPEND, FACT)], "Tea."]
+    async with ResponsesModel(*script) as up, running(up.url, data) as live:
+        members = {"stream": stream, "store": store}
+        asked = [user("I like tea")]
+        shown, events = await ask(live, asked, max_output_tokens=50, **members)
+        assert (len(up.bodies), shown["status"]) == (1, "incomplete")
+        assert shown["incomplete_details"] == {"reason": "max_output_tokens"}
+        assert kinds(shown["output"]) == ["message"]
+        if stream:
+            check_stream(events)
+            assert events[-1]["type"] == "response.incomplete"
+        # The call was run, and stands where it happened when the client goes on.
+        if store:
+            await ask(live, "So?", previous_response_id=shown["id"], **members)
+            assert kinds(up.bodies[-1]["input"]) == ["function_call_output", "message"]
+        else:
+            await ask(live, [*asked, *shown["output"], user("So?")], **members)
+            pair = ["function_call", "function_call_output"]
+            assert kinds(up.bodies[-1]["input"]) == ["message", "message", *pair, "message"]

@@ -1,0 +1,157 @@
+"""A stored response as the events of a stream.
+
+A provider streams what it made in the background again, also while it is being made. That stream is
+masked as the first one was, so that the events have the same numbers. Any other response is taken
+apart anew, in the pieces that its first stream had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.chat.kept_responses import is_kept
+from gateway.chat.provider_call import ProviderCall
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed
+from gateway.http.access_log import current_line
+from gateway.http.response import CompletionProducer, GatewayResponse, ResponseHead
+from gateway.routing.replies import EventReader
+from gateway.state import GatewayState
+from gateway.storage.responses import StoredResponse
+from gateway.upstream.base import UpstreamResponse
+from gateway.wire.chat import Json, decode, encode
+from gateway.wire.headers import Pairs
+from gateway.wire.sse import SseFramer
+from gateway.wires.envelope import event_of
+from gateway.wires.responses.reply import CLOSINGS, ResponsesMask, lift
+
+UNFINISHED = ("queued", "in_progress")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvents:
+    """What a stream is made of.
+
+    mask: what shows the provider's rounds. whole: returns the response once it is finished. after:
+    the number of the event behind which to begin.
+    """
+
+    row: StoredResponse
+    mask: ResponsesMask
+    call: ProviderCall
+    whole: Callable[[], Awaitable[Json]]
+    after: int
+
+
+def stream_response(
+    gateway: GatewayState, events: StoredEvents, name: str, headers: Pairs
+) -> GatewayResponse:
+    """Return the ASGI response that streams them. name: the request's."""
+    producer = StoredStream(events)
+
+    async def prepared() -> tuple[StoredStream, Pairs]:
+        return producer, []
+
+    base = [(b"x-mnemogate-request-id", name.encode()), *headers]
+    server = gateway.settings.server
+    return GatewayResponse(prepared, _Uncounted(), base, gateway.process.live, server)
+
+
+class StoredStream(CompletionProducer):
+    """The events of one stored response."""
+
+    def __init__(self, events: StoredEvents) -> None:
+        super().__init__(stream=True)
+        self._events, self._mask = events, events.mask
+
+    @property
+    def memory(self) -> str:
+        return "off"
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        row = self._events.row
+        known = is_kept(row) or bool(row.kind) or not row.rounds
+        first = None if known else await self._open(row.rounds[0])
+        if first is None:
+            response = await self._events.whole()
+            yield b"".join(_taken_apart(response, row.echo.get("cuts") or (), self._events.after))
+            return
+        async for shown in self._rounds(first):
+            if shown and self._mask.number - 1 > self._events.after:
+                yield shown
+
+    async def _rounds(self, first: UpstreamResponse) -> AsyncGenerator[bytes, None]:
+        """Yield what is shown of the provider's rounds, event by event."""
+        rounds = self._events.row.rounds
+        incoming: UpstreamResponse | None = first
+        for number, name in enumerate(rounds):
+            if number:
+                self._mask.start_next_round()
+                incoming = await self._open(name)
+            if incoming is None:
+                raise StreamIncomplete(
+                    "The provider streams only the beginning of this response. Ask for it without "
+                    "`stream`."
+                )
+            async for shown in self._round(incoming):
+                yield shown
+        yield self._mask.end(None)
+
+    async def _round(self, incoming: UpstreamResponse) -> AsyncGenerator[bytes, None]:
+        try:
+            async for batch in EventReader(incoming, SseFramer()):
+                for event in batch:
+                    if event.data and not self._mask.over:
+                        yield await self._mask.show(event)
+                if self._mask.over:
+                    break
+        finally:
+            await incoming.close()
+        _, result = self._mask.close()
+        if result.error is not None:
+            raise UpstreamFailed(decode(self._events.call.redact(encode(result.error))))
+        if not result.complete:
+            raise StreamIncomplete("The provider's stream ended before the response did.")
+
+    async def _open(self, name: str) -> UpstreamResponse | None:
+        """Return the provider's stream of a round; None where it has none."""
+        incoming = await self._events.call.open("GET", f"/responses/{name}?stream=true")
+        if incoming.status == 200 and incoming.is_events:
+            return incoming
+        await incoming.close()
+        return None
+
+    def whole(self) -> bytes:
+        return b""
+
+    def build_head(self, *, committed: bool) -> ResponseHead:
+        return self.completion_head([])
+
+    def extra_headers(self) -> Pairs:
+        return []
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return self._mask.fault(error)
+
+    def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        return None
+
+
+class _Uncounted:
+    """Nothing is accounted for: the response was, when it was made."""
+
+    def on_first_byte(self, status: int, *, committed: bool) -> None:
+        current_line().status = status
+
+    def on_finish(self, memory: str, error: BaseException | None) -> None:
+        if isinstance(error, GatewayError):
+            current_line().note_error(error)
+
+
+def _taken_apart(response: Json, cuts: Any, after: int) -> Iterator[bytes]:
+    """Yield a response's events behind one number; no ending where it has none yet."""
+    runs = response.get("status") in UNFINISHED
+    for number, event in enumerate(lift(response, cuts)):
+        if number > after and not (runs and event["type"] in CLOSINGS):
+            yield event_of({**event, "sequence_number": number})
