@@ -275,3 +275,27 @@ def test_what_is_dropped_is_noted():
     ]
     response_request({"model": "m", "messages": messages, "store": True, "metadata": {}}, losses)
     assert list(losses.names) == ["store", "metadata", "cache_control", "messages.name"]
+
+
+def test_an_answer_may_be_asked_for_as_any_json_object_or_as_text():
+    assert sent(response_format={"type": "json_object"})["text"] == {
+        "format": {"type": "json_object"}
+    }
+    assert "text" not in sent(response_format={"type": "text"})
+    with pytest.raises(BadRequest):
+        sent(response_format={"type": "odd"})
+
+
+def test_tools_without_a_choice_are_carried_without_one():
+    tool = {"type": "function", "function": {"name": "f"}}
+    assert "tool_choice" not in sent(tools=[tool])
+
+
+def test_a_message_of_no_known_role_is_refused():
+    with pytest.raises(BadRequest, match="odd"):
+        items(USER, {"role": "odd", "content": "x"})
+
+
+def test_instructions_that_are_no_text_are_refused():
+    with pytest.raises(BadRequest):
+        items({"role": "system", "content": {"type": "text"}}, USER)
