@@ -167,7 +167,6 @@ COVERED = {
         memory.session.turn_store
     """,
     "memory/stores/test_chroma": "memory.stores.chroma_child",
-    "memory/test_tools": "memory.core.tool_definitions",
     "memory/search/test_ranking": "memory.search.similarity memory.search.vocabulary",
     # rows, over a real database: a transaction is tested by what it leaves
     "memory/stores/sql/test_fts": """

@@ -25,7 +25,9 @@ def test_a_header_that_is_sent_twice_is_one_list():
     assert merge_headers(pairs[:2]) == {b"accept": b"a", b"range": b"x"}
 
 
-@pytest.mark.parametrize("name", [*headers.HOP, *headers.CREDENTIALS, b"x-memory", b"proxy-auth"])
+@pytest.mark.parametrize(
+    "name", sorted(headers.HOP | headers.CREDENTIALS | {b"x-memory", b"proxy-auth"})
+)
 def test_no_operator_can_let_a_credential_or_a_header_of_the_connection_through(name):
     assert not may_forward(name)
     assert may_forward(b"x-trace")

@@ -188,3 +188,16 @@ def test_the_first_node_follows_nobody():
     turn = history()
     node = new_node(9, 3, turn, PreviousTurn(), plan(turn, PreviousTurn(), present(), RULES))
     assert (node.parent, node.branch, node.note) == (None, 0, None)
+
+
+def test_every_request_with_live_placement_begins_an_epoch():
+    turn = history()
+    planned = plan(turn, before(turn), present(), replace(RULES, live=True))
+    assert planned.reason == "live placement"
+
+
+def test_two_notes_at_one_message_end_the_epoch():
+    turn = history()
+    past = before(turn, note="n")
+    past = replace(past, carriers=[*past.carriers, replace(past.carriers[0], id=5)])
+    assert plan(turn, past, present(), RULES).reason == "a note's carrier is gone"

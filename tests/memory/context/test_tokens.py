@@ -428,3 +428,19 @@ def test_a_message_of_many_parts_is_counted_like_one_text():
     assert time.process_time() - began < 1  # one by one it took several
     one = counter.message({"role": "system", "content": "\n".join(p["text"] for p in parts)})
     assert one <= many <= one + 10
+
+
+def test_parts_count_as_what_they_are():
+    counter = TokenCounter()
+
+    def count(*parts):
+        return counter.message({"role": "user", "content": list(parts)})
+
+    none = count()
+    assert count("odd") == none + 1
+    assert count({"type": "text", "text": "some words"}) > none + 1
+    low, high = (
+        {"type": "image_url", "image_url": {"url": "x", "detail": d}} for d in ("low", "high")
+    )
+    assert none < count(low) < count(high)
+    assert count({"type": "input_audio", "data": "x" * 100_000}) == none + 2000

@@ -9,17 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.core.blocks import (
+    MAX_BLOCKS,
+    MODEL_BLOCK_CHARACTERS,
     Block,
     append_line,
     apply_note,
     check_label,
     compile_core,
     escape,
+    has_line,
+    new_block,
     note,
+    remove_line,
     replace_text,
     rewrite_value,
     strip_spans,
     unescape,
+    without_spans,
 )
 from memory.errors import BadArguments, BlockFull, BlockReadOnly
 
@@ -193,3 +199,66 @@ def test_a_run_of_lines_is_found_where_it_stands_line_for_line(value, content):
     if content.strip():
         same = append_line(Block("human", value), content).value == value
         assert same == known
+
+
+def test_blocks_that_models_make_have_a_number_and_a_size():
+    assert new_block("tea", MAX_BLOCKS - 1) == Block("tea", limit=MODEL_BLOCK_CHARACTERS)
+    with pytest.raises(BadArguments, match=f"{MAX_BLOCKS} at most"):
+        new_block("tea", MAX_BLOCKS)
+    with pytest.raises(BadArguments):
+        new_block("Tea", 0)
+
+
+def test_a_line_is_found_and_removed_whatever_blanks_are_around_it():
+    block = Block("tea", "green\n  black \nblack tea")
+    assert has_line(block, "black ")
+    assert not has_line(block, "tea")
+    assert remove_line(block, " black").value == "green\nblack tea"
+
+
+def test_nothing_cannot_be_appended():
+    with pytest.raises(BadArguments, match="empty"):
+        append_line(Block("tea"), " \n")
+
+
+def test_a_text_that_was_copied_escaped_is_found():
+    assert replace_text(Block("tea", "a < b"), "a &lt; b", "c &lt; d").value == "c < d"
+
+
+def test_neither_blocks_nor_a_summary_compile_to_nothing():
+    assert compile_core([], "t") == ""
+    assert "<conversation_summary" in compile_core([], "t", "S")
+
+
+def test_equal_values_need_no_note():
+    assert note({"a": "x"}, {"a": "x"}, "t") == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ("x", None, "removed"),
+        ("", "x", "set"),
+        ("x", "x\ny", "appended"),
+        ("one\nthis long line stays\nb", "two\nthis long line stays\nb", "replaced"),
+        ("a\na", "b\na", "set"),
+        ("x", "y", "set"),
+    ],
+)
+def test_a_note_says_the_change_in_its_shortest_form(old, new, change):
+    now = {} if new is None else {"k": new}
+    text = note({"k": old}, now, "t")
+    assert f'change="{change}"' in text
+    assert apply_note({"k": old}, text) == now
+
+
+def test_spans_of_ours_leave_a_message_in_either_form():
+    ours = '<memory_updates tag="t">x</memory_updates>'
+    parts = [{"type": "text", "text": f"hi{ours}"}, {"type": "image_url"}, "odd"]
+    assert without_spans({"content": f"hi{ours}"}, "t") == {"content": "hi"}
+    assert without_spans({"content": parts}, "t")["content"] == [
+        {"type": "text", "text": "hi"},
+        *parts[1:],
+    ]
+    assert without_spans({"content": "plain"}, "t") == {"content": "plain"}
+    assert without_spans({"content": None}, "t") == {"content": None}
