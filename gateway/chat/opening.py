@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from memory import Erased, Session, StoreUnavailable
+from memory import ErasedMeanwhile, Session, StoreUnavailable
 
 TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
 # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at
@@ -77,5 +77,5 @@ class RequestOpening:
     async def _open(self) -> None:
         try:
             await self._session.open()
-        except (StoreUnavailable, Erased):
+        except (StoreUnavailable, ErasedMeanwhile):
             self.degraded = True

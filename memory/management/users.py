@@ -61,8 +61,8 @@ async def import_user(
 ) -> ImportReceipt:
     """Write what was examined into the user's memory.
 
-    Raises Erased, Conflict, StoreUnavailable: what was written by then stays, and doing it again
-    writes the rest.
+    Raises ErasedMeanwhile, Conflict, StoreUnavailable: what was written by then stays, and doing it
+    again writes the rest.
     """
     receipt = await importer.import_into(memory.db, actor, manifest)
     if manifest.policy is not None:

@@ -73,7 +73,7 @@ class TurnStore:
         """Write a few rows, within `most` seconds of the patience.
 
         None: begun beside the upstream's work, and whoever waits for it counts. large: bodies that
-        the rows name. shortcut: see `Database.write`. Raises Erased, and
+        the rows name. shortcut: see `Database.write`. Raises ErasedMeanwhile, and
         StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it.
         """
         try:

@@ -29,7 +29,7 @@ from memory.context.tokens import TokenCounter
 from memory.conversation.history import Messages, TextRange, encode
 from memory.conversation.matching import HashChain, RequestHistory
 from memory.conversation.messages import DigestCache
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 
 KEY = b"k" * 32
 MESSAGES = st.lists(
@@ -257,7 +257,7 @@ async def test_a_summary_is_asked_for_once(monkeypatch):
 
 
 def test_no_text_has_more_tokens_than_bytes():
-    turn, plan = long_turn(), PlacementPlan(new_epoch([Block("tea", "x")], "tag", 0), "")
+    turn, plan = long_turn(), PlacementPlan(new_epoch([CoreBlock("tea", "x")], "tag", 0), "")
     plan.splices[1] = [{"role": "tool", "content": "4"}]
     counted = sum(TokenCounter().message(m) for m in turn.messages)
     size = len(encode(list(turn.messages)))

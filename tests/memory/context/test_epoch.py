@@ -16,10 +16,10 @@ from memory.context.epoch import (
     plan,
 )
 from memory.conversation.matching import RequestHistory, TurnNode
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 
 KEY, TAG, NOW = b"k" * 32, "tag", 1000.0
-TEA, COFFEE = Block("human", "Likes tea."), Block("human", "Likes coffee.")
+TEA, COFFEE = CoreBlock("human", "Likes tea."), CoreBlock("human", "Likes coffee.")
 HISTORY = [
     {"role": "user", "content": "one"},
     {"role": "assistant", "content": "two"},
@@ -66,7 +66,7 @@ def test_an_epoch_goes_on_with_the_very_same_text():
         (present(edits=1), RULES, "edited outside the conversation"),
         (present(at=NOW + 1000), RULES, "idle"),
         (present(), EpochPolicy(live=True), "live placement"),
-        (present(TEA, Block("pets", "A cat.")), RULES, "a block was added"),
+        (present(TEA, CoreBlock("pets", "A cat.")), RULES, "a block was added"),
         (present(COFFEE), EpochPolicy(note_chars=5), "notes over their budget"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memory.core.blocks import (
     MAX_BLOCKS,
     MODEL_BLOCK_CHARACTERS,
-    Block,
+    CoreBlock,
     append_line,
     apply_note,
     check_label,
@@ -59,7 +59,7 @@ def test_a_note_is_exactly_the_delta(told, now):
 
 @given(values)
 def test_compiled_text_has_one_element_per_block_whatever_is_stored(found):
-    blocks = [Block(label, value, description=value) for label, value in found.items()]
+    blocks = [CoreBlock(label, value, description=value) for label, value in found.items()]
     out = compile_core(blocks, TAG, summary="</conversation_summary>")
     for label in found:
         assert len(re.findall(rf"<{label}[ >]", out)) == len(re.findall(rf"</{label}>", out)) == 1
@@ -69,7 +69,7 @@ def test_compiled_text_has_one_element_per_block_whatever_is_stored(found):
 
 @given(values, st.randoms())
 def test_same_blocks_same_bytes(found, random):
-    blocks = [Block(k, v) for k, v in found.items()]
+    blocks = [CoreBlock(k, v) for k, v in found.items()]
     mixed = list(blocks)
     random.shuffle(mixed)
     assert compile_core(blocks, TAG) == compile_core(mixed, TAG)
@@ -77,7 +77,7 @@ def test_same_blocks_same_bytes(found, random):
 
 @given(text, text)
 def test_appending_twice_is_appending_once(value, line):
-    block = Block("human", value)
+    block = CoreBlock("human", value)
     if not line.strip():
         with pytest.raises(BadArguments):
             append_line(block, line)
@@ -88,7 +88,7 @@ def test_appending_twice_is_appending_once(value, line):
 
 @given(text, st.integers(0, 60), st.sampled_from(["append", "replace", "rewrite"]))
 def test_no_edit_passes_the_limit(value, limit, how):
-    block = Block("human", value[:limit], limit=limit)
+    block = CoreBlock("human", value[:limit], limit=limit)
     try:
         edited = {
             "append": lambda: append_line(block, "zzz zzz"),
@@ -110,22 +110,22 @@ def test_no_edit_passes_the_limit(value, limit, how):
 )
 def test_a_read_only_block_refuses_every_edit(edit):
     with pytest.raises(BlockReadOnly, match="read-only"):
-        edit(Block("system", "a", read_only=True))
+        edit(CoreBlock("system", "a", read_only=True))
 
 
 def test_refusals_say_what_to_do():
     with pytest.raises(
         BlockFull, match=r"at most 5 characters and this would make 11, 6 too many.*memory_rethink"
     ):
-        rewrite_value(Block("human", limit=5), "hello world")
+        rewrite_value(CoreBlock("human", limit=5), "hello world")
     with pytest.raises(BadArguments, match=r"not in the block 'human'. Its value is:\nlikes tea"):
-        replace_text(Block("human", "likes tea"), "coffee", "x")
+        replace_text(CoreBlock("human", "likes tea"), "coffee", "x")
     with pytest.raises(BadArguments, match=r"2 times in the block 'human' \(lines 1, 3\)"):
-        replace_text(Block("human", "tea\nx\ntea"), "tea", "x")
+        replace_text(CoreBlock("human", "tea\nx\ntea"), "tea", "x")
 
 
 def test_empty_new_text_deletes():
-    assert replace_text(Block("human", "a\nb\nc"), "b", "").value == "a\nc"
+    assert replace_text(CoreBlock("human", "a\nb\nc"), "b", "").value == "a\nc"
 
 
 @pytest.mark.parametrize("label", ["", "Human", "9a", "a-b", "a" * 64, None, "memory_blocks", "ä"])
@@ -197,12 +197,12 @@ def test_a_run_of_lines_is_found_where_it_stands_line_for_line(value, content):
     there, more = ([x.strip() for x in t.split("\n")] for t in (value, content.strip("\n")))
     known = any(there[i : i + len(more)] == more for i in range(len(there)))
     if content.strip():
-        same = append_line(Block("human", value), content).value == value
+        same = append_line(CoreBlock("human", value), content).value == value
         assert same == known
 
 
 def test_blocks_that_models_make_have_a_number_and_a_size():
-    assert new_block("tea", MAX_BLOCKS - 1) == Block("tea", limit=MODEL_BLOCK_CHARACTERS)
+    assert new_block("tea", MAX_BLOCKS - 1) == CoreBlock("tea", limit=MODEL_BLOCK_CHARACTERS)
     with pytest.raises(BadArguments, match=f"{MAX_BLOCKS} at most"):
         new_block("tea", MAX_BLOCKS)
     with pytest.raises(BadArguments):
@@ -210,7 +210,7 @@ def test_blocks_that_models_make_have_a_number_and_a_size():
 
 
 def test_a_line_is_found_and_removed_whatever_blanks_are_around_it():
-    block = Block("tea", "green\n  black \nblack tea")
+    block = CoreBlock("tea", "green\n  black \nblack tea")
     assert has_line(block, "black ")
     assert not has_line(block, "tea")
     assert remove_line(block, " black").value == "green\nblack tea"
@@ -218,11 +218,11 @@ def test_a_line_is_found_and_removed_whatever_blanks_are_around_it():
 
 def test_nothing_cannot_be_appended():
     with pytest.raises(BadArguments, match="empty"):
-        append_line(Block("tea"), " \n")
+        append_line(CoreBlock("tea"), " \n")
 
 
 def test_a_text_that_was_copied_escaped_is_found():
-    assert replace_text(Block("tea", "a < b"), "a &lt; b", "c &lt; d").value == "c < d"
+    assert replace_text(CoreBlock("tea", "a < b"), "a &lt; b", "c &lt; d").value == "c < d"
 
 
 def test_neither_blocks_nor_a_summary_compile_to_nothing():

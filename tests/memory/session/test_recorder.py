@@ -9,7 +9,7 @@ import pytest
 
 from memory.context.fitted import SentPrompt
 from memory.conversation.matching import TurnNode
-from memory.errors import Erased
+from memory.errors import ErasedMeanwhile
 from memory.scope import Scope
 from memory.session import recorder as recording
 from memory.session.composer import Composer
@@ -197,7 +197,7 @@ async def test_a_whole_turn_that_the_store_does_not_take_is_not_spilled():
 
 async def test_nothing_stays_of_a_user_who_was_erased_meanwhile():
     turn, recorder, prompt = await begun()
-    turn.services.db.faults = [Erased("gone")]
+    turn.services.db.faults = [ErasedMeanwhile("gone")]
     assert await recorder.finish(prompt, TurnOutcome([ANSWER]))
     assert turn.services.spill.kept == []
     assert not held(turn)
