@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import textwrap
+import tokenize
 from collections import defaultdict
 
 from tests.test_architecture import FILES, TREES, functions, ours
@@ -140,3 +143,28 @@ def test_a_class_has_few_attributes():
 
 def test_a_module_reaches_for_few_others():
     assert {n for n in FILES if len(ours(n)) > MAX_IMPORTS} == REACHING.keys()
+
+
+def broad_excepts():
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ExceptHandler):
+                caught = "BaseException" if node.type is None else ast.unparse(node.type)
+                if caught in ("Exception", "BaseException"):
+                    yield name, node
+
+
+def has_comment(name: str, node: ast.ExceptHandler) -> bool:
+    lines = FILES[name].read_text(encoding="utf-8").splitlines()
+    text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+    tokens = tokenize.generate_tokens(io.StringIO(textwrap.dedent(text) + "\n").readline)
+    return any(t.type == tokenize.COMMENT and "noqa" not in t.string for t in tokens)
+
+
+def test_a_broad_except_raises_again_or_says_why_it_ends_there():
+    silent = [
+        (name, node.lineno)
+        for name, node in broad_excepts()
+        if not isinstance(node.body[-1], ast.Raise) and not has_comment(name, node)
+    ]
+    assert silent == []

@@ -31,7 +31,7 @@ COVERED = {
     """,
     "e2e/wire/test_storage_and_start": "gateway.server.lifespan memory.embed.telemetry",
     "e2e/test_workers": """
-        memory.session.earlier_attempts memory.session.replay memory.stores.sql.node_holders
+        memory.session.earlier_attempts memory.stores.sql.node_holders
         memory.stores.sql.turn_rivals memory.stores.sql.turn_rows
     """,
     "e2e/wire/test_shutdown": "gateway.server.uvicorn_server gateway.http.asgi",

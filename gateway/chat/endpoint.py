@@ -69,6 +69,7 @@ async def serve(
     except GatewayError as e:
         await respond_error(send, e, base)
     except Exception:
+        # A defect of ours. The client gets an answer with the request's id, the log the rest.
         log.exception("unexpected failure (%s)", name)
         await respond_error(send, GatewayError(UNEXPECTED, code="internal_error"), base)
     else:

@@ -176,6 +176,7 @@ class ContextWindows:
             log.info("%s does not tell its window: %s", target.label, type(e).__name__)
             return
         except Exception:
+            # A task that nobody awaits. The target is used without a known window.
             log.exception("asking %s for its window failed", target.label)
             return
         record.told = found.tokens

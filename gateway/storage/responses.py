@@ -391,6 +391,7 @@ class ResponseTable:
             except StoreUnavailable:
                 return
             except Exception:
+                # Kept, they would hold up all later ones.
                 log.exception("%d stored responses cannot be written and are dropped", len(rows))
             for row in rows:
                 if self._held.get((row.tenant, row.id)) is row:

@@ -112,6 +112,7 @@ async def _run(memory: Memory, secret: bytes, move: Move) -> None:
         move.error = e.message
         log.warning("could not move the memory of %s: %s", shown, e.message)
     except Exception:
+        # A task that nobody awaits: the page shows the error, the log has the details.
         move.error = "Something went wrong inside the gateway; its log has the details."
         log.exception("could not move the memory of %s", shown)
     finally:

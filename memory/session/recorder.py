@@ -26,7 +26,7 @@ from memory.session.turn_record import (
     turn_record,
 )
 from memory.session.turn_shortcut import opening_of, record_of
-from memory.session.turn_store import LIGHT, weight_of
+from memory.session.turn_store import LIGHT, log_failed_drop, weight_of
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
@@ -150,7 +150,7 @@ class TurnRecorder:
                         lock=owner_lock(scope.tenant, scope.user),
                     )
                 )
-                dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+                dropping.add_done_callback(log_failed_drop)
                 with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
                     await asyncio.wait([dropping], timeout=seconds)
         finally:

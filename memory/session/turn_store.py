@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
@@ -109,7 +109,7 @@ class TurnStore:
             drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=large)
             lock = owner_lock(self.owner.scope.tenant, self.owner.scope.user)
             dropping = asyncio.ensure_future(self.db.write(drop, lock=lock))
-            dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+            dropping.add_done_callback(log_failed_drop)
             raise
 
     async def spill(self, record: TurnRecord) -> bool:
@@ -120,6 +120,14 @@ class TurnStore:
         try:
             await self.spill_file.keep(record)
         except Exception:
+            # The client has its answer, and no other place is left to write to.
             log.exception("an answer is not recorded: both the store and the recovery log failed")
             return False
         return True
+
+
+def log_failed_drop(task: asyncio.Task[Any]) -> None:
+    """Log why rows that nobody needs were not removed; nobody may wait for it any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # without its message, which may quote a row
+        log.warning("rows of a turn that was given up stay behind: %s", type(error).__name__)

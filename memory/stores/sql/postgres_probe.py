@@ -78,7 +78,7 @@ def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         try:
             found.append(asyncio.run(ask()))
         except BaseException as e:
-            failed.append(e)
+            failed.append(e)  # raised below, in the caller's thread
 
     thread = threading.Thread(target=run, name="postgres-probe")
     thread.start()

@@ -16,6 +16,7 @@ from memory.session.composer import Composer
 from memory.session.in_flight import InFlight
 from memory.session.recorder import TurnRecorder
 from memory.session.turn_record import TurnOutcome
+from memory.session.turn_store import log_failed_drop
 from memory.stores.sql.turn_reader import ConversationState
 from tests.memory.session.turns import BLOCKS, SECRET, FakeSpill, a_turn, late
 
@@ -309,3 +310,15 @@ def test_a_conversation_that_is_named_is_that_one():
     assert turn.identity.conversation is found
     assert turn.identity.forked_from is None
     assert turn.services.lines.taken == [b"name mine"]
+
+
+async def test_rows_that_stay_behind_are_logged_without_what_they_say(caplog):
+    async def fail():
+        raise ValueError("a user's words")
+
+    task = asyncio.ensure_future(fail())
+    task.add_done_callback(log_failed_drop)
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert "stay behind: ValueError" in caplog.text
+    assert "a user's words" not in caplog.text
