@@ -1,6 +1,6 @@
 """Chat completions, Responses and Messages: read a request, choose who answers it, answer.
 
-A turn answers where memory has a part, the relay where it has none.
+Requests with memory run as a turn, the others go to the relay.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def serve(
     send: Send,
     path: MemoryPath | None = None,
 ) -> None:
-    """Answer a request over ASGI; tell every error."""
+    """Answer a request over ASGI, also if it fails."""
     path = path or CHAT_PATH
     name = request_id(scope)
     base = [(b"x-mnemogate-request-id", name.encode())]

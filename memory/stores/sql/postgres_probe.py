@@ -1,6 +1,6 @@
-"""Reads from a Postgres database before a store is opened on it, and looks at it for an operator.
+"""Reads a Postgres database before a store is opened, for the start and for commands.
 
-For the start and for commands that open no store. Changes nothing.
+Changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 5.0
 
 
 def query(url: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query; none of a table that is not there.
+    """Return the rows of a query; none if its table does not exist.
 
     Raises OSError if the database cannot be read.
     """
