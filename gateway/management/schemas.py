@@ -245,7 +245,7 @@ class Key(msgspec.Struct, kw_only=True):
 
 
 class MadeKey(Key, kw_only=True):
-    """key: what its user sends, told this once."""
+    """key: the secret that clients send; it is only shown once."""
 
     key: str
     note: str | None

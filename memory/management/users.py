@@ -38,9 +38,9 @@ async def is_proven(memory: Memory, tenant: str) -> bool:
 
 
 async def erase_user(memory: Memory, tenant: str, user: str) -> dict[str, int]:
-    """Erase everything of a user, what the application's tables tell of them too.
+    """Erase everything about a user, in the application's tables too.
 
-    Returns rows removed by kind. Raises StoreUnavailable: doing it again goes on with it.
+    Returns rows removed by kind. Raises StoreUnavailable: repeating it continues the erasure.
     """
     db = memory.db
     counts = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)

@@ -10,7 +10,7 @@ from memory.errors import NotUpgraded
 
 OLDEST = 15  # the oldest version of Postgres
 STATEMENT_MODE = (
-    "a pooler in statement mode stands before the server, and Mnemogate needs transactions. Set "
+    "a pooler in statement mode is in front of the server, and Mnemogate needs transactions. Set "
     "its pool_mode to transaction"
 )
 NO_STATEMENTS = (

@@ -190,7 +190,7 @@ class SlotLease:
             if held and not self.is_held:
                 log.error(
                     "this worker has lost its lease of the database, which does not answer. "
-                    "Requests go on without memory until it does"
+                    "Requests continue without memory until it does"
                 )
             elif not held and self.is_held:
                 log.warning("this worker serves its database again")
