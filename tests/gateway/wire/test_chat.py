@@ -181,3 +181,11 @@ def test_calls_of_a_completion_can_be_copied_and_grow_on():
     merge(copied, {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]})
     assert plain_text(copied)["tool_calls"][0]["function"]["arguments"] == "{}"
     assert plain_text(into)["tool_calls"] == [call]
+
+
+def test_a_long_text_is_joined_now_and_then():
+    into: dict = {"content": "x"}
+    for _ in range(600):
+        merge(into, {"content": "yz"})
+    assert len(into["content"]) < 300
+    assert plain_text(into)["content"] == "x" + "yz" * 600

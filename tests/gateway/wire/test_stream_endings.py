@@ -107,6 +107,6 @@ def test_a_format_without_a_rule_ends_where_it_ends():
 
 def test_an_event_reports_its_error_at_the_top():
     assert error_of(b'{"error": 3}') == 3
-    assert error_of(b'{"x": 1}') is error_of(b'"error"') is None
+    assert error_of(b'{"x": 1}') is error_of(b'"error"') is error_of(b'{"error"') is None
     assert is_object(b'{"x": 1}')
     assert not is_object(b"[1]")

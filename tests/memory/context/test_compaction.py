@@ -26,7 +26,8 @@ from memory.context.fitted import (
     UncompactedMessages,
 )
 from memory.context.tokens import TokenCounter
-from memory.conversation.history import Messages, TextRange, encode
+from memory.context.window import SOFT
+from memory.conversation.history import Messages, SourceText, TextRange, encode
 from memory.conversation.matching import HashChain, RequestHistory
 from memory.conversation.messages import DigestCache
 from memory.core.blocks import CoreBlock
@@ -350,8 +351,10 @@ async def test_no_summary_is_planned_for_what_is_far_from_the_threshold(share):
 
 async def test_no_summary_is_planned_where_one_message_is_all():
     turn = RequestHistory.of(KEY, [{"role": "user", "content": "words " * 400}])
-    fitted = FittedContext(PlacementPlan(new_epoch([], "tag", 0), ""))
-    assert await plan_summary(turn, fitted, room(turn, Shelf(turn), 0.95), []) is None
+    budget = room(turn, Shelf(turn), 0.8)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    answers = [{"role": "assistant", "content": "x" * 2000}]
+    assert await plan_summary(turn, fitted, budget, answers) is None
     assert not fitted.coming
 
 
@@ -364,3 +367,75 @@ def test_a_prompt_goes_on_where_an_answer_follows_it():
     assert sent.goes_on(Messages(first.after, [answer, user]))
     assert not sent.goes_on(Messages(first.after, [user]))
     assert not sent.goes_on(Messages(first.after, [answer, {"role": "system", "content": "x"}]))
+
+
+async def test_an_answer_of_many_bytes_and_few_tokens_needs_no_summary():
+    turn = long_turn()
+    budget = room(turn, Shelf(turn), 0.5)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    left = int(SOFT * budget.budget) - fitted.tokens
+    answers = [{"role": "assistant", "content": "words " * (left // 6 + 1)}]
+    assert await plan_summary(turn, fitted, budget, answers) is None
+
+
+async def test_a_cut_whose_summary_is_stored_is_built_upon():
+    turn = long_turn()
+    shelf = Shelf(turn, 9)
+    plan = PlacementPlan(new_epoch([], "tag", 0, (turn.chain.link(9), "SUMMARY to 9")), "")
+    fitted = await fit(turn, plan, room(turn, shelf, 2))
+    assert fitted.cut > 9
+    assert [count for _, _, count in shelf.saved] == [fitted.cut - 9]
+
+
+async def test_a_cut_without_a_summary_falls_back_to_the_last_one_that_has_one():
+    turn = long_turn()
+    shelf = Shelf(turn, 9)
+    first = PlacementPlan(new_epoch([], "tag", 0, (turn.chain.link(9), "SUMMARY to 9")), "")
+    marked = await fit(turn, first, room(turn, shelf, 2))
+    shelf.kept += [(link, text) for link, text, _ in shelf.saved]
+    lost = turn.chain.link(marked.cut + 4)
+    plan = PlacementPlan(new_epoch([], "tag", 0, (lost, "a fallback")), "")
+    fitted = await compact(
+        turn, await fit(turn, plan, room(turn, shelf, 0.5)), room(turn, shelf, 2), 300
+    )
+    assert fitted.cut > marked.cut
+    assert shelf.saved[-1][2] == fitted.cut - marked.cut
+
+
+async def test_stubs_that_are_not_enough_are_followed_by_a_summary():
+    result = {"role": "tool", "tool_call_id": "c", "content": "row of a table " * 2000}
+    turn = RequestHistory.of(
+        KEY, [*list(long_turn().messages)[:40], result, *list(long_turn().messages)[41:]]
+    )
+    shelf = Shelf(turn)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), room(turn, shelf, 20))
+    assert fitted.how == "dropped, the summariser failed"
+    assert shelf.saved
+
+
+async def test_a_request_that_cannot_wait_for_its_summary_drops_messages_and_stores_nothing():
+    turn = long_turn()
+    fitted = await fit(
+        turn, PlacementPlan(new_epoch([], "tag", 0), ""), room(turn, Store(turn, 30, 9), 2)
+    )
+    assert fitted.how == "dropped, its summary is being made"
+
+
+def test_a_history_enters_at_the_cut_of_its_own_scope():
+    messages = list(long_turn().messages)
+    whole = HashChain(KEY, messages)
+    text = encode(messages)
+    first = Messages(Messages.of(()).before, messages, source=SourceText(text, 1))
+    RequestHistory.of(KEY, first)
+    first.mark(KEY, 30, whole.before(30), [])
+    known = TextRange(text, 1, len(text) - 1)
+    for key in (KEY, b"o" * 32):
+        turn = RequestHistory.of(key, Messages(first.after, [messages[0]], lambda: known))
+        turn.enter()
+        assert (turn.mark is not None) == (key == KEY)
+    turn = RequestHistory.of(KEY, Messages(first.after, [messages[0]], lambda: known))
+    turn.enter()
+    assert turn.messages.first(61) == list(range(30, 61))
+    assert turn.chain.link(40) == whole.link(40)
+    assert [turn.chain.place(whole.link(i)) for i in (40, 60, 3)] == [40, 60, 3]
+    assert turn.chain.place(b"unknown") == turn.chain.place(None) == -1

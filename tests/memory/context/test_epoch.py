@@ -201,3 +201,9 @@ def test_two_notes_at_one_message_end_the_epoch():
     past = before(turn, note="n")
     past = replace(past, carriers=[*past.carriers, replace(past.carriers[0], id=5)])
     assert plan(turn, past, present(), RULES).reason == "a note's carrier is gone"
+
+
+def test_another_instruction_begins_an_epoch():
+    turn = history()
+    rules = replace(RULES, instruction="Remember {tag}.")
+    assert plan(turn, before(turn), present(), rules).reason == "instruction changed"

@@ -212,3 +212,10 @@ def test_elements_are_found_in_windows_of_any_size(window):
 
 def test_messages_equal_sequences_alone():
     assert Messages.of(ALL) != 3
+
+
+def test_spans_are_looked_for_once():
+    text = json.dumps(ALL).encode()
+    messages = Messages(PrefixInfo(), json.loads(text), source=SourceText(text, 1))
+    assert messages.spans() == messages.spans()
+    assert [json.loads(text[a:b]) for a, b in messages.spans().values()] == ALL

@@ -200,3 +200,8 @@ def test_a_very_long_image_is_known_by_its_digest():
     assert canonical(image(long)) != canonical(image(long + "b"))
     short = image("a")
     assert condense_media(short) is short
+
+
+def test_reasoning_is_no_part_of_what_was_said():
+    thought = {"type": "thinking", "thinking": "hm"}
+    assert canonical(user([thought, {"type": "text", "text": "x"}])) == canonical(user("x"))

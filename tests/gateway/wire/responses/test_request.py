@@ -299,3 +299,27 @@ def test_a_message_of_no_known_role_is_refused():
 def test_instructions_that_are_no_text_are_refused():
     with pytest.raises(BadRequest):
         items({"role": "system", "content": {"type": "text"}}, USER)
+
+
+def test_a_schema_of_the_answer_is_carried_flat():
+    schema = {"name": "s", "schema": {"type": "object"}, "strict": None}
+    found = sent(response_format={"type": "json_schema", "json_schema": schema})
+    assert found["text"]["format"] == {
+        "type": "json_schema",
+        "name": "s",
+        "schema": {"type": "object"},
+    }
+
+
+def test_a_custom_tool_is_carried_with_or_without_a_grammar():
+    plain = {"type": "custom", "custom": {"name": "p"}}
+    grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "x"}}
+    ruled = {"type": "custom", "custom": {"name": "g", "format": grammar}}
+    assert sent(tools=[plain, ruled])["tools"] == [
+        {"type": "custom", "name": "p"},
+        {
+            "type": "custom",
+            "name": "g",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "x"},
+        },
+    ]
