@@ -189,3 +189,21 @@ def test_a_long_text_is_joined_now_and_then():
         merge(into, {"content": "yz"})
     assert len(into["content"]) < 300
     assert plain_text(into)["content"] == "x" + "yz" * 600
+
+
+def test_a_piece_of_a_call_without_an_index_goes_on_with_the_last_call():
+    pieces = [
+        {"id": "a", "function": {"name": "f", "arguments": "{"}},
+        {"function": {"arguments": "}"}},
+    ]
+    chunks = [{"choices": [{"index": 0, "delta": {"tool_calls": [p]}}]} for p in pieces]
+    (call,) = fold(chunks)["choices"][0]["message"]["tool_calls"]
+    assert call["function"] == {"name": "f", "arguments": "{}"}
+
+
+def test_a_copied_list_goes_on_by_its_indexes():
+    into: dict = {}
+    merge(into, {"parts": {"list": [{"index": 1, "text": "a"}]}, "note": ["x"]})
+    merge(into, {"parts": {"list": [{"index": 1, "text": "b"}]}, "note": 3})
+    merge(into, {"note": None})
+    assert plain_text(into) == {"parts": {"list": [{"index": 1, "text": "ab"}]}, "note": 3}

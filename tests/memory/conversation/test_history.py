@@ -219,3 +219,10 @@ def test_spans_are_looked_for_once():
     messages = Messages(PrefixInfo(), json.loads(text), source=SourceText(text, 1))
     assert messages.spans() == messages.spans()
     assert [json.loads(text[a:b]) for a, b in messages.spans().values()] == ALL
+
+
+def test_an_escape_that_a_window_splits_does_not_end_a_string(monkeypatch):
+    monkeypatch.setattr(history, "SCAN_WINDOW_BYTES", 3)
+    text = b'ab\\"c" x'
+    assert string_end(text, 0) == text.index(b" x")
+    assert string_end(b"abcdef", 0) == 6  # one without an end
