@@ -32,7 +32,7 @@ help:
 	@echo "make coverage      the tests under coverage: 95 % overall, 100 % of the pure packages"
 	@echo "make bench         what memory costs and what it finds, ten minutes; BENCH=\"chat growth\" chooses"
 	@echo "make soak          20,000 streams, a third left early: does memory grow?"
-	@echo "make screenshots   the README's pictures and recording, anew; needs Chromium"
+	@echo "make screenshots   renews the README's pictures and recording; needs Chromium"
 	@echo "make clean         remove the virtual environment and its stamps"
 
 demo: .setup-demo

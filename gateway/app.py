@@ -49,8 +49,8 @@ from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
 from memory import (
     PATTERNS,
-    Block,
     ChromaIndex,
+    CoreBlock,
     Database,
     EpochPolicy,
     ExtractionRules,
@@ -262,7 +262,8 @@ def _cooldown_policy(settings: Settings) -> CooldownPolicy:
 def _policy(settings: Settings) -> Policy:
     part = settings.memory
     blocks = {
-        b.label: Block(b.label, b.value, b.description, b.limit, b.read_only) for b in part.blocks
+        b.label: CoreBlock(b.label, b.value, b.description, b.limit, b.read_only)
+        for b in part.blocks
     }
     prompts = part.prompts
     screen = Screen({**PATTERNS, **part.screen_patterns} if part.screen else {})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from memory.conversation.long_json import encode_in_parts
     from memory.conversation.messages import is_system, keyed_hash, text_of
     from memory.core.autonomy import decide
-    from memory.core.blocks import LABEL, RESERVED, Block, without_spans
+    from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
     from memory.core.screen import PATTERNS, Screen
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         BlockFull,
         BlockReadOnly,
         Conflict,
-        Erased,
+        ErasedMeanwhile,
         MemoryFault,
         NotFound,
         NotUpgraded,
@@ -87,7 +87,6 @@ __all__ = [
     "BackgroundCall",
     "BackgroundModel",
     "BadArguments",
-    "Block",
     "BlockEdit",
     "BlockFull",
     "BlockReadOnly",
@@ -96,6 +95,7 @@ __all__ = [
     "Complete",
     "Conflict",
     "ConversationName",
+    "CoreBlock",
     "Database",
     "Edit",
     "EditSource",
@@ -103,7 +103,7 @@ __all__ = [
     "EmbedRefused",
     "EmbedUnavailable",
     "EpochPolicy",
-    "Erased",
+    "ErasedMeanwhile",
     "ExtractionRules",
     "FoundConversation",
     "ImportLimits",
@@ -175,7 +175,7 @@ _HOMES = {
     "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
     "memory.core.autonomy": ("decide",),
-    "memory.core.blocks": ("Block", "LABEL", "RESERVED", "without_spans"),
+    "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
@@ -186,7 +186,7 @@ _HOMES = {
         "BlockFull",
         "BlockReadOnly",
         "Conflict",
-        "Erased",
+        "ErasedMeanwhile",
         "MemoryFault",
         "NotFound",
         "NotUpgraded",

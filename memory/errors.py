@@ -8,7 +8,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 │   └── TakenOver      another worker goes on with the turn
 ├── Conflict           a stale write: someone else was faster
 │   └── AmbiguousName  several things have the name: name the owner
-├── Erased             the owner was erased after this turn began: its writes are void
+├── ErasedMeanwhile    the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
 ├── Postponed          a job lacks a credential: it waits for its tenant's next request
 ├── TooLong            a prompt of ours exceeds its model's window
@@ -53,7 +53,7 @@ class AmbiguousName(Conflict):
     """Several things have this name; the caller has to name the owner."""
 
 
-class Erased(MemoryFault):
+class ErasedMeanwhile(MemoryFault):
     """The owner of this scope was erased meanwhile; nothing may be written in its name."""
 
 

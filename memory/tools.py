@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from memory.conversation.messages import Json
 from memory.core.blocks import (
-    Block,
+    CoreBlock,
     append_line,
     escape,
     has_line,
@@ -197,7 +197,7 @@ def _edit_block(
     before = block_rows.all_of(conn, context.shelf)
     how = _edit_function(call.name, arguments, label, seen)
 
-    def edit(found: Block | None) -> Block:
+    def edit(found: CoreBlock | None) -> CoreBlock:
         if found is None and context.model_blocks and call.name == "core_memory_append":
             found = new_block(label, len(before))
         return how(block_rows.require_block(found, label, before))
@@ -215,7 +215,7 @@ def _edit_block(
 
 def _edit_function(
     name: str, arguments: Arguments, label: str, seen: dict[str, int]
-) -> Callable[[Block], Block]:
+) -> Callable[[CoreBlock], CoreBlock]:
     if name == "core_memory_append":
         content = _text(arguments, "content")
         return lambda b: append_line(b, content)
@@ -224,7 +224,7 @@ def _edit_function(
         return lambda b: replace_text(b, old, new)
     memory = _text(arguments, "new_memory", empty=True)
 
-    def rethink(b: Block) -> Block:
+    def rethink(b: CoreBlock) -> CoreBlock:
         rewrite_value(b, memory)
         if seen.get(label, -1) != b.version:
             seen[label] = b.version  # the error shows it

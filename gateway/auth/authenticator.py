@@ -27,12 +27,12 @@ UNLIMITED, UNBOUNDED = LimitSettings(), Budget()
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Whom a key stands for. authorization: the client's own, to go upstream in own-key mode only.
+    """The caller behind a key. authorization: the client's own, forwarded in own-key mode only.
 
     paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
-    mode that its requests have at most.
+    highest mode of its requests.
 
-    A Struct, since a frozen dataclass of so many members takes six times as long to make.
+    A Struct, since a frozen dataclass with so many members takes six times as long to create.
     """
 
     tenant: str
@@ -149,7 +149,7 @@ class Authenticator:
         return Principal(LOCAL, "token", default_user="me")
 
     def session_name(self, headers: Headers) -> str:
-        """Return what stands for the caller in a session of the dashboard, without their key.
+        """Return a name for the caller in a session of the dashboard, without their key.
 
         Raises Unauthenticated, Unavailable.
         """

@@ -1,8 +1,8 @@
-"""Signed tickets: who signed in to the dashboard, without a key in them. No I/O.
+"""Signed tickets: who signed in to the dashboard, without their key. No I/O.
 
-A ticket names whom it stands for, as `Authenticator.session_name` gives it, and ends by itself. A
-ticket that was given up is refused from then on by this process, until it restarts. None of these
-is forgotten before it ends: where too many are kept, no new ticket is issued.
+A ticket contains the caller's name, as `Authenticator.session_name` returns it, and expires. A
+ticket of a session that was ended is refused by this process until it restarts. Ended tickets are
+remembered until they expire; if there are too many of them, no new ticket is issued.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading a request's body, as far as its mode and its size allow."""
+"""Reads a request's body, as far as its mode and its size allow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger("mnemogate")
 
 
 class ModelMissing(Exception):
-    """A request that names no model, which its format allows: the provider may have it."""
+    """A request without a model, which its format allows: the provider may know the model."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__("no model")
@@ -34,10 +34,10 @@ class ModelMissing(Exception):
 
 
 class BodySource(msgspec.Struct, frozen=True):
-    """Where a body comes from.
+    """The origin of a body.
 
-    request: its name, for the log. client: who sent it. whose: whose other requests it may share
-    its beginning with.
+    request: its id, for the log. client: the program that sent it. whose: the caller, whose earlier
+    requests may begin with the same bytes.
     """
 
     request: str
@@ -49,8 +49,8 @@ class BodySource(msgspec.Struct, frozen=True):
 class ReadBody(msgspec.Struct, frozen=True):
     """What was read of a body.
 
-    facts: None where it was read only as far as routing needs. too_heavy: why memory cannot look
-    at it in time, "" where it can.
+    facts: None if it was only read as far as routing needs. too_heavy: why memory cannot inspect it
+    in time, "" if it can.
     """
 
     members: Json
@@ -61,7 +61,7 @@ class ReadBody(msgspec.Struct, frozen=True):
 async def read_members(
     gateway: GatewayState, source: BodySource, raw: bytes, *, whole: bool
 ) -> ReadBody:
-    """Read a body. whole: memory has a part in it. Raises BadRequest."""
+    """Read a body. whole: memory is used. Raises BadRequest."""
     too_heavy = ""
     if whole:
         try:
@@ -91,7 +91,7 @@ async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes
 
 
 def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
-    """Read a body of which nothing is known. Raises BadRequest, TooHeavy."""
+    """Read a body without a known beginning. Raises BadRequest, TooHeavy."""
     check_values(raw)
     members = parse(raw)
     if source.wire is not CHAT and members.get("model") is None:

@@ -1,4 +1,4 @@
-"""What a target takes: our tools, or any addition at all.
+"""What a target accepts: our tools, or any addition at all.
 
 Rejections are remembered for an hour.
 """

@@ -1,7 +1,7 @@
-"""The answer of a command in `/v1/responses`: it has an id from which a client can go on.
+"""The answer of a chat command in `/v1/responses`: the client can continue from its id.
 
-The provider knows nothing of it, and is sent nothing of it: from the answer one goes on as from the
-response before it (`goes_on` of its row).
+The provider does not know it. A request that continues from it continues from the response before
+it (`goes_on` of its row).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DATA = b"data: "
 
 
 def is_to_be_kept(request: TurnInput) -> bool:
-    """Tell whether a client may go on from what answers its command."""
+    """Tell whether a client may continue from the answer of its command."""
     there = request.route.keeps_responses and request.body.get("store") is not False
     return there or request.kept is not None
 
 
 class CommandAnswer(PassthroughProducer):
-    """The answer of a command, which is kept as a response. request: as its client sent it."""
+    """The answer of a command, stored as a response. request: as its client sent it."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class CommandAnswer(PassthroughProducer):
             yield await self._keep(part) if kept else part
 
     async def _may_keep(self) -> bool:
-        """Tell whether the answer is kept: not for a key that anybody may have invented."""
+        """Tell whether the answer is stored: not for an unproven key, which anybody may invent."""
         gateway, asked = self._gateway, self._asked
         if asked.chained:
             base = await find_base(gateway, asked.principal, asked.user, asked.chained)
@@ -64,7 +64,7 @@ class CommandAnswer(PassthroughProducer):
             return False
 
     async def _keep(self, part: bytes) -> bytes:
-        """Return a part of the answer as that of a response which is kept."""
+        """Return a part of the answer with the id of the stored response."""
         if not self.stream:
             shown = self._as_kept(read_object(part))
             await self._write(shown)

@@ -1,8 +1,8 @@
-"""Commands in a chat: `/remember`, `/forget`, `/memory`, `/undo`, `/why` (memory.commands).
+"""Chat commands: `/remember`, `/forget`, `/memory`, `/undo`, `/why` (memory.commands).
 
-A user message that is exactly one of them is answered by the gateway, and not sent to a model. The
-request goes on as one without memory, to an upstream that runs the command and answers its text: so
-limits are asked first, and each format writes the answer as any other.
+A user message that is exactly one of them is answered by the gateway, not by a model. The request
+is handled like one without memory, with an upstream that runs the command and answers with its
+text. So limits apply first, and each format writes the answer as usual.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ KEPT = ("stream", "stream_options", "model")
 
 
 class ChatCommand(NamedTuple):
-    """A command, and what follows its name."""
+    """A command and its argument."""
 
     name: str
     text: str
 
 
 def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
-    """Return the command that a request's newest message is; None where it is none."""
+    """Return the command in a request's newest message; None if there is none."""
     found = request.found
     if not gateway.settings.memory.commands or request.mode == "off" or found is None:
         return None
@@ -78,7 +78,7 @@ def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
 
 
 def to_command(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> TurnInput:
-    """Return the request as it goes on, to what runs the command and answers with its result."""
+    """Return the request, routed to an upstream that runs the command."""
     server = local_upstream(partial(_answer, gateway, request, command))
     keeps = request.wire is RESPONSES and is_to_be_kept(request)
     target = Target(NAME, REASON, server, SETTINGS, price=Price(input=0, output=0))
@@ -135,7 +135,7 @@ async def _run(gateway: GatewayState, request: TurnInput, command: ChatCommand) 
 async def _is_proven(gateway: GatewayState, caller: Principal) -> bool:
     """Tell whether an upstream ever accepted the caller's key.
 
-    On one person's machine every key stands for the same memory, so there it is this very key.
+    In single-user mode all keys share one memory, so there it must be this very key.
     """
     if gateway.settings.single_user:
         return gateway.credentials.is_accepted(caller.authorization)

@@ -1,4 +1,4 @@
-"""What a request on a conversation object says, within its bounds."""
+"""Parses and checks the body of a request on a conversation object."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The verbs on conversation objects of the Responses API, and on their items.
+"""Requests on conversation objects of the Responses API, and on their items.
 
-A server that has conversations keeps them, and this says whose each is; a listing comes back
-without what is ours. For any other server they are kept here.
+A server that supports conversations stores them; this module knows their owners, and removes our
+items from listings. For other servers they are stored here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ JSON = [(b"content-type", b"application/json")]
 class ConversationVerb:
     """One request on a conversation.
 
-    name: its id, "" to make one. path_user: from `/u/{user}`. body: what was sent.
+    name: its id, "" to create one. path_user: from `/u/{user}`. body: as it was sent.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ConversationVerb:
         self._method = scope["method"]
 
     async def create(self) -> bytes:
-        """Make a conversation: at the provider, or here where it knows of none."""
+        """Create a conversation: at the provider, or here if it does not support them."""
         body = read_conversation_body(self._raw)
         await self._check_names()
         there = self._target.keeps_responses
@@ -73,7 +73,7 @@ class ConversationVerb:
         return encode(_conversation_of(row) if row is not None else await self._pass_on(""))
 
     async def change(self) -> bytes:
-        """Give the conversation other metadata."""
+        """Replace the conversation's metadata."""
         row = await self._find()
         if row is None:
             return encode(await self._pass_on(""))
@@ -82,7 +82,7 @@ class ConversationVerb:
         return encode(_conversation_of(replace(row, echo={"metadata": metadata})))
 
     async def delete(self) -> bytes:
-        """Delete the conversation with what its client added to it."""
+        """Delete the conversation and the items that its client added."""
         row = await self._find()
         if row is None:
             told = await self._pass_on("")
@@ -95,7 +95,7 @@ class ConversationVerb:
         return encode(told)
 
     async def items(self) -> bytes:
-        """Return a page of its items, without what is ours."""
+        """Return a page of its items, without ours."""
         row = await self._find()
         if row is None:
             page = await self._pass_on("/items")
@@ -151,14 +151,14 @@ class ConversationVerb:
         return replace(found, created_at=now, thread=name)
 
     async def _find(self) -> StoredResponse | None:
-        """Return the caller's conversation; None for one that its provider keeps."""
+        """Return the caller's conversation; None if its provider stores it."""
         asked = (self._gateway, self._principal, self._user, self._name)
         row = await find_conversation(*asked)
         self._owner = row.user if row is not None else self._asker
         return None if row is None or row.target else row
 
     async def _items_of(self, row: StoredResponse) -> list[tuple[StoredResponse, Json]]:
-        """Return its items, each with the turn that it is of."""
+        """Return its items, each with its turn."""
         turns = await kept_responses.thread_rows(
             self._gateway, self._principal, row.user, self._name
         )
@@ -193,7 +193,7 @@ class ConversationVerb:
             raise kept_responses.store_is_away() from e
 
     async def _check_may_write(self) -> None:
-        """Raise Forbidden for a key that no upstream has accepted: anybody may invent one."""
+        """Raise Forbidden for an unproven key, which anybody may invent."""
         gateway, principal = self._gateway, self._principal
         if gateway.settings.mode != "own-key" or gateway.settings.single_user:
             return
@@ -209,7 +209,7 @@ class ConversationVerb:
             )
 
     async def _check_names(self) -> None:
-        """Raise ResourceNotFound for what a body names that is not the caller's."""
+        """Raise ResourceNotFound if a body names an object that is not the caller's."""
         if self._principal.paths is None or not self._raw:
             return
         body = read_conversation_body(self._raw)

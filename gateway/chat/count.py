@@ -1,6 +1,6 @@
-"""How many tokens a request will have: what would be sent is counted, memory included.
+"""Counts the tokens that a request would have, memory included.
 
-Nothing is written, and the request itself finds everything as if nobody had asked.
+Nothing is written, so the request itself is not affected.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ UNAVAILABLE = "degraded: the memory store is unavailable"
 def count_response(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: str
 ) -> GatewayResponse:
-    """Return the ASGI response to a question for a request's tokens.
+    """Return the ASGI response to a request for a token count.
 
-    path: where the upstream is asked, below `/v1`.
+    path: the upstream's path for it, below `/v1`.
     """
     forward.meter.guess = None  # it costs nothing
     user = request.user if request.uses_memory else None
@@ -43,7 +43,7 @@ def count_response(
 async def _begin(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: str
 ) -> PassthroughProducer:
-    """Compose what would be sent; return what asks the upstream."""
+    """Compose the request; return what asks the upstream to count it."""
     content, state, reason = request.raw, "off", request.off_reason
     if request.too_heavy:
         state, reason = "degraded", f"degraded: {request.too_heavy}"

@@ -1,5 +1,6 @@
-"""The client's own request while the memory is down: forwarded as it came, answered as usual,
-flagged `degraded`.
+"""The client's own request while the memory is down.
+
+It is forwarded and answered as usual, and marked `degraded`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Chat completions, Responses and Messages: read a request, choose who answers it, answer.
 
-A turn answers where memory has a part, the relay where it has none.
+Requests with memory run as a turn, the others go to the relay.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def serve(
     send: Send,
     path: MemoryPath | None = None,
 ) -> None:
-    """Answer a request over ASGI; tell every error."""
+    """Answer a request over ASGI, also if it fails."""
     path = path or CHAT_PATH
     name = request_id(scope)
     base = [(b"x-mnemogate-request-id", name.encode())]
@@ -69,6 +69,7 @@ async def serve(
     except GatewayError as e:
         await respond_error(send, e, base)
     except Exception:
+        # A defect of ours. The client gets an answer with the request's id, the log the rest.
         log.exception("unexpected failure (%s)", name)
         await respond_error(send, GatewayError(UNEXPECTED, code="internal_error"), base)
     else:

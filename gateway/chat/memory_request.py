@@ -1,4 +1,4 @@
-"""A request as the memory is asked about it."""
+"""Builds the memory's view of a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that
 async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
-    """Put a request as the memory is asked about it."""
+    """Return the memory's view of a request."""
     memory, body = gateway.settings.memory, request.body
     managed = request.facts.manages_context or _is_kept_elsewhere(request)
     takes = capabilities_of(gateway, request.facts, body, target)
@@ -59,7 +59,7 @@ async def ask_of(
 
 
 def _is_kept_elsewhere(request: TurnInput) -> bool:
-    """Tell whether the memory may know messages that such a request does not send again."""
+    """Tell whether the memory may know messages that such a request does not resend."""
     return request.wire is not CHAT and bool(request.conversation) and not request.resends
 
 

@@ -1,11 +1,11 @@
-"""The writing of a request while the upstream works on it."""
+"""Writes a request to the store while the upstream works on it."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
 
-from memory import Erased, Session, StoreUnavailable
+from memory import ErasedMeanwhile, Session, StoreUnavailable
 
 TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
 # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at
@@ -29,8 +29,8 @@ class RequestOpening:
     def begin(self, *, at_once: bool = False) -> None:
         """Begin to write the request.
 
-        A whole answer that comes within moments is written together with it, unless it is to be
-        done at once.
+        A whole answer that comes within moments is written in the same transaction, unless the
+        write is needed at once.
         """
         if self._task is not None:
             return
@@ -43,10 +43,10 @@ class RequestOpening:
             )
 
     async def wait(self, patience: float) -> bool:
-        """Tell whether the store has taken the request by now, or within `patience` seconds.
+        """Tell whether the store has taken the request, or takes it within `patience` seconds.
 
-        The answer is not held up longer: it is then marked `degraded`, and the store goes on trying
-        until the turn ends.
+        The answer waits no longer: it is then marked `degraded`, and the store is tried until the
+        turn ends.
         """
         self._cancel_timer()
         if (task := self._task) is None:
@@ -62,9 +62,9 @@ class RequestOpening:
         return False
 
     async def finish(self) -> None:
-        """Let what was begun be kept or taken back as a whole.
+        """Wait until the write has succeeded or was undone.
 
-        A store that still does not answer goes without.
+        Gives up on a store that does not answer.
         """
         if not await self.wait(STORE_SECONDS) and self._task is not None:
             self._task.cancel()
@@ -77,5 +77,5 @@ class RequestOpening:
     async def _open(self) -> None:
         try:
             await self._session.open()
-        except (StoreUnavailable, Erased):
+        except (StoreUnavailable, ErasedMeanwhile):
             self.degraded = True

@@ -1,4 +1,4 @@
-"""Requests of a path with memory in which memory has no part: they go on as they came."""
+"""Forwards requests of a path with memory that do not use it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from gateway.wires.responses.format import RESPONSES
 
 
 def query_of(request: TurnInput) -> str:
-    """Return the query of a request's URL, as it goes on."""
+    """Return the query of a request's URL, as it is forwarded."""
     return quote(request.query, safe=PRINTABLE)
 
 
 async def relay_nameless(
     gateway: GatewayState, scope: Any, body: bytes, send: Send, skip: int
 ) -> None:
-    """Relay a request without a model: the provider may have it (a stored prompt).
+    """Relay a request without a model: the provider may know it (a stored prompt).
 
-    skip: segments of the path that are ours.
+    skip: number of our segments in the path.
     """
     plain = [h for h in scope["headers"] if h[0] != b"content-encoding"]
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])
@@ -52,7 +52,7 @@ async def relay_nameless(
 def relay_turn(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher
 ) -> PassthroughProducer:
-    """Return what passes the request on as it came, without memory."""
+    """Return what forwards the request unchanged, without memory."""
     state, reason = (
         ("degraded", f"degraded: {request.too_heavy}")
         if request.too_heavy

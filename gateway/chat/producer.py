@@ -1,4 +1,4 @@
-"""How a request with memory is begun and answered."""
+"""Begins a request with memory, and answers it."""
 
 from __future__ import annotations
 

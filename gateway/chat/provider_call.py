@@ -1,4 +1,4 @@
-"""One question to a provider about what it stores, beside any turn."""
+"""A question to a provider about stored objects, outside of a turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON = b"application/json"
 
 @dataclass(frozen=True, slots=True)
 class ProviderCall:
-    """Who asks, and where. headers: of the client's request."""
+    """Who asks which provider. headers: of the client's request."""
 
     gateway: GatewayState
     principal: Principal
@@ -70,7 +70,7 @@ class ProviderCall:
         return found if isinstance(found, dict) else {}
 
     async def ask_if_there(self, path: str, content: bytes) -> Json | None:
-        """Post to a path that the provider may not have: None then. Raises as `ask` does."""
+        """Post to a path; None if the provider does not have it. Raises as `ask` does."""
         try:
             return await self.ask("POST", path, content)
         except UpstreamRefused as e:

@@ -135,7 +135,7 @@ async def _route(gateway: GatewayState, read: ReadBody, principal: Principal, ra
 def _is_utility(
     gateway: GatewayState, read: ReadBody, client: ClientProfile, headers: Headers
 ) -> bool:
-    """Tell whether a program asks for itself: it has no part in the memory."""
+    """Tell whether this is a program's own background call, which does not use memory."""
     facts = read.facts
     if facts is None:
         return False
@@ -150,9 +150,9 @@ async def read_turn_input(
     path_user: str | None,
     wire: WireFormat = CHAT,
 ) -> TurnInput:
-    """Read a request off its connection.
+    """Read a request from its connection.
 
-    Raises GatewayError for whatever can be told without an upstream.
+    Raises GatewayError for every fault that can be found without an upstream.
     """
     started, name = time.perf_counter(), request_id(scope)
     headers = merge_headers(scope["headers"])
@@ -178,7 +178,7 @@ async def read_turn_input(
 
 
 class _Asker(NamedTuple):
-    """Who asks, for which model, and in which program."""
+    """The caller, the model and the client program."""
 
     principal: Principal
     user: str | None

@@ -1,4 +1,4 @@
-"""What a client says in its headers: the agent, the conversation, and that it retries."""
+"""Reads a client's headers: the agent, the conversation, and signs of a retry."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def agent_of(headers: Headers) -> str:
 def conversation_of(
     headers: Headers, principal: Principal, user: str | None, program: ClientProfile | None
 ) -> tuple[str | None, bool]:
-    """Return the conversation that is named, and whether only the client's program names it.
+    """Return the named conversation, and whether the client's program named it by its own header.
 
-    program: None where its word does not count. Raises BadRequest, Forbidden.
+    program: None if its headers are ignored. Raises BadRequest, Forbidden.
     """
     nobody = user is None and not principal.trusted
     name = header_text(headers, b"x-memory-conversation")

@@ -1,4 +1,4 @@
-"""What a turn of the Responses API leaves: a row that says whose the response is."""
+"""Stores a row for each response of the Responses API, with its owner."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ ECHOED = ("instructions", "previous_response_id", "include")
 def keeper_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher
 ) -> ResponseKeeper | None:
-    """Return what keeps a turn's response; None for a format whose provider stores nothing."""
+    """Return the keeper of a turn's response; None for a format whose provider stores nothing."""
     return ResponseKeeper(gateway, request, forward) if request.wire is RESPONSES else None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseKeeper:
-    """Keeps what a turn leaves at the provider.
+    """Stores what a turn leaves at the provider.
 
-    request: of the turn. forward: who served it.
+    request: of the turn. forward: its dispatcher.
     """
 
     gateway: GatewayState
@@ -80,7 +80,10 @@ class ResponseKeeper:
         return {"cuts": cuts} if any(cuts) else {}
 
     def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
-        """Return what is kept here of an answer; {} where its provider stores it, or nobody."""
+        """Return the members of an answer that are stored here.
+
+        Returns {} if its provider stores them, or nobody does.
+        """
         request = self.request
         if request.kept is not None:
             return kept_responses.kept_members(request.kept, replies, shown)
@@ -91,11 +94,11 @@ class ResponseKeeper:
         return kept_responses.kept_members(input_items(request.body), replies, shown)
 
     def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
-        """Return what is written with a turn."""
+        """Return what is written in the turn's transaction."""
         return {} if found is None else {responses.ResponseTable.counted: responses.plain(found)}
 
     def settle(self, found: StoredResponse | None, *, written: bool) -> None:
-        """Write a row by itself, where that was not done with its turn."""
+        """Write the row by itself, if it was not written with its turn."""
         if found is not None and not written:
             self.gateway.responses.save(found)
         self.gateway.responses.write_held()

@@ -1,8 +1,8 @@
-"""The verbs on a stored response: GET, DELETE, cancel, input items.
+"""Requests on a stored response: GET, DELETE, cancel, input items.
 
-What the provider keeps has our calls, outputs and core text in it. A finished response is answered
-from its row, as its client was shown it; the rest goes to the provider under the right id and comes
-back without what is ours.
+The provider's copy contains our calls, outputs and core text. A finished response is answered from
+its row, as its client saw it. Other requests go to the provider with its own id, and our parts are
+removed from its answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
 class StoredVerb:
     """One request on a stored response.
 
-    name: the response, as its client knows it. path_user: from `/u/{user}`.
+    name: the id that the client knows. path_user: from `/u/{user}`.
     """
 
     def __init__(self, gateway: GatewayState, scope: Any, name: str, path_user: str | None) -> None:
@@ -90,7 +90,7 @@ class StoredVerb:
         return encode(self._restored(row, found)), _json_headers()
 
     async def input_items(self) -> tuple[bytes, Pairs]:
-        """Return what the client had sent, without what of ours was placed into it."""
+        """Return what the client had sent, without our additions."""
         row = await self._row()
         if is_kept(row):
             return encode(asked_page(input_of(row), self._query)), _json_headers()
@@ -113,7 +113,7 @@ class StoredVerb:
         return encode(told), _json_headers()
 
     def _starting_after(self) -> int:
-        """Return the number of the event behind which to begin. Raises BadRequest."""
+        """Return the number of the event after which to begin. Raises BadRequest."""
         told = (parse_qs(self._query).get("starting_after") or ["-1"])[0]
         if told != "-1" and not (told.isascii() and told.isdigit() and len(told) < 10):
             raise BadRequest(

@@ -1,9 +1,9 @@
-"""Whose are the stored objects that a request names: items, files, vector stores, containers.
+"""Checks who owns the objects that a request names: items, files, vector stores, containers.
 
-Behind managed keys all tenants share the provider's account, so the provider would find another
-tenant's object. Items are known here, with their owners, and so are containers that an answer told
-of. What else is stored there is for keys whose `paths` reach it: such a key may name it in a body
-as well, for any other it is unknown.
+With managed keys all tenants share the provider's account, so the provider would find another
+tenant's object. The owners of items are known here, and those of containers that an answer
+mentioned. Other stored objects may only be named by keys whose `paths` allow them; to any other key
+they are unknown.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ PUBLIC = "anthropic"  # the type of a skill that is the provider's own
 
 
 async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnInput:
-    """Return the request, read whole where it names what is stored.
+    """Return the request; it is read whole if it names stored objects.
 
-    Raises ResourceNotFound for what the caller may not name, BadRequest, Unavailable.
+    Raises ResourceNotFound for objects that the caller may not name, BadRequest, Unavailable.
     """
     if request.principal.paths is None or not _holds_any(request.raw, NAMING):
         return request
@@ -63,7 +63,7 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
 async def check_names(
     gateway: GatewayState, principal: Principal, user: str | None, raw: bytes, body: Json
 ) -> None:
-    """Raise ResourceNotFound for what a body names that is not the caller's."""
+    """Raise ResourceNotFound if a body names an object that is not the caller's."""
     if (paths := principal.paths) is None:
         return
     found = await run_by_weight(raw, _names_in, body)
@@ -84,10 +84,10 @@ async def check_names(
 
 
 async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
-    """Return the request, read whole where it names items by their ids.
+    """Return the request; it is read whole if it names items by their ids.
 
-    An account of the caller's own is guarded by the provider: there, what is not known here is
-    theirs. Raises ResourceNotFound for another owner's item, BadRequest, Unavailable.
+    A caller with an account of their own is guarded by the provider, so items that are unknown here
+    are theirs. Raises ResourceNotFound for another owner's item, BadRequest, Unavailable.
     """
     account = gateway.keys.own
     if (account and not request.uses_memory) or not _holds_any(request.raw, REFERRING):
@@ -113,7 +113,7 @@ async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInp
 
 
 async def _owners_of(gateway: GatewayState, tenant: str, ids: list[str]) -> dict[str, str | None]:
-    """Return whose items and containers these are, as far as it is known. Raises Unavailable."""
+    """Return the known owners of these items and containers. Raises Unavailable."""
     if not ids:
         return {}
     try:
@@ -128,7 +128,7 @@ def _holds_any(raw: bytes, marks: tuple[bytes, ...]) -> bool:
 
 
 def _names_in(body: Json) -> list[tuple[str, str]]:
-    """Return what a body names: below which path, and the name."""
+    """Return the objects that a body names: their path and their name."""
     return [x for m in LOOKED_INTO for x in _walk(body.get(m), 0, m)]
 
 

@@ -1,4 +1,4 @@
-"""Responses that go on as they came, of which only is noted whose they are."""
+"""Responses that are forwarded unchanged; only their owner is recorded."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ EVENT_LINES = 8  # of a stream, among which its first event is
 
 
 class StoredPassthrough(PassthroughProducer):
-    """A response that goes on as it came, of which only is noted whose it is.
+    """A response that is forwarded unchanged; only its owner is recorded.
 
-    Its provider stores it: its owner may go on from it, in any mode, and nobody else.
+    Its provider stores it. Its owner may continue from it in any mode, and nobody else.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class StoredPassthrough(PassthroughProducer):
             self._gateway.responses.save(row)
 
     def _tells_all(self, part: bytes, size: int) -> bool:
-        """Tell whether what came so far may say which response this is."""
+        """Tell whether the bytes so far may contain the response's id."""
         passed = self._passed
         if passed is None or passed.more is not None:
             return b'"response"' in part
         return passed.incoming.header(b"content-length") == b"%d" % size
 
     async def _note_owner(self, data: bytes) -> bool:
-        """Note whose a response is; False where it does not say so yet."""
+        """Record the owner of a response; False if its id has not arrived yet."""
         found = await run_by_weight(data, _response_in, data)
         served, request = self._forward.served, self._request_of
         if not isinstance(found.get("id"), str) or served is None:

@@ -1,8 +1,8 @@
-"""Responses that the provider stores: `previous_response_id`, and the verbs on a stored response.
+"""Responses that the provider stores: `previous_response_id`, and requests on them.
 
-The client knows a response by the id of its first round; the provider goes on from the last. So
-each stored response has a row (`gateway.storage.responses`) with both, with its owner, and with
-what the client was shown. A response without a row of the caller's is unknown: 404.
+The client knows a response by the id of its first round; the provider continues from the last
+round. So each stored response has a row (`gateway.storage.responses`) with both ids, its owner, and
+what the client saw. A response without a row of the caller's is unknown: 404.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no 
 
 
 async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
-    """Return a chained request as it goes on at the provider, in the memory's same conversation.
+    """Return a chained request as it continues at the provider, in the same conversation.
 
-    Raises ResourceNotFound for what is not the caller's.
+    Raises ResourceNotFound if the response is not the caller's.
     """
     request = await check_stored_names(gateway, request)
     if request.wire is not RESPONSES:
@@ -60,9 +60,9 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
 async def find_base(
     gateway: GatewayState, principal: Principal, user: str | None, name: str
 ) -> StoredResponse | None:
-    """Return the response that a request goes on from: of a command's answer, the one before it.
+    """Return the response that a request continues; for a command's answer the one before it.
 
-    None where nothing is before it. Raises ResourceNotFound, Unavailable.
+    None if there is none before it. Raises ResourceNotFound, Unavailable.
     """
     row = await find_own(gateway, principal, user, name)
     if row.kind != COMMAND:
@@ -72,7 +72,7 @@ async def find_base(
 
 
 async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
-    """Return a request that goes on from a command's answer alone: nothing is before it."""
+    """Return a request that continues only from a command's answer, without anything before it."""
     if request.found is None:
         request = await kept_responses.read_input(request)
     body = {k: v for k, v in request.body.items() if k != "previous_response_id"}
@@ -85,7 +85,7 @@ async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
 
 
 async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInput:
-    """Return a request as it goes on from a response that its provider keeps."""
+    """Return a request as it continues a response that its provider stores."""
     if request.found is None:
         request = await kept_responses.read_input(request)
     body, found = request.body, request.found
@@ -105,7 +105,7 @@ async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInp
 
 
 async def _resolve_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
-    """Return the request with the memory's view of items that it names by their ids alone."""
+    """Return the request with the memory's view of items that it only names by their ids."""
     items = request.body.get("input")
     if request.found is None or not isinstance(items, list):
         return request
@@ -161,7 +161,7 @@ def user_named(
 
 
 def client_items(page: Json, tag: str) -> Json:
-    """Return a page of input items without what of ours was placed into them."""
+    """Return a page of input items without our additions."""
     data = page.get("data")
     if not isinstance(data, list):
         return page

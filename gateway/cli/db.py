@@ -41,9 +41,10 @@ db.add_command(erase_again)
 @json_option
 @config_option
 def upgrade(config: Path | None, as_json: bool) -> None:
-    """Migrate the database schema to this version of Mnemogate, on SQLite with the gateway stopped.
+    """Migrate the database schema to this version of Mnemogate.
 
-    On Postgres gateways may go on, and are replaced after it. Make a copy of the database first.
+    Back up the database first. On SQLite, stop the gateway. On Postgres gateways may keep running;
+    replace them afterwards.
 
     \b
     Example:
@@ -110,7 +111,7 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
 def vacuum(config: Path | None, as_json: bool) -> None:
     """Rewrite the database, so that no deleted data is left in its files.
 
-    Needs as much free disk space as the database has, and little traffic meanwhile.
+    Needs as much free disk space as the database uses. Run it when there is little traffic.
 
     \b
     Example:

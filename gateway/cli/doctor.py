@@ -32,9 +32,10 @@ COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @serve_options
 def doctor(serving: Serving, as_json: bool) -> None:
-    """Check the configuration, data folder, database, proxies, upstreams, context windows and port,
-    as `serve` with the same options would find them. What is wrong is told with what mends it. The
-    exit code is 1 if something would not work.
+    """Check the configuration, data folder, database, proxies, upstreams, context windows and port.
+
+    Takes the options of `serve`. Each problem is shown with the step that fixes it. The exit code
+    is 1 if something would not work.
 
     \b
     Examples:

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 @json_option
 @config_option
 def erase_again(log: Path, config: Path | None, as_json: bool) -> None:
-    """Erase the users again that LOG, the gateway's log, says were erased and a restored backup
-    brought back. The log names nobody: it has a keyed hash of each. What the database knows to be
-    erased is left alone, so it may be run twice.
+    """Erase users again whom a restored backup brought back. LOG is the gateway's log.
+
+    The log has a keyed hash of each erased user, not the name. Users who are erased already are
+    skipped, so the command may be repeated.
 
     \b
     Example:

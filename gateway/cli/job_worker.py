@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def run(config: Path | None) -> None:
     """Run background jobs until Ctrl-C or SIGTERM, beside gateways on the same Postgres database.
 
-    With `server.jobs = false` these gateways leave them to it, so that an embedder or long jobs
-    hold up no answer. A key of a client's own is known to its gateway alone: jobs that need one
-    stay there, so leave `server.jobs` on in own-key mode.
+    Gateways with `server.jobs = false` run none, so that long jobs or an embedder do not slow
+    down their answers. In own-key mode leave `server.jobs` on: only the gateway that got a
+    client's key can run the jobs that need it.
 
     \b
     Example:

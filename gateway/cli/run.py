@@ -35,7 +35,7 @@ def variables_for(url: str, user: str | None, present: Mapping[str, str]) -> dic
 
 
 def arguments_for(command: Sequence[str], url: str, user: str | None) -> list[str]:
-    """Return the command with what its program takes as arguments alone."""
+    """Return the command with the arguments that its program needs, if it reads no variables."""
     if PurePath(command[0]).name != "codex":
         return list(command)
     provider = {
@@ -69,7 +69,7 @@ def is_listening(url: str) -> bool:
 @click.option("--user", help="Whose memory; the gateway's own user where none is named.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(url: str, user: str | None, command: tuple[str, ...]) -> None:
-    """Start a client with the gateway as its server, and tell what was set.
+    """Start a client with the gateway as its server, and print what was set.
 
     \b
     Examples:

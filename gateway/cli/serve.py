@@ -207,7 +207,7 @@ def _check_database(settings: Settings, secret: bytes) -> None:
 
 MODES = {
     "managed": "managed keys: clients need one of yours; providers' keys stay here",
-    "open": "open: no key is needed; whoever reaches this port spends the providers' keys",
+    "open": "open: no key is needed; anyone who reaches this port uses the providers' keys",
     "own-key": "own-key: each client sends its provider's key, which is forwarded; each key is its "
     "own tenant",
 }
@@ -253,8 +253,8 @@ def unasked_costs(settings: Settings) -> list[str]:
     if memory.extract in whom:
         out.append(
             f"  extract    {memory.extract}: {whom[memory.extract]}, "
-            f"{memory.summarizer or 'the same model'} reads what a user told in "
-            f"{memory.extraction.every_turns} turns, in one call of some 1,000 to 3,000 tokens"
+            f"{memory.summarizer or 'the same model'} reads a user's messages "
+            f"of {memory.extraction.every_turns} turns, in one call of some 1,000 to 3,000 tokens"
         )
     if memory.recall in whom:
         out.append(

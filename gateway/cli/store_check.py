@@ -1,4 +1,4 @@
-"""What `mnemogate doctor` says of the stores beside the database: Redis, and vectors in Chroma."""
+"""Checks of `mnemogate doctor` on Redis and Chroma."""
 
 from __future__ import annotations
 

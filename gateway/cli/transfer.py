@@ -224,7 +224,7 @@ def _count(bundles: Bundles, source: str, owner: str | None) -> tuple[BundleCoun
     if owner is None and len(names) > 1:
         raise CommandFailed(
             f"{source} holds what {len(names)} people said: {listed}. Choose one with --owner; "
-            "each belongs into a memory of its own (--user)."
+            "import each into a separate memory (--user)."
         )
     if owner is not None and owner not in people.owners:
         raise CommandFailed(

@@ -1,8 +1,8 @@
 """What `mnemogate try` plays, and what it concludes. Pure.
 
-Twelve turns in six sessions: three things are told, of which two without a word about memory; two
-turns are small talk; the things are asked for in sessions that know nothing of the others; one is
-corrected, one is to be forgotten.
+Twelve turns in six sessions. The user states three facts, two of them without mentioning memory.
+Two turns are small talk. Later sessions, which do not see the earlier ones, ask for the facts. One
+fact is corrected, one is to be forgotten.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def succeeds(turn: ScriptedTurn, result: TurnResult) -> bool:
 def judge(results: Sequence[TurnResult]) -> Verdict:
     """Return the verdict on the results, in the order of SCRIPT.
 
-    A fact is corrected if the old one no longer stands by itself, and forgotten if nothing of it is
-    left.
+    A fact is corrected if the memory no longer holds the old one by itself, and forgotten if the
+    memory holds nothing of it.
     """
     right = [succeeds(turn, result) for turn, result in zip(SCRIPT, results, strict=True)]
     saves = Score(sum(right[i] for i in SAVING), len(SAVING))

@@ -60,11 +60,11 @@ WIDTH = 66
 )
 @json_option
 def try_model(model: str, upstream: str | None, timeout: float, as_json: bool) -> None:
-    """Play twelve turns with MODEL, and tell whether it saves, finds, corrects and forgets by
-    itself, what that costs, and which settings it needs.
+    """Play twelve turns with MODEL, and report how well it uses its memory.
 
-    It has a memory of its own, which is erased afterwards. OPENAI_API_KEY is sent to the server, to
-    Anthropic's ANTHROPIC_API_KEY.
+    Shows whether it saves, finds, corrects and forgets without being asked, what that costs, and
+    which settings it needs. The trial uses a temporary memory. It sends OPENAI_API_KEY to the
+    server, or ANTHROPIC_API_KEY to Anthropic's.
 
     \b
     Examples:
@@ -162,14 +162,17 @@ class _Trial:
         return results
 
     def erase(self) -> None:
-        """Erase the trial's memory, even though its folder is removed too.
+        """Erase the trial's memory, although its folder is removed too.
 
-        That it failed is told, and hides neither the results nor another error.
+        A failure is printed, and hides neither the results nor another error.
         """
         try:
             self._api.call("DELETE", self._person.path())
         except CommandFailed as e:
-            click.echo(f"The trial's memory goes with its folder alone: {e.message}", err=True)
+            click.echo(
+                f"The trial's memory was not erased, but its folder is removed: {e.message}",
+                err=True,
+            )
 
     def _help(self) -> None:
         """Put facts that the model did not save into its memory, so that finding can be tried."""

@@ -138,11 +138,11 @@ def move(
 def merge(
     where: GatewayOptions, source: str, target: str, *, yes: bool, as_json: bool, **tenants: str
 ) -> None:
-    """Add all memory of the user FROM, with all agents, to that of INTO, and erase it at FROM. What
-    will happen is told first. Interrupted, it is completed by doing it again.
+    """Add all memory of the user FROM, with all agents, to that of INTO, and erase it at FROM.
 
-    Blocks that both have are joined: INTO's text, then the lines that only FROM has. Versions of
-    such a block, explain records and the policy of FROM do not come along.
+    Shows first what will happen. If it is interrupted, run it again. Blocks that both have are
+    joined: INTO's text, then the lines that only FROM has. Versions of such a block, explain
+    records and the policy of FROM are not taken over.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What `mnemogate doctor` says of context windows: known, told by a server, or unknown."""
+"""Checks of `mnemogate doctor` on context windows: configured, reported by a server, unknown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL_TOKENS = 8192  # a conversation with memory and tools soon fills less
 
 @dataclass(slots=True)
 class WindowReport:
-    """What is found out about the models. told: by their servers, in tokens."""
+    """Context windows of the models. told: reported by their servers, in tokens."""
 
     told: dict[str, int] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)

@@ -38,12 +38,12 @@ def check_workers(settings: Settings, count: int) -> None:
     storage, why = settings.storage, ""
     if not storage.is_postgres:
         why = (
-            "the memory is one SQLite file, which one worker serves best. Set storage.database to "
-            "postgresql+asyncpg://... and storage.redis, or run one gateway per data folder."
+            "the memory is one SQLite file, which only one worker can serve. Set storage.database "
+            "to postgresql+asyncpg://... and storage.redis, or run one gateway per data folder."
         )
     elif not storage.redis:
         why = (
-            "limits and budgets would hold for each worker alone. Set storage.redis to "
+            "each worker would count limits and budgets for itself. Set storage.redis to "
             "redis://..., or leave the option out."
         )
     elif settings.memory.embedder != "none" and storage.vectors == "chroma:embedded":
@@ -92,8 +92,8 @@ def end_with_parent() -> None:
 class WorkerProcesses:
     """The workers of one parent.
 
-    command: starts one. drain_seconds: that its requests have. reread: whether the configuration
-    can be used anew, told on SIGHUP.
+    command: starts one. drain_seconds: for its requests to finish. reread: checks on SIGHUP whether
+    the configuration can be reloaded.
     """
 
     def __init__(

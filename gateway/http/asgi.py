@@ -95,6 +95,7 @@ async def run_shielded(work: Any) -> None:
         except asyncio.CancelledError as e:
             cancelled = e
         except Exception:
+            # The answer has left, so nobody can be told but the operator.
             log.exception("a turn's last write failed")
     if cancelled is not None:
         raise cancelled

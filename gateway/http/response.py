@@ -267,6 +267,7 @@ class GatewayResponse:
         except (GatewayError, ClientLeft) as e:
             return e
         except Exception:
+            # A defect of ours. The client gets an error with the request's id, the log the rest.
             log.exception("unexpected failure (%s)", self._base[0][1].decode())
             return GatewayError(UNEXPECTED, code="internal_error")
         return None

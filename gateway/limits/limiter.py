@@ -246,8 +246,8 @@ def _overdrawn(
         used += f", and this request may cost {_usd(asked)}"
         advice = f"ask for fewer tokens (max_tokens) or {advice}"
     return BudgetSpent(
-        f"The key {allowance.key!r} {used}. Its next period begins in {wait}; {advice} to go on "
-        "now.",
+        f"The key {allowance.key!r} {used}. Its next period begins in {wait}; {advice} to "
+        "continue now.",
         headers=[*headers, (b"x-should-retry", b"false")],
     )
 

@@ -29,12 +29,12 @@ from gateway.management.schemas import (
     describe_body,
     place_of,
 )
-from memory import Block, BlockEdit, Conflict, Edit, iso, management
+from memory import BlockEdit, Conflict, CoreBlock, Edit, iso, management
 
 TAG = re.compile(r'(?:W/)?"(\d+)"|(\d+)')
 
 
-def _with_etag(block: Block) -> Response[schemas.Block]:
+def _with_etag(block: CoreBlock) -> Response[schemas.Block]:
     return Response(schemas.block(block), headers={"etag": f'"{block.version}"'})
 
 
@@ -54,12 +54,12 @@ def _expected_version(desk: UserContext) -> int | None:
 
 async def _edit(
     desk: UserContext, label: str, how: Edit, expect: int | None = None
-) -> Block | None:
+) -> CoreBlock | None:
     """Edit a block. expect: the version that was seen, where the header does not say it."""
     hand, expect = desk.hand(), _expected_version(desk) if expect is None else expect
     must_exist = desk.caller.request.headers.get("if-match", "").strip() == "*"
 
-    def needed(block: Block | None) -> Block | None:
+    def needed(block: CoreBlock | None) -> CoreBlock | None:
         if must_exist and block is None:
             raise Conflict(f"there is no block {label!r}, but If-Match requires one")
         return how(block)
@@ -95,7 +95,7 @@ async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Bloc
 
 async def replace_block(
     desk: UserContext, label: str, new: BlockPut, expect: int | None = None
-) -> Block:
+) -> CoreBlock:
     """Create or replace a block. expect: the version that was seen, None for any.
 
     Raises BadRequest, Forbidden, RequestConflict, Unavailable.

@@ -285,7 +285,7 @@ def _translate(error: Exception) -> GatewayError:
             )
         case faults.NotFound() | faults.UnknownBlock():
             return ResourceNotFound(message)
-        case faults.Conflict() | faults.Erased():
+        case faults.Conflict() | faults.ErasedMeanwhile():
             return RequestConflict(message)
         case faults.BlockReadOnly():
             return Forbidden(message, code="block_read_only")

@@ -18,8 +18,7 @@ from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_mean, quote_value
 from gateway.wire.chat import decode
 from gateway.wire.chat_request import parse
-from memory import Block as Core
-from memory import iso
+from memory import CoreBlock, iso
 from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
 
 T = TypeVar("T")
@@ -246,7 +245,7 @@ class Key(msgspec.Struct, kw_only=True):
 
 
 class MadeKey(Key, kw_only=True):
-    """key: what its user sends, told this once."""
+    """key: the secret that clients send; it is only shown once."""
 
     key: str
     note: str | None
@@ -416,7 +415,7 @@ def _at(given: Any, path: str) -> Any:
     return given
 
 
-def block(found: Core) -> Block:
+def block(found: CoreBlock) -> Block:
     return Block(
         found.id or None,
         found.label,

@@ -32,7 +32,7 @@ class ModelFacts:
 
 @lru_cache(1)
 def _read(path: Path, changed: int) -> dict[str, dict[str, Any]]:
-    """Read a file. changed: when it was last written, so that a changed one is read anew."""
+    """Read a file. changed: its time of change, so that a changed file is read again."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 

@@ -1,5 +1,4 @@
-"""Every other path of `/v1`, passed on as it came: which paths a key reaches, and the bytes both
-ways.
+"""Every other path of `/v1`, forwarded unchanged, and which paths a key reaches.
 
 May import `pipeline`, `routing` and all below them.
 """

@@ -136,9 +136,9 @@ def _tell_of_no_memory(
     if (client, place) not in told:
         told.add((client, place))
         log.info(
-            "%s calls /v1%s, which has no memory: its requests go on as they came. Memory has a "
-            "part in /v1/chat/completions, /v1/responses and /v1/messages; if it can, let it use "
-            "one of these.",
+            "%s calls /v1%s, which has no memory: its requests are forwarded unchanged. "
+            "/v1/chat/completions, /v1/responses and /v1/messages have memory: use one of these "
+            "if you can.",
             client,
             place,
         )

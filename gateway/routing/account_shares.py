@@ -78,7 +78,7 @@ class AccountShares:
         try:
             async with asyncio.timeout(patience):
                 await waiter
-        except BaseException as e:
+        except (TimeoutError, asyncio.CancelledError) as e:
             if waiter.done() and not waiter.cancelled():
                 shares.leave(account)  # granted at the same moment
             else:

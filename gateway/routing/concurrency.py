@@ -41,7 +41,7 @@ class ConcurrencyLimiter:
         try:
             async with asyncio.timeout(patience):
                 await waiter
-        except BaseException as e:
+        except (TimeoutError, asyncio.CancelledError) as e:
             if waiter.done() and not waiter.cancelled():
                 self.give(name)  # granted at the same moment
             elif waiter in waiting:  # not if it was just granted or skipped at the same moment

@@ -1,11 +1,11 @@
-"""The context window of each target: configured, asked of its server, or learnt from its answers.
+"""The context window of each target: configured, reported by its server, or learnt from answers.
 
-What is configured comes first, then what the server says, then what models.toml knows. Less than
-that is learnt where a server proves it: it refuses a prompt for its length, or it reports far fewer
-tokens than it was sent, which means that it cut the prompt without a word. What is learnt holds for
-an hour. In own-key mode each account learns for itself.
+The configuration comes first, then the server's report, then models.toml. A smaller window is
+learnt if a server proves it: it refuses a prompt for its length, or it reports far fewer tokens
+than it was sent, which means that it cut the prompt silently. What is learnt is used for an hour.
+In own-key mode each account learns for itself.
 
-Asking never holds a turn up, but for a moment before a target's first.
+Asking does not delay a turn, except briefly before a target's first.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ RECORDS_BYTES, RECORDS_EACH = 1 << 19, 400  # bounded: behind `*`, clients choos
 class WindowRecord:
     """What is known of one target's window, in tokens. Times are of `time.monotonic`.
 
-    told: by its server. due: when to ask again. loading: its server had not loaded the model when
-    asked. learnt: from refusals and reports, until a time. longest: prompt that it counted whole.
-    varies: it counted others differently. unreliable: it counts only what is not in its cache, or
-    reports the same number of every prompt, so that its reports prove nothing.
+    told: reported by its server. due: when to ask again. loading: its server had not loaded the
+    model when asked. learnt: from refusals and usage, until a time. longest: the longest prompt
+    that it counted whole. varies: it counted other prompts differently. unreliable: it counts only
+    what is not in its cache, or reports the same number for every prompt, so its reports prove
+    nothing.
     """
 
     told: int | None = None
@@ -176,6 +177,7 @@ class ContextWindows:
             log.info("%s does not tell its window: %s", target.label, type(e).__name__)
             return
         except Exception:
+            # A task that nobody awaits. The target is used without a known window.
             log.exception("asking %s for its window failed", target.label)
             return
         record.told = found.tokens

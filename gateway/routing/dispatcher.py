@@ -1,7 +1,7 @@
 """One round's upstream call: targets in order, retries before the first event.
 
-Nothing of an answer was used when this raises, so the caller may compose the request anew. What
-answers are, and how they are read: `replies`.
+If this raises, nothing of an answer was used, so the caller may compose the request again.
+`replies` has the kinds of answers, and reads them.
 """
 
 from __future__ import annotations

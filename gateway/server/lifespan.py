@@ -47,6 +47,7 @@ def on_startup(gateway: GatewayState) -> Any:
                         # no traceback: the message is complete
                         log.error("memory is unavailable: %s", e)  # noqa: TRY400
                 except Exception as e:
+                    # Whatever it is, the gateway serves without memory and tries again.
                     if repr(e) != logged:
                         logged = repr(e)
                         log.exception("memory cannot be opened; trying again")
@@ -101,6 +102,7 @@ def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
                     STEP_SECONDS,
                 )
             except Exception:
+                # The steps after it still have to run: they write what is queued.
                 log.exception("shutdown: %s failed; continuing", step.__qualname__)
 
     return stop

@@ -110,6 +110,7 @@ class GatewayServer(uvicorn.Server):
         try:
             self._reread()
         except Exception:
+            # A callback of a signal, which nobody awaits.
             log.exception("the configuration was not reloaded; the running one stays in force")
 
     def drain(self) -> None:

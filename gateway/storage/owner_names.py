@@ -1,4 +1,4 @@
-"""Finds users by the hash that stands for them in the log, in all tables that name any."""
+"""Finds users by their keyed hash in the log, in all tables that contain user names."""
 
 from __future__ import annotations
 

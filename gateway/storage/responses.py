@@ -1,11 +1,11 @@
-"""The table of stored responses that went through here: whose they are, under which ids the
-provider knows their rounds, what their client was shown, and the items of those kept here alone.
+"""The table of stored responses: owners, ids, and what the client saw.
 
-A response with hidden rounds has one id for its client, that of its first round, and goes on at the
-provider from its last. Without its row a response is nobody's here.
+A response with hidden rounds has one id for its client, that of its first round, and continues at
+the provider from its last. A response without a row is unknown here. Responses that only this
+gateway stores have their items in the row.
 
-Conversation objects are in it too: a row of the conversation's own id, a row for each turn in it,
-and one for items that a client added by itself. `thread` says which conversation a row is of.
+The table has conversation objects too: a row with the conversation's own id, a row for each of its
+turns, and a row for items that a client added. `thread` names the conversation of a row.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ DAY = 86400.0
 KEPT_DAYS = 30  # as long as the provider keeps them
 READ_SECONDS = 2.0
 BATCH = 1000
-# Responses, each of which goes on from the one before, and bytes of all their items.
+# Responses in one chain, and bytes of all their items.
 MAX_CHAIN, MAX_CHAIN_BYTES = 1000, 32 << 20
 MAX_ITEM_BYTES = 32 << 20  # of the responses whose items one request names
 MOST_HELD, HELD_BYTES = 64, 1 << 20  # rows that the store has not taken yet, and the largest
 KEPT_MEMBERS = ("input", "output")  # of `echo`, where a response is kept here
 ITEMS = 256  # of one response that are found again by their ids
-# What a row is that is no response: a conversation, items that a client added to one, and what
-# answered a command, from which one goes on as from the response before it.
+# Kinds of rows that are no response: a conversation, items that a client added to one, and the
+# answer of a command; a request that continues from it continues from the response before it.
 CONVERSATION, ADDED, COMMAND = "conversation", "items", "command"
 LOOKED_UP = 500  # ids of one request
 SIZE = func.coalesce(func.length(c.shown), 0) + func.length(c.echo)
@@ -51,11 +51,11 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class StoredResponse:
     """One response.
 
-    rounds: the provider's ids, first to last. pending: outputs of ours that the provider has not
-    been sent yet: they go with the client's own. shown: what the client was shown, None while it is
-    not finished. echo: members of the request, as the client sent them, and where the response is
-    kept here (`gateway.chat.kept_responses`) the items of both. target: who stores it. thread: the
-    conversation object that it belongs to.
+    rounds: the provider's ids, first to last. pending: our outputs that the provider has not got
+    yet: they are sent with the client's own. shown: what the client saw, None until it is finished.
+    echo: members of the request, as the client sent them, and the items of both if the response is
+    stored here (`gateway.chat.kept_responses`). target: who stores it. thread: its conversation
+    object.
     """
 
     id: str
@@ -133,9 +133,9 @@ def _delete(conn: Connection, tenant: str, names: Sequence[str]) -> int:
 
 
 class ResponseTable:
-    """The table: as the gateway uses it, and as the memory's hook on turns, erasure and age.
+    """The table, for the gateway and for the memory's hooks on turns, erasure and age.
 
-    Rows that the store has not taken yet are held, and found as if it had.
+    Rows that the store has not taken yet are held in memory, and can be found there.
     """
 
     counted = "responses"
@@ -152,10 +152,10 @@ class ResponseTable:
     async def chain(
         self, tenant: str, name: str, is_own: Callable[[StoredResponse], bool]
     ) -> list[StoredResponse]:
-        """Return a response and those it goes on from, the oldest first.
+        """Return a response and the ones it continues, the oldest first.
 
-        Only up to one that is not there or not the caller's own, and at most MAX_CHAIN of
-        MAX_CHAIN_BYTES. Of a conversation, all that went before in it. Raises StoreUnavailable.
+        Stops before one that is missing or not the caller's own, and at MAX_CHAIN responses or
+        MAX_CHAIN_BYTES. In a conversation, all earlier turns are included. Raises StoreUnavailable.
         """
 
         def read(conn: Connection) -> list[StoredResponse]:
@@ -391,6 +391,7 @@ class ResponseTable:
             except StoreUnavailable:
                 return
             except Exception:
+                # Kept, they would hold up all later ones.
                 log.exception("%d stored responses cannot be written and are dropped", len(rows))
             for row in rows:
                 if self._held.get((row.tenant, row.id)) is row:

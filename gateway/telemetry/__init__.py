@@ -1,5 +1,5 @@
-"""What operators' tools are told: Prometheus metrics, and how the upstreams fare.
+"""Data for operators' tools: Prometheus metrics, traces, and how the upstreams perform.
 
-Counters are moved at the end of a request, where its books are closed. No label is a name that a
-client chooses. Imports only the memory's public names, and nothing of the packages that use it.
+Counters are updated at the end of a request, together with its usage record. No label is a name
+that a client chooses. Imports only the memory's public names, and none of the packages that use it.
 """

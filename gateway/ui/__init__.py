@@ -1,5 +1,5 @@
-"""The dashboard at `/ui`: pages made on the server, which work without JavaScript for reading.
+"""The dashboard at `/ui`: pages rendered on the server; reading needs no JavaScript.
 
-Its handlers use the functions of the management API, so there is no second way to the data. May
-import `management` and what is below it.
+Its handlers call the functions of the management API, so there is one way to the data. May import
+`management` and the layers below it.
 """

@@ -121,9 +121,9 @@ async def versions_page(
 
 @get("/user/events")
 async def block_events(subject: AboutUser, feeds: Feeds, mark: FromQuery[str] = "") -> Stream:
-    """Tell when any block of the user changes, by whomever.
+    """Send an event when any block of the user changes, whoever changed it.
 
-    mark: what the page knows already.
+    mark: what the page already shows.
     """
 
     async def changes() -> AsyncIterator[bytes]:

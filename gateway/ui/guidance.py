@@ -30,7 +30,7 @@ MEMORY_PATHS = ("/chat/completions", "/responses", "/messages")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a check found. state: `good`, `bad` or `note`. remedy: what to do."""
+    """The result of a check. state: `good`, `bad` or `note`. remedy: what to do."""
 
     state: str
     title: str
@@ -57,7 +57,7 @@ async def why_page(
 
 
 def _check_setup(visitor: Visitor) -> list[Diagnosis]:
-    """Check what holds for every request."""
+    """Check what applies to every request."""
     gateway = visitor.gateway
     settings, found = gateway.settings.memory, []
     if gateway.memory.ready:
@@ -111,7 +111,7 @@ async def _check_request(visitor: Visitor, ident: str) -> list[Diagnosis]:
 
 
 def _may_see(visitor: Visitor, row: dict[str, Any]) -> bool:
-    """Tell whether the visitor's key may learn of a request, by its usage record."""
+    """Tell whether the visitor's key may see a request, by its usage record."""
     principal = visitor.caller.principal
     if row["user"] is None:
         return principal.only is None or row["key"] == principal.key

@@ -1,7 +1,7 @@
 """Live parts of pages: server-sent events, read from what is recorded anyway.
 
-A feed looks once a second, so it adds nothing to a turn, sees what other processes write, and ends
-with its session. Their number is limited.
+A feed polls once a second. So it adds nothing to a turn, sees what other processes write, and ends
+with its session. The number of feeds is limited.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class FeedLimit:
         self._feeds: weakref.WeakSet[_OpenFeed] = weakref.WeakSet()
 
     def open(self, session: str, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Return a feed's stream, with comments where it is silent.
+        """Return a feed's stream, with comments while it is silent.
 
-        session: its name. Raises Unavailable if too many are open, there or in all.
+        session: its name. Raises Unavailable if the session, or the process, has too many.
         """
         own = sum(feed.session == session for feed in self._feeds)
         if own >= MAX_SESSION_FEEDS or len(self._feeds) >= MAX_FEEDS:
@@ -86,6 +86,6 @@ async def watch(visitor: Visitor) -> AsyncIterator[None]:
 
 
 def event(name: str, data: str, ident: str = "") -> bytes:
-    """Return an event. data: of any number of lines. ident: by which a browser goes on."""
+    """Return an event. data: of any number of lines. ident: the id from which a browser resumes."""
     lines = "".join(f"data: {line}\n" for line in data.replace("\r", "").split("\n"))
     return f"event: {name}\n{f'id: {ident}' if ident else ':'}\n{lines}\n".encode()

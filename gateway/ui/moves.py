@@ -1,8 +1,8 @@
-"""A user's memory moves to another name, or into another one: a form, what will happen, how far.
+"""Moves a user's memory to another name, or into another one: form, preview, progress.
 
 A move may take longer than a browser waits. So it runs in the background of this process, and its
-page looks how far it is. A move that is interrupted has moved nothing; a merge that is has added
-what it came to, and is completed by doing it again.
+page shows the progress. An interrupted move has moved nothing. An interrupted merge keeps what it
+has added, and is completed by repeating it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ Owner = tuple[str, str]
 
 @dataclass(slots=True)
 class Move:
-    """One move. turns: prepared so far, at most. error: why it failed; "" otherwise.
+    """One move. turns: prepared so far, and in all. error: why it failed; "" otherwise.
 
-    merge: what to do where the target has a memory; then `turns` counts lines.
+    merge: set if the target has a memory; then `turns` counts lines.
     """
 
     source: Owner
@@ -65,7 +65,7 @@ class Move:
 
 
 class MoveOffice:
-    """The moves of this process, newest last; one runs at a time."""
+    """The moves of this process, newest last; only one runs at a time."""
 
     def __init__(self) -> None:
         self._moves: dict[str, Move] = {}
@@ -112,6 +112,7 @@ async def _run(memory: Memory, secret: bytes, move: Move) -> None:
         move.error = e.message
         log.warning("could not move the memory of %s: %s", shown, e.message)
     except Exception:
+        # A task that nobody awaits: the page shows the error, the log has the details.
         move.error = "Something went wrong inside the gateway; its log has the details."
         log.exception("could not move the memory of %s", shown)
     finally:
@@ -129,7 +130,7 @@ async def move_form(subject: AboutUser) -> Template:
 
 @post("/user/move", status_code=200)
 async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
-    """Show what a move does; with `confirmed`, begin it."""
+    """Show what a move does; with `confirmed`, start it."""
     visitor = subject.visitor
     _require_operator(visitor)
     of_all_agents(subject)
@@ -170,13 +171,13 @@ async def _plan(subject: Subject, target: Owner) -> MergePlan:
 
 
 def _require_operator(visitor: Visitor) -> None:
-    """Raise Forbidden for whoever does not run this gateway."""
+    """Raise Forbidden unless the visitor runs this gateway."""
     if not visitor.caller.runs_it:
         raise Forbidden("Only an admin key, or the token of single-user mode, moves memories.")
 
 
 def _target(visitor: Visitor, source: Owner) -> Owner:
-    """Return whose the memory shall be. Raises BadRequest."""
+    """Return the owner that gets the memory. Raises BadRequest."""
     user, tenant = visitor.field("to").strip(), source[0]
     if visitor.caller.principal.admin:
         tenant = visitor.form.get("to_tenant", "").strip() or tenant
@@ -189,7 +190,7 @@ def _target(visitor: Visitor, source: Owner) -> Owner:
 
 
 async def _count(subject: Subject, owner: Owner) -> dict[str, Any] | None:
-    """Return the counts of a user with a memory; None where there is none."""
+    """Return the counts of a user's memory; None if there is no memory."""
     reach = VisibleScopes(owner[0], [owner[1]])
     desk = subject.desk
     found = await desk.read(management.users.list_users(desk.memory, reach, None, 1))

@@ -1,4 +1,4 @@
-"""What whoever runs the gateway looks at: monitors, jobs, keys, usage."""
+"""Pages for operators: monitors, jobs, keys, usage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def monitors_page(visitor: AtVisit, user: FromQuery[str] = "") -> Template
 
 
 def _own_user(visitor: Visitor, user: str) -> str | None:
-    """Return whose numbers are shown: a key of one user alone sees that user's."""
+    """Return the user whose numbers are shown; a key of a single user sees only that user's."""
     only = visitor.caller.principal.only
     return user or (only[0] if only else None)
 

@@ -78,7 +78,7 @@ async def erase(subject: AboutUser) -> Template:
 
 
 def of_all_agents(subject: Subject) -> Any:
-    """Return what is done with all agents of a user. Raises BadRequest if one is named."""
+    """Raise BadRequest if an agent is named where all of a user's agents are meant."""
     if subject.where["agent"]:
         raise BadRequest("A user is always erased or moved with all agents. Leave out the agent.")
     return subject.desk

@@ -1,4 +1,4 @@
-"""Turns: a live feed of them, and one request with everything that the memory did to it."""
+"""Turns: a live feed of them, and one request with everything that memory did to it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _ended(visitor: Visitor, since: float) -> tuple[list[ShownTurn], str]:
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A turn in a list. degraded: why its memory was, "" if it was not. model: if not recorded."""
+    """A turn in a list. degraded: the reason, "" if it was not. model: if not recorded."""
 
     mark: str
     end_mark: str
@@ -74,7 +74,7 @@ class ShownTurn:
 def _with_degraded(
     recorded: Sequence[RecentTurn], degraded: Sequence[DegradedTurn]
 ) -> list[ShownTurn]:
-    """Return the recorded turns with what was missing of them, and those that no store has seen."""
+    """Return the recorded turns with their reasons, and the turns that reached no store."""
     reasons, out = reasons_of(degraded), []
     for t in recorded:
         why = reasons.get(t.explain.request_id, "") if t.explain else ""
@@ -90,8 +90,8 @@ def _with_degraded(
 async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "") -> Stream:
     """Send each turn when it is recorded, as a part of the feed's page.
 
-    seen: the turns that the page shows already, so that none between it and this is lost. A browser
-    that connects again names the last one that it got.
+    seen: the turns that the page already shows, so that none is missed. A browser that reconnects
+    names the last one that it got.
     """
     engine = visitor.caller.request.app.template_engine
     assert engine is not None  # noqa: S101 - the dashboard's pages are made by it
@@ -179,7 +179,7 @@ async def find_turn(visitor: Visitor, request_id: str) -> RecentTurn | None:
 
 
 async def read_usage(visitor: Visitor, which: UsageFilter) -> list[dict[str, Any]]:
-    """Return the newest usage record, if there is one; of a request that has just ended too."""
+    """Return the newest usage record, if there is one, also of a request that has just ended."""
     caller = visitor.caller
     with translate_errors():
         await caller.gateway.usage.flush()

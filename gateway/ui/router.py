@@ -1,4 +1,4 @@
-"""Assembles the dashboard, `/ui`: pages, what they are styled and scripted with, errors."""
+"""Assembles the dashboard, `/ui`: pages, styles, scripts, errors."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def sign_in(request: AnyRequest, office: Offices) -> Response[Any]:
 
 @get("/enter")
 async def enter_form(request: AnyRequest, office: Offices, code: FromQuery[str]) -> Template:
-    """Show the button of a link that signs in: a GET changes nothing, whoever makes it."""
+    """Show the button of a sign-in link; a GET must not change anything."""
     if office.check(ONE_TIME_LINK, code) is None:
         return _page(request, "", USED_LINK)
     return Template("enter.html", context={"code": code})
@@ -84,7 +84,7 @@ async def enter(request: AnyRequest, office: Offices) -> Response[Any]:
 
 @post("/links", status_code=200)
 async def make_link(request: AnyRequest, office: Offices) -> dict[str, str]:
-    """Return the path of a page whose button signs in whoever presses it first.
+    """Return the path of a page whose button signs in the first person who presses it.
 
     The caller sends a key or the local token as for the management API.
     """
@@ -96,7 +96,7 @@ async def make_link(request: AnyRequest, office: Offices) -> dict[str, str]:
 
 @post("/sign-out")
 async def sign_out(request: AnyRequest, office: Offices) -> Redirect:
-    """End the session, whatever its key may do and however the memory fares."""
+    """End the session, also if its key or the memory no longer works."""
     ticket = open_session(request, office)
     await read_change(request, office.csrf_token(ticket), SHORT_FORM_BYTES)
     office.revoke(ticket)
@@ -119,7 +119,7 @@ def _begin(request: AnyRequest, office: TicketOffice, name: str, after: str) -> 
 
 
 def _is_encrypted(request: AnyRequest) -> bool:
-    """Tell whether the browser came by https, perhaps to a proxy in front of this gateway."""
+    """Tell whether the browser uses https, perhaps to a proxy in front of this gateway."""
     origin = request.headers.get("origin", "")
     return request.scope["scheme"] == "https" or origin.startswith("https://")
 

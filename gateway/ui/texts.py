@@ -1,7 +1,7 @@
-"""How values read in a page. Pure.
+"""Formats values for pages. Pure.
 
-Stored text is shown as it is, bounded, and with its invisible marks made visible: marks of writing
-direction could turn a text against its reader.
+Stored text is shown as it is, up to a limit. Invisible characters are made visible, since marks of
+writing direction could change what a reader sees.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS = ((60.0, "s", 1.0), (3600.0, "min", 60.0), (86_400.0, "h", 3600.0))
 
 
 def render_text(value: Any, limit: int = MAX_SHOWN_CHARACTERS) -> str:
-    """Return a text of at most so many characters, its invisible marks spelt out."""
+    """Return at most so many characters of a text, with invisible ones spelt out."""
     text = value if isinstance(value, str) else str(value)
     cut = text[:limit]
     out = INVISIBLE.sub(lambda m: f"\u27e8U+{ord(m[0]):04X}\u27e9", cut.replace("\r\n", "\n"))
@@ -60,7 +60,7 @@ def moment(at: str | float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a count or a measure, with a thin grouping; a dash where there is none."""
+    """Return a number with thin spaces between groups; a dash for None."""
     if value is None:
         return "\u2013"
     if isinstance(value, int) or float(value).is_integer():
@@ -80,7 +80,7 @@ def percent(value: float | None) -> str:
 
 
 def link(path: str, **members: Any) -> str:
-    """Return a path of the dashboard with the query of those members that have a value."""
+    """Return a path of the dashboard with a query of the members that have a value."""
     query = urlencode({k: v for k, v in members.items() if v not in (None, "", False)})
     return f"/ui{path}?{query}" if query else f"/ui{path}"
 

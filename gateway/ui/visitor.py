@@ -1,7 +1,7 @@
-"""Who looks at the dashboard: the session of a request, its form, and what it may reach.
+"""The visitor of the dashboard: session, form, and what they may see.
 
-A change needs a session whose cookie other sites cannot send, the session's token in the form, and
-a request from a page of this gateway.
+A change needs a session cookie that other sites cannot send, the session's token in the form, and a
+request from a page of this gateway.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ AnyRequest = Request[Any, Any, Any]
 
 
 class SignInNeeded(GatewayError):
-    """There is no session, or it has ended: the visitor is sent to the page where one begins."""
+    """There is no session, or it has ended: the visitor is sent to the sign-in page."""
 
     status, type, code = 401, "authentication_error", "sign_in_needed"
 
 
 class Visitor:
-    """A request of somebody who is signed in. form: the fields of a POST. session: its name."""
+    """A request of a signed-in visitor. form: the fields of a POST. session: its name."""
 
     def __init__(self, caller: ManagementRequest, ticket: Ticket, office: TicketOffice) -> None:
         self.caller, self.gateway = caller, caller.gateway
@@ -76,7 +76,7 @@ class Visitor:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether a script asks for a part of a page."""
+        """Whether a script requests a part of a page."""
         headers = self.caller.request.headers
         return headers.get("hx-request") == "true" and headers.get("hx-boosted") != "true"
 
@@ -91,12 +91,12 @@ class Visitor:
         return self.form[name].replace("\r\n", "\n")
 
     def open_user(self, user: str, agent: str = "") -> UserContext:
-        """Return the context of what is done with a user's memory. Raises BadRequest, Forbidden."""
+        """Return the context of requests on a user's memory. Raises BadRequest, Forbidden."""
         return open_user(self.caller, user, agent or "default", ACTOR)
 
 
 class Subject:
-    """The user whom a page is about. where: what its links have to name."""
+    """The user whom a page is about. where: parameters of its links."""
 
     def __init__(self, visitor: Visitor, desk: UserContext) -> None:
         self.visitor, self.desk = visitor, desk
@@ -120,12 +120,12 @@ UserName = Annotated[str, QueryParameter(name="user", description="the user's na
 
 
 def go_to(url: str) -> Redirect:
-    """Return an answer that sends the browser to a page, after a change."""
+    """Return a redirect to a page, after a change."""
     return Redirect(url, status_code=303)
 
 
 async def read_form(request: AnyRequest, limit: int = FORM_BYTES) -> dict[str, str]:
-    """Return the fields of a form of at most so many bytes. Raises TooLarge, BadRequest."""
+    """Return the fields of a form of limited size. Raises TooLarge, BadRequest."""
     body = await read_body(request.receive, dict(request.scope["headers"]), limit)
     if len(body) <= SHORT_FORM_BYTES:
         return _parse_form(body)
@@ -143,7 +143,7 @@ def _parse_form(body: bytes) -> dict[str, str]:
 
 
 def check_origin(request: AnyRequest) -> None:
-    """Refuse a change that a page of another site asks for. Raises Forbidden."""
+    """Raise Forbidden for a change that comes from a page of another site."""
     headers = request.headers
     origin, host = headers.get("origin"), headers.get("host", "")
     site = headers.get("sec-fetch-site", "same-origin")
@@ -180,7 +180,7 @@ async def read_change(request: AnyRequest, csrf: str, limit: int = FORM_BYTES) -
 async def visitor(
     request: AnyRequest, office: Offices, tenant: FromQuery[str | None] = None
 ) -> Visitor:
-    """Return who asks. Raises SignInNeeded, Forbidden, BadRequest, Unavailable."""
+    """Return the visitor. Raises SignInNeeded, Forbidden, BadRequest, Unavailable."""
     gateway: GatewayState = request.app.state.gateway
     ticket = open_session(request, office)
     try:
@@ -194,7 +194,7 @@ async def visitor(
 
 
 async def subject(visitor: AtVisit, user: UserName, agent: FromQuery[str] = "") -> Subject:
-    """Return whom a page is about. Raises BadRequest, Forbidden."""
+    """Return the user whom a page is about. Raises BadRequest, Forbidden."""
     if visitor.caller.principal.admin and visitor.caller.asked_tenant == EVERY:
         raise BadRequest("A user belongs to one tenant: name it.", param="tenant")
     return Subject(visitor, visitor.open_user(user, agent))

@@ -1,8 +1,8 @@
-"""Responses and Messages at servers that do not speak them: carried as chat completions.
+"""Responses and Messages at servers that do not speak them: sent as chat completions.
 
-What a server speaks is told by `providers.<name>.wires`, or found out: the first request of a
-format goes as it is, and where the server has no such path it goes again as a chat completion, at
-once. That is remembered for an hour, since servers learn.
+A server's formats come from `providers.<name>.wires`, or are tried: the first request of a format
+is sent unchanged, and if the server has no such path it is sent again as a chat completion. The
+result is remembered for an hour, since servers are upgraded.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ConnectionSlots:
         try:
             async with asyncio.timeout_at(until):
                 await waiter
-        except BaseException as e:
+        except (TimeoutError, asyncio.CancelledError) as e:
             if waiter.done() and not waiter.cancelled():
                 self.give()  # granted at the same moment
             if isinstance(e, TimeoutError):

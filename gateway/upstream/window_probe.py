@@ -106,8 +106,8 @@ class WindowProbe:
     ) -> FoundWindow:
         """Return what the server says of a model.
 
-        authorization: the header with which the model itself is called. anew: what it said a moment
-        ago may hold no more. Raises GatewayError if the server cannot be reached, TimeoutError.
+        authorization: the header with which the model itself is called. anew: do not use a recent
+        answer. Raises GatewayError if the server cannot be reached, TimeoutError.
         """
         headers = [(b"authorization", authorization)] if authorization else []
         account = hashlib.sha256(authorization or b"").digest()

@@ -1,11 +1,12 @@
-"""A piece of streamed text told by its bytes alone: nearly all events of a stream differ from the
-one before in their text, their thought or a piece of a call's arguments. Pure.
+"""Fast path for streamed text. Pure.
 
-A mould is the bytes around the text of one event. Whatever stands between them in another event, if
-it is one JSON string, is what that event says, and all else in it is as it was: so it need not be
-read. It is proved when it is made, by the event with another text, which must be read as having
-that one: the string between those bytes is then the text, and all else is outside it. OpenAI ends
-events with random letters, `obfuscation`: a second such place.
+Nearly all events of a stream differ from the one before in one JSON string only: their text, their
+reasoning or a piece of a call's arguments. A template holds the bytes before and after that string.
+An event that matches it needs no parsing: the string between those bytes is its text.
+
+A template is checked when it is made. The event with another text in that place is parsed, and must
+have that text and nothing else that differs. OpenAI ends events with random letters, `obfuscation`:
+a second such place.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.wire.chat import Chunk, ChunkIdentity, Json, MalformedCompletion, encode, parse_chunk
+from gateway.wire.chat import Chunk, ChunkIdentity, Json, encode, parse_chunk
 
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
 MEMBER = re.compile(
@@ -99,9 +100,8 @@ def make_template(
     if said is None or said[0] == TEXT or (around := _cut_around(chunk)) is None:
         return None
     other = _fill(around)
-    if other is None or (proof := _text_template(other)) is None:
-        return None
-    if proof[0] != TEXT or proof[1](TEXT) != said[1](TEXT):
+    proof = _text_template(other)
+    if proof is None or proof[0] != TEXT or proof[1](TEXT) != said[1](TEXT):
         return None
     if around.end and other.body.get("obfuscation") != PAD:
         return None
@@ -130,15 +130,10 @@ def _cut_around(chunk: Chunk) -> Around | None:
     return Around(payload[:start], payload[stop:], b"")
 
 
-def _fill(around: Around) -> Chunk | None:
-    """Parse the chunk that stands around another text."""
+def _fill(around: Around) -> Chunk:
+    """Parse the chunk with another text: one JSON string in place of another is still JSON."""
     before, after, end = around
-    try:
-        return parse_chunk(
-            b"".join((before, TEXT.encode(), after, PAD.encode() if end else b"", end))
-        )
-    except MalformedCompletion:
-        return None
+    return parse_chunk(b"".join((before, TEXT.encode(), after, PAD.encode() if end else b"", end)))
 
 
 def _cut_shown(out: bytes | None, padded: bool) -> Around | None:

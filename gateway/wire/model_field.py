@@ -135,10 +135,12 @@ def replace_model(body: bytes, model: str, content_type: bytes = b"application/j
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except UNREADABLE:
         return body
-    inner = {k: replace_model(bytes(members[k]), model) for k in NESTED if k in members}
+    inner = {
+        k: msgspec.Raw(replace_model(bytes(members[k]), model)) for k in NESTED if k in members
+    }
     if "model" not in members and all(members[k] == v for k, v in inner.items()):
         return body
-    members |= {k: msgspec.Raw(v) for k, v in inner.items()}
+    members |= inner
     if "model" in members:
         members["model"] = msgspec.Raw(encode(model))
     return encode(members)

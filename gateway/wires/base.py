@@ -1,4 +1,4 @@
-"""What the turn knows of a format."""
+"""The protocols by which the turn knows a format."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ReplyMask(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether the round has told its finish, so that what breaks off after it is whole."""
+        """Whether the round has a finish, so that a stream that breaks off after it is complete."""
         ...
 
     @property
@@ -81,15 +81,15 @@ class ReplyMask(Protocol):
         ...
 
     def take_whole(self, whole: Any) -> RoundResult | None:
-        """Return what a whole answer came to; None where it has to be taken apart."""
+        """Return the result of a whole answer; None if its parts have to be read."""
         ...
 
     def pass_on(self, raw: bytes, result: RoundResult) -> None:
-        """Note that this is all of the answer, in the upstream's own bytes."""
+        """Note that this is the complete answer, in the upstream's own bytes."""
         ...
 
     def close(self) -> tuple[bytes, RoundResult]:
-        """End the round: return what was still held, and what the round came to."""
+        """End the round: return what was still held back, and the round's result."""
         ...
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
@@ -97,7 +97,7 @@ class ReplyMask(Protocol):
         ...
 
     def start_next_round(self) -> None:
-        """Go on: another round continues the answer."""
+        """Note that another round continues the answer."""
         ...
 
     def run_out(self) -> None:
@@ -105,7 +105,7 @@ class ReplyMask(Protocol):
         ...
 
     def finish(self) -> bytes:
-        """Return what was held back until no round follows, but for the end itself."""
+        """Return what was held back until no round follows, except for the end itself."""
         ...
 
     def end(self, usage: Json | None) -> bytes:
@@ -144,9 +144,10 @@ class HiddenRounds(Protocol):
         ...
 
     def send_whole(self) -> bool:
-        """Send the rounds so far in full from now on, since the provider does not go on from them.
+        """Send the rounds so far in full from now on.
 
-        False where that is done already, or no other way is known.
+        The provider does not continue from its state. Returns False if that is done already, or not
+        possible.
         """
         ...
 
@@ -205,9 +206,9 @@ def chat_only(splices: Mapping[int, list[Json]]) -> dict[int, list[Json]]:
 
 
 class WireFormat(Protocol):
-    """One format: its requests, and what reads its replies.
+    """One format of requests and replies.
 
-    name: as settings and records have it. path: below `/v1`.
+    name: in settings and records. path: below `/v1`.
     """
 
     name: str
@@ -230,11 +231,11 @@ class WireFormat(Protocol):
         ...
 
     def own_request(self, body: Json, history: Messages | None) -> Composed:
-        """Return the client's own request, with nothing of ours in it."""
+        """Return the client's own request, without our additions."""
         ...
 
     def compose(self, parts: RoundParts, target: str) -> Composed:
-        """Return the request of a round. target: the label of who gets it."""
+        """Return the request of a round. target: the label of the one that gets it."""
         ...
 
     def encode(

@@ -1,12 +1,13 @@
 """One answer out of several rounds, for formats whose replies are a sequence of numbered parts.
 
-A round is: an opening, parts (items or content blocks), a closing. A part is a beginning, pieces
-and an end, all under the part's index, and its name is known from its beginning. So a mask works
-on these envelopes alone: it hides the parts that are calls of ours, numbers the rest without gaps
-over all rounds, shows one opening and one closing. What is inside a part is passed on as it came.
+A round consists of an opening, parts (items or content blocks) and a closing. A part has a
+beginning, pieces and an end, all with the part's index, and its name is known from its beginning.
+So a mask only needs these envelopes: it hides the parts that are our calls, numbers the others
+without gaps over all rounds, and shows one opening and one closing. The contents of a part are
+forwarded as they came.
 
-Chat completions are no such format (names grow, parts have no end, several choices interleave) and
-have an interceptor of their own.
+Chat completions are different (names grow, parts have no end, several choices interleave) and have
+their own interceptor.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ def data_of(raw: bytes, lines: bytes) -> bytes | None:
 
 
 def read_event(data: bytes) -> Json:
-    """Read an event's data. Raises StreamIncomplete for what is no object."""
+    """Read an event's data. Raises StreamIncomplete if it is not an object."""
     try:
         return read_object(data)
     except MalformedReply as e:
@@ -274,7 +275,7 @@ def _broken(what: str) -> StreamIncomplete:
 
 
 def event_of(event: Json) -> bytes:
-    """Return an event of ours: its line `event:` says its type, as both APIs have it."""
+    """Return an event of ours; its `event:` line names its type, as in both APIs."""
     return b"event: %b\ndata: %b\n\n" % (str(event.get("type")).encode(), encode(event))
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from memory.conversation.matching import RequestHistory, TurnNode, locate_node
 from memory.conversation.messages import Json
-from memory.core.blocks import INSTRUCTION, Block, compile_core, note
+from memory.core.blocks import INSTRUCTION, CoreBlock, compile_core, note
 from memory.ids import new_id
 
 Overlay = dict[str, str | None]
@@ -91,7 +91,7 @@ class PreviousTurn(msgspec.Struct):
     places: Mapping[int, int] | None = None
 
 
-def block_values(blocks: Sequence[Block]) -> dict[str, str]:
+def block_values(blocks: Sequence[CoreBlock]) -> dict[str, str]:
     return {b.label: b.value for b in blocks}
 
 
@@ -101,7 +101,7 @@ def apply_overrides(base: Mapping[str, str], told: Mapping[str, str | None]) -> 
 
 
 def new_epoch(
-    blocks: Sequence[Block],
+    blocks: Sequence[CoreBlock],
     tag: str,
     edits: int,
     behind: tuple[bytes | None, str] = (None, ""),
@@ -122,7 +122,7 @@ class CurrentMemory(msgspec.Struct):
     what was said before the request's first message, and its summary.
     """
 
-    blocks: Sequence[Block]
+    blocks: Sequence[CoreBlock]
     tag: str
     edits: int
     at: float

@@ -17,7 +17,7 @@ from memory.context.window import (
 from memory.conversation.history import Messages, PrefixInfo, Span
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import EMPTY, Json, is_system
-from memory.core.blocks import INSTRUCTION, Block
+from memory.core.blocks import INSTRUCTION, CoreBlock
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and its text
 
@@ -37,7 +37,7 @@ class ContextBudget(msgspec.Struct):
 
     counter: TokenCounter
     model: str
-    blocks: Sequence[Block]
+    blocks: Sequence[CoreBlock]
     tag: str
     edits: int
     budget: int | None

@@ -159,14 +159,13 @@ class HashChain:
         """
         if link is None:
             return -1
-        for _ in range(2):
+        while True:
             for index in range(len(self._links) - 1, -1, -1):
                 if self._links[index] == link:
                     return self._known + index
             if not self._known or self._from == link:
-                break
+                return self._known - 1 if self._from == link else -1
             self._hash()
-        return self._known - 1 if self._from == link else -1
 
     def before(self, index: int) -> bytes:
         """Return the link of everything before message `index`."""

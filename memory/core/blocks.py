@@ -29,7 +29,7 @@ RESERVED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CoreBlock:
     """One block. limit: in characters. version: 0 for the operator's default, never edited."""
 
     label: str
@@ -53,7 +53,7 @@ def check_label(label: object) -> str:
     return label
 
 
-def rewrite_value(block: Block, value: str, room: bool = True) -> Block:
+def rewrite_value(block: CoreBlock, value: str, room: bool = True) -> CoreBlock:
     """Return the block with this value.
 
     room: check the limit. Raises BlockReadOnly, BlockFull.
@@ -73,7 +73,7 @@ def rewrite_value(block: Block, value: str, room: bool = True) -> Block:
     return replace(block, value=value)
 
 
-def append_line(block: Block, content: str) -> Block:
+def append_line(block: CoreBlock, content: str) -> CoreBlock:
     """Return the block with a new last line; unchanged if it has that line, or run of lines."""
     content = content.strip("\n")
     if not content.strip():
@@ -97,7 +97,7 @@ def _stripped_lines(text: str) -> str:
     return "\n".join(["", *(line.strip() for line in text.split("\n")), ""])
 
 
-def replace_text(block: Block, old: str, new: str) -> Block:
+def replace_text(block: CoreBlock, old: str, new: str) -> CoreBlock:
     """Return the block with the only occurrence of `old` replaced.
 
     Raises BadArguments if there is none, or several.
@@ -150,7 +150,7 @@ def unescape(text: str) -> str:
     )
 
 
-def new_block(label: str, others: int) -> Block:
+def new_block(label: str, others: int) -> CoreBlock:
     """Return an empty block that a model makes. others: the blocks that there are.
 
     Raises BadArguments for a label that cannot be one, or for too many blocks.
@@ -160,22 +160,22 @@ def new_block(label: str, others: int) -> Block:
         raise BadArguments(
             f"There are {others} blocks already, and {MAX_BLOCKS} at most. Use one of them."
         )
-    return Block(label, limit=MODEL_BLOCK_CHARACTERS)
+    return CoreBlock(label, limit=MODEL_BLOCK_CHARACTERS)
 
 
-def has_line(block: Block, line: str) -> bool:
+def has_line(block: CoreBlock, line: str) -> bool:
     """Tell whether a line of the block reads exactly so, white space at its ends aside."""
     return any(found.strip() == line.strip() for found in block.value.split("\n"))
 
 
-def remove_line(block: Block, line: str) -> Block:
+def remove_line(block: CoreBlock, line: str) -> CoreBlock:
     """Return the block without the lines that read so. Raises BlockReadOnly."""
     kept = [found for found in block.value.split("\n") if found.strip() != line.strip()]
     return rewrite_value(block, "\n".join(kept))
 
 
 def compile_core(
-    blocks: Sequence[Block], tag: str, summary: str = "", instruction: str = INSTRUCTION
+    blocks: Sequence[CoreBlock], tag: str, summary: str = "", instruction: str = INSTRUCTION
 ) -> str:
     """Return the core text: instruction, blocks, and the summary of evicted messages.
 
@@ -195,12 +195,12 @@ def compile_core(
     return "\n\n".join(parts)
 
 
-def elements(blocks: Sequence[Block]) -> str:
+def elements(blocks: Sequence[CoreBlock]) -> str:
     """Return the blocks as elements, ordered by label."""
     return "\n".join(_element(b) for b in sorted(blocks, key=lambda b: b.label))
 
 
-def _element(b: Block) -> str:
+def _element(b: CoreBlock) -> str:
     only = ' read_only="true"' if b.read_only else ""
     value = f"\n{escape(b.value)}\n" if b.value else ""
     return (

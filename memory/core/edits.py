@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from memory.core.blocks import Block, check_label
+from memory.core.blocks import CoreBlock, check_label
 from memory.errors import BadArguments, BlockFull, BlockReadOnly, NotFound
 
-Edit = Callable[[Block | None], Block | None]
+Edit = Callable[[CoreBlock | None], CoreBlock | None]
 LIMIT = 4000  # characters; default of a new block
 
 
@@ -26,16 +26,16 @@ class BlockEdit:
     read_only: bool | None = None
 
 
-def put_block(label: str, change: BlockEdit, operators: Mapping[str, Block]) -> Edit:
+def put_block(label: str, change: BlockEdit, operators: Mapping[str, CoreBlock]) -> Edit:
     """Return an edit that creates the block or changes it.
 
     Raises BadArguments for an invalid label.
     """
     check_label(label)
-    return lambda block: _checked_change(block or Block(label, limit=LIMIT), change, operators)
+    return lambda block: _checked_change(block or CoreBlock(label, limit=LIMIT), change, operators)
 
 
-def patch_block(label: str, change: BlockEdit, operators: Mapping[str, Block]) -> Edit:
+def patch_block(label: str, change: BlockEdit, operators: Mapping[str, CoreBlock]) -> Edit:
     """Return an edit that changes an existing block, or raises NotFound."""
     return lambda block: _checked_change(_require_exists(block, label), change, operators)
 
@@ -43,19 +43,21 @@ def patch_block(label: str, change: BlockEdit, operators: Mapping[str, Block]) -
 def remove_block(label: str) -> Edit:
     """Return an edit that deletes a block; its versions stay, so that undo restores it."""
 
-    def edit(block: Block | None) -> None:
+    def edit(block: CoreBlock | None) -> None:
         writable(_require_exists(block, label))
 
     return edit
 
 
-def _require_exists(block: Block | None, label: str) -> Block:
+def _require_exists(block: CoreBlock | None, label: str) -> CoreBlock:
     if block is None:
         raise NotFound(f"There is no memory block {label!r}.")
     return block
 
 
-def _checked_change(block: Block, change: BlockEdit, operators: Mapping[str, Block]) -> Block:
+def _checked_change(
+    block: CoreBlock, change: BlockEdit, operators: Mapping[str, CoreBlock]
+) -> CoreBlock:
     wanted = {n: v for n in BlockEdit.__slots__ if (v := getattr(change, n)) is not None}
     after = replace(block, **wanted)
     if after == block:
@@ -69,7 +71,7 @@ def _checked_change(block: Block, change: BlockEdit, operators: Mapping[str, Blo
     return require_fit(after)
 
 
-def writable(block: Block) -> None:
+def writable(block: CoreBlock) -> None:
     """Raise BlockReadOnly if the block is read-only."""
     if block.read_only:
         raise BlockReadOnly(
@@ -77,7 +79,7 @@ def writable(block: Block) -> None:
         )
 
 
-def require_fit(block: Block) -> Block:
+def require_fit(block: CoreBlock) -> CoreBlock:
     """Return the block. Raises BlockFull naming its limit, the length and the excess."""
     if (over := len(block.value) - block.limit) > 0:
         raise BlockFull(

@@ -1,5 +1,5 @@
-"""Files of other programs, and folders of Markdown, as lines of an export.
+"""Reads files of other programs, and folders of Markdown, as lines of an export.
 
-A module a format, each of pure functions from values to lines; `files` opens what they read. It
-imports `memory.export_format`, the words of `memory.search` and nothing of a store.
+One module per format, made of pure functions from values to lines; `files` opens what they read.
+May import `memory.export_format` and `memory.search`, and no store.
 """

@@ -43,7 +43,7 @@ def read(value: Any) -> Iterator[Bundle]:
 
 
 def _newest(mapping: dict[str, Any]) -> str | None:
-    """Return the newest message, where the export does not tell which branch was shown."""
+    """Return the newest message, where the export does not name the branch that was shown."""
     times = {
         ident: time_of(member(member(node, "message"), "create_time")) or 0.0
         for ident, node in mapping.items()
@@ -66,7 +66,7 @@ def _message(ident: str, node: Any) -> ForeignMessage:
 
 
 def _text(message: Any) -> str:
-    """Return what was said; "" for what is not part of the talk."""
+    """Return the text of a message; "" if it is not part of the conversation."""
     content = member(message, "content")
     hidden = member(member(message, "metadata"), "is_visually_hidden_from_conversation")
     aside = text_member(message, "recipient") not in ("", "all")

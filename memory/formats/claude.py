@@ -1,6 +1,6 @@
-"""Claude's export: `conversations.json`, and `memories.json` with what it noted itself. Pure.
+"""Claude's export: `conversations.json`, and `memories.json` with Claude's own notes. Pure.
 
-The messages of a conversation are in order; newer exports link each to the one before it, so that
+The messages of a conversation are in order. Newer exports link each to the one before it, so that
 branches are known.
 """
 
@@ -27,7 +27,7 @@ ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
 def read(value: Any) -> Iterator[Bundle]:
-    """Yield the bundle of one conversation, or of what Claude noted. Raises BrokenItem."""
+    """Yield the bundle of one conversation, or of Claude's own notes. Raises BrokenItem."""
     messages = member(value, "chat_messages")
     if isinstance(messages, list):
         thread = Thread(
@@ -59,7 +59,7 @@ def _messages(messages: list[Any]) -> Iterator[ForeignMessage]:
 
 
 def _text(message: Any) -> str:
-    """Return what was said, with the text that was attached."""
+    """Return the text of a message, with the text of its attachments."""
     said = text_of_parts(member(message, "content")) or text_member(message, "text")
     attached = member(message, "attachments")
     texts = [
@@ -70,7 +70,7 @@ def _text(message: Any) -> str:
 
 
 def _notes(value: Any) -> Iterator[Bundle]:
-    """Yield what Claude noted of its user and in projects, as passages."""
+    """Yield Claude's notes on its user and on projects, as passages."""
     projects = member(value, "project_memories")
     notes = [
         (text_member(value, "conversations_memory"), [PROGRAM]),

@@ -1,7 +1,7 @@
-"""Opens what people bring along: a file, an archive as a vendor sends it, or a folder of those.
+"""Opens the files that users import: a file, a vendor's archive, or a folder of those.
 
-What is read is bounded: an item at a time, of at most 64 MiB and 2 million values, and an archive
-that unpacks to far more than its own size is refused.
+Reading is bounded: one item at a time, of at most 64 MiB and 2 million values. An archive that
+unpacks to far more than its own size is refused.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class Broken:
 
 
 def read_source(path: Path, program: str) -> Iterator[Bundle | Broken]:
-    """Yield what a program's file holds, item by item.
+    """Yield the contents of a program's file, item by item.
 
     Args:
         path: a file, an archive or a folder.
         program: a key of FORMATS.
 
     Raises:
-        BadSource: it cannot be read, or not further.
+        BadSource: it cannot be read, or not to its end.
     """
     how = FORMATS[program]
     try:
@@ -138,7 +138,7 @@ Opened = Callable[[], Any]
 
 
 def _members(path: Path, how: Format) -> Iterator[tuple[str, Opened]]:
-    """Yield the name of each file to read, and how to open it. Raises BadSource."""
+    """Yield the name of each file to read, and a function that opens it. Raises BadSource."""
     if path.is_dir():
         found = sorted(p for p in path.iterdir() if how.members.fullmatch(p.name))
         _require(path, how, found)
@@ -160,7 +160,7 @@ def _require(path: Path, how: Format, found: Sequence[object]) -> None:
 
 
 def _find_members(path: Path, archive: zipfile.ZipFile, how: Format) -> list[zipfile.ZipInfo]:
-    """Return the files of an archive that count. Raises BadSource for one that is a trap."""
+    """Return the relevant files of an archive. Raises BadSource for an archive bomb."""
     found = [
         info
         for info in archive.infolist()

@@ -1,7 +1,7 @@
 """Splits a long JSON text into its items, without holding more than one of them. Pure.
 
-The items are the elements of an array, or objects one after the other (JSON lines, or one alone).
-Only brackets and strings are looked at here; whoever decodes an item finds what is wrong in it.
+The items are the elements of an array, or objects one after the other (JSON lines, or a single
+one). Only brackets and strings are looked at here; decoding an item shows whether it is valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ByteReader(Protocol):
-    """What is read: an open file, or a member of an archive."""
+    """A source of bytes: an open file, or a member of an archive."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -101,12 +101,12 @@ class _Splitter:
         self._read += len(chunk)
 
     def end(self) -> Iterator[JsonItem]:
-        """Yield the item within which the text ends, if there is one."""
+        """Yield the unfinished item at the end of the text, if there is one."""
         if self._begun >= 0:
             yield self._take(whole=False)
 
     def _pass_string(self, chunk: bytes, place: int) -> int:
-        """Return the place after the string, or after as much of it as is here."""
+        """Return the index after the string, or after the part of it that has arrived."""
         if self._escaped:
             self._escaped = False
             place += 1

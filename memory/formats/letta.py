@@ -1,7 +1,7 @@
-"""Letta's agent files (`.af`), of today and of its first version. Pure.
+"""Letta's agent files (`.af`), in their current and first versions. Pure.
 
-Blocks, messages and, where a file has them, archival passages. One agent's memory becomes the
-user's; of several, each becomes that of the agent of its name.
+They hold blocks, messages and sometimes archival passages. The memory of a single agent becomes the
+user's; of several agents, each keeps its own under its name.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NAME = 200  # characters of an agent's name
 
 
 def read(value: Any) -> Iterator[Bundle | BrokenItem]:
-    """Yield the bundles of one file: of each agent its blocks and passages, and its conversation.
+    """Yield the bundles of one file: for each agent its blocks, passages and conversation.
 
-    What cannot be brought along of an agent is yielded too, and the rest goes on. Raises BrokenItem
-    for what is no agent file.
+    Items of an agent that cannot be imported are yielded as faults, and reading continues. Raises
+    BrokenItem if the file is no agent file.
     """
     agents = member(value, "agents")
     if not isinstance(agents, list):
@@ -74,7 +74,7 @@ def _list(value: Any, name: str) -> list[Any]:
 
 
 def _block_lines(blocks: list[Any]) -> Iterator[BlockLine | BrokenItem]:
-    """Yield the line of each block, once if it is there twice; no two have one label."""
+    """Yield one line per block, with unique labels; a block that occurs twice is yielded once."""
     known: set[tuple[str, str]] = set()
     taken: set[str] = set()
     numbers: dict[str, int] = {}
@@ -91,9 +91,9 @@ def _block_lines(blocks: list[Any]) -> Iterator[BlockLine | BrokenItem]:
 
 
 def _free_label(label: str, taken: set[str], numbers: dict[str, int]) -> str:
-    """Return the label, with a number if another block has it, and take it.
+    """Reserve and return the label, with a number if another block has it.
 
-    numbers: the last one given, by what is numbered.
+    numbers: the last number given, by label.
     """
     name, root = label, label[:LABEL_ROOM]
     while name in taken:
@@ -104,7 +104,7 @@ def _free_label(label: str, taken: set[str], numbers: dict[str, int]) -> str:
 
 
 def _label(told: str) -> str:
-    """Return a label of ours for one of Letta's, which may be any text."""
+    """Return a valid label for one of Letta's, which may be any text."""
     label = NOT_IN_LABELS.sub("_", told[:LABEL_TOLD].lower())[:63]
     if not LABEL.fullmatch(label) or label in RESERVED:
         label = f"block_{label.strip('_')}"[:63].rstrip("_")
@@ -141,7 +141,7 @@ def _chat(agent: Any) -> Sequence[ExportLine | BrokenItem]:
 
 
 def _thread(agent: Any) -> Thread:
-    """Return the messages of an agent, which has one thread without branches."""
+    """Return the messages of an agent as a thread without branches."""
     said: list[ForeignMessage] = []
     before: str | None = None
     for number, message in enumerate(_list(agent, "messages")):
@@ -156,7 +156,7 @@ def _thread(agent: Any) -> Thread:
 
 
 def _words(message: Any) -> tuple[str, str]:
-    """Return (the role, the text) of a message; a role of "" for what is not part of the talk."""
+    """Return the role and text of a message; role "" if it is not part of the conversation."""
     role = text_member(message, "role")
     text = text_of_parts(member(message, "content")) or text_member(message, "text")
     if role == "assistant":
@@ -168,7 +168,7 @@ def _words(message: Any) -> tuple[str, str]:
 
 
 def _answer(call: Any) -> str:
-    """Return what a call of the tool that answers says."""
+    """Return the text of a call of Letta's tool for answers."""
     function = member(call, "function")
     if text_member(function, "name") != SAYS:
         return ""
@@ -176,9 +176,9 @@ def _answer(call: Any) -> str:
 
 
 def _unpack(text: str) -> str:
-    """Return what a person said, out of the envelope in which older agents get it.
+    """Return what a person said, without the JSON envelope of older agents.
 
-    "" for events of the program itself.
+    Returns "" for the program's own events.
     """
     found = _json(text)
     kind = text_member(found, "type")
@@ -188,7 +188,7 @@ def _unpack(text: str) -> str:
 
 
 def _json(text: str) -> Any:
-    """Return a value; None if the text is no JSON."""
+    """Return the decoded value; None if the text is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -66,7 +66,7 @@ def page_texts(lines: Iterable[ExportLine]) -> Iterator[tuple[str, str]]:
 
 
 def record_text(line: ExportLine) -> str:
-    """Return a record as it stands on its page."""
+    """Return a record as the text of its page."""
     members = msgspec.to_builtins(line)
     text: str | None = None
     if (name := _TEXTS.get(type(line))) is not None:
@@ -112,7 +112,7 @@ def _read_record(comment: str, rest: list[str]) -> ExportLine:
 
 
 def _text_of(rest: list[str]) -> str:
-    """Return the text below a record's comment, without its heading and the lines around it."""
+    """Return the text below a record's comment, without its heading and blank lines."""
     if rest and rest[0].startswith(HEADING.rstrip()):
         rest = rest[1:]
         if rest and not rest[0].strip():
@@ -178,10 +178,10 @@ class _Layout:
 
 
 def _day(at: str) -> str:
-    """Return the day of a time, "" for what is none."""
+    """Return the day of a time; "" if it is not one."""
     return at[:10] if DAY.match(at) else ""
 
 
 def _slug(name: str) -> str:
-    """Return what of a name is safe in a path, at most 40 characters."""
+    """Return a name without characters that are unsafe in a path, at most 40 characters."""
     return NOT_IN_NAMES.sub("-", name)[:40].strip("-.") or "unnamed"

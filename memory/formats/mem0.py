@@ -21,7 +21,7 @@ PROGRAM = "mem0"
 
 
 def parts(value: Any) -> list[Any]:
-    """Return the memories of an answer, or the one that this is."""
+    """Return the memories of a response, or the single one that it is."""
     for name in ("results", "memories"):
         if isinstance(listed := member(value, name), list):
             return listed

@@ -1,7 +1,7 @@
 """Open WebUI's export of chats, of one person or of all. Pure.
 
-A chat has a tree of messages (`history`) with the end of the branch that is shown; older exports
-have a list alone.
+A chat has a tree of messages (`history`), with the end of the branch that is shown. Older exports
+only have a list.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _message(ident: str, message: Any, before: str | None = None) -> ForeignMess
 
 
 def _without_asides(text: str) -> str:
-    """Return an answer without what it shows folded: thoughts, tool calls, code that was run."""
+    """Return an answer without its folded parts: reasoning, tool calls, code that was run."""
     kept, at = [], 0
     while (begin := text.find(BEGIN, at)) >= 0:
         head = text[begin : begin + 200].partition(">")[0]

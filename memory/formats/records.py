@@ -1,6 +1,6 @@
-"""What the readers of all formats share: what they yield, and how times, ids and texts are read.
+"""What the readers of all formats share. Pure.
 
-Pure.
+What they yield, and parsers of times, ids and texts.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 class BrokenItem(ValueError):
-    """An item that cannot be brought along; the message says why."""
+    """An item that cannot be imported; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Lines that are imported together or not at all: a conversation, say.
+    """Lines that are imported together or not at all, such as a conversation.
 
-    owner: whose they are, by the program's own id; "" where it tells nobody.
+    owner: the program's own id of the person they belong to; "" if unknown.
     """
 
     lines: Sequence[ExportLine]
@@ -70,9 +70,9 @@ Reader = Callable[[Any], Iterator[Bundle | BrokenItem]]
 
 
 def time_of(value: Any) -> float | None:
-    """Return the Unix time of a number (of seconds, or of thousandths and less) or of ISO 8601.
+    """Return the Unix time of a number or of an ISO 8601 text.
 
-    None where it is no time.
+    A number counts seconds, or thousandths or less of them. Returns None if it is not a time.
     """
     try:
         if isinstance(value, str) and len(value) <= 64:
@@ -93,12 +93,12 @@ def iso_time(at: float | None) -> str | None:
 
 
 def member(value: Any, name: str) -> Any:
-    """Return a member of an object; None if it has none, or is no object."""
+    """Return a member of an object; None if it is missing, or the value is not an object."""
     return value.get(name) if isinstance(value, dict) else None
 
 
 def text_member(value: Any, name: str) -> str:
-    """Return a member that is a text; "" if it is none."""
+    """Return a text member; "" if it is missing or not a text."""
     found = member(value, name)
     return found if isinstance(found, str) else ""
 
@@ -108,7 +108,7 @@ def owner_of(value: Any) -> str:
 
 
 def name_of(program: str, ident: Any, value: Any) -> str:
-    """Return the name of a conversation: the same each time it is read."""
+    """Return the name of a conversation; the same at each import."""
     if not isinstance(ident, str) or not ident.strip():
         ident = hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:32]
     if len(ident) > 200:
@@ -117,9 +117,9 @@ def name_of(program: str, ident: Any, value: Any) -> str:
 
 
 def own_id(prefix: str, ident: str, within: str = "") -> str:
-    """Return an id of ours for one of another program: the same digits if those are a UUID.
+    """Return our id for an id of another program: the same digits if it is a UUID.
 
-    within: what a shorter id is unique in.
+    within: the scope in which a shorter id is unique.
     """
     if UUID.fullmatch(ident):
         return f"{prefix}_{ident.replace('-', '')}"
@@ -127,7 +127,7 @@ def own_id(prefix: str, ident: str, within: str = "") -> str:
 
 
 def check_text(text: str) -> str:
-    """Return the text of a message. Raises BrokenItem if it is longer than one may be."""
+    """Return the text of a message. Raises BrokenItem if it is longer than allowed."""
     if len(text) > SAID:
         raise BrokenItem(f"a message has {len(text)} characters; at most {SAID} are allowed")
     return text
@@ -143,9 +143,9 @@ def passage(content: str, **members: Any) -> PassageLine:
 
 
 def text_of_parts(content: Any) -> str:
-    """Return the text of a message in one of the usual shapes: a text, or parts of several types.
+    """Return the text of a message: a string, or parts of several types.
 
-    Images are named, not kept. Thoughts, tool calls and what tools answered are left out.
+    Images become a note. Reasoning, tool calls and tool results are left out.
     """
     if isinstance(content, str):
         return content

@@ -1,8 +1,8 @@
 """A chat of another program, with its branches, as lines of a conversation. Pure.
 
-Other programs link each message to the one before it. Here a conversation is of steps, each a
-request and its answer; a step of another branch names the same parent. Every message is written
-once, however the links go: in circles, to nowhere, or to a chain without end.
+Other programs link each message to the one before it. Here a conversation consists of steps, each a
+request and its answer; the steps of two branches name the same parent. Every message is written
+once, even if the links form a circle, lead nowhere or never end.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from memory.formats.records import check_text, iso_time, own_id
 
 @dataclass(frozen=True, slots=True)
 class ForeignMessage:
-    """One message. role: "user" or "assistant", "" for one that is passed over.
+    """One message. role: "user" or "assistant", "" for one to skip.
 
-    at: Unix time, None if it is not known.
+    at: Unix time, None if unknown.
     """
 
     id: str
@@ -30,7 +30,7 @@ class ForeignMessage:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A chat. name: of the conversation. current: the message with which it ends as it is shown.
+    """A chat. name: of the conversation. current: the last message of the branch that is shown.
 
     created, updated: Unix times.
     """
@@ -46,7 +46,7 @@ class Thread:
 class _Waiting:
     """A message without an answer so far, and the one before it.
 
-    step: the answered one before both. first: the step that has it, once one does.
+    step: the answered step before both. first: the step that contains it, once there is one.
     """
 
     message: ForeignMessage
@@ -57,20 +57,20 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a message stands. step: the last answered one. waiting: what was said since."""
+    """The position of a message. step: the last answered one. waiting: unanswered ones since."""
 
     step: str | None = None
     waiting: _Waiting | None = None
 
 
 def conversation_lines(thread: Thread) -> list[ExportLine]:
-    """Return the lines of a chat; none if nothing was said in it.
+    """Return the lines of a chat; none if it has no text.
 
     Args:
         thread: its messages in any order. The current branch comes first, then the others.
 
     Raises:
-        BrokenItem: a message is longer than one may be.
+        BrokenItem: a message is longer than allowed.
     """
     by_id = {m.id: m for m in thread.messages}
     steps = _Steps(thread)
@@ -128,7 +128,7 @@ class _Steps:
             self.places[message.id] = _Place(place.step, last)
 
     def finish(self) -> None:
-        """Write what was never answered, the ends of branches first."""
+        """Write the unanswered messages, the ends of branches first."""
         for last in reversed(self.waiting):
             if last.first is None:
                 self._write(_take_waiting(last, name := self._name()), name, "open", last.step)
@@ -185,7 +185,7 @@ class _Steps:
 
 
 def _take_waiting(last: _Waiting | None, step: str) -> list[ForeignMessage]:
-    """Return the messages up to this one that no step has yet; they are this step's from now on."""
+    """Return the messages up to this one that belong to no step yet; assign them to this one."""
     out = []
     while last is not None and last.first is None:
         last.first = step

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import Connection
 
 from memory.conversation.messages import collapse_whitespace, keyed_hash
-from memory.core.blocks import Block, rewrite_value
+from memory.core.blocks import CoreBlock, rewrite_value
 from memory.errors import ToolError, Unusable
 from memory.jobs import fact_prompt
 from memory.jobs.background_model import BackgroundModel
@@ -36,7 +36,7 @@ LASTING = ("identity", "preference")
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
 MAX_UNUSABLE = 1000  # models whose unusable answers are counted
-Blocks = Callable[[], Mapping[str, Block]]
+Blocks = Callable[[], Mapping[str, CoreBlock]]
 Rules = Callable[[], fact_prompt.ExtractionRules]
 _HURRIES = re.compile(
     r"\b(?:forget|forgot that|delete|remove|erase|wrong|incorrect|not true|no longer|anymore"
@@ -134,7 +134,7 @@ class _FactWriter:
         self,
         job: QueuedJob,
         found: ExtractionInput,
-        blocks: Mapping[str, Block],
+        blocks: Mapping[str, CoreBlock],
         rules: fact_prompt.ExtractionRules,
     ) -> None:
         self._job, self._found, self._scope = job, found, job.scope_id or 0
@@ -238,7 +238,7 @@ class _FactWriter:
         be too long.
         """
 
-        def edit(block: Block | None) -> Block | None:
+        def edit(block: CoreBlock | None) -> CoreBlock | None:
             if block is None:
                 return None
             kept = [line for line in block.value.split("\n") if line.strip() not in gone]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.jobs.background_model import BackgroundCall, background_call
 from memory.search.own_words import has_statement, own_words
 from memory.stores.sql import blocks as block_rows
@@ -54,7 +54,7 @@ class ExtractionInput:
 
 
 def read_input(
-    conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
+    conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock]
 ) -> ExtractionInput | None:
     """Return the input; None if the user or the turns are gone."""
     scope_id, call = (
@@ -102,7 +102,7 @@ def _choose_messages(
 
 
 def _known_facts(
-    conn: Connection, scope_id: int, blocks: Mapping[str, Block], said: Sequence[str]
+    conn: Connection, scope_id: int, blocks: Mapping[str, CoreBlock], said: Sequence[str]
 ) -> list[KnownFacts]:
     """Return the lines of the block, the newest passages and those nearest to what was said."""
     if not said:

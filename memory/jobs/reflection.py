@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from memory import tools
 from memory.conversation.messages import Json, keyed_hash
 from memory.core import tool_definitions
-from memory.core.blocks import Block, elements, escape
+from memory.core.blocks import CoreBlock, elements, escape
 from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.retrieval.retriever import Retriever
@@ -49,7 +49,7 @@ OFFERED = tuple(
     if x["function"]["name"] != "conversation_search"
 )
 ALLOWED = frozenset(x["function"]["name"] for x in OFFERED)
-Blocks = Callable[[], Mapping[str, Block]]
+Blocks = Callable[[], Mapping[str, CoreBlock]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ReflectionSchedule:
 @dataclass(frozen=True, slots=True)
 class _ReflectionInput:
     call: BackgroundCall
-    blocks: Mapping[str, Block]
+    blocks: Mapping[str, CoreBlock]
     passages: Sequence[dict[str, Any]]
 
 
@@ -134,7 +134,7 @@ def reflection_handler(
 
 
 def _read_input(
-    conn: Connection, job: QueuedJob, blocks: Mapping[str, Block]
+    conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock]
 ) -> _ReflectionInput | None:
     call = background_call(conn, KIND, job.scope_id, job.payload["model"])
     if call is None or job.scope_id is None:

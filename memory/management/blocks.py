@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.core.edits import Edit, patch_block, put_block, remove_block
 from memory.management.reading import read
 from memory.service import Memory
@@ -27,34 +27,34 @@ __all__ = [
 ]
 
 
-async def list_blocks(memory: Memory, actor: ManagementActor) -> Mapping[str, Block]:
+async def list_blocks(memory: Memory, actor: ManagementActor) -> Mapping[str, CoreBlock]:
     """List the blocks by label, including the operator's. Raises StoreUnavailable."""
     return await read(memory, lambda conn: rows.all_of(conn, actor.shelf(conn)))
 
 
 async def edit_block(
     memory: Memory, actor: ManagementActor, label: str, how: Edit, expect: int | None = None
-) -> Block | None:
+) -> CoreBlock | None:
     """Edit a block and return it; None if it was deleted.
 
     expect: the version the caller saw. Raises Conflict, NotFound, ToolError, StoreUnavailable.
     """
     source = replace(actor.source, expect=expect)
 
-    def work(conn: Connection) -> Block | None:
+    def work(conn: Connection) -> CoreBlock | None:
         shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
         return rows.edit(conn, shelf, label, how, source)
 
     return await memory.db.write(work, lock=actor.lock)
 
 
-async def undo_edit(memory: Memory, actor: ManagementActor, label: str) -> Block | None:
+async def undo_edit(memory: Memory, actor: ManagementActor, label: str) -> CoreBlock | None:
     """Undo the newest edit and return the block; None if it is gone.
 
     Raises NotFound, BlockReadOnly, BlockFull, StoreUnavailable.
     """
 
-    def work(conn: Connection) -> Block | None:
+    def work(conn: Connection) -> CoreBlock | None:
         shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
         return rows.undo(conn, shelf, label, actor.source)
 

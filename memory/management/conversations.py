@@ -53,7 +53,7 @@ async def import_conversation(
 ) -> FoundConversation:
     """Store a chat as a new conversation; its assistant messages count as ours.
 
-    Raises Conflict for a name in use, Erased, StoreUnavailable.
+    Raises Conflict for a name in use, ErasedMeanwhile, StoreUnavailable.
     """
     return await importer.import_conversation(memory.db, actor, messages, name)
 

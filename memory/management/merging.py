@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.errors import Conflict
 from memory.export_format import (
     LIMIT,
@@ -41,7 +41,7 @@ class Merge:
     """A merge that is wanted. blocks: the operator's. actor: who asked for it."""
 
     owners: OwnerRename
-    blocks: Mapping[str, Block] = field(default_factory=dict)
+    blocks: Mapping[str, CoreBlock] = field(default_factory=dict)
     actor: str = "merge"
 
 
@@ -93,7 +93,10 @@ async def plan_merge(db: Database, wanted: Merge) -> MergePlan:
 
 
 def _check_blocks(
-    labels: list[str], mine: AgentHoldings, theirs: AgentHoldings, operators: Mapping[str, Block]
+    labels: list[str],
+    mine: AgentHoldings,
+    theirs: AgentHoldings,
+    operators: Mapping[str, CoreBlock],
 ) -> None:
     """Raise Conflict for a block that cannot take what the source has in it."""
     for label in labels:

@@ -1,4 +1,4 @@
-"""Reads for somebody who waits: with a deadline, whatever they read."""
+"""Reads on behalf of a waiting caller, with a deadline."""
 
 from __future__ import annotations
 

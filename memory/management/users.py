@@ -38,9 +38,9 @@ async def is_proven(memory: Memory, tenant: str) -> bool:
 
 
 async def erase_user(memory: Memory, tenant: str, user: str) -> dict[str, int]:
-    """Erase everything of a user, what the application's tables tell of them too.
+    """Erase everything about a user, in the application's tables too.
 
-    Returns rows removed by kind. Raises StoreUnavailable: doing it again goes on with it.
+    Returns rows removed by kind. Raises StoreUnavailable: repeating it continues the erasure.
     """
     db = memory.db
     counts = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
@@ -61,8 +61,8 @@ async def import_user(
 ) -> ImportReceipt:
     """Write what was examined into the user's memory.
 
-    Raises Erased, Conflict, StoreUnavailable: what was written by then stays, and doing it again
-    writes the rest.
+    Raises ErasedMeanwhile, Conflict, StoreUnavailable: what was written by then stays, and doing it
+    again writes the rest.
     """
     receipt = await importer.import_into(memory.db, actor, manifest)
     if manifest.policy is not None:

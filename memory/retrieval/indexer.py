@@ -77,6 +77,7 @@ class Indexer:
         except (StoreUnavailable, TimeoutError):
             pass
         except Exception as e:
+            # The search needs the index as it is, not its newest part.
             log.warning("a search continues without the newest messages: %s", _describe_defect(e))
 
     async def stop(self) -> None:
@@ -129,6 +130,7 @@ class Indexer:
                 except StoreUnavailable:
                     await asyncio.sleep(GATHER)
                 except Exception as e:
+                    # The task must not end: nothing else would index new messages.
                     log.warning(
                         "indexing of new messages pauses for %.0f s: %s",
                         pause,

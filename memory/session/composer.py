@@ -17,7 +17,7 @@ from memory.context.window import LOW, SummarizedGap, budget
 from memory.conversation.history import Messages, Span
 from memory.conversation.messages import Json, text_of
 from memory.core import tool_definitions
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.errors import StoreUnavailable
 from memory.ids import clock
 from memory.retrieval.auto_recall import (
@@ -253,7 +253,7 @@ class Composer:
             self._counter.correct(self._turn.ask.model, held, reported)
         return report
 
-    def _shown_blocks(self) -> list[Block]:
+    def _shown_blocks(self) -> list[CoreBlock]:
         """Return the blocks to show; for an unnamed user's first turn, without empty ones."""
         stranger = self._turn.stranger
         return [b for b in self._turn.snapshot.blocks.values() if not stranger or b.value]
@@ -266,7 +266,7 @@ class Composer:
             ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named
         )
 
-    def _plan(self, shown: Sequence[Block]) -> epochs.PlacementPlan:
+    def _plan(self, shown: Sequence[CoreBlock]) -> epochs.PlacementPlan:
         turn, snapshot = self._turn, self._turn.snapshot
         present = epochs.CurrentMemory(
             shown, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.behind
@@ -350,7 +350,7 @@ class Composer:
         return [messages[i] for i in [*mark.stays, *range(mark.index, len(messages))]]
 
     def _context_budget(
-        self, shown: Sequence[Block], other: int, most: int | None
+        self, shown: Sequence[CoreBlock], other: int, most: int | None
     ) -> ContextBudget:
         """Return the available context. other, most: see `ContextBudget`."""
         turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot
@@ -402,7 +402,7 @@ def _prompt_tokens(usage: Json) -> object:
     return tokens + sum(c for c in cached if isinstance(c, int)) if type(tokens) is int else tokens
 
 
-def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[Block]) -> dict[str, int]:
+def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[CoreBlock]) -> dict[str, int]:
     """Map labels to block versions as the model sees them.
 
     A change that still waits for a user message counts as unseen.

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import DigestCache, Json
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.ids import clock, new_id, new_key
 from memory.retrieval.retriever import Retriever
 from memory.session.conversation_cache import (
@@ -74,8 +74,8 @@ class RequestAttempt(msgspec.Struct):
         self.edited = True
 
     def blocks(
-        self, conn: Connection, shelf: block_rows.BlockSet, before: dict[str, Block]
-    ) -> dict[str, Block]:
+        self, conn: Connection, shelf: block_rows.BlockSet, before: dict[str, CoreBlock]
+    ) -> dict[str, CoreBlock]:
         """Return a user's blocks as the turn leaves them. before: as it found them."""
         return block_rows.all_of(conn, shelf) if self.edited and self.shelf is not None else before
 

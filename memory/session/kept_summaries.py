@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from sqlalchemy import Connection
 
-from memory.errors import Erased, StoreUnavailable
+from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.ids import clock
 from memory.jobs import summarization
 from memory.session.store_deadline import StoreDeadline
@@ -98,5 +98,5 @@ class KeptSummaries(msgspec.Struct):
             scope = self.owner.scope
             lock = owner_lock(scope.tenant, scope.user, self.into)
             await self.db.write(work, lock=lock)
-        except (StoreUnavailable, Erased):
+        except (StoreUnavailable, ErasedMeanwhile):
             self.notes.append("the summary could not be stored")

@@ -13,7 +13,7 @@ from memory.context.compaction import plan_summary
 from memory.context.fitted import SentPrompt
 from memory.conversation.messages import Json, text_of
 from memory.core.autonomy import ModelRecord
-from memory.errors import Erased, StoreUnavailable
+from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.jobs import extraction, summarization
 from memory.session.composer import Prompt
 from memory.session.context import TurnContext
@@ -26,7 +26,7 @@ from memory.session.turn_record import (
     turn_record,
 )
 from memory.session.turn_shortcut import opening_of, record_of
-from memory.session.turn_store import LIGHT, weight_of
+from memory.session.turn_store import LIGHT, log_failed_drop, weight_of
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
@@ -60,8 +60,8 @@ class TurnRecorder:
     async def open(self, prompt: Prompt, *, ended: bool = False) -> None:
         """Make the request durable.
 
-        ended: nobody works on it any more. Raises StoreUnavailable or Erased; the memory then does
-        not record it.
+        ended: nobody works on it any more. Raises StoreUnavailable or ErasedMeanwhile; the memory
+        then does not record it.
         """
         turn, progress = self._turn, self._turn.progress
         if not turn.is_recording or progress.opened:
@@ -102,7 +102,7 @@ class TurnRecorder:
             )
             turn.attempt.claim.is_stored = False
             self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
-        except Erased:
+        except ErasedMeanwhile:
             pass  # the user was erased meanwhile: nothing may be stored
         except StoreUnavailable:
             # The request is not written, so nothing was sent to the client yet.
@@ -128,7 +128,7 @@ class TurnRecorder:
                 async with asyncio.timeout(seconds):  # the client is still waiting for the error
                     await self._note_failure(prompt)
             self._over = True
-        except (StoreUnavailable, Erased, TimeoutError):
+        except (StoreUnavailable, ErasedMeanwhile, TimeoutError):
             turn.progress.trace.notes.append("the failed attempt could not be recorded")
         finally:
             self.release()
@@ -150,7 +150,7 @@ class TurnRecorder:
                         lock=owner_lock(scope.tenant, scope.user),
                     )
                 )
-                dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+                dropping.add_done_callback(log_failed_drop)
                 with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
                     await asyncio.wait([dropping], timeout=seconds)
         finally:

@@ -8,7 +8,7 @@ import logging
 
 from sqlalchemy import Connection
 
-from memory.errors import MemoryFault, RowRefused, StoreUnavailable
+from memory.errors import ErasedMeanwhile, RowRefused, StoreUnavailable
 from memory.session.recovery_log import RecoveryLog
 from memory.stores.sql import turn_writer
 from memory.stores.sql.application_tables import keep_beside
@@ -56,8 +56,9 @@ class Replay:
             self._spill.set_aside(record)
         except StoreUnavailable:
             raise
-        except MemoryFault:
-            pass  # its user was erased meanwhile
+        except ErasedMeanwhile:
+            log.info("a record of the recovery log is dropped: its user or conversation is erased")
         except Exception:
+            # Kept in the log, it would hold up all later records.
             log.exception(SET_ASIDE)
             self._spill.set_aside(record)

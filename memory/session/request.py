@@ -11,7 +11,7 @@ from memory.context.epoch import EpochPolicy
 from memory.context.summary import PROMPT, Complete
 from memory.conversation.history import Messages
 from memory.core.autonomy import Decision
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.core.screen import Screen
 from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
@@ -26,7 +26,7 @@ class Policy:
     screen: what is not kept. model_blocks: whether a model may make blocks.
     """
 
-    blocks: Mapping[str, Block] = field(default_factory=dict)
+    blocks: Mapping[str, CoreBlock] = field(default_factory=dict)
     rules: EpochPolicy = field(default_factory=EpochPolicy)
     read_deadline: float = 0.15
     start_wait: float = 5.0

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from memory import tools
 from memory.conversation.messages import Json
 from memory.core.tool_definitions import WRITES
-from memory.errors import Erased, StoreUnavailable
+from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.session.context import TurnContext
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import scopes, turn_writer
@@ -48,7 +48,7 @@ class ToolRunner:
         try:
             by_place = await self._edit(calls, reply, context, searched)
             done = turn.ask.scope.is_named  # a branch has its own blocks
-        except (StoreUnavailable, Erased):
+        except (StoreUnavailable, ErasedMeanwhile):
             progress.unsaved = True
             by_place = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **searched}
         finally:  # a client may leave at the moment it is written
@@ -66,7 +66,10 @@ class ToolRunner:
         context: tools.ToolContext,
         searched: Mapping[int, str],
     ) -> dict[int, str]:
-        """Run the edits, and write them with the round. Raises StoreUnavailable, Erased."""
+        """Run the edits, and write them with the round.
+
+        Raises StoreUnavailable, ErasedMeanwhile.
+        """
         turn, progress = self._turn, self._turn.progress
         if not turn.is_recording:
             return {**searched, **tools.refuse_calls(calls, context)}

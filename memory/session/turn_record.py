@@ -15,7 +15,7 @@ from memory.context.fitted import SentPrompt
 from memory.conversation.history import build_server_history, count_leading_system
 from memory.conversation.matching import NOTHING, TurnNode, complete_node
 from memory.conversation.messages import Json, collapse_whitespace, text_of
-from memory.core.blocks import Block, without_spans
+from memory.core.blocks import CoreBlock, without_spans
 from memory.core.tool_definitions import WRITES
 from memory.ids import clock, new_key
 from memory.session.composer import Prompt
@@ -213,7 +213,7 @@ class RecordedTurn(msgspec.Struct, frozen=True):
 
     record: TurnRecord
     head: int
-    blocks: dict[str, Block]
+    blocks: dict[str, CoreBlock]
 
 
 def next_snapshot(

@@ -7,7 +7,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.session.context import TurnContext
 from memory.stores.sql import turn_statement, turn_writer
 from memory.stores.sql.application_tables import keep_beside
@@ -17,7 +17,9 @@ from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turn_statement import ExpectedLine
 
 UNKNOWN = (-1, -1)  # versions that no row has
-Recorded = tuple[int, dict[str, Block]]  # the conversation's newest node; blocks as they are left
+Recorded = tuple[
+    int, dict[str, CoreBlock]
+]  # the conversation's newest node; blocks as they are left
 
 
 def opening_of(
@@ -74,7 +76,7 @@ def _record_at_once(
     return None if head is None else (head, turn.snapshot.blocks)
 
 
-def _blocks(conn: Connection, turn: TurnContext) -> dict[str, Block]:
+def _blocks(conn: Connection, turn: TurnContext) -> dict[str, CoreBlock]:
     """Return the blocks as the turn leaves them."""
     shelf = BlockSet(turn.progress.scope_id, turn.snapshot.defaults)
     return turn.attempt.blocks(conn, shelf, turn.snapshot.blocks)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -72,7 +72,7 @@ class TurnStore(msgspec.Struct):
         """Write a few rows, within `most` seconds of the patience.
 
         None: begun beside the upstream's work, and whoever waits for it counts. large: bodies that
-        the rows name. shortcut: see `Database.write`. Raises Erased, and
+        the rows name. shortcut: see `Database.write`. Raises ErasedMeanwhile, and
         StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it.
         """
         try:
@@ -108,7 +108,7 @@ class TurnStore(msgspec.Struct):
             drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=large)
             lock = owner_lock(self.owner.scope.tenant, self.owner.scope.user)
             dropping = asyncio.ensure_future(self.db.write(drop, lock=lock))
-            dropping.add_done_callback(lambda task: task.cancelled() or task.exception())
+            dropping.add_done_callback(log_failed_drop)
             raise
 
     async def spill(self, record: TurnRecord) -> bool:
@@ -119,6 +119,14 @@ class TurnStore(msgspec.Struct):
         try:
             await self.spill_file.keep(record)
         except Exception:
+            # The client has its answer, and no other place is left to write to.
             log.exception("an answer is not recorded: both the store and the recovery log failed")
             return False
         return True
+
+
+def log_failed_drop(task: asyncio.Task[Any]) -> None:
+    """Log why rows that nobody needs were not removed; nobody may wait for it any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # without its message, which may quote a row
+        log.warning("rows of a turn that was given up stay behind: %s", type(error).__name__)

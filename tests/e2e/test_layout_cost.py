@@ -9,7 +9,7 @@ import asyncio
 import msgspec
 
 from gateway.config.settings import Settings
-from memory.core.blocks import Block, compile_core
+from memory.core.blocks import CoreBlock, compile_core
 from memory.core.tool_definitions import tools_to_offer
 from tests.bench import layout
 
@@ -28,7 +28,7 @@ async def test_the_bill_stays_within_the_bars():
 
 def test_what_every_request_pays_for_stays_small():
     defaults = [
-        Block(b.label, b.value, b.description, b.limit, b.read_only)
+        CoreBlock(b.label, b.value, b.description, b.limit, b.read_only)
         for b in Settings().memory.blocks
     ]
     assert len(msgspec.json.encode(tools_to_offer(None, write=True))) <= 2310

@@ -17,7 +17,7 @@ from memory.context.epoch import CurrentMemory, EpochPolicy, PreviousTurn, new_e
 from memory.context.window import SummarizedGap
 from memory.conversation.matching import RequestHistory, TurnNode, complete_node, recognise
 from memory.conversation.messages import extend_chain
-from memory.core.blocks import Block, append_line, apply_note, compile_core, unescape
+from memory.core.blocks import CoreBlock, append_line, apply_note, compile_core, unescape
 from memory.scope import Scope
 
 OUR_CALL = "core_memory_append"
@@ -30,7 +30,7 @@ class Store:
         self.scope = Scope("t", user, "default", b"s" * 32)
         self.nodes: dict[int, TurnNode] = {}
         self.epochs = {}
-        self.blocks = {0: {"human": Block("human"), "persona": Block("persona", "kind")}}
+        self.blocks = {0: {"human": CoreBlock("human"), "persona": CoreBlock("persona", "kind")}}
         self.edits = 0
 
     def by_digest(self, digests):
@@ -108,7 +108,7 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data())
     def edit_from_outside(self, data):
         store = self.stores[data.draw(st.sampled_from(["ada", "bob"]))]
-        store.blocks[0]["human"] = Block(
+        store.blocks[0]["human"] = CoreBlock(
             "human", data.draw(st.sampled_from(["", "set by API", "a\nb"]))
         )
         store.edits += 1
@@ -170,7 +170,7 @@ class Life(RuleBasedStateMachine):
         told = dict(made.epoch.blocks)
         assert made.epoch.core in body["messages"][0]["content"]
         frozen = compile_core(
-            [Block(k, v, blocks[k].description) for k, v in made.epoch.blocks.items()],
+            [CoreBlock(k, v, blocks[k].description) for k, v in made.epoch.blocks.items()],
             store.scope.tag,
         )
         assert made.epoch.core.startswith(frozen)

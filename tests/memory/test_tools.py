@@ -8,7 +8,7 @@ import json
 import pytest
 
 from memory import tools
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.core.screen import Screen
 from memory.core.tool_definitions import OURS, SEARCHES
 from memory.errors import BadArguments, StoreUnavailable
@@ -29,8 +29,8 @@ from memory.tools import (
 )
 
 BLOCKS = {
-    "human": Block("human", "Likes tea.", limit=40),
-    "rules": Block("rules", "Be kind.", read_only=True),
+    "human": CoreBlock("human", "Likes tea.", limit=40),
+    "rules": CoreBlock("rules", "Be kind.", read_only=True),
 }
 
 

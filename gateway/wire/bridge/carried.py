@@ -1,4 +1,4 @@
-"""A request of another format, carried as a chat completion's. Pure."""
+"""Translates a request of another format into a chat completion's. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RESPONSES, MESSAGES = "responses", "messages"
 class CarriedRequest(NamedTuple):
     """A request as a chat completion's.
 
-    writer: makes what writes its answer in the client's format, from an id that nobody can guess
-    and the seconds since the epoch.
+    writer: makes the writer of its answer in the client's format, from an unguessable id and the
+    seconds since the epoch.
     """
 
     body: Json
@@ -27,9 +27,9 @@ class CarriedRequest(NamedTuple):
 
 
 def carry(name: str, body: Json, losses: Losses, limit: str) -> CarriedRequest:
-    """Return a request of a format as a chat completion's. Raises BadRequest.
+    """Return a request of another format as a chat completion's. Raises BadRequest.
 
-    limit: what the server calls the most tokens of an answer.
+    limit: the server's name for the maximum of output tokens.
     """
     if name == RESPONSES:
         sent, tools = responses_request.chat_request(body, losses, limit)

@@ -1,10 +1,11 @@
-"""Messages of a chat completion as servers of every make take them. Pure.
+"""Messages of a chat completion in the form that every server accepts. Pure.
 
 Decisions, where local servers and their templates are stricter than the API:
-- System text stands once, at the beginning. A later one keeps its place as user text in `<system>`
+
+- There is one system text, at the beginning. A later one keeps its place as user text in `<system>`
   tags.
-- Neighbours of one role are one message. Content that is text alone is one string.
-- What a model says between two other messages is one message: its text, then its calls.
+- Adjacent messages of one role are merged. Content that is only text is one string.
+- The model's output between two other messages is one message: its text, then its calls.
 - Results are text. Images in them follow all results of the step, as the user's.
 """
 
@@ -20,7 +21,7 @@ BETWEEN = "\n\n"
 
 
 class ChatMessages:
-    """Messages under way; `whole` gives them."""
+    """Builds messages; `whole` returns them."""
 
     def __init__(self) -> None:
         self._messages: list[Json] = []

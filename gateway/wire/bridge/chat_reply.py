@@ -1,8 +1,8 @@
 """The answer of a chat completion as parts that begin, grow and end. Pure.
 
-Text, reasoning and refusals are parts of their own, in the order in which they come. A call begins
-once its name is known for certain: with its first argument, or at the end. Calls may grow side by
-side; one whose arguments are whole ends where another call begins, the rest with the finish.
+Text, reasoning and refusals are separate parts, in the order in which they come. A call begins once
+its name is certain: with its first argument, or at the end. Several calls may grow at the same
+time. A call with complete arguments ends where another begins, the others at the finish.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class ReplyPart:
 
 
 class ReplyWriter(ABC):
-    """Fed the chunks of one answer; gives events of another format.
+    """Takes the chunks of one answer, returns events of another format.
 
-    A format says how a part begins, grows and ends. finish: why the model stopped, None while it
-    has not said so. usage: as chat completions have it.
+    A subclass says how a part begins, grows and ends. finish: why the model stopped, None until it
+    has said so. usage: as chat completions have it.
     """
 
     def __init__(self, ident: str) -> None:
@@ -75,7 +75,7 @@ class ReplyWriter(ABC):
 
     @abstractmethod
     def error(self, error: Any) -> Json:
-        """Give the event that tells of an error."""
+        """Return the event that reports an error."""
 
     @abstractmethod
     def refusal(self, error: Any, status: int) -> Json:
@@ -104,7 +104,7 @@ class ReplyWriter(ABC):
                 yield from self._take_choice(choice)
 
     def stop(self) -> Iterator[Json]:
-        """Give the last events, when no chunk follows; none for an answer that was cut."""
+        """Return the last events, when no chunk follows; none for an answer that was cut."""
         if not self.over and self.finish is not None:
             self.over = True
             yield from self.close()
@@ -165,7 +165,7 @@ class ReplyWriter(ABC):
         return part
 
     def _begin(self, part: ReplyPart) -> Iterator[Json]:
-        """Begin a part; what is whole by now ends before it. Raises MalformedReply."""
+        """Begin a part; parts that are complete end before it. Raises MalformedReply."""
         if self._current is not None:
             yield from self._end(self._current)
             self._current = None
@@ -200,7 +200,7 @@ class ReplyWriter(ABC):
 
 
 def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
-    """Yield the kinds and texts of a delta, what is thought first."""
+    """Yield the kinds and texts of a delta, reasoning first."""
     found = next((delta[m] for m in REASONINGS if isinstance(delta.get(m), str)), "")
     if found:
         yield REASONING, found
@@ -224,7 +224,7 @@ def _is_object(text: str) -> bool:
 
 
 def count_of(told: Any, *path: str) -> int:
-    """Return a count of a usage; 0 where it is not told."""
+    """Return a count of a usage; 0 if it is missing."""
     for name in path:
         told = told.get(name) if isinstance(told, dict) else None
     return told if type(told) is int and told > 0 else 0

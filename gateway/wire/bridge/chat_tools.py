@@ -1,7 +1,7 @@
 """Tools of other formats as functions of a chat completion, and back. Pure.
 
-- A custom tool, whose input is free text, is a function with one string `input`; the grammar of
-  its input is told in its description.
+- A custom tool, whose input is free text, becomes a function with one string `input`; its
+  description contains the grammar of the input.
 - A tool in a namespace has the namespace in its name.
 """
 
@@ -65,7 +65,7 @@ class ChatTools:
         self.add(origin, {"description": description or None, "parameters": FREE_TEXT})
 
     def name_of(self, name: str, namespace: str = "") -> str:
-        """Return a tool's name in chat completions; one that is not offered has one too."""
+        """Return a tool's name in chat completions, also if it is not offered."""
         known = self._names.get((name, namespace))
         return known or _flat_name(ToolOrigin(name, namespace))
 
@@ -74,7 +74,7 @@ class ChatTools:
         return self._origins.get(chat_name) or ToolOrigin(chat_name)
 
     def keep(self, names: set[str]) -> None:
-        """Offer these alone, by their names in chat completions."""
+        """Offer only these, by their names in chat completions."""
         self.listed = [t for t in self.listed if t["function"]["name"] in names]
 
 
@@ -84,7 +84,7 @@ def custom_arguments(text: Any) -> str:
 
 
 def custom_input(arguments: str) -> str:
-    """Return the free text in a function's arguments; what is no such object is the text."""
+    """Return the free text in a function's arguments; arguments of any other form are the text."""
     try:
         found = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):

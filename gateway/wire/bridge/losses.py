@@ -1,4 +1,4 @@
-"""What a request loses on its way into another format: nothing that is not declared. Pure."""
+"""What a request loses in another format: only what the settings allow. Pure."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ DROPPED = (
 
 
 class Losses:
-    """What one request loses. names: in the order in which it was lost.
+    """The losses of one request. names: in the order in which they were lost.
 
-    provider: its name in the settings. drop: what it may lose, see `providers.<name>.drop`. speaks:
-    what its server takes.
+    provider: its name in the settings. drop: what may be lost, see `providers.<name>.drop`. speaks:
+    the format that its server takes.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Losses:
         return True
 
     def lose(self, name: str, param: str) -> None:
-        """Drop what is declared. Raises BadRequest, which names the member, for anything else."""
+        """Drop a member that may be lost. Raises BadRequest, which names it, for any other."""
         if not self.drops(name):
             raise BadRequest(
                 f"`{param}` cannot be carried to this model's server, which speaks "

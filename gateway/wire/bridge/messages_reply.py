@@ -1,7 +1,7 @@
 """The answer of a chat completion as a message of Anthropic's Messages API. Pure.
 
-What the model thinks is not shown: it has no signature, and without one a block of thinking cannot
-be sent back. The usage is known at the end alone, so the opening tells none.
+Reasoning is not shown: it has no signature, and without one a thinking block cannot be sent back.
+The usage is only known at the end, so the opening has none.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _block(part: ReplyPart) -> Json:
 
 
 def _input(text: str) -> Any:
-    """Return a call's input; what is no JSON stays a text, which the tool then refuses."""
+    """Return a call's input; input that is not JSON stays a text, which the tool then refuses."""
     try:
         return msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):

@@ -1,9 +1,11 @@
 """A request of Anthropic's Messages API as a chat completion's. Pure.
 
 Decisions, where the two differ:
-- Blocks of thinking, cache marks and what else a chat completion has no place for are lost:
-  refused, or dropped as the provider's settings say.
-- A document of plain text is text, any other a file. An error in a result is told in its text.
+
+- Thinking blocks, cache marks and anything else without a counterpart are lost: refused, or dropped
+  as the provider's settings say.
+- A document of plain text becomes text, any other a file. An error in a result becomes part of its
+  text.
 - `output_config` gives `reasoning_effort` and `response_format`.
 """
 
@@ -40,7 +42,7 @@ TOOL_MEMBERS = {"name", "description", "input_schema", "type", "cache_control", 
 def chat_request(body: Json, losses: Losses, limit: str = "max_tokens") -> tuple[Json, ChatTools]:
     """Return the request, and the tools by which its answer is read.
 
-    limit: what the server calls the most tokens of an answer. Raises BadRequest.
+    limit: the server's name for the maximum of output tokens. Raises BadRequest.
     """
     body = _without_dropped(body, losses)
     tools = _tools(body.get("tools"), losses)
@@ -58,7 +60,7 @@ def chat_request(body: Json, losses: Losses, limit: str = "max_tokens") -> tuple
 
 
 def _without_dropped(body: Json, losses: Losses) -> Json:
-    """Return what is to be carried. Raises BadRequest for what cannot be."""
+    """Return the request without what is dropped. Raises BadRequest for what cannot be sent."""
     out = {}
     for name, value in body.items():
         if name in CARRIED or name in READ:
@@ -131,7 +133,7 @@ def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
 
 
 def _part(block: Json) -> Json | None:
-    """Return one block as a part; None where chat completions have no such."""
+    """Return one block as a part; None if chat completions have no counterpart."""
     kind, source = block.get("type"), block.get("source")
     if kind == "text" and isinstance(block.get("text"), str):
         return {"type": "text", "text": block["text"]}

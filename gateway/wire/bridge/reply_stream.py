@@ -1,6 +1,6 @@
-"""The bytes of a chat completion's answer as those of another format's. Pure.
+"""Translates the bytes of a chat completion's answer into another format. Pure.
 
-One path for both: a whole answer is a stream of one chunk.
+One path for both modes: a whole answer is a stream of one chunk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BridgedStream(StreamTranslator):
 
 
 def whole_reply(data: bytes, writer: ReplyWriter) -> bytes:
-    """Return a whole answer in the format; what is no completion is left as it came."""
+    """Return a whole answer in the format; anything that is no completion stays as it came."""
     if not is_readable(data):
         return data
     try:
@@ -53,7 +53,7 @@ def whole_reply(data: bytes, writer: ReplyWriter) -> bytes:
 
 
 def refusal(data: bytes, writer: ReplyWriter, status: int) -> bytes:
-    """Return a refusal in the format; of what is no JSON error, its text is told."""
+    """Return a refusal in the format, with the text of an error that is not JSON."""
     try:
         found = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

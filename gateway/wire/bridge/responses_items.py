@@ -29,7 +29,7 @@ def chat_messages(body: Json, tools: ChatTools, losses: Losses) -> list[Json]:
 
 
 class _Context:
-    """What carrying an item needs to know."""
+    """State of the translation of items."""
 
     def __init__(self, tools: ChatTools, losses: Losses) -> None:
         self.tools, self.losses = tools, losses
@@ -90,7 +90,7 @@ def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
 
 
 def _part(part: Json) -> Json | None:
-    """Return one part; None where chat completions have no such."""
+    """Return one part; None if chat completions have no counterpart."""
     kind = part.get("type")
     if kind in TEXTS and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}

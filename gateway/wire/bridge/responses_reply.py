@@ -1,7 +1,7 @@
 """The answer of a chat completion as a response of the Responses API. Pure.
 
-What the model thinks is an item of plain reasoning, never of encrypted. A stop at the limit or by
-a filter leaves the response incomplete. `store` is false: nothing is stored at such a server.
+Reasoning becomes an item of plain reasoning, never of encrypted. A stop at the limit or by a filter
+leaves the response incomplete. `store` is false: such a server stores nothing.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ResponsesReply(ReplyWriter):
         return f"{kind}_{self.ident}_{part.index}"
 
     def _item(self, part: ReplyPart, status: str) -> Json:
-        """Return an item, at its beginning without what grows."""
+        """Return an item as it begins, without the members that grow."""
         begins = status == "in_progress"
         ident = {"id": self._item_id(part)}
         if part.kind == CALL:

@@ -39,7 +39,7 @@ MODES = ("none", "auto", "required")
 def chat_request(body: Json, losses: Losses, limit: str = "max_tokens") -> tuple[Json, ChatTools]:
     """Return the request, and the tools by which its answer is read.
 
-    limit: what the server calls the most tokens of an answer. Raises BadRequest.
+    limit: the server's name for the maximum of output tokens. Raises BadRequest.
     """
     body = _without_dropped(body, losses)
     tools = _tools(body.get("tools"), losses)
@@ -59,7 +59,7 @@ def chat_request(body: Json, losses: Losses, limit: str = "max_tokens") -> tuple
 
 
 def _without_dropped(body: Json, losses: Losses) -> Json:
-    """Return what is to be carried. Raises BadRequest for what cannot be."""
+    """Return the request without what is dropped. Raises BadRequest for what cannot be sent."""
     if body.get("previous_response_id") is not None:
         raise BadRequest(
             f"Previous response with id {str(body['previous_response_id'])[:80]!r} not found.",
@@ -110,7 +110,7 @@ def _function(tool: Json) -> Json:
 
 
 def _tool_choice(told: Any, tools: ChatTools) -> Any:
-    """Return the choice of a chat completion; None where none is told. Raises BadRequest."""
+    """Return the choice of a chat completion; None if there is none. Raises BadRequest."""
     if told is None or told in MODES:
         return told
     if isinstance(told, dict):

@@ -78,7 +78,7 @@ class NativeItems:
                 yield from self._said_items(message, where)
             case "tool":
                 yield self._result(message, where)
-            case "user" | "system" | "developer":
+            case _:  # user, or a late system message
                 yield {"role": role, "content": self._content(message.get("content"), where)}
 
     def _check_members(self, message: Json, where: str) -> None:

@@ -150,10 +150,10 @@ class HiddenBlocks(HiddenParts):
 
 
 def _resendable(blocks: Sequence[Json]) -> list[Json]:
-    """Return what the model said as it may be sent again.
+    """Return the model's output in a form that the API accepts.
 
-    Models do begin texts and leave them empty, and calls whose input is no JSON, neither of which
-    the API takes back. Everything else is as it came.
+    Models leave texts empty, and make calls whose input is not JSON; the API takes neither back.
+    Everything else stays as it came.
     """
     out = []
     for block in blocks:
@@ -245,10 +245,10 @@ def _is_result(placed: PlacedMessage) -> bool:
 
 
 def _join_results(out: list[Json], message: Json) -> bool:
-    """Put a message of the client's into the one before it, which has results of ours.
+    """Merge a message of the client's into the one before it, which has results of ours.
 
-    A model asked for both at once, so it is told both at once, in the order in which it asked.
-    False where it holds nothing that was asked for.
+    The model asked for both at once, so it gets both at once, in the order of its calls. Returns
+    False if the message holds no such result.
     """
     before = out[-1]
     blocks = blocks_of(message.get("content"))
@@ -355,7 +355,7 @@ def _takes_tools(body: Json) -> bool:
 
 
 def _has_form(body: Json) -> bool:
-    """Tell whether the answer is to be one JSON text."""
+    """Tell whether the answer must be one JSON text."""
     config = body.get("output_config")
     return bool((isinstance(config, dict) and config.get("format")) or body.get("output_format"))
 
@@ -367,5 +367,5 @@ def _tool_names(body: Json) -> frozenset[str]:
 
 
 def _arguments(value: Any) -> str:
-    """Return a call's input as JSON text; what was no JSON is told as it came."""
+    """Return a call's input as JSON text; input that is not JSON stays as it came."""
     return value if isinstance(value, str) else msgspec.json.encode(value or {}).decode()

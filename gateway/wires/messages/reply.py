@@ -337,7 +337,7 @@ def _dict(value: Any) -> Json:
 
 
 def _input_of(text: str) -> Any:
-    """Return a call's input; what is no JSON stays a text, which the tool then refuses."""
+    """Return a call's input; input that is not JSON stays a text, which the tool then refuses."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -45,7 +45,7 @@ TEXT_LINES = b"event: response.output_text.delta\ndata: "
 
 
 class _TextDelta(msgspec.Struct):
-    """A piece of text, as far as it matters here. error, item: those of an event that is none."""
+    """The relevant members of a text delta. error, item: set for events of other kinds."""
 
     type: str
     output_index: int
@@ -290,7 +290,7 @@ class ResponsesMask(EnvelopeMask):
         return found if isinstance(found, dict) else {"status": "incomplete"}
 
     def _whole_item(self, index: int) -> Json:
-        """Return an item; one that was cut off, with the text that came of it."""
+        """Return an item; one that was cut off, with the text that arrived."""
         item = self._items[index]
         if not item.get("content") and item.get("type") == "message" and index in self._texts:
             text = "".join(self._texts[index])

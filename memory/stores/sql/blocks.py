@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
-from memory.core.blocks import Block, rewrite_value
+from memory.core.blocks import CoreBlock, rewrite_value
 from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import clock, new_id
 from memory.stores.sql import schema as t
@@ -46,13 +46,13 @@ class BlockSet(msgspec.Struct, frozen=True):
     """
 
     scope_id: int | None
-    defaults: Mapping[str, Block]
+    defaults: Mapping[str, CoreBlock]
     branch: int = 0
     parent: int = 0
 
 
-def _block(row: Row[Any]) -> Block:
-    return Block(
+def _block(row: Row[Any]) -> CoreBlock:
+    return CoreBlock(
         row.label,
         row.value,
         row.description,
@@ -68,7 +68,7 @@ def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
     return list(execute(conn, SHELF, {"scope": scope_id, "branch": branch}))
 
 
-def all_of(conn: Connection, shelf: BlockSet) -> dict[str, Block]:
+def all_of(conn: Connection, shelf: BlockSet) -> dict[str, CoreBlock]:
     """Return blocks by label: the operator's defaults, replaced by what is stored."""
     out = dict(shelf.defaults)
     if shelf.scope_id is not None:
@@ -82,7 +82,7 @@ def all_of(conn: Connection, shelf: BlockSet) -> dict[str, Block]:
     return out
 
 
-def _operators(block: Block, defaults: Mapping[str, Block]) -> Block:
+def _operators(block: CoreBlock, defaults: Mapping[str, CoreBlock]) -> CoreBlock:
     """Return the block with `read_only` as the operator set it, for an operator's block."""
     mine = defaults.get(block.label)
     return (
@@ -112,12 +112,12 @@ def _branch_off(conn: Connection, shelf: BlockSet) -> None:
         )
 
 
-Edit = Callable[[Block | None], Block | None]
+Edit = Callable[[CoreBlock | None], CoreBlock | None]
 
 
 def edit(
     conn: Connection, shelf: BlockSet, label: str, how: Edit, source: EditSource
-) -> Block | None:
+) -> CoreBlock | None:
     """Apply `how` to the block (None: absent; returning None deletes it), with a version row.
 
     Raises Conflict if the version is not the one that the source expects. An edit that changes
@@ -143,14 +143,14 @@ def edit(
 class BlockChange:
     """A block before and after (None: absent). undoes: the version that this undoes."""
 
-    before: Block | None
-    after: Block | None
+    before: CoreBlock | None
+    after: CoreBlock | None
     undoes: int | None = None
 
 
 def _write(
     conn: Connection, shelf: BlockSet, row: Row[Any] | None, change: BlockChange, source: EditSource
-) -> Block | None:
+) -> CoreBlock | None:
     """Write the block and its version row. Raises Conflict."""
     before, after = change.before, change.after
     now = clock.now()
@@ -224,7 +224,7 @@ def versions(
     return [{n: getattr(r, n) for n in names} for r in conn.execute(query)]
 
 
-def undo(conn: Connection, shelf: BlockSet, label: str, source: EditSource) -> Block | None:
+def undo(conn: Connection, shelf: BlockSet, label: str, source: EditSource) -> CoreBlock | None:
     """Undo the newest edit of the value that is not undone yet, as a new version.
 
     Returns the block; None if that edit had created it. Raises NotFound if none is left,
@@ -254,11 +254,13 @@ def undo(conn: Connection, shelf: BlockSet, label: str, source: EditSource) -> B
     return _write(conn, shelf, row, BlockChange(now, after, last.version), source)
 
 
-def list_labels(blocks: Mapping[str, Block]) -> str:
+def list_labels(blocks: Mapping[str, CoreBlock]) -> str:
     return ", ".join(sorted(blocks)) or "none"
 
 
-def require_block(block: Block | None, label: str, blocks: Mapping[str, Block]) -> Block:
+def require_block(
+    block: CoreBlock | None, label: str, blocks: Mapping[str, CoreBlock]
+) -> CoreBlock:
     """Return the block. Raises UnknownBlock, listing the existing ones."""
     if block is None:
         raise UnknownBlock(

@@ -2,7 +2,7 @@
 
 All rows travel in one transaction, table by table in the order of their keys. If it ends early
 nothing is there, and it can be run again. The search index holds other terms there than here, so
-they are made anew.
+they are rebuilt.
 """
 
 from __future__ import annotations

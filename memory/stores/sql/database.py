@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -39,6 +40,7 @@ from memory.stores.sql.write_lock import EVERYTHING, Withdrawn, WriteLock
 if TYPE_CHECKING:
     from memory.stores.sql.postgres_lease import SlotLease
 
+log = logging.getLogger("mnemogate")
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 POOL = 8  # connections to a server
@@ -387,11 +389,14 @@ class Database:
         try:
             results = await self._connections.write([_unless_taken_back(one) for one in group])
         except Exception as e:
+            # Each caller gets its own error; the writer must not end.
             if len(group) > 1:
                 for one in group:
                     await self._commit([one])
             elif not group[0].done.done():
                 group[0].done.set_exception(_as_store_error(e))
+            else:  # its caller left; without the message, which may quote a row
+                log.warning("a write that nobody waits for failed: %s", type(e).__name__)
             return
         self._versions += 1
         _tell(group, results)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from memory.conversation.messages import text_of
-from memory.core.blocks import Block, check_label
+from memory.core.blocks import CoreBlock, check_label
 from memory.core.edits import BlockEdit, put_block
 from memory.core.screen import Screen
 from memory.errors import BadArguments, ToolError
@@ -85,7 +85,7 @@ class ImportLimits:
     number of lines, None for any. screen: what is left out of texts.
     """
 
-    defaults: Mapping[str, Block]
+    defaults: Mapping[str, CoreBlock]
     agent: str | None = None
     most: int | None = None
     screen: Screen = field(default_factory=Screen)

@@ -82,8 +82,8 @@ async def import_into(
 ) -> ImportReceipt:
     """Write an examined import into the user's memory.
 
-    Raises Erased, Conflict, StoreUnavailable; what was written by then stays, and a repetition
-    writes the rest.
+    Raises ErasedMeanwhile, Conflict, StoreUnavailable; what was written by then stays, and a
+    repetition writes the rest.
     """
     receipt = ImportReceipt()
     owner = await db.read(lambda conn: scopes.current_owner(conn, hand.scope))
@@ -139,7 +139,7 @@ class ImportTarget:
         self._unfinished: QueuedJob | None = None
 
     def open(self, conn: Connection) -> None:
-        """Begin a piece. Raises Erased, or Conflict if the user or the memory is gone."""
+        """Begin a piece. Raises ErasedMeanwhile, or Conflict if the user or the memory is gone."""
         self._conn = conn
         scope_id = scopes.get_or_create(conn, self._owner)
         if self._scope not in (None, scope_id):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.scope import Scope
 from memory.stores.sql import scopes
 from memory.stores.sql.blocks import BlockSet, EditSource
@@ -19,7 +19,7 @@ class ManagementActor:
     """Whose memory, the operator's blocks in it, and who makes the edit."""
 
     scope: Scope
-    defaults: Mapping[str, Block]
+    defaults: Mapping[str, CoreBlock]
     source: EditSource
 
     @property

@@ -1,6 +1,6 @@
-"""What is looked up and mended where one user's memory is added to another's.
+"""Queries and repairs for a merge of one user's memory into another's.
 
-The rows themselves go the way of an export and an import; see `memory.management.merging`.
+The rows themselves are exported and imported; see `memory.management.merging`.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _index_message(conn: Connection, row: Any) -> Exception | None:
     except (sqlite3.Error, SQLAlchemyError):
         raise
     except Exception as e:
-        return e
+        return e  # the caller logs it, or raises it if all fail
     return None
 
 

@@ -118,7 +118,8 @@ async def write(
 ) -> None:
     """Write bodies, piece by piece.
 
-    scope: finds the scope's row, and raises Erased. lock: the owner's. Raises StoreUnavailable.
+    scope: finds the scope's row, and raises ErasedMeanwhile. lock: the owner's. Raises
+    StoreUnavailable.
     """
     for body in bodies:
         pieces = (

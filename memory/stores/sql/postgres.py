@@ -83,7 +83,7 @@ class PostgresConnection:
         self.over, self.raw = over, raw
 
     async def read(self, work: Work[Any], *, single: bool) -> Any:
-        """Run a read; unless it is a single statement, in a transaction of one moment."""
+        """Run a read, in a transaction unless it is a single statement."""
         if single:
             return await greenlet_spawn(work, self.over.sync_connection)
         await self.raw.execute(READ)
@@ -92,7 +92,7 @@ class PostgresConnection:
         return found
 
     async def within(self, work: Work[Any]) -> Any:
-        """Run a work in the transaction that was begun; roll it back if it fails."""
+        """Run a work in the open transaction; roll it back if it fails."""
         try:
             return await greenlet_spawn(work, self.over.sync_connection)
         except TimeoutError:  # nor would the server answer to the end of the transaction
@@ -174,7 +174,7 @@ class PostgresConnections:
         raise AssertionError  # the second try returns or raises
 
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
-        """Run works in one transaction that has everything to itself."""
+        """Run works in one transaction that excludes all other writes."""
         return await self.write_one(lambda conn: [work(conn) for work in works])
 
     async def write_one(
@@ -203,7 +203,7 @@ class PostgresConnections:
             return await self._write_repeatedly(work, lock, once, wanted)
 
     async def _try(self, shortcut: Shortcut[T]) -> T | None:
-        """Run a shortcut; None if it did not write, or did not say whether it did."""
+        """Run a shortcut; None if it did not write, or if that is unknown."""
         one: PostgresConnection | None = None
         try:
             one = await self._take()
@@ -240,9 +240,9 @@ class PostgresConnections:
         raise AssertionError  # the last try returns or raises
 
     async def _was_committed(self, transaction: str) -> bool:
-        """Ask the server what became of a transaction whose commit was not answered.
+        """Ask the server for the outcome of a transaction whose commit was not answered.
 
-        Raises OperationalError if it does not say, or may speak of another one.
+        Raises OperationalError if it does not know, or may mean another transaction.
         """
         number, server = transaction.split(" ", 1)
         for tries in range(TRIES):
@@ -311,7 +311,7 @@ class PostgresConnections:
         return None
 
     def version(self) -> int | None:
-        """Return a number that never changes: what is kept is compared before it is used."""
+        """Return a constant: cached rows are compared with the database before they are used."""
         return 0
 
     async def close(self) -> None:
@@ -323,7 +323,7 @@ class PostgresConnections:
 
 
 class _Write:
-    """One attempt at a write, and how far it came."""
+    """One attempt at a write, and its progress."""
 
     def __init__(self, work: Work[Any], lock: WriteLock, wanted: Callable[[], bool]) -> None:
         self._work, self._lock, self._wanted = work, lock, wanted

@@ -1,4 +1,4 @@
-"""What a Postgres server, and a pooler before it, must be able to do."""
+"""Checks what a Postgres server, and a pooler in front of it, can do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memory.errors import NotUpgraded
 
 OLDEST = 15  # the oldest version of Postgres
 STATEMENT_MODE = (
-    "a pooler in statement mode stands before the server, and Mnemogate needs transactions. Set "
+    "a pooler in statement mode is in front of the server, and Mnemogate needs transactions. Set "
     "its pool_mode to transaction"
 )
 NO_STATEMENTS = (
@@ -66,10 +66,9 @@ async def _check_pooler(raw: asyncpg.Connection) -> None:
 
 
 async def keeps_statements(raw: asyncpg.Connection) -> bool:
-    """Tell whether a statement prepared here is known in each later transaction.
+    """Tell whether a prepared statement can be used in later transactions.
 
-    It is on a connection to the server itself, and through a pooler that prepares it again under
-    a name of its own.
+    It can on a direct connection, and through a pooler that prepares it again under its own name.
     """
     if await raw.fetchval("SELECT pg_backend_pid()") == raw.get_server_pid():
         return True

@@ -1,7 +1,7 @@
 """Connects to a Postgres of one or several hosts.
 
-The driver ends its search at the first host that is neither up nor down: one that starts, or whose
-proxy hangs up. Here each host has a second, and the next one is asked whatever the first one did.
+The driver stops at the first host that is neither up nor down, such as one that is starting, or
+whose proxy hangs up. Here each host gets a second, and then the next one is tried.
 """
 
 from __future__ import annotations

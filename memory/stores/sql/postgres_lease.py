@@ -96,15 +96,15 @@ class SlotLease:
             )
 
     def keep(self, on_beat: Callable[[bool], None]) -> None:
-        """Renew it from now on.
+        """Renew it periodically from now on.
 
-        on_beat: called after each renewal that succeeded, with whether the lease had been lost.
+        on_beat: called after each successful renewal, with whether the lease had been lost.
         """
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat(on_beat), name="slot-lease")
 
     async def release(self) -> None:
-        """Give it up, so that nobody waits for this worker's turns."""
+        """Give up the lease, so that others need not wait to take over this worker's turns."""
         if self._beating is not None:
             self._beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -150,7 +150,7 @@ class SlotLease:
         return float(row[1])
 
     async def _remove_dead(self, raw: asyncpg.Connection) -> None:
-        """Free what processes of this machine held that have ended."""
+        """Free the slots of processes of this machine that have ended."""
         if place := process_place():
             found = await raw.fetch(OTHERS_HERE, place, self.incarnation)
             if dead := [one for one, pid in found if _has_ended(pid)]:
@@ -190,7 +190,7 @@ class SlotLease:
             if held and not self.is_held:
                 log.error(
                     "this worker has lost its lease of the database, which does not answer. "
-                    "Requests go on without memory until it does"
+                    "Requests continue without memory until it does"
                 )
             elif not held and self.is_held:
                 log.warning("this worker serves its database again")
@@ -198,7 +198,7 @@ class SlotLease:
 
 
 def new_incarnation() -> int:
-    """Return what names a process among all that ever served a database."""
+    """Return a name for this process that is unique among all that served a database."""
     return secrets.randbits(63)
 
 
@@ -230,7 +230,7 @@ def _version() -> str:
 
 
 def process_place() -> str:
-    """Return what tells process ids of this machine or container from others'; "" if unknown."""
+    """Return what distinguishes process ids of this machine or container; "" if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"

@@ -1,6 +1,6 @@
-"""Reads from a Postgres database before a store is opened on it, and looks at it for an operator.
+"""Reads a Postgres database before a store is opened, for the start and for commands.
 
-For the start and for commands that open no store. Changes nothing.
+Changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 5.0
 
 
 def query(url: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query; none of a table that is not there.
+    """Return the rows of a query; none if its table does not exist.
 
     Raises OSError if the database cannot be read.
     """
@@ -78,7 +78,7 @@ def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         try:
             found.append(asyncio.run(ask()))
         except BaseException as e:
-            failed.append(e)
+            failed.append(e)  # raised below, in the caller's thread
 
     thread = threading.Thread(target=run, name="postgres-probe")
     thread.start()

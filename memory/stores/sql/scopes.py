@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from memory.errors import Erased
+from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
@@ -139,7 +139,7 @@ def scope_status(
 
     Returns id, active_at, proven, generation, conversation (None if missing), head, explicit,
     resent, stored and indexed (see `messages.newest_key`); None if the scope is missing. Raises
-    Erased if the owner was erased after this turn began.
+    ErasedMeanwhile if the owner was erased after this turn began.
     """
     if scope_id is None:
         return None
@@ -151,7 +151,7 @@ def scope_status(
     if (
         found.generation if found is not None else generation(conn, owner.scope.owner)
     ) != owner.generation:
-        raise Erased(ERASED_MEANWHILE)
+        raise ErasedMeanwhile(ERASED_MEANWHILE)
     return found
 
 
@@ -162,10 +162,10 @@ def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
 def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
     """Return the scope's row id, created if missing.
 
-    Raises Erased if the owner was erased after this turn began.
+    Raises ErasedMeanwhile if the owner was erased after this turn began.
     """
     if generation(conn, owner.scope.owner) != owner.generation:
-        raise Erased(ERASED_MEANWHILE)
+        raise ErasedMeanwhile(ERASED_MEANWHILE)
     if (found := find(conn, owner.scope)) is not None:
         return found
     now = clock.now()

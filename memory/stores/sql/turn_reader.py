@@ -15,7 +15,7 @@ from memory.context.fitted import SentPrompt
 from memory.conversation.history import Messages, PrefixInfo, ServerHistory, count_leading_system
 from memory.conversation.matching import RequestHistory, TurnNode, recognise
 from memory.conversation.messages import Json
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import node_holders, scopes, server_history
@@ -82,7 +82,7 @@ class SnapshotQuery(msgspec.Struct):
 
     scope: Scope
     turn: RequestHistory
-    defaults: Mapping[str, Block]
+    defaults: Mapping[str, CoreBlock]
     explicit: str | None = None
     request: bytes | None = None
     room: int = server_history.MAX_HISTORY_BYTES
@@ -120,8 +120,8 @@ class Snapshot(msgspec.Struct):
     )
     edits: int = 0
     version: int = 0  # the scope's
-    blocks: dict[str, Block] = msgspec.field(default_factory=dict)
-    defaults: Mapping[str, Block] = msgspec.field(default_factory=dict)
+    blocks: dict[str, CoreBlock] = msgspec.field(default_factory=dict)
+    defaults: Mapping[str, CoreBlock] = msgspec.field(default_factory=dict)
     past: PreviousTurn = msgspec.field(default_factory=PreviousTurn)
     conversation: ConversationState | None = (
         None  # the one named, or the one of the recognised node

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from memory.context.epoch import Epoch
 from memory.conversation.matching import trail_after
 from memory.conversation.messages import Json, keyed_hash
-from memory.errors import Erased
+from memory.errors import ErasedMeanwhile
 from memory.ids import clock
 from memory.stores.sql import (
     message_pieces,
@@ -80,7 +80,7 @@ TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written a
 def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> int:
     """Make the request durable; return the scope's row id.
 
-    answered: its node is written with its answer. Raises Erased.
+    answered: its node is written with its answer. Raises ErasedMeanwhile.
     """
     now, c = clock.now(), o.conversation
     there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
@@ -205,7 +205,7 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
     """Write a turn's answers; safe to repeat with the same record.
 
     opening: its request, if not written before. Returns the conversation's newest node. Raises
-    Erased.
+    ErasedMeanwhile.
     """
     request: dict[str, Any] = {}
     said: list[dict[str, Any]] = []
@@ -221,7 +221,7 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
         scope_id = r.scope_id or scopes.get_or_create(conn, r.owner)
         there = scopes.scope_status(conn, r.owner, scope_id, r.conversation)
     if there is None or there.conversation is None:
-        raise Erased("the conversation was deleted while this ran; nothing of it is kept")
+        raise ErasedMeanwhile("the conversation was deleted while this ran; nothing of it is kept")
     scope_id = there.id
     if opening is None and not turn_rivals.make_way(conn, scope_id, r):
         return int(there.head or r.nodes[0].turn)

@@ -20,7 +20,7 @@ from memory.context.epoch import EpochPolicy
 from memory.conversation.history import Messages
 from memory.conversation.matching import RequestHistory, TurnNode, complete_node
 from memory.conversation.messages import Json
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.ids import new_id
 from memory.scope import Scope
 from memory.service import Memory
@@ -35,7 +35,7 @@ from memory.stores.sql.turn_reader import columns
 from tests.bench.retrieval.latency import said
 
 TENANT = "bench"
-BLOCKS = {"human": Block("human", "Likes tea. " * 20), "persona": Block("persona", "")}
+BLOCKS = {"human": CoreBlock("human", "Likes tea. " * 20), "persona": CoreBlock("persona", "")}
 # A conversation that rested long would begin an epoch, which is not the plain turn.
 POLICY = Policy(blocks=BLOCKS, rules=EpochPolicy(idle=1e9), read_deadline=10.0)
 TURNS = 25  # of a conversation

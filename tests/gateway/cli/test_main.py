@@ -242,7 +242,7 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
         "memory.cleanup": "auto",
     }
     assert "for models that take no tools, or called none in their last 8 turns" in alone
-    assert "extract    always: for every model, the same model reads what a user told in 6" in (
+    assert "extract    always: for every model, the same model reads a user's messages of 6" in (
         "\n".join(startup_lines(load(None, {}, background), "http://x"))
     )
     assert "warning" not in "\n".join(

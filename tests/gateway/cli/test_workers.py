@@ -70,13 +70,13 @@ def test_on_sqlite_and_without_redis_it_says_what_it_needs(postgres_url, tmp_pat
     on_a_file = mnemogate(tmp_path, "serve", "--workers", "2")
     assert on_a_file.returncode == REFUSED
     assert (
-        "--workers 2: the memory is one SQLite file, which one worker serves best. Set "
+        "--workers 2: the memory is one SQLite file, which only one worker can serve. Set "
         "storage.database to postgresql+asyncpg://... and storage.redis, or run one gateway per "
         "data folder."
     ) in " ".join(on_a_file.stderr.split())
     alone = mnemogate(tmp_path, "serve", "--workers", "2", **environment(postgres_url))
     assert alone.returncode == REFUSED
-    assert "--workers 2: limits and budgets would hold for each worker alone" in alone.stderr
+    assert "--workers 2: each worker would count limits and budgets for itself" in alone.stderr
 
 
 def test_workers_share_a_port_are_started_again_and_end_in_order(

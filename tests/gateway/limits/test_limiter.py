@@ -158,7 +158,7 @@ async def test_a_spent_budget_is_final_until_its_period_ends(limits, clock):
     assert isinstance(error, BudgetSpent)
     assert json.loads(error.body())["error"] == {
         "message": "The key 'app' has spent 2.5 of its budget of 2 USD per day. Its next "
-        "period begins in 11h30m0s; have the budget raised to go on now.",
+        "period begins in 11h30m0s; have the budget raised to continue now.",
         "type": "insufficient_quota",
         "param": None,
         "code": "insufficient_quota",
@@ -182,7 +182,7 @@ async def test_what_is_left_of_a_budget_is_told_where_it_is_too_little_for_the_r
     assert str(error) == (
         "The key 'app' has spent 1.985 of its budget of 2 USD per day, and this request may "
         "cost 0.0204. Its next period begins in 11h30m0s; ask for fewer tokens (max_tokens) or "
-        "have the budget raised to go on now."
+        "have the budget raised to continue now."
     )
 
 

@@ -1,11 +1,24 @@
 """The two laws on which one code path for stream and plain rests, and what the reader refuses."""
 
+import json
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.chat import MalformedCompletion, fold, lift, parse_chunk
-from gateway.wire.merge import usage_sum
+from gateway.wire import chat
+from gateway.wire.chat import (
+    ChunkIdentity,
+    CompletionBuilder,
+    MalformedCompletion,
+    MalformedReply,
+    fold,
+    lift,
+    parse_chunk,
+    unlift,
+)
+from gateway.wire.merge import growing_copy, merge, plain_text, usage_sum
 from tests.gateway.wire.chunks import chunkings, completions
 
 
@@ -74,6 +87,8 @@ def test_repeated_names_are_not_concatenated():
         b'{"choices": [1]}',
         b'{"choices": [{"delta": 3}]}',
         b'{"choices": [{"delta": {"tool_calls": [3]}}]}',
+        b'{"choices": [{"delta": {"role": 3}}]}',
+        b'{"choices": [{"delta": {"tool_calls": [{"index": 4096}]}}]}',
     ],
 )
 def test_what_is_not_a_chunk_is_malformed(payload):
@@ -89,9 +104,106 @@ def test_usage_of_rounds_adds_up_at_every_level():
         "cost": 0.5,
     }
     assert usage_sum(None, one) == one
+    assert usage_sum({"tier": "a"}, {"tier": None}) == {"tier": "a"}
 
 
 def test_parts_after_text_do_not_break_what_is_added_up():
     deltas = [{"content": "a"}, {"content": "b"}, {"content": [{"type": "text", "text": "c"}]}]
     chunks = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
     assert fold(chunks)["choices"][0]["message"]["content"] == deltas[-1]["content"]
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"x", b"\\n", b"\\u0041", b"\\ud83d\\ude00", b"\\ud83d", b"\\uDE00"])
+    ),
+    st.integers(7, 40),
+)
+def test_halves_of_pairs_are_found_in_steps_of_any_size(pieces, window):
+    data = b'"' + b"".join(pieces) + b'"'
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat, "_SCAN_WINDOW_BYTES", window)
+        patch.setattr(chat, "_SEARCH_STEP_BYTES", window)
+        sound = chat.has_no_lone_surrogates(data)
+        mended = chat.replace_lone_surrogates(data)
+    assert sound == (mended == data)
+    assert chat.has_no_lone_surrogates(mended)
+    assert len(chat.decode(data)) == len(json.loads(mended))
+
+
+def test_a_large_text_with_half_a_pair_is_refused(monkeypatch):
+    monkeypatch.setattr(chat, "MENDED_BYTES", 3)
+    with pytest.raises(msgspec.DecodeError):
+        chat.decode(b'"\\ud83d"')
+
+
+@pytest.mark.parametrize("data", [b"<html>", b"[1]", b"{" * 5000])
+def test_what_is_no_object_is_refused_or_empty(data):
+    assert chat.object_or_empty(data) == {}
+    with pytest.raises(MalformedReply):
+        chat.read_object(data)
+    assert chat.read_object(b'{"a": 1}') == {"a": 1}
+
+
+def test_a_choice_of_which_nothing_is_kept_is_left_out():
+    choices = [{"index": i, "delta": {"content": text}} for i, text in enumerate("ab")]
+    read = parse_chunk(chat.encode({"choices": choices}))
+    shown = json.loads(read.render(read.segments[1:], ChunkIdentity(), set()))
+    assert [(c["index"], c["delta"]["content"]) for c in shown["choices"]] == [(1, "b")]
+    assert read.render([], ChunkIdentity(), set()) is None
+
+
+def test_a_lean_builder_leaves_probabilities_out_and_grows_by_single_deltas():
+    builder = CompletionBuilder(lean=True)
+    builder.add({"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": []}}]})
+    other = builder.copy()
+    builder.more(0, {"content": "b"})
+    other.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    assert builder.whole()["choices"] == [{"index": 0, "message": {"content": "ab"}}]
+    assert (builder.finish(0), other.finish(0), other.finish(1)) == (None, "stop", None)
+    assert unlift(lift(other.whole())) == other.whole()
+
+
+@given(st.lists(st.text(max_size=3), min_size=1, max_size=600))
+def test_a_text_of_many_pieces_is_their_concatenation(pieces):
+    into: dict = {}
+    for piece in pieces:
+        merge(into, {"content": piece})
+    assert plain_text(into)["content"] == "".join(pieces)
+    assert plain_text(growing_copy(into)) == plain_text(into)
+
+
+def test_calls_of_a_completion_can_be_copied_and_grow_on():
+    call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}}
+    into: dict = {}
+    merge(into, {"tool_calls": [call], "parts": [1, {"x": [2]}]})
+    copied = growing_copy(into)
+    merge(copied, {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]})
+    assert plain_text(copied)["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert plain_text(into)["tool_calls"] == [call]
+
+
+def test_a_long_text_is_joined_now_and_then():
+    into: dict = {"content": "x"}
+    for _ in range(600):
+        merge(into, {"content": "yz"})
+    assert len(into["content"]) < 300
+    assert plain_text(into)["content"] == "x" + "yz" * 600
+
+
+def test_a_piece_of_a_call_without_an_index_goes_on_with_the_last_call():
+    pieces = [
+        {"id": "a", "function": {"name": "f", "arguments": "{"}},
+        {"function": {"arguments": "}"}},
+    ]
+    chunks = [{"choices": [{"index": 0, "delta": {"tool_calls": [p]}}]} for p in pieces]
+    (call,) = fold(chunks)["choices"][0]["message"]["tool_calls"]
+    assert call["function"] == {"name": "f", "arguments": "{}"}
+
+
+def test_a_copied_list_goes_on_by_its_indexes():
+    into: dict = {}
+    merge(into, {"parts": {"list": [{"index": 1, "text": "a"}]}, "note": ["x"]})
+    merge(into, {"parts": {"list": [{"index": 1, "text": "b"}]}, "note": 3})
+    merge(into, {"note": None})
+    assert plain_text(into) == {"parts": {"list": [{"index": 1, "text": "ab"}]}, "note": 3}

@@ -84,3 +84,8 @@ async def test_a_light_text_is_read_on_the_loop_and_a_heavy_one_beside_it():
     here = threading.get_ident()
     assert await run_by_weight(b"", threading.get_ident) == here
     assert await run_by_weight(b"x" * (json_weight.LIGHT_BYTES + 1), threading.get_ident) != here
+
+
+def test_a_mark_is_counted_in_steps(monkeypatch):
+    monkeypatch.setattr(json_weight, "COUNT_STEP_BYTES", 3)
+    assert json_weight.count(b",a,,b,c,,", b",") == 6

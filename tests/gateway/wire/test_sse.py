@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.sse import SseEvent, SseFramer, frame
+from gateway.wire import sse
+from gateway.wire.sse import EventTooLarge, SseEvent, SseFramer, StreamTranslator, frame
 
 LINES = st.sampled_from(
     [
@@ -117,3 +118,37 @@ def test_an_event_with_a_name_is_read_the_same_in_any_pieces(raw):
     data = [x[6:] for x in lines if x.startswith(b"data: ")]
     assert event.data == (b"\n".join(data) if data else None)
     assert event.name == lines[0][7:]
+
+
+class Doubling(StreamTranslator):
+    def _translate(self, event):
+        return 2 * (event.data or b"")
+
+
+def test_a_translator_gives_each_event_once_and_the_last_at_the_end():
+    translator = Doubling()
+    assert translator.feed(b"data: a\n\ndata: b") == b"aa"
+    assert translator.waiting == len(b"data: b")
+    assert (translator.end(), translator.end()) == (b"bb", b"")
+
+
+def test_what_comes_after_a_whole_event_begins_one():
+    framer = SseFramer()
+    framer.feed(b"data: a\n\n")
+    assert framer.between
+    framer.feed(b"data")
+    assert (framer.between, framer.waiting, framer.rest) == (False, 4, b"data")
+
+
+def test_very_many_blank_lines_are_one_block():
+    framer = SseFramer()
+    assert [e.data for e in framer.feed(b"\n" * 10_000)] == [None]
+    assert framer.count == 1
+
+
+@pytest.mark.parametrize("data", [b"data: " + b"x" * 50, b"x\n" * 20 + b"\n"])
+def test_an_event_without_an_end_in_sight_is_too_large(data, monkeypatch):
+    monkeypatch.setattr(sse, "EVENT_BYTES", 40)
+    monkeypatch.setattr(sse, "EVENT_LINES", 10)
+    with pytest.raises(EventTooLarge):
+        SseFramer().feed(data)

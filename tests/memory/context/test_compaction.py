@@ -8,13 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.context.compaction import HARD, fit, plan_summary
+from memory.context.compaction import (
+    HARD,
+    at_most,
+    compact,
+    ensure_counted,
+    extend_fitted,
+    fit,
+    plan_summary,
+    recount_after_refusal,
+)
 from memory.context.epoch import PlacementPlan, new_epoch
-from memory.context.fitted import ContextBudget, UncompactedMessages
+from memory.context.fitted import (
+    ContextBudget,
+    FittedContext,
+    SentPrompt,
+    UncompactedMessages,
+)
 from memory.context.tokens import TokenCounter
-from memory.conversation.history import Messages, TextRange, encode
+from memory.context.window import SOFT
+from memory.conversation.history import Messages, SourceText, TextRange, encode
 from memory.conversation.matching import HashChain, RequestHistory
 from memory.conversation.messages import DigestCache
+from memory.core.blocks import CoreBlock
 
 KEY = b"k" * 32
 MESSAGES = st.lists(
@@ -239,3 +255,187 @@ async def test_a_summary_is_asked_for_once(monkeypatch):
     asked.clear()
     assert await plan_summary(turn, fitted, room(turn, store, 0.8), []) is None
     assert not asked
+
+
+def test_no_text_has_more_tokens_than_bytes():
+    turn, plan = long_turn(), PlacementPlan(new_epoch([CoreBlock("tea", "x")], "tag", 0), "")
+    plan.splices[1] = [{"role": "tool", "content": "4"}]
+    counted = sum(TokenCounter().message(m) for m in turn.messages)
+    size = len(encode(list(turn.messages)))
+    bound = at_most(turn, plan, size, "recalled", True)
+    assert bound > size > counted
+    assert at_most(turn, plan, size, "", False) < bound
+    assert at_most(turn, plan, 0, "", False) is None
+    parts = RequestHistory.of(KEY, [{"role": "user", "content": [{"type": "text"}]}])
+    assert at_most(parts, plan, size, "", False) is None
+
+
+async def test_a_turn_that_continues_a_counted_one_counts_what_is_new():
+    whole = long_turn()
+    shelf = Shelf(whole)
+    budget = room(whole, shelf, 0.5)
+    plan = PlacementPlan(new_epoch([], "tag", 0), "")
+    first = RequestHistory.of(KEY, list(whole.messages)[:40])
+    before = await fit(first, plan, budget)
+    continued = Messages(first.messages.after, list(whole.messages)[40:])
+    continued = RequestHistory.of(KEY, continued)
+    assert (
+        extend_fitted(continued, plan, before, budget).tokens
+        == (await fit(whole, plan, budget)).tokens
+    )
+    assert (await fit(continued, plan, budget, before)).held == (
+        await fit(whole, plan, budget)
+    ).held
+
+
+async def test_a_short_request_is_not_counted():
+    turn = long_turn()
+    budget = room(turn, Shelf(turn), 0.5)
+    budget.most = 10
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    assert (fitted.tokens, fitted.how) == (0, "")
+    assert ensure_counted(turn, fitted, budget).tokens > 0
+
+
+async def test_a_refusal_is_learned_from():
+    turn = long_turn()
+    budget = room(turn, Shelf(turn), 0.5)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    for least in (None, 2 * budget.budget):
+        refused = recount_after_refusal(turn, fitted, budget, least)
+        assert refused.tokens >= (least or budget.budget)
+
+
+async def test_large_results_of_tools_are_stubbed_before_anything_is_summarised():
+    result = {"role": "tool", "tool_call_id": "c", "content": "row of a table " * 2000}
+    turn = RequestHistory.of(
+        KEY,
+        [
+            {"role": "user", "content": "look"},
+            result,
+            {"role": "assistant", "content": "so"},
+            {"role": "user", "content": "and?"},
+        ],
+    )
+    shelf = Shelf(turn)
+    fitted = await compact(
+        turn,
+        await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), room(turn, shelf, 0.5)),
+        room(turn, shelf, 2),
+        1000,
+    )
+    assert fitted.how == "elided"
+    assert list(fitted.swap) == fitted.evicted == [1]
+    assert not shelf.saved
+
+
+async def test_where_nothing_can_go_the_request_is_left_as_it_is():
+    turn = RequestHistory.of(KEY, [{"role": "user", "content": "words " * 400}])
+    shelf = Shelf(turn)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), room(turn, shelf, 2))
+    assert (fitted.how, fitted.cut) == ("nothing to evict", -1)
+
+
+@pytest.mark.parametrize("share", [0.2, None])
+async def test_no_summary_is_planned_for_what_is_far_from_the_threshold(share):
+    turn = long_turn()
+    budget = room(turn, Shelf(turn), share or 0.5)
+    if share is None:
+        budget.budget = None
+    fitted = FittedContext(PlacementPlan(new_epoch([], "tag", 0), ""))
+    answers = [{"role": "assistant", "content": "x" * 10}]
+    assert await plan_summary(turn, fitted, budget, answers) is None
+    budget.budget, budget.most = 10**6, 10
+    assert await plan_summary(turn, fitted, budget, answers) is None
+
+
+async def test_no_summary_is_planned_where_one_message_is_all():
+    turn = RequestHistory.of(KEY, [{"role": "user", "content": "words " * 400}])
+    budget = room(turn, Shelf(turn), 0.8)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    answers = [{"role": "assistant", "content": "x" * 2000}]
+    assert await plan_summary(turn, fitted, budget, answers) is None
+    assert not fitted.coming
+
+
+def test_a_prompt_goes_on_where_an_answer_follows_it():
+    first = Messages.of(list(long_turn().messages)[:1])
+    sent = SentPrompt(
+        first.after, "t", [], FittedContext(PlacementPlan(new_epoch([], "tag", 0), "")), {}
+    )
+    answer, user = {"role": "assistant", "content": "so"}, {"role": "user", "content": "and?"}
+    assert sent.goes_on(Messages(first.after, [answer, user]))
+    assert not sent.goes_on(Messages(first.after, [user]))
+    assert not sent.goes_on(Messages(first.after, [answer, {"role": "system", "content": "x"}]))
+
+
+async def test_an_answer_of_many_bytes_and_few_tokens_needs_no_summary():
+    turn = long_turn()
+    budget = room(turn, Shelf(turn), 0.5)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    left = int(SOFT * budget.budget) - fitted.tokens
+    answers = [{"role": "assistant", "content": "words " * (left // 6 + 1)}]
+    assert await plan_summary(turn, fitted, budget, answers) is None
+
+
+async def test_a_cut_whose_summary_is_stored_is_built_upon():
+    turn = long_turn()
+    shelf = Shelf(turn, 9)
+    plan = PlacementPlan(new_epoch([], "tag", 0, (turn.chain.link(9), "SUMMARY to 9")), "")
+    fitted = await fit(turn, plan, room(turn, shelf, 2))
+    assert fitted.cut > 9
+    assert [count for _, _, count in shelf.saved] == [fitted.cut - 9]
+
+
+async def test_a_cut_without_a_summary_falls_back_to_the_last_one_that_has_one():
+    turn = long_turn()
+    shelf = Shelf(turn, 9)
+    first = PlacementPlan(new_epoch([], "tag", 0, (turn.chain.link(9), "SUMMARY to 9")), "")
+    marked = await fit(turn, first, room(turn, shelf, 2))
+    shelf.kept += [(link, text) for link, text, _ in shelf.saved]
+    lost = turn.chain.link(marked.cut + 4)
+    plan = PlacementPlan(new_epoch([], "tag", 0, (lost, "a fallback")), "")
+    fitted = await compact(
+        turn, await fit(turn, plan, room(turn, shelf, 0.5)), room(turn, shelf, 2), 300
+    )
+    assert fitted.cut > marked.cut
+    assert shelf.saved[-1][2] == fitted.cut - marked.cut
+
+
+async def test_stubs_that_are_not_enough_are_followed_by_a_summary():
+    result = {"role": "tool", "tool_call_id": "c", "content": "row of a table " * 2000}
+    turn = RequestHistory.of(
+        KEY, [*list(long_turn().messages)[:40], result, *list(long_turn().messages)[41:]]
+    )
+    shelf = Shelf(turn)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), room(turn, shelf, 20))
+    assert fitted.how == "dropped, the summariser failed"
+    assert shelf.saved
+
+
+async def test_a_request_that_cannot_wait_for_its_summary_drops_messages_and_stores_nothing():
+    turn = long_turn()
+    fitted = await fit(
+        turn, PlacementPlan(new_epoch([], "tag", 0), ""), room(turn, Store(turn, 30, 9), 2)
+    )
+    assert fitted.how == "dropped, its summary is being made"
+
+
+def test_a_history_enters_at_the_cut_of_its_own_scope():
+    messages = list(long_turn().messages)
+    whole = HashChain(KEY, messages)
+    text = encode(messages)
+    first = Messages(Messages.of(()).before, messages, source=SourceText(text, 1))
+    RequestHistory.of(KEY, first)
+    first.mark(KEY, 30, whole.before(30), [])
+    known = TextRange(text, 1, len(text) - 1)
+    for key in (KEY, b"o" * 32):
+        turn = RequestHistory.of(key, Messages(first.after, [messages[0]], lambda: known))
+        turn.enter()
+        assert (turn.mark is not None) == (key == KEY)
+    turn = RequestHistory.of(KEY, Messages(first.after, [messages[0]], lambda: known))
+    turn.enter()
+    assert turn.messages.first(61) == list(range(30, 61))
+    assert turn.chain.link(40) == whole.link(40)
+    assert [turn.chain.place(whole.link(i)) for i in (40, 60, 3)] == [40, 60, 3]
+    assert turn.chain.place(b"unknown") == turn.chain.place(None) == -1

@@ -17,10 +17,10 @@ from memory.context.epoch import (
     plan,
 )
 from memory.conversation.matching import RequestHistory, TurnNode
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 
 KEY, TAG, NOW = b"k" * 32, "tag", 1000.0
-TEA, COFFEE = Block("human", "Likes tea."), Block("human", "Likes coffee.")
+TEA, COFFEE = CoreBlock("human", "Likes tea."), CoreBlock("human", "Likes coffee.")
 HISTORY = [
     {"role": "user", "content": "one"},
     {"role": "assistant", "content": "two"},
@@ -67,7 +67,7 @@ def test_an_epoch_goes_on_with_the_very_same_text():
         (present(edits=1), RULES, "edited outside the conversation"),
         (present(at=NOW + 1000), RULES, "idle"),
         (present(), EpochPolicy(live=True), "live placement"),
-        (present(TEA, Block("pets", "A cat.")), RULES, "a block was added"),
+        (present(TEA, CoreBlock("pets", "A cat.")), RULES, "a block was added"),
         (present(COFFEE), EpochPolicy(note_chars=5), "notes over their budget"),
     ],
 )
@@ -189,3 +189,22 @@ def test_the_first_node_follows_nobody():
     turn = history()
     node = new_node(9, 3, turn, PreviousTurn(), plan(turn, PreviousTurn(), present(), RULES))
     assert (node.parent, node.branch, node.note) == (None, 0, None)
+
+
+def test_every_request_with_live_placement_begins_an_epoch():
+    turn = history()
+    planned = plan(turn, before(turn), present(), replace(RULES, live=True))
+    assert planned.reason == "live placement"
+
+
+def test_two_notes_at_one_message_end_the_epoch():
+    turn = history()
+    past = before(turn, note="n")
+    past = replace(past, carriers=[*past.carriers, replace(past.carriers[0], id=5)])
+    assert plan(turn, past, present(), RULES).reason == "a note's carrier is gone"
+
+
+def test_another_instruction_begins_an_epoch():
+    turn = history()
+    rules = replace(RULES, instruction="Remember {tag}.")
+    assert plan(turn, before(turn), present(), rules).reason == "instruction changed"

@@ -17,8 +17,10 @@ from memory.context.summary import (
     HALVED,
     STEPS,
     SummaryRules,
+    fallback,
     length_of,
     pieces,
+    spoken_messages,
     summarise,
     summary_prompt,
 )
@@ -232,3 +234,46 @@ async def test_a_job_of_the_version_before_is_done(db, scope):
     await db.write(await summarization.summary_handler(db, envoy(model))(old))
     assert "hi &lt;b&gt;" in model.asked[0][1]
     assert (await texts(db))[0].startswith("SUMMARY")
+
+
+def test_a_summary_names_calls_and_shortens_long_texts():
+    calls = [{"function": {"name": "look"}}, {"function": 3}, 4]
+    assert spoken_messages([{"role": "assistant", "tool_calls": calls}, {"role": "user"}], 100) == [
+        ("assistant", "[calls look, None]")
+    ]
+    ((_, words),) = spoken_messages([{"role": "user", "content": "x" * 100}], 20)
+    assert words == "x" * 10 + " [...] " + "x" * 10
+
+
+def test_a_message_that_no_room_is_enough_for_is_cut():
+    ((line,),) = pieces([{"role": "user", "content": '"' * 500}], 40)
+    assert estimate(line) < 40
+
+
+async def test_a_model_without_words_leads_to_the_fallback():
+    async def complete(messages, tokens):
+        return " "
+
+    text, by_model = await summarise(
+        complete, "before", [{"role": "user", "content": "hello"}], 100, SummaryRules(1)
+    )
+    assert not by_model
+    assert text.startswith("before\n[1 earlier messages were left out.")
+    assert "user: hello" in text
+
+
+async def test_nothing_to_summarise_needs_no_model():
+    async def complete(messages, tokens):
+        raise AssertionError("asked")
+
+    assert await summarise(complete, "before", [], 100, SummaryRules(1)) == (
+        fallback("before", [], 100),
+        False,
+    )
+
+
+def test_a_fallback_begins_with_the_old_summary_and_ends_with_the_newest_words():
+    text = fallback("old", [{"role": "user", "content": f"line {i} " * 20} for i in range(50)], 400)
+    assert text.startswith("old\n[50 earlier messages")
+    assert "line 49" in text
+    assert "line 0 " not in text

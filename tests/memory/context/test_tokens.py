@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from gateway.errors import UpstreamRefused
 from gateway.routing.failures import sizes_told
 from memory.context import tokens
-from memory.context.tokens import LONG_TEXT_CHARACTERS, TokenCounter, estimate, fewest
+from memory.context.tokens import (
+    LONG_TEXT_CHARACTERS,
+    PromptReport,
+    TokenCounter,
+    estimate,
+    fewest,
+)
 
 NOISE = b"".join(hashlib.sha256(b"%d" % i).digest() for i in range(100))
 CODE = """
@@ -428,3 +434,32 @@ def test_a_message_of_many_parts_is_counted_like_one_text():
     assert time.process_time() - began < 1  # one by one it took several
     one = counter.message({"role": "system", "content": "\n".join(p["text"] for p in parts)})
     assert one <= many <= one + 10
+
+
+def test_parts_count_as_what_they_are():
+    counter = TokenCounter()
+
+    def count(*parts):
+        return counter.message({"role": "user", "content": list(parts)})
+
+    none = count()
+    assert count("odd") == none + 1
+    assert count({"type": "text", "text": "some words"}) > none + 1
+    low, high = (
+        {"type": "image_url", "image_url": {"url": "x", "detail": d}} for d in ("low", "high")
+    )
+    assert none < count(low) < count(high)
+    assert count({"type": "input_audio", "data": "x" * 100_000}) == none + 2000
+
+
+def test_tools_count_as_their_json():
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert TokenCounter().tools(None) == TokenCounter().tools([]) == 0
+    assert TokenCounter().tools(tools) == TokenCounter().text(
+        json.dumps(tools, separators=(",", ":"))
+    )
+
+
+def test_a_report_of_fewer_tokens_than_a_prompt_has_is_of_a_part_of_it():
+    assert PromptReport(5).is_whole
+    assert not PromptReport(5, 6).is_whole

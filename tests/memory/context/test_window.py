@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from memory.context.tokens import TokenCounter, estimate
 from memory.context.window import (
     LARGE_RESULT_TOKENS,
+    SummarizedGap,
     budget,
     elidable,
     eviction_index,
@@ -118,3 +119,21 @@ def test_what_an_upstream_reports_corrects_the_estimate():
         counter.correct("m", 1000, 700)
     assert 690 <= counter.scale("m", 1000) <= 730
     assert counter.scale("other", 1000) == 1000
+
+
+def test_no_messages_have_no_protected_groups_and_none_to_evict():
+    assert protected_groups([], []) == set()
+    system = [{"role": "system", "content": "x"}]
+    assert eviction_index(system, [9], 0) == 0
+    assert groups_within_turn(system, [9], 0, 0) == []
+
+
+def test_a_gap_counts_and_holds_what_is_left_out():
+    gap = SummarizedGap(4, (1,))
+    assert (len(gap), 0 in gap, 1 in gap, 5 in gap) == (4, True, False, False)
+    assert list(gap.remaining_indexes(0, 7)) == [1, 5, 6]
+
+
+def test_a_reservation_follows_the_client_or_the_window():
+    assert (reserved_output(8000, None), reserved_output(8000, 9)) == (2000, 9)
+    assert reserved_output(128_000, None) == 4096

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.conversation import history
 from memory.conversation.history import (
+    LONG_BYTES,
     SCAN_WINDOW_BYTES,
+    STAYING,
     Messages,
     PrefixInfo,
+    SourceText,
+    TextRange,
     array_elements,
     build_server_history,
     conversation_key,
@@ -116,3 +122,107 @@ def test_messages_read_like_the_list_they_came_from():
     assert (messages[-1], messages[1:], len(messages)) == (HI, [HELLO, HI], 3)
     assert messages == given_
     assert Messages.of(messages) is messages
+
+
+ALL = [SYSTEM, HELLO, HI, TEA, HI, HELLO]
+CUT = 3  # the index of the first message after it
+
+
+def cut(new=(RESULT,), stays=(0,), window=None):
+    """A request that continues `ALL`, of which the first messages were cut but for `stays`."""
+    text = json.dumps(ALL).encode()
+    first = Messages(PrefixInfo(), list(ALL), source=SourceText(text, 1))
+    first.mark(b"ada", CUT, b"link", stays)
+    known = TextRange(text, 1, len(text) - 1)
+    whole = json.dumps([*ALL, *new]).encode()
+    spans = array_elements(whole, 1)[len(ALL) :]
+    source = SourceText(whole, 1, spans)
+    return Messages(first.after, list(new), lambda: known, source)
+
+
+def test_what_follows_a_cut_is_read_and_what_stays_before_it():
+    messages = cut()
+    messages.enter()
+    messages.enter()
+    assert messages.first(len(messages)) == [0, 3, 4, 5, 6]
+    assert (messages[0], messages[4], messages[-1]) == (SYSTEM, HI, RESULT)
+    assert messages[4:] == [HI, HELLO, RESULT]
+    kept = messages[0]
+    assert messages[1] == HELLO
+    assert messages[0] is kept
+    assert list(messages) == [*ALL, RESULT]
+    assert messages.first(2) == [0, 1]
+
+
+def test_messages_after_a_cut_read_backwards_like_all():
+    messages = cut()
+    messages.enter()
+    assert list(reversed(messages)) == [RESULT, *reversed(ALL)]
+    assert cut()[1:4:2] == [ALL[1], ALL[3]]
+
+
+def test_messages_are_found_in_the_text_that_they_came_in():
+    messages = cut()
+    assert [messages.text[a:b] for a, b in messages.spans().values()] == [
+        json.dumps(RESULT).encode()
+    ]
+    messages.enter()
+    spans = messages.spans()
+    for message in (messages[0], messages[4], messages[-1]):
+        a, b = spans[id(message)]
+        assert json.loads(messages.text[a:b]) == message
+    assert Messages.of(ALL).spans() == {}
+    assert Messages.of(ALL).text == b""
+
+
+def test_a_cut_can_follow_a_cut():
+    messages = cut()
+    messages.enter()
+    messages.mark(b"ada", 5, b"next", [0, 3])
+    assert messages.after.mark.index == 5
+    assert sorted(messages.after.mark.stays) == [0, 3]
+
+
+def test_where_too_many_stay_no_cut_is_marked():
+    assert cut(stays=range(STAYING + 1)).before.mark is None
+
+
+def test_only_a_long_history_is_long():
+    assert not Messages.of(ALL).is_long
+    assert not cut().is_long
+    long = TextRange(b"", 0, LONG_BYTES + 1)
+    assert Messages(PrefixInfo().extend(ALL), [], lambda: long).is_long
+
+
+def test_a_history_without_a_source_is_marked_in_the_text_that_is_stored():
+    text = json.dumps(ALL)[1:-1].encode()
+    messages = Messages(PrefixInfo().extend(ALL), [RESULT], lambda: TextRange(text, 0, len(text)))
+    messages.mark(b"ada", CUT, b"link", [0])
+    at = messages.after.mark.at
+    assert json.loads(b"[" + text[at:] + b"]") == ALL[CUT:]
+
+
+@given(st.integers(1, 40))
+def test_elements_are_found_in_windows_of_any_size(window):
+    text = json.dumps([{"a": "x" * 50, "b": [1, {"c": 2}]}, {"d": 'y"' * 20}]).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "SCAN_WINDOW_BYTES", window)
+        assert [json.loads(text[a:b]) for a, b in array_elements(text, 1)] == json.loads(text)
+
+
+def test_messages_equal_sequences_alone():
+    assert Messages.of(ALL) != 3
+
+
+def test_spans_are_looked_for_once():
+    text = json.dumps(ALL).encode()
+    messages = Messages(PrefixInfo(), json.loads(text), source=SourceText(text, 1))
+    assert messages.spans() == messages.spans()
+    assert [json.loads(text[a:b]) for a, b in messages.spans().values()] == ALL
+
+
+def test_an_escape_that_a_window_splits_does_not_end_a_string(monkeypatch):
+    monkeypatch.setattr(history, "SCAN_WINDOW_BYTES", 3)
+    text = b'ab\\"c" x'
+    assert string_end(text, 0) == text.index(b" x")
+    assert string_end(b"abcdef", 0) == 6  # one without an end

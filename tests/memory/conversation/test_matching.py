@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memory.conversation.history import Messages, TextRange, encode
 from memory.conversation.matching import (
     HashChain,
     RequestHistory,
@@ -183,3 +184,13 @@ def test_an_old_answer_is_found_by_looking_further():
     nodes = Nodes(first)
     assert recognise(history(user("a"), says("b"), user("c"), *said), True, nodes) == (first, 1)
     assert len(nodes.asked) > 1
+
+
+def test_digests_of_what_came_before_are_found_too():
+    messages = [user("a"), says("b"), user("c")]
+    whole, before = history(*messages), Messages.of(messages[:2])
+    HashChain(KEY, before)
+    text = encode(messages[:2])
+    known = TextRange(text, 1, len(text) - 1)
+    chain = HashChain(KEY, Messages(before.after, messages[2:], lambda: known))
+    assert [chain.digest(i) for i in (2, 0, 1)] == [whole.chain.digest(i) for i in (2, 0, 1)]

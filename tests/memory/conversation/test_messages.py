@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.conversation.long_json import LONG_CHARACTERS
 from memory.conversation.matching import HashChain
-from memory.conversation.messages import DigestCache, canonical, collapse_whitespace, text_of
+from memory.conversation.messages import (
+    DigestCache,
+    canonical,
+    collapse_whitespace,
+    condense_media,
+    text_of,
+)
 
 KEY = b"k" * 32
 message = st.fixed_dictionaries(
@@ -147,3 +154,54 @@ def test_a_part_between_texts_keeps_them_apart():
     a, b = ({"type": "text", "text": t} for t in "ab")
     apart, together = ({"role": "user", "content": c} for c in ([a, image, b], [a, b, image]))
     assert canonical(apart) != canonical(together)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            {"function_call": {"name": "f", "arguments": '{"a": 1}'}},
+            {"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": '{ "a":1 }'}}]},
+        ),
+        (
+            {"tool_calls": [{"function": {"name": "f", "arguments": "{  broken"}}]},
+            {"tool_calls": [{"function": {"name": "f", "arguments": "{ broken"}}]},
+        ),
+        (
+            {"tool_calls": [{"id": "x", "index": 1, "type": "odd", "a": 1}]},
+            {"tool_calls": [{"type": "odd", "a": 1}]},
+        ),
+        ({"refusal": "no"}, {"content": "no"}),
+    ],
+)
+def test_calls_and_refusals_are_the_same_in_any_form(one, other):
+    assert canonical({"role": "assistant", **one}) == canonical({"role": "assistant", **other})
+
+
+def test_calls_without_arguments_and_parts_of_odd_kinds_are_told_apart():
+    calls = [{"function": {"name": "f", "arguments": a}} for a in (None, {}, "x")]
+    assert len({canonical({"role": "assistant", "tool_calls": [c]}) for c in calls}) == 3
+    assert canonical(user([3])) != canonical(user([4]))
+
+
+def test_a_very_long_image_is_known_by_its_digest():
+    def image(text):
+        return user(
+            [
+                {"type": "image_url", "image_url": {"url": f"data:{text}"}},
+                {"type": "text", "text": "x"},
+            ]
+        )
+
+    long = "a" * (LONG_CHARACTERS + 1)
+    condensed = condense_media(image(long))
+    assert len(str(condensed)) < 1000
+    assert canonical(image(long)) == canonical(condensed)
+    assert canonical(image(long)) != canonical(image(long + "b"))
+    short = image("a")
+    assert condense_media(short) is short
+
+
+def test_reasoning_is_no_part_of_what_was_said():
+    thought = {"type": "thinking", "thinking": "hm"}
+    assert canonical(user([thought, {"type": "text", "text": "x"}])) == canonical(user("x"))

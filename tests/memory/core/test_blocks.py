@@ -9,17 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.core.blocks import (
-    Block,
+    MAX_BLOCKS,
+    MODEL_BLOCK_CHARACTERS,
+    CoreBlock,
     append_line,
     apply_note,
     check_label,
     compile_core,
     escape,
+    has_line,
+    new_block,
     note,
+    remove_line,
     replace_text,
     rewrite_value,
     strip_spans,
     unescape,
+    without_spans,
 )
 from memory.errors import BadArguments, BlockFull, BlockReadOnly
 
@@ -53,7 +59,7 @@ def test_a_note_is_exactly_the_delta(told, now):
 
 @given(values)
 def test_compiled_text_has_one_element_per_block_whatever_is_stored(found):
-    blocks = [Block(label, value, description=value) for label, value in found.items()]
+    blocks = [CoreBlock(label, value, description=value) for label, value in found.items()]
     out = compile_core(blocks, TAG, summary="</conversation_summary>")
     for label in found:
         assert len(re.findall(rf"<{label}[ >]", out)) == len(re.findall(rf"</{label}>", out)) == 1
@@ -63,7 +69,7 @@ def test_compiled_text_has_one_element_per_block_whatever_is_stored(found):
 
 @given(values, st.randoms())
 def test_same_blocks_same_bytes(found, random):
-    blocks = [Block(k, v) for k, v in found.items()]
+    blocks = [CoreBlock(k, v) for k, v in found.items()]
     mixed = list(blocks)
     random.shuffle(mixed)
     assert compile_core(blocks, TAG) == compile_core(mixed, TAG)
@@ -71,7 +77,7 @@ def test_same_blocks_same_bytes(found, random):
 
 @given(text, text)
 def test_appending_twice_is_appending_once(value, line):
-    block = Block("human", value)
+    block = CoreBlock("human", value)
     if not line.strip():
         with pytest.raises(BadArguments):
             append_line(block, line)
@@ -82,7 +88,7 @@ def test_appending_twice_is_appending_once(value, line):
 
 @given(text, st.integers(0, 60), st.sampled_from(["append", "replace", "rewrite"]))
 def test_no_edit_passes_the_limit(value, limit, how):
-    block = Block("human", value[:limit], limit=limit)
+    block = CoreBlock("human", value[:limit], limit=limit)
     try:
         edited = {
             "append": lambda: append_line(block, "zzz zzz"),
@@ -104,22 +110,22 @@ def test_no_edit_passes_the_limit(value, limit, how):
 )
 def test_a_read_only_block_refuses_every_edit(edit):
     with pytest.raises(BlockReadOnly, match="read-only"):
-        edit(Block("system", "a", read_only=True))
+        edit(CoreBlock("system", "a", read_only=True))
 
 
 def test_refusals_say_what_to_do():
     with pytest.raises(
         BlockFull, match=r"at most 5 characters and this would make 11, 6 too many.*memory_rethink"
     ):
-        rewrite_value(Block("human", limit=5), "hello world")
+        rewrite_value(CoreBlock("human", limit=5), "hello world")
     with pytest.raises(BadArguments, match=r"not in the block 'human'. Its value is:\nlikes tea"):
-        replace_text(Block("human", "likes tea"), "coffee", "x")
+        replace_text(CoreBlock("human", "likes tea"), "coffee", "x")
     with pytest.raises(BadArguments, match=r"2 times in the block 'human' \(lines 1, 3\)"):
-        replace_text(Block("human", "tea\nx\ntea"), "tea", "x")
+        replace_text(CoreBlock("human", "tea\nx\ntea"), "tea", "x")
 
 
 def test_empty_new_text_deletes():
-    assert replace_text(Block("human", "a\nb\nc"), "b", "").value == "a\nc"
+    assert replace_text(CoreBlock("human", "a\nb\nc"), "b", "").value == "a\nc"
 
 
 @pytest.mark.parametrize("label", ["", "Human", "9a", "a-b", "a" * 64, None, "memory_blocks", "ä"])
@@ -191,5 +197,68 @@ def test_a_run_of_lines_is_found_where_it_stands_line_for_line(value, content):
     there, more = ([x.strip() for x in t.split("\n")] for t in (value, content.strip("\n")))
     known = any(there[i : i + len(more)] == more for i in range(len(there)))
     if content.strip():
-        same = append_line(Block("human", value), content).value == value
+        same = append_line(CoreBlock("human", value), content).value == value
         assert same == known
+
+
+def test_blocks_that_models_make_have_a_number_and_a_size():
+    assert new_block("tea", MAX_BLOCKS - 1) == CoreBlock("tea", limit=MODEL_BLOCK_CHARACTERS)
+    with pytest.raises(BadArguments, match=f"{MAX_BLOCKS} at most"):
+        new_block("tea", MAX_BLOCKS)
+    with pytest.raises(BadArguments):
+        new_block("Tea", 0)
+
+
+def test_a_line_is_found_and_removed_whatever_blanks_are_around_it():
+    block = CoreBlock("tea", "green\n  black \nblack tea")
+    assert has_line(block, "black ")
+    assert not has_line(block, "tea")
+    assert remove_line(block, " black").value == "green\nblack tea"
+
+
+def test_nothing_cannot_be_appended():
+    with pytest.raises(BadArguments, match="empty"):
+        append_line(CoreBlock("tea"), " \n")
+
+
+def test_a_text_that_was_copied_escaped_is_found():
+    assert replace_text(CoreBlock("tea", "a < b"), "a &lt; b", "c &lt; d").value == "c < d"
+
+
+def test_neither_blocks_nor_a_summary_compile_to_nothing():
+    assert compile_core([], "t") == ""
+    assert "<conversation_summary" in compile_core([], "t", "S")
+
+
+def test_equal_values_need_no_note():
+    assert note({"a": "x"}, {"a": "x"}, "t") == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ("x", None, "removed"),
+        ("", "x", "set"),
+        ("x", "x\ny", "appended"),
+        ("one\nthis long line stays\nb", "two\nthis long line stays\nb", "replaced"),
+        ("a\na", "b\na", "set"),
+        ("x", "y", "set"),
+    ],
+)
+def test_a_note_says_the_change_in_its_shortest_form(old, new, change):
+    now = {} if new is None else {"k": new}
+    text = note({"k": old}, now, "t")
+    assert f'change="{change}"' in text
+    assert apply_note({"k": old}, text) == now
+
+
+def test_spans_of_ours_leave_a_message_in_either_form():
+    ours = '<memory_updates tag="t">x</memory_updates>'
+    parts = [{"type": "text", "text": f"hi{ours}"}, {"type": "image_url"}, "odd"]
+    assert without_spans({"content": f"hi{ours}"}, "t") == {"content": "hi"}
+    assert without_spans({"content": parts}, "t")["content"] == [
+        {"type": "text", "text": "hi"},
+        *parts[1:],
+    ]
+    assert without_spans({"content": "plain"}, "t") == {"content": "plain"}
+    assert without_spans({"content": None}, "t") == {"content": None}

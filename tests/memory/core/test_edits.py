@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.core.edits import LIMIT, BlockEdit, patch_block, put_block, remove_block
 from memory.errors import BadArguments, BlockFull, BlockReadOnly, NotFound
 
-HUMAN = Block("human", "Likes tea.", "About the user", limit=20)
-LOCKED = Block("rules", "Be kind.", read_only=True)
+HUMAN = CoreBlock("human", "Likes tea.", "About the user", limit=20)
+LOCKED = CoreBlock("rules", "Be kind.", read_only=True)
 
 
 def test_a_put_creates_a_block_or_changes_the_one_there_is():

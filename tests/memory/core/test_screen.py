@@ -111,3 +111,14 @@ def test_a_message_keeps_all_but_the_secrets_of_its_text():
     text = {"type": "text", "text": "my key [removed: API key]"}
     assert masked == {"role": "user", "name": "ada", "content": [text, image]}
     assert Screen().mask_message({"role": "assistant", "content": None})["content"] is None
+
+
+def test_secrets_leave_the_text_of_a_message_in_either_form():
+    secret = SECRETS["API key"][0]
+    part = {"type": "text", "text": secret}
+    masked = Screen().mask(secret)[0]
+    assert Screen().mask_message({"content": secret}) == {"content": masked}
+    assert Screen().mask_message({"content": [part, {"type": "image_url"}, 3]}) == {
+        "content": [{**part, "text": masked}, {"type": "image_url"}, 3]
+    }
+    assert Screen().mask_message({"content": None}) == {"content": None}

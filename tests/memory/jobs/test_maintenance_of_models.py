@@ -9,7 +9,7 @@ import time
 import pytest
 from sqlalchemy import delete, insert, select
 
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.errors import Unusable
 from memory.jobs import extraction, reflection, summarization
 from memory.jobs.fact_prompt import ExtractionRules
@@ -19,7 +19,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql import scopes
 from memory.stores.sql.jobs import QueuedJob
 
-BLOCKS = {"human": Block("human", "Ada")}
+BLOCKS = {"human": CoreBlock("human", "Ada")}
 LINK, BASE = b"\x01" * 16, b"\x02" * 16
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from memory.retrieval.retriever import Retriever
 from memory.scope import Scope
+from memory.search import dedup
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passage_lifecycle, passages, scopes
 from memory.stores.sql import schema as t
@@ -158,3 +159,32 @@ async def test_a_long_text_in_pieces_is_a_repetition_piece_by_piece(db, hands):
     long = " ".join(f"The report says on page {i} that the bridge needs paint." for i in range(60))
     assert (await insert(db, hands, long)).startswith("Stored in archival memory as ")
     assert await insert(db, hands, long) == "Already stored: nothing was added."
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Ada likes green tea", "ada likes  green tea.", True),
+        ("Ada likes green tea", "Ada likes green tea very much", False),
+        ("the user really likes green tea", "the user likes green tea", True),
+        ("Ada likes green tea", "Ada likes black tea", False),
+        ("", "Ada", False),
+    ],
+)
+def test_texts_that_differ_in_a_telling_word_say_something_else(one, other, same):
+    assert dedup.is_duplicate(one, other) is same
+    assert dedup.find_duplicates(one, ["", other]) == ([1] if same else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("She moved to Berlin in 2021 with her dog", True),
+        ("In 2021 to Berlin she moved", True),
+        ("She moved to Paris in 2021", False),
+        ("", False),
+    ],
+)
+def test_a_text_covers_a_fact_whose_telling_words_it_has(text, covered):
+    assert dedup.covers(text, "moved to Berlin in 2021") is covered
+    assert not dedup.covers(text, "the user")

@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from memory.search.query import (
     QUICK_TERMS,
     excerpt,
+    has_words,
     index_text,
     iso,
     parse_time,
     passages_of,
+    scope_mark,
     spoken_day,
     term_lookups,
     terms,
     without_names,
+    word_lookup,
 )
 
 words = st.text(max_size=60) | st.sampled_from(
@@ -213,3 +216,19 @@ def test_a_quick_query_asks_for_its_longest_words_and_for_names_that_are_written
     speakers = [x.words for x in term_lookups(2, "tea with Ada", thorough=False)]
     assert [x.column for x in term_lookups(2, "tea", thorough=False)] == ["body", "prev"]
     assert speakers.count(("ada",)) == 3
+
+
+def test_whether_there_is_anything_to_search_for():
+    assert has_words("tea?")
+    assert not has_words(" ?!_ ")
+
+
+def test_a_form_of_a_word_is_looked_up_once():
+    lookups = list(term_lookups(1, "go went"))
+    assert {t.term for t in lookups} == {0}
+
+
+def test_one_word_is_looked_up_in_what_was_said():
+    found = word_lookup(1, "tea")
+    assert (found.column, found.words) == ("body", ("tea",))
+    assert found.expression == f'body : "{scope_mark(1)}tea"'

@@ -336,3 +336,11 @@ def test_where_no_hit_may_be_shown_meaning_is_all():
 def test_the_nearest_come_in_order_and_of_equals_the_newest():
     assert SimilarityScores({1: 0.3, 2: 0.9, 3: 0.3}).nearest() == [2, 3, 1]
     assert len(SimilarityScores(dict.fromkeys(range(99), 0.5)).nearest()) == 50
+
+
+def test_vectors_of_another_length_are_left_out():
+    assert near([1.0, 0.0], {1: pack_vector([1.0])}) == {}
+
+
+def test_one_row_proves_nothing():
+    assert not near([1.0, 0.0], {1: pack_vector([1.0, 0.0])}).knows([1])

@@ -13,7 +13,7 @@ from memory.context.epoch import PlacementPlan, PreviousTurn, new_epoch
 from memory.context.fitted import FittedContext, SentPrompt
 from memory.conversation.history import Messages
 from memory.conversation.matching import TurnNode
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.errors import StoreUnavailable
 from memory.scope import Scope
 from memory.session.composer import Composer
@@ -103,7 +103,7 @@ def test_a_running_epoch_goes_on_from_what_was_sent_before():
 
 
 def test_what_changed_is_told_in_a_note_and_counts_as_seen():
-    turn, _ = went_on(blocks={**BLOCKS, "human": Block("human", "Likes coffee.", version=2)})
+    turn, _ = went_on(blocks={**BLOCKS, "human": CoreBlock("human", "Likes coffee.", version=2)})
     prompt = compose(turn)
     assert "Likes coffee." in prompt.notes[2]
     assert "Likes coffee." not in prompt.core
@@ -111,7 +111,9 @@ def test_what_changed_is_told_in_a_note_and_counts_as_seen():
 
 
 def test_a_retry_tells_what_the_earlier_attempt_told():
-    turn, epoch = went_on(blocks={**BLOCKS, "human": Block("human", "Likes coffee.", version=2)})
+    turn, epoch = went_on(
+        blocks={**BLOCKS, "human": CoreBlock("human", "Likes coffee.", version=2)}
+    )
     waiting = TurnNode(9, 3, epoch=epoch.id, note="<told>", told={"human": "Likes milk."})
     turn = structs.replace(
         turn,
@@ -152,7 +154,7 @@ def test_a_search_that_fails_adds_nothing(monkeypatch):
 
 
 def test_a_prompt_without_memory_holds_nothing_and_leaves_the_first_as_it_was():
-    turn, _ = went_on(blocks={**BLOCKS, "human": Block("human", "Likes coffee.", version=2)})
+    turn, _ = went_on(blocks={**BLOCKS, "human": CoreBlock("human", "Likes coffee.", version=2)})
     prompt = compose(turn)
     bare = prompt.without_memory()
     assert not bare.adds_anything

@@ -9,13 +9,14 @@ from msgspec import structs
 
 from memory.context.fitted import SentPrompt
 from memory.conversation.matching import TurnNode
-from memory.errors import Erased
+from memory.errors import ErasedMeanwhile
 from memory.scope import Scope
 from memory.session import recorder as recording
 from memory.session.composer import Composer
 from memory.session.in_flight import InFlight
 from memory.session.recorder import TurnRecorder
 from memory.session.turn_record import TurnOutcome
+from memory.session.turn_store import log_failed_drop
 from memory.stores.sql.turn_reader import ConversationState
 from tests.memory.session.turns import BLOCKS, SECRET, FakeSpill, a_turn, late
 
@@ -197,7 +198,7 @@ async def test_a_whole_turn_that_the_store_does_not_take_is_not_spilled():
 
 async def test_nothing_stays_of_a_user_who_was_erased_meanwhile():
     turn, recorder, prompt = await begun()
-    turn.services.db.faults = [Erased("gone")]
+    turn.services.db.faults = [ErasedMeanwhile("gone")]
     assert await recorder.finish(prompt, TurnOutcome([ANSWER]))
     assert turn.services.spill.kept == []
     assert not held(turn)
@@ -309,3 +310,15 @@ def test_a_conversation_that_is_named_is_that_one():
     assert turn.identity.conversation is found
     assert turn.identity.forked_from is None
     assert turn.services.lines.taken == [b"name mine"]
+
+
+async def test_rows_that_stay_behind_are_logged_without_what_they_say(caplog):
+    async def fail():
+        raise ValueError("a user's words")
+
+    task = asyncio.ensure_future(fail())
+    task.add_done_callback(log_failed_drop)
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert "stay behind: ValueError" in caplog.text
+    assert "a user's words" not in caplog.text

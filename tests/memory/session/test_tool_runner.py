@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from memory.core.tool_definitions import ALL, READ_ONLY
-from memory.errors import Erased
+from memory.errors import ErasedMeanwhile
 from memory.scope import Scope
 from memory.session import tool_runner
 from memory.session.tool_runner import UNAVAILABLE, ToolRunner
@@ -69,7 +69,7 @@ async def test_later_rounds_are_written_with_those_before(ledger):
     assert [x["round"] for x in turn.progress.trace.tools] == [1, 2]
 
 
-@pytest.mark.parametrize("fault", [late(), Erased("gone")])
+@pytest.mark.parametrize("fault", [late(), ErasedMeanwhile("gone")])
 async def test_what_the_store_did_not_take_is_told_as_not_saved(ledger, fault):
     turn = opened()
     turn.services.db.faults = [fault]

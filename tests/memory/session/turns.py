@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from memory.context.tokens import TokenCounter
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import DigestCache
-from memory.core.blocks import Block
+from memory.core.blocks import CoreBlock
 from memory.errors import StoreUnavailable
 from memory.retrieval.retriever import RecallHits
 from memory.scope import Scope
@@ -18,7 +18,7 @@ from memory.session.request import Policy, TurnRequest
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.turn_reader import Snapshot
 
-BLOCKS = {"human": Block("human", "Likes tea."), "persona": Block("persona", "")}
+BLOCKS = {"human": CoreBlock("human", "Likes tea."), "persona": CoreBlock("persona", "")}
 SECRET = b"s" * 32
 
 

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 
 from gateway.errors import BadRequest
 from gateway.wire.anthropic.messages import NO_RESULT, OPENING
-from gateway.wire.anthropic.request import messages_request, thoughts_in_loop
+from gateway.wire.anthropic.request import (
+    messages_request,
+    thoughts_in_loop,
+    with_stale_thinking_dropped,
+)
 from gateway.wire.anthropic.response import (
     StreamedAnswer,
+    WholeAnswer,
     combine_usage,
     completion,
     refusal,
@@ -933,3 +938,34 @@ def test_nothing_follows_the_end_of_a_stream():
         }
     }
     assert into.feed(written({"type": "message_stop"})) == b""
+
+
+def test_a_whole_answer_is_translated_at_its_end():
+    answer = WholeAnswer(bytes.upper, 3)
+    assert answer.feed(b"ab") == answer.feed(b"cd") == answer.feed(b"beyond the limit") == b""
+    assert answer.waiting == 4
+    assert answer.end() == b"ABCD"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [{"role": "user", "content": "hi"}]},
+        {"thinking": {"type": "adaptive", "block_binding": {}}},
+        {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+    ],
+)
+def test_a_request_that_says_how_it_thinks_or_does_not_is_left_as_it_is(body):
+    assert with_stale_thinking_dropped(body) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"thinking": {"type": "adaptive"}},
+        {"messages": [{"role": "assistant", "content": [{"type": "thinking"}]}]},
+    ],
+)
+def test_a_request_that_thinks_may_have_stale_thinking_dropped(body):
+    found = with_stale_thinking_dropped(body)
+    assert found["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}

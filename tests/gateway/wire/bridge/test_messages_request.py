@@ -188,3 +188,14 @@ def test_what_has_no_effect_is_no_loss():
     found, lost = carried([], system=None, tools=[], container=None, stop_sequences=None, drop=())
     assert found == {"model": "m", "messages": [], "max_tokens": 9}
     assert lost == []
+
+
+def test_a_request_without_a_limit_and_a_turn_without_text_are_carried():
+    losses = Losses("local", ())
+    found, _ = chat_request({"model": "m", "messages": [{"role": "user", "content": []}]}, losses)
+    assert found == {"model": "m", "messages": []}
+
+
+def test_system_text_of_blanks_is_left_out():
+    found, _ = carried([{"role": "system", "content": " "}, {"role": "user", "content": "Hi"}])
+    assert found["messages"] == [{"role": "user", "content": "Hi"}]

@@ -275,3 +275,51 @@ def test_what_is_dropped_is_noted():
     ]
     response_request({"model": "m", "messages": messages, "store": True, "metadata": {}}, losses)
     assert list(losses.names) == ["store", "metadata", "cache_control", "messages.name"]
+
+
+def test_an_answer_may_be_asked_for_as_any_json_object_or_as_text():
+    assert sent(response_format={"type": "json_object"})["text"] == {
+        "format": {"type": "json_object"}
+    }
+    assert "text" not in sent(response_format={"type": "text"})
+    with pytest.raises(BadRequest):
+        sent(response_format={"type": "odd"})
+
+
+def test_tools_without_a_choice_are_carried_without_one():
+    tool = {"type": "function", "function": {"name": "f"}}
+    assert "tool_choice" not in sent(tools=[tool])
+
+
+def test_a_message_of_no_known_role_is_refused():
+    with pytest.raises(BadRequest, match="odd"):
+        items(USER, {"role": "odd", "content": "x"})
+
+
+def test_instructions_that_are_no_text_are_refused():
+    with pytest.raises(BadRequest):
+        items({"role": "system", "content": {"type": "text"}}, USER)
+
+
+def test_a_schema_of_the_answer_is_carried_flat():
+    schema = {"name": "s", "schema": {"type": "object"}, "strict": None}
+    found = sent(response_format={"type": "json_schema", "json_schema": schema})
+    assert found["text"]["format"] == {
+        "type": "json_schema",
+        "name": "s",
+        "schema": {"type": "object"},
+    }
+
+
+def test_a_custom_tool_is_carried_with_or_without_a_grammar():
+    plain = {"type": "custom", "custom": {"name": "p"}}
+    grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "x"}}
+    ruled = {"type": "custom", "custom": {"name": "g", "format": grammar}}
+    assert sent(tools=[plain, ruled])["tools"] == [
+        {"type": "custom", "name": "p"},
+        {
+            "type": "custom",
+            "name": "g",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "x"},
+        },
+    ]
