@@ -10,6 +10,7 @@ import yaml
 
 from gateway.cli.main import cli
 from gateway.config.loader import load
+from gateway.server.uvicorn_server import KEPT_SECONDS
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "config"
@@ -61,6 +62,12 @@ def test_nginx_knows_every_gateway_and_passes_the_largest_body():
     most = int(re.search(r"client_max_body_size (\d+)m", found)[1])
     assert most >= load(CONFIG / "fleet.toml", SECRETS).server.max_body_mib
     assert found.count("{") == found.count("}")
+
+
+def test_nginx_closes_an_idle_connection_before_a_gateway_does():
+    """Else a request that is sent in that moment is lost, and nginx answers 502."""
+    kept = re.search(r"keepalive_timeout (\d+)s;", (CONFIG / "nginx.conf").read_text())
+    assert int(kept[1]) < KEPT_SECONDS
 
 
 def test_every_volume_is_declared_and_no_two_gateways_share_one():
