@@ -104,7 +104,9 @@ class TurnProducer(CompletionProducer):
         return "degraded" if self._turn.degraded else "ok"
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        return self._turn.run()
+        keeper, run = keeper_of(self._gateway, self._request, self._forward), self._turn.run()
+        name = self._turn.session.conversation.name
+        return run if keeper is None else keeper.note_first(run, name)
 
     def whole(self) -> bytes:
         return self._turn.completion()

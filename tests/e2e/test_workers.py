@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import pytest
+
 from memory.stores.sql import postgres_lease
 from tests import stores
 from tests.conftest import SENTINEL_KEY, running
@@ -14,7 +16,7 @@ from tests.models import Model, call, calls, text
 from tests.sockets import within
 
 SAID = [{"role": "user", "content": "hello"}]
-EDITS, USERS = 1000, 10
+EDITS, USERS = 250, 10  # each of four ways to talk: 1,000 edits in all
 
 
 @contextlib.asynccontextmanager
@@ -160,8 +162,10 @@ async def test_a_retry_at_another_worker_takes_over_from_one_that_is_gone(
     assert tuple(rows[0]) == (2, 0)
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize("newest", [False, True], ids=["history", "newest"])
 async def test_each_edit_of_1000_is_in_the_request_to_another_worker_that_begins_at_once(
-    postgres_url, tmp_path, monkeypatch
+    postgres_url, tmp_path, monkeypatch, newest, stream
 ):
     """Ten users side by side, each with an edit at one worker and a turn at the other."""
     # On a busy machine: what is asked is what a request holds, not how soon it is stored.
@@ -178,13 +182,13 @@ async def test_each_edit_of_1000_is_in_the_request_to_another_worker_that_begins
         for i in range(EDITS // USERS):
             if i % 8 == 0:
                 chat = Chat()
-                await chat.say(lives[i % 2], f"{user} begins", headers=who)
+                chat.newest, who["x-memory-conversation"] = newest, f"talk-{i}"
             here, there = lives[i % 2], lives[(i + 1) % 2]
             edited = await here.memory(
                 "PUT", f"/users/{user}/blocks/human", json={"value": f"tea number {i}."}
             )
             assert edited.status_code in (200, 201), edited.text
-            await chat.say(there, f"{user} in turn {i}", stream=i % 3 == 0, headers=who)
+            await chat.say(there, f"{user} in turn {i}", stream, who)
             found += f"tea number {i}." in sent[user]
         return found
 
