@@ -175,7 +175,11 @@ class PostgresServer:
         """SIGQUIT stops it at once, as a crash does; SIGINT in order."""
         if self.child and self.child.poll() is None:
             self.child.send_signal(how)
-            self.child.wait(SECONDS)
+            try:
+                self.child.wait(SECONDS / 4)
+            except subprocess.TimeoutExpired:  # it was asked while it started
+                self.child.kill()
+                self.child.wait(SECONDS)
 
     def freeze(self) -> None:
         """From now on it takes connections and says nothing."""
