@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -195,3 +197,12 @@ def test_what_the_image_is_built_from_is_let_into_the_build():
     }
     assert copied == let
     assert all((ROOT / name).exists() for name in copied)
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_a_compose_file_passes_the_schema_of_the_compose_specification(path):
+    schema = json.loads((ROOT / "tests/vendor/compose-spec/compose-spec.json").read_text())
+    found = list(jsonschema.Draft7Validator(schema).iter_errors(yaml.safe_load(path.read_text())))
+    assert not found
+    broken = {"services": {"gateway": {"imagine": "mnemogate"}}}
+    assert not jsonschema.Draft7Validator(schema).is_valid(broken)
