@@ -164,8 +164,9 @@ def _one_server() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_databases() -> Iterator[None]:
+    shared = stores.made()  # by what is there for more tests than this one
     yield
-    stores.drop_all()
+    stores.drop_all(shared)
 
 
 @pytest.fixture(autouse=True)

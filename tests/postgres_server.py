@@ -66,6 +66,45 @@ class PostgresServer:
             f"--pwfile={word}", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
         )  # fmt: skip
 
+    def archive_to(self, folder: Path) -> None:
+        """Start it again, and from now on keep its log in this folder too."""
+        self._own(folder)
+        self.run(
+            "ALTER SYSTEM SET archive_mode = on",
+            # A file is there when all of it is.
+            f"ALTER SYSTEM SET archive_command = 'cp %p {folder}/part && mv {folder}/part "
+            f"{folder}/%f'",
+        )
+        self.stop(signal.SIGINT)
+        self.start()
+
+    def back_up_to(self, folder: Path) -> None:
+        """Make a base backup."""
+        self._own(folder)
+        self._run(
+            "pg_basebackup", "-D", str(folder), "-d", self.url().replace("+asyncpg", ""),
+            "-X", "none", "-c", "fast", "--no-sync", "--no-manifest",
+        )  # fmt: skip
+
+    def restore(self, backup: Path, archive: Path, moment: str) -> None:
+        """Be what a server was at a moment: its base backup, and its log after that."""
+        shutil.copytree(backup, self.folder)
+        with (self.folder / "postgresql.auto.conf").open("a") as settings:
+            settings.write(
+                f"archive_mode = off\nrestore_command = 'cp {archive}/%f %p'\n"
+                f"recovery_target_time = '{moment}'\nrecovery_target_action = promote\n"
+            )
+        (self.folder / "recovery.signal").touch()
+        for path in (self.folder, *self.folder.rglob("*")):
+            if os.getuid() == 0:
+                shutil.chown(path, "nobody", "nogroup")
+        self.start()
+        until = time.monotonic() + SECONDS
+        while self.run("SELECT pg_is_in_recovery()")[0][0]:
+            if time.monotonic() > until:
+                raise RuntimeError(f"the server did not reach {moment}")
+            time.sleep(0.05)
+
     def create_standby(self, primary: PostgresServer) -> None:
         """Copy a primary into its folder, in place of what is there, to follow it."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -90,11 +129,16 @@ class PostgresServer:
         self.run(f"SELECT pg_promote(true, {SECONDS})")
 
     def _make_folder(self) -> None:
-        self.folder.mkdir()
+        self._own(self.folder)
+
+    @staticmethod
+    def _own(folder: Path) -> None:
+        """Make a folder of whoever runs the server."""
+        folder.mkdir()
         if os.getuid() == 0:
-            shutil.chown(self.folder, "nobody", "nogroup")
-            self.folder.chmod(0o700)
-            for each in self.folder.parents:  # it must reach its folder
+            shutil.chown(folder, "nobody", "nogroup")
+            folder.chmod(0o700)
+            for each in folder.parents:  # it must reach its folder
                 if each.stat().st_uid == 0 and each.stat().st_mode & 0o001 == 0:
                     each.chmod(each.stat().st_mode | 0o011)
 
@@ -131,7 +175,11 @@ class PostgresServer:
         """SIGQUIT stops it at once, as a crash does; SIGINT in order."""
         if self.child and self.child.poll() is None:
             self.child.send_signal(how)
-            self.child.wait(SECONDS)
+            try:
+                self.child.wait(SECONDS / 4)
+            except subprocess.TimeoutExpired:  # it was asked while it started
+                self.child.kill()
+                self.child.wait(SECONDS)
 
     def freeze(self) -> None:
         """From now on it takes connections and says nothing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -88,11 +89,15 @@ def on_server(url: str, *statements: str) -> list[Any]:
     return _thread.submit(lambda: server().run(*statements, database=name)).result()
 
 
-def drop_all() -> None:
-    """Remove the databases of the test that ended."""
-    while _made:
-        _, url = _made.popitem()
-        _thread.submit(server().drop, url).result()
+def made() -> set[Path]:
+    """What databases stand for now."""
+    return set(_made)
+
+
+def drop_all(but: Collection[Path] = ()) -> None:
+    """Remove databases. but: of gateways that are there for more tests."""
+    for path in _made.keys() - set(but):
+        _thread.submit(server().drop, _made.pop(path)).result()
 
 
 def database(path: Path) -> Database:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
 from gateway.cli.main import cli
 from gateway.config.loader import load
+from gateway.server.uvicorn_server import KEPT_SECONDS
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "config"
@@ -61,6 +64,12 @@ def test_nginx_knows_every_gateway_and_passes_the_largest_body():
     most = int(re.search(r"client_max_body_size (\d+)m", found)[1])
     assert most >= load(CONFIG / "fleet.toml", SECRETS).server.max_body_mib
     assert found.count("{") == found.count("}")
+
+
+def test_nginx_closes_an_idle_connection_before_a_gateway_does():
+    """Else a request that is sent in that moment is lost, and nginx answers 502."""
+    kept = re.search(r"keepalive_timeout (\d+)s;", (CONFIG / "nginx.conf").read_text())
+    assert int(kept[1]) < KEPT_SECONDS
 
 
 def test_every_volume_is_declared_and_no_two_gateways_share_one():
@@ -188,3 +197,12 @@ def test_what_the_image_is_built_from_is_let_into_the_build():
     }
     assert copied == let
     assert all((ROOT / name).exists() for name in copied)
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
+def test_a_compose_file_passes_the_schema_of_the_compose_specification(path):
+    schema = json.loads((ROOT / "tests/vendor/compose-spec/compose-spec.json").read_text())
+    found = list(jsonschema.Draft7Validator(schema).iter_errors(yaml.safe_load(path.read_text())))
+    assert not found
+    broken = {"services": {"gateway": {"imagine": "mnemogate"}}}
+    assert not jsonschema.Draft7Validator(schema).is_valid(broken)

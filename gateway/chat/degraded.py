@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from gateway.chat.request import TurnInput
-from gateway.chat.round_sender import TurnKeeper
+from gateway.chat.response_keeper import ResponseKeeper
 from gateway.chat.round_stream import raise_for_incomplete, stream_round
 from gateway.errors import GatewayError
 from gateway.http.response import CompletionProducer, ResponseHead
@@ -20,7 +20,9 @@ from gateway.wire.headers import Pairs
 class DegradedProducer(CompletionProducer):
     """An answer without memory, in both modes. keeper: keeps what it leaves at the provider."""
 
-    def __init__(self, request: TurnInput, forward: Dispatcher, keeper: TurnKeeper | None) -> None:
+    def __init__(
+        self, request: TurnInput, forward: Dispatcher, keeper: ResponseKeeper | None
+    ) -> None:
         super().__init__(stream=request.wants_stream)
         self._request, self._forward, self._keeper = request, forward, keeper
         view = request.found.view if request.found is not None else None
@@ -31,7 +33,11 @@ class DegradedProducer(CompletionProducer):
     def memory(self) -> str:
         return "degraded"
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        answer = self._answer()
+        return answer if self._keeper is None else self._keeper.note_first(answer)
+
+    async def _answer(self) -> AsyncGenerator[bytes, None]:
         wire, mask, body = self._request.wire, self._mask, self._request.body
         reply = self._reply = await self._forward.complete(lambda _: wire.own_request(body, None))
         mask.alias = self._forward.alias

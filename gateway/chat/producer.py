@@ -104,7 +104,7 @@ class TurnProducer(CompletionProducer):
         return "degraded" if self._turn.degraded else "ok"
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        return self._turn.run()
+        return self._turn.events()
 
     def whole(self) -> bytes:
         return self._turn.completion()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.chat import kept_responses
 from gateway.chat.request import TurnInput
+from gateway.chat.stored_passthrough import response_in
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
@@ -69,7 +71,7 @@ class ResponseKeeper:
             conversation,
             hidden.last if isinstance(hidden, HiddenParts) and pending else (),
             None if unfinished else shown,
-            {m: self._client_member(m) for m in ECHOED} | self._cuts(mask) | kept,
+            self._echo() | self._cuts(mask) | kept,
             time.time(),
             request.thread if kept else "",
         )
@@ -97,11 +99,60 @@ class ResponseKeeper:
         """Return what is written in the turn's transaction."""
         return {} if found is None else {responses.ResponseTable.counted: responses.plain(found)}
 
+    def note_first(
+        self, events: AsyncGenerator[bytes, None], conversation: str = ""
+    ) -> AsyncGenerator[bytes, None]:
+        """Return a stream's events; a background one's owner is recorded before the first.
+
+        The provider goes on with it after the client left or this worker died.
+        """
+        return self._note_first(events, conversation) if self._in_background else events
+
+    async def _note_first(
+        self, events: AsyncGenerator[bytes, None], conversation: str
+    ) -> AsyncGenerator[bytes, None]:
+        noted = False
+        async with aclosing(events):
+            async for part in events:
+                if not noted and b'"response"' in part:
+                    name, served = response_in(part).get("id"), self.forward.served
+                    if isinstance(name, str) and served is not None:
+                        await self.gateway.responses.note(
+                            self._early_row(name, served, conversation)
+                        )
+                        noted = True
+                yield part
+
+    @property
+    def _in_background(self) -> bool:
+        """Whether the response goes on at its provider without its client."""
+        body = self.request.body
+        return bool(body.get("background")) and body.get("store") is not False
+
+    def _early_row(self, name: str, served: Target, conversation: str) -> StoredResponse:
+        """Return the row of a response that has begun."""
+        request = self.request
+        return StoredResponse(
+            name,
+            request.principal.tenant,
+            request.user,
+            [name],
+            served.label,
+            request.body["model"],
+            conversation,
+            echo=self._echo(),
+            created_at=time.time(),
+        )
+
     def settle(self, found: StoredResponse | None, *, written: bool) -> None:
         """Write the row by itself, if it was not written with its turn."""
         if found is not None and not written:
             self.gateway.responses.save(found)
         self.gateway.responses.write_held()
+
+    def _echo(self) -> Json:
+        """Return members of the request as the client sent them."""
+        return {m: self._client_member(m) for m in ECHOED}
 
     def _client_member(self, name: str) -> Any:
         if name == "previous_response_id":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
@@ -48,6 +48,12 @@ class TurnKeeper(Protocol):
 
     def beside(self, found: Any) -> Mapping[str, Json]:
         """Return what is written in the transaction that records the turn."""
+        ...
+
+    def note_first(
+        self, events: AsyncGenerator[bytes, None], conversation: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Return the events; what goes on without its client is recorded before they are shown."""
         ...
 
     def settle(self, found: Any, *, written: bool) -> None:

@@ -66,7 +66,7 @@ class StoredPassthrough(PassthroughProducer):
 
     async def _note_owner(self, data: bytes) -> bool:
         """Record the owner of a response; False if its id has not arrived yet."""
-        found = await run_by_weight(data, _response_in, data)
+        found = await run_by_weight(data, response_in, data)
         served, request = self._forward.served, self._request_of
         if not isinstance(found.get("id"), str) or served is None:
             return False
@@ -77,7 +77,10 @@ class StoredPassthrough(PassthroughProducer):
             )
             self._row = replace(row, created_at=time.time())
             self._items += item_ids(found)
-            self._gateway.responses.save(self._row)
+            if found.get("background") is True:  # it goes on without its client
+                await self._gateway.responses.note(self._row)
+            else:
+                self._gateway.responses.save(self._row)
         return True
 
 
@@ -96,7 +99,7 @@ def _items_begun(part: bytes) -> list[str]:
     return out
 
 
-def _response_in(data: bytes) -> Json:
+def response_in(data: bytes) -> Json:
     """Return the response that a body holds, or the first of its events; {} for none."""
     for text in (data, *(x[6:] for x in data.split(b"\n", EVENT_LINES) if x.startswith(b"data: "))):
         if not text.lstrip().startswith(b"{") or not is_readable(text):

@@ -113,6 +113,12 @@ class Turn:
             return self.mask.usage
         return next((u for u in reversed(self.used) if u), self._replayed_usage)
 
+    def events(self) -> AsyncGenerator[bytes, None]:
+        """Return the events of `run`, after what must be recorded before the first of them."""
+        if self._keeper is None:
+            return self.run()
+        return self._keeper.note_first(self.run(), self.session.conversation.name)
+
     async def run(self) -> AsyncGenerator[bytes, None]:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
         self._opening.begin()

@@ -24,6 +24,9 @@ from gateway.state import ServerState
 log = logging.getLogger("mnemogate")
 Beside = Callable[[], Coroutine[Any, Any, None]]
 GRACE_AFTER_CUT = 3.0
+# Of an idle connection: longer than balancers keep theirs (60 s), so that a request is never sent
+# on one that is being closed.
+KEPT_SECONDS = 75
 GC_THRESHOLDS = (10_000, 20, 50)
 M_ARENA_MAX = -8  # of glibc's malloc.h
 SWITCH_SECONDS = 0.001  # how long a busy thread may keep the event loop waiting
@@ -160,6 +163,7 @@ def config_for(app: GatewayMiddleware, **options: Any) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         lifespan="on",
+        timeout_keep_alive=KEPT_SECONDS,
         timeout_graceful_shutdown=2,
         proxy_headers=False,
         **options,

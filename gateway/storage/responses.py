@@ -26,12 +26,14 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.scopes import UserName
 from memory.stores.sql.statements import put_row
+from memory.stores.sql.write_lock import NOTHING, owner_lock
 
 log = logging.getLogger("mnemogate")
 c = t.responses.c
 DAY = 86400.0
 KEPT_DAYS = 30  # as long as the provider keeps them
 READ_SECONDS = 2.0
+AGAIN_SECONDS = (0.05, 0.2)  # before a response is not there, where other workers write too
 BATCH = 1000
 # Responses in one chain, and bytes of all their items.
 MAX_CHAIN, MAX_CHAIN_BYTES = 1000, 32 << 20
@@ -147,6 +149,13 @@ class ResponseTable:
 
     async def find(self, tenant: str, name: str) -> StoredResponse | None:
         """Return a tenant's response. Raises StoreUnavailable."""
+        for pause in AGAIN_SECONDS if self._db.is_shared else ():
+            if found := await self._find(tenant, name):
+                return found
+            await asyncio.sleep(pause)  # another worker may be writing it in this moment
+        return await self._find(tenant, name)
+
+    async def _find(self, tenant: str, name: str) -> StoredResponse | None:
         return await self._db.read(lambda conn: _read_one(conn, tenant, name), READ_SECONDS)
 
     async def chain(
@@ -300,6 +309,15 @@ class ResponseTable:
         while len(self._held) > MOST_HELD:
             self._held.pop(next(iter(self._held)))
         self.write_held()
+
+    async def note(self, found: StoredResponse) -> None:
+        """Write a row before its client hears of it; in the background if the store is away."""
+        lock = NOTHING if found.user is None else owner_lock(found.tenant, found.user)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await self._db.write(lambda conn: put(conn, found), small=True, lock=lock)
+        except (StoreUnavailable, TimeoutError):
+            self.save(found)
 
     def write_held(self) -> None:
         """Write what is held, if anything is; what the store does not take stays."""

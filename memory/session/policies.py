@@ -50,7 +50,7 @@ class UserPolicies:
 
     async def load(self) -> None:
         """Learn whether there are any. Raises StoreUnavailable."""
-        changes, found = self._changes, await self._db.read(rows.any_set)
+        changes, found = self._changes, await self._db.read(rows.any_set, READ_SECONDS)
         self._any = found if changes == self._changes else None
 
     async def follow(self) -> None:
@@ -61,6 +61,7 @@ class UserPolicies:
                 if (found := await self._db.read(rows.changes, single=True)) != seen:
                     seen = found
                     self.forget()
+                    await self.load()  # else the next request has to
             await asyncio.sleep(FOLLOW_SECONDS)
 
     async def find(self, who: UserName) -> str:

@@ -3,7 +3,8 @@
 BENCH="chat one" chooses: scenarios (small big one many stream round history chat), growth, layout,
 retrieval, latency, junk (models that do not ask); and by itself freeze: does one request hold the
 others? wires: the same on Responses and Messages; scale: bytes and times on Postgres as the memory
-grows, at as many messages as --messages says; and fleet-cpu: what Postgres costs the gateway.
+grows, at as many messages as --messages says; fleet-cpu: what Postgres costs the gateway;
+fleet-scaling: what a second worker adds; rolling: the version before and this one on one database.
 
 The scenarios play the same conversations on every subject in turn, round after round: the mock
 itself (`direct`), bare pass-throughs (`floor`: Litestar on httpx over aiohttp, inserts 2 KB,
@@ -29,7 +30,7 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import fleet, fleet_cpu, junk, layout
+from tests.bench import fleet, fleet_cpu, fleet_scaling, junk, layout
 from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
@@ -42,8 +43,8 @@ OTHERS = ("growth", "layout", "retrieval", "latency", "junk")
 # played only where they are named: freeze takes long, and sends what no app would; wires has mocks
 # and a floor of its own; the others start Postgres: scale writes gigabytes, model and faults go on
 # for hours
-FLEET = ("model", "faults")
-ALONE = ("freeze", "wires", "scale", "fleet-cpu", *FLEET)
+FLEET = ("model", "faults", "rolling")
+ALONE = ("freeze", "wires", "scale", "fleet-cpu", "fleet-scaling", *FLEET)
 Results = dict[str, dict[str, Figures]]
 Bar = tuple[str, float, float, Callable[[Results], float]]
 
@@ -261,6 +262,9 @@ def main() -> int:
     if "fleet-cpu" in names:
         figures["fleet-cpu"] = fleet_cpu.main(args.rounds, told)
         print(fleet_cpu.report(figures["fleet-cpu"]))
+    if "fleet-scaling" in names:
+        runs = fleet_scaling.main(args.rounds, told)
+        print(fleet_scaling.report(runs))
     if fleet_names := [name for name in FLEET if name in names]:
         told("fleet")
         print(fleet.main(fleet_names))

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests import stores
+from tests.bench import rolling
 from tests.e2e.fleet_faults import FAULTS, FaultyFleet
 from tests.e2e.fleet_model import FleetModel
 
@@ -15,7 +16,10 @@ STEPS, CYCLES = 100_000, 200
 
 
 def main(names: list[str], steps: int = STEPS, cycles: int = CYCLES) -> str:
-    """Play what is named, `model` or `faults`; return what was done. Raises AssertionError."""
+    """Play what is named of `model`, `faults` and `rolling`; return what was done.
+
+    Raises AssertionError.
+    """
     try:
         return "\n".join(_play(name, steps, cycles) for name in names)
     finally:
@@ -24,6 +28,8 @@ def main(names: list[str], steps: int = STEPS, cycles: int = CYCLES) -> str:
 
 
 def _play(name: str, steps: int, cycles: int) -> str:
+    if name == "rolling":
+        return rolling.main()
     if name == "faults":
         killed = _play_model(name, steps, cycles)
         return "\n".join([killed, *(asyncio.run(_fail(fault, cycles)) for fault in FAULTS)])

@@ -28,13 +28,14 @@ from sqlalchemy.engine import make_url
 
 from tests import stores
 from tests.e2e.round_trips import CountingProxy
-from tests.gateway.cli.command import Process, started
+from tests.gateway.cli.command import ROOT, Process, started
 from tests.models import Model, call, calls, text
 from tests.postgres_server import PASSWORD, PostgresServer
 from tests.redis_server import RedisServer
 
 KEY = "sk-sentinel-fleet"
 CLOCK = Path(__file__).with_name("shifted_clock")  # a `sitecustomize` for the workers
+CUT_WORKER = 0  # the one that may be cut off
 MOST_TURNS = 6  # of a conversation, before another begins
 FAULTS = ("stopped", "promoted", "redis_killed", "redis_frozen", "cut_off", "skewed")
 RECOVERY_SECONDS = 5.0
@@ -60,7 +61,7 @@ class FaultyFleet:
     """Workers on servers that fail, and what their clients were promised.
 
     cut: seconds that one worker is cut off from Postgres. soon: seconds in which all must be well
-    after a fault.
+    after a fault. pause: seconds that a client takes between two turns, at most.
     """
 
     def __init__(
@@ -69,14 +70,17 @@ class FaultyFleet:
         workers: int = 3,
         cut: float = CUT_SECONDS,
         soon: float = RECOVERY_SECONDS,
+        pause: float = 0.1,
     ) -> None:
-        self._size, self._cut, self._soon = workers, cut, soon
+        self._sources = ROOT  # of the workers
+        self._size, self._cut, self._soon, self._pause = workers, cut, soon, pause
         self.random = random.Random(seed)
         self.done: Counter[str] = Counter()
         self.recoveries: list[float] = []
         self.answers: set[str] = set()  # acknowledged
         self.questions: set[str] = set()
         self.notes: set[str] = set()
+        self._promised: dict[str, int] = {}  # all of these, and by which worker
         self._numbers = itertools.count(1)
         self._workers: list[Process] = []
         self._clocks: list[mmap.mmap] = []
@@ -104,10 +108,10 @@ class FaultyFleet:
                 through = [make_url(each.url).port for each in self._proxies]
                 direct = [self.primary.port, self.standby.port]
                 self._workers = [
-                    self._start(i, self._url_over(direct if i else through))
+                    self._start(i, self._url_over(through if i == CUT_WORKER else direct))
                     for i in range(self._size)
                 ]
-                await asyncio.gather(*(self._wait_for(i) for i in range(self._size)))
+                await asyncio.gather(*map(self._wait_until_ready, self._workers))
                 over = asyncio.Event()
                 talking = [asyncio.create_task(self._talk(i, over)) for i in range(clients)]
                 try:
@@ -123,9 +127,13 @@ class FaultyFleet:
             self._stack.callback(server.stop)
         self.primary.create()
         self.primary.start()
-        self._database = self.primary.database(stores.SECRET).rsplit("/", 1)[1]
+        self._database = self._make_database().rsplit("/", 1)[1]
         self.redis.start()
         self._stack.callback(self.redis.stop)
+
+    def _make_database(self) -> str:
+        """Return the URL of the database that the workers share."""
+        return self.primary.database(stores.SECRET)
 
     def _url_over(self, ports: Sequence[int | None]) -> str:
         hosts = "&".join(f"host=127.0.0.1:{port}" for port in ports)
@@ -146,6 +154,7 @@ class FaultyFleet:
             started(
                 folder,
                 *("serve", "--port", "0", "--config", str(config)),
+                root=self._sources,
                 MNEMOGATE_STORAGE__DATABASE=url,
                 MNEMOGATE_STORAGE__SECRET=stores.SECRET.hex(),
                 MNEMOGATE_STORAGE__REDIS=self.redis.url,
@@ -157,8 +166,7 @@ class FaultyFleet:
             )
         )
 
-    async def _wait_for(self, number: int) -> None:
-        worker = self._workers[number]
+    async def _wait_until_ready(self, worker: Process) -> None:
         url = await asyncio.to_thread(lambda: worker.url)
         for _ in range(300):
             if (await self._http.get(f"{url}/ready")).json()["status"] == "ok":
@@ -193,20 +201,22 @@ class FaultyFleet:
             word = "".join(self.random.choices(string.ascii_lowercase, k=16))
             words = f"please keep: {word}" if said % 4 == 0 else f"question {word}?"
             asked = {"role": "user", "content": words}
-            worker = self.random.choice(self._workers)
-            status, answer = await ask(worker, name, [*history, asked])
+            by = self.random.randrange(self._size)
+            status, answer = await ask(self._workers[by], name, [*history, asked])
             self.done[status] += 1
             if status == "ok":
                 self.answers.add(answer)
                 self.questions.add(words)
+                self._promised |= {answer: by, words: by}
                 if answer.endswith(" kept") and not answer.endswith("not kept"):
                     self.notes.add(word)
+                    self._promised[word] = by
             else:
                 assert status == "degraded", status
             history += [asked, {"role": "assistant", "content": answer}]
             if len(history) >= 2 * MOST_TURNS:
                 history = []
-            await asyncio.sleep(self.random.uniform(0.02, 0.1))
+            await asyncio.sleep(self.random.uniform(0.2, 1.0) * self._pause)
 
     async def _ask(
         self, worker: Process, name: str, messages: list[dict[str, Any]]
@@ -248,15 +258,30 @@ class FaultyFleet:
             parts = [c.delta.content or "" async for e in found.parse() for c in e.choices]
             return status, "".join(parts)
 
-    async def play(self, fault: str, cycles: int) -> None:
-        """Let something fail so many times, while clients talk; check after each."""
+    async def play(self, fault: str, cycles: int, but: int | None = None) -> None:
+        """Let something fail so many times, while clients talk; check after each.
+
+        but: a worker that is cut off meanwhile, of which nothing is asked.
+        """
         if fault == "promoted":
             await asyncio.to_thread(self._make_standby)
         for _ in range(cycles):
             await asyncio.sleep(self.random.uniform(0.2, 0.6))
             await getattr(self, f"_{fault}")()
-            await self._recover()
+            await self._recover(but)
             self.done[fault] += 1
+
+    async def play_beside_a_cut(self, faults: Sequence[str], cycles: int) -> None:
+        """Cut one worker off so many times, and let each of the others happen meanwhile."""
+        for _ in range(cycles):
+            until = time.monotonic() + self._cut
+            self._let_pass(passes=False)
+            for fault in self.random.sample(faults, len(faults)):
+                await self.play(fault, 1, but=CUT_WORKER)
+            await asyncio.sleep(until - time.monotonic())
+            self._let_pass(passes=True)
+            await self._recover()
+            self.done["cut_off"] += 1
 
     async def _stopped(self) -> None:
         """Stop Postgres at once, and start it again."""
@@ -290,11 +315,13 @@ class FaultyFleet:
 
     async def _cut_off(self) -> None:
         """Pass nothing between one worker and Postgres."""
-        for proxy in self._proxies:
-            proxy.passes.clear()
+        self._let_pass(passes=False)
         await asyncio.sleep(self._cut)
+        self._let_pass(passes=True)
+
+    def _let_pass(self, *, passes: bool) -> None:
         for proxy in self._proxies:
-            proxy.passes.set()
+            proxy.passes.set() if passes else proxy.passes.clear()
 
     async def _skewed(self) -> None:
         """Set the clocks of the workers otherwise, by up to five minutes."""
@@ -302,11 +329,13 @@ class FaultyFleet:
             struct.pack_into("d", clock, 0, self.random.choice((-1, 0, 1)) * SKEW_SECONDS)
         await asyncio.sleep(1.0)
 
-    async def _recover(self) -> None:
+    async def _recover(self, but: int | None = None) -> None:
         """Wait until each worker serves with memory, and stored what it promised meanwhile."""
         # Not what is promised from now on, of which a busy machine always has some to store.
-        back, promised = time.monotonic(), self.answers | self.questions | self.notes
-        await asyncio.gather(*(self._serves(worker, back) for worker in self._workers))
+        back = time.monotonic()
+        promised = {words for words, by in self._promised.items() if by != but}
+        asked = [worker for i, worker in enumerate(self._workers) if i != but]
+        await asyncio.gather(*(self._serves(worker, back) for worker in asked))
         self.recoveries.append(time.monotonic() - back)
         while problem := await self._find_problem(promised):
             assert time.monotonic() - back < self._soon, (problem, self._logged())
@@ -325,7 +354,7 @@ class FaultyFleet:
     async def check(self) -> None:
         """Check that all that was promised is stored once."""
         until = time.monotonic() + self._soon  # what was under way may wait to be stored
-        promised = self.answers | self.questions | self.notes
+        promised = set(self._promised)
         while problem := await self._find_problem(promised):
             assert time.monotonic() < until, (problem, self._logged())
             await asyncio.sleep(0.2)

@@ -13,6 +13,7 @@ import json
 import random
 import re
 import signal
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from tests.models import Model, call, calls, text
 CHECK_EVERY = 100  # steps, after which all rows are looked at
 USERS = ("ada", "bob", "eve")
 KEY = "sk-sentinel-model"
+RECOVERY_SECONDS = 15.0  # until what a busy worker could not store is stored
 MAX_TURNS = 6  # of a conversation, before another begins
 
 
@@ -302,10 +304,18 @@ class FleetModel:
         )
         return Counter({content: count for content, count in rows if content in answers})
 
-    async def check_rows(self) -> None:
-        """Check what all tables hold."""
-        kept = await self._stored(self.acknowledged)
-        wrong = {a: kept[a] for a in self.acknowledged if kept[a] != 1}
+    async def check_rows(self, seconds: float = 0.0) -> None:
+        """Check what all tables hold.
+
+        seconds: in which a worker may still store what it kept in its recovery file.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            kept = await self._stored(self.acknowledged)
+            wrong = {a: kept[a] for a in self.acknowledged if kept[a] != 1}
+            if not wrong or time.monotonic() > until:
+                break
+            await asyncio.sleep(0.1)
         assert not wrong, wrong
         for problem, query in self._invariants():
             rows = await asyncio.to_thread(stores.on_server, self.url, query)
@@ -349,7 +359,7 @@ class FleetModel:
         finally:
             over.set()
             await asyncio.gather(*talking)
-        await self.check_rows()
+        await self.check_rows(RECOVERY_SECONDS)
 
     async def _talk(self, name: str, over: asyncio.Event) -> None:
         """Talk until it is over; who meets a dead worker asks another one again."""

@@ -31,4 +31,6 @@ class Chat:
         else:
             response = await live.chat(sent, headers)
             self.history.append(response.json()["choices"][0]["message"])
-        assert (response.status_code, response.headers["x-memory-status"]) == (200, "ok")
+        told = response.headers
+        found = (response.status_code, told["x-memory-status"])
+        assert found == (200, "ok"), told.get("x-memory-reason")

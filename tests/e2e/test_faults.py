@@ -371,16 +371,16 @@ async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
         await live.gateway.memory.wait_until_ready()
         original = Database._read_once
 
-        async def slow(self, work):
+        async def slow(self, *works):
             await asyncio.sleep(2)
-            return await original(self, work)
+            return await original(self, *works)
 
         monkeypatch.setattr(Database, "_read_once", slow)
         monkeypatch.setattr(SqliteThreads, "at_once", lambda *_, **__: None)  # as once it was slow
         loop = asyncio.get_running_loop()
         begun = loop.time()
         response = await live.chat("hi")
-        assert loop.time() - begun < 1
+        assert loop.time() - begun < 1.5
         assert response.headers["x-memory-status"] == "degraded"
 
 

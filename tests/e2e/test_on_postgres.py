@@ -16,6 +16,8 @@ from tests.e2e.round_trips import CountingProxy
 from tests.models import Model, text
 from tests.sockets import within
 
+ALONE = {"memory.extract": "off"}  # the model is asked nothing beside
+
 
 async def test_an_edit_at_one_gateway_is_in_the_next_request_at_another(
     postgres_url, data, tmp_path
@@ -23,8 +25,8 @@ async def test_an_edit_at_one_gateway_is_in_the_next_request_at_another(
     """Each compares what it kept: an acknowledged edit is never late."""
     async with (
         Model(text("so be it")) as up,
-        running(up.url, data, storage(postgres_url)) as one,
-        running(up.url, tmp_path / "other", storage(postgres_url)) as two,
+        running(up.url, data, storage(postgres_url, **ALONE)) as one,
+        running(up.url, tmp_path / "other", storage(postgres_url, **ALONE)) as two,
     ):
         chat = Chat()
         await chat.say(one, "hello")

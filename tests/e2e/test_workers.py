@@ -16,6 +16,7 @@ from tests.models import Model, call, calls, text
 from tests.sockets import within
 
 SAID = [{"role": "user", "content": "hello"}]
+EDITS, USERS = 250, 10  # each of four ways to talk: 1,000 edits in all
 
 
 @contextlib.asynccontextmanager
@@ -161,21 +162,42 @@ async def test_a_retry_at_another_worker_takes_over_from_one_that_is_gone(
     assert tuple(rows[0]) == (2, 0)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_an_edit_is_in_the_request_to_another_worker_that_begins_after_it(
-    postgres_url, tmp_path, stream
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize("newest", [False, True], ids=["history", "newest"])
+async def test_each_edit_of_1000_is_in_the_request_to_another_worker_that_begins_at_once(
+    postgres_url, tmp_path, monkeypatch, newest, stream
 ):
-    async with Model(text("so be it")) as up, two(postgres_url, tmp_path, up) as lives:
-        chat = Chat()
-        await chat.say(lives[0], "hello")
-        for i in range(50):
+    """Ten users side by side, each with an edit at one worker and a turn at the other."""
+    # On a busy machine: what is asked is what a request holds, not how soon it is stored.
+    monkeypatch.setattr("memory.session.recorder.TOGETHER_SECONDS", 20.0)
+    sent = {}
+
+    def answer(seen, wire):
+        messages = seen.json["messages"]
+        sent[messages[-1]["content"].split()[0]] = str(messages)
+        return text("so be it")
+
+    async def edit_and_ask(lives, user):
+        who, found = {"x-memory-user": user}, 0
+        for i in range(EDITS // USERS):
+            if i % 8 == 0:
+                chat = Chat()
+                chat.newest, who["x-memory-conversation"] = newest, f"talk-{i}"
             here, there = lives[i % 2], lives[(i + 1) % 2]
             edited = await here.memory(
-                "PUT", "/users/ada/blocks/human", json={"value": f"tea number {i}."}
+                "PUT", f"/users/{user}/blocks/human", json={"value": f"tea number {i}."}
             )
             assert edited.status_code in (200, 201), edited.text
-            await chat.say(there, f"turn {i}", stream)
-            assert f"tea number {i}." in str(up.bodies[-1]["messages"])
+            await chat.say(there, f"{user} in turn {i}", stream, who)
+            found += f"tea number {i}." in sent[user]
+        return found
+
+    patient = {"memory.read_deadline_ms": 20_000, "memory.extract": "off"}
+    async with Model(answer) as up, two(postgres_url, tmp_path, up, **patient) as lives:
+        for live in lives:  # who may manage is known by what the upstream accepted
+            await Chat().say(live, "hello")
+        found = await asyncio.gather(*(edit_and_ask(lives, f"user-{i}") for i in range(USERS)))
+        assert sum(found) == EDITS
 
 
 async def test_a_policy_that_one_worker_is_given_holds_at_the_other_within_a_second(

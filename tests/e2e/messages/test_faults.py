@@ -226,7 +226,10 @@ async def test_the_same_request_after_a_broken_answer_goes_on_from_finished_roun
 
 
 async def messages_of(live):
-    found = (await live.memory("GET", "/users/ada/conversations")).json()["data"]
+    listed = await live.memory("GET", "/users/ada/conversations")
+    if listed.status_code == 403:  # nothing is kept yet of what its key said
+        return []
+    found = listed.json()["data"]
     assert len(found) == 1
     path = f"/users/ada/conversations/{found[0]['id']}/messages"
     return (await live.memory("GET", path)).json()["data"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.errors import StoreUnavailable
-from memory.stores.sql.database import Database
+from memory.service import Memory
 from tests.conftest import running
 from tests.e2e.messages.client import OWN, REMEMBER, ask, said, user
 from tests.wire_models import MessagesModel, say, think
@@ -46,7 +46,7 @@ async def test_thinking_that_memory_made_stale_is_dropped_and_not_refused(
                 path = "/users/ada/blocks/human"
                 await live.memory("PUT", path, json={"value": "Likes mate."})
             else:
-                monkeypatch.setattr(Database, "read", down)
+                monkeypatch.setattr(Memory, "_begin", down)
                 live.gateway.memory.lines.__init__(live.gateway.memory.db)
             talk = [user("I like tea"), said(first), user("What?")]
             await ask(live, talk, headers=headers, **body)

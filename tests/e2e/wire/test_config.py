@@ -12,6 +12,7 @@ import pytest
 
 from gateway.config.loader import load
 from gateway.config.settings import ConfigError
+from tests import stores
 from tests.conftest import running, said
 from tests.e2e.wire.child import child, settled
 from tests.e2e.wire.rows import row
@@ -192,6 +193,7 @@ async def test_a_request_on_its_way_keeps_the_settings_it_began_with(data):
             "keys": [{"name": "app", "key": "mg", "tenant": "acme"}],
             "storage.data": str(data),
             "storage.vectors": "none",
+            **stores.settings(data),
         }
 
     async with (
@@ -267,6 +269,7 @@ async def test_what_waits_for_a_restart_is_named_and_left_alone(data):
                     "server.port": 1,
                     "memory.embedder": "upstream:e",
                     "memory.max_rounds": 2,
+                    **stores.settings(data),
                 },
             )
         )

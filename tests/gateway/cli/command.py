@@ -53,13 +53,13 @@ def spawned(data: Path, *command: str, **streams: int) -> Iterator[subprocess.Po
 
 
 class Process:
-    """A command that keeps running; `lines` grows with what it prints."""
+    """A command that keeps running; `lines` grows with what it prints. root: of its sources."""
 
-    def __init__(self, data: Path, *arguments: str, **env: str) -> None:
+    def __init__(self, data: Path, *arguments: str, root: Path = ROOT, **env: str) -> None:
         self.lines: list[str] = []
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "gateway", *arguments],
-            cwd=ROOT,
+            cwd=root,
             env=environment(data, **env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -94,8 +94,8 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(data: Path, *arguments: str, **env: str) -> Iterator[Process]:
-    process = Process(data, *arguments, **env)
+def started(data: Path, *arguments: str, root: Path = ROOT, **env: str) -> Iterator[Process]:
+    process = Process(data, *arguments, root=root, **env)
     try:
         yield process
     finally:

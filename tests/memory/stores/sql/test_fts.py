@@ -461,7 +461,12 @@ async def test_the_index_waits_for_turns_under_way_but_not_for_ever(tmp_path, mo
         ada = await spoken(memory, "ada", {"role": "user", "content": said})
         memory.retrieval.indexing.notify_added()
         await asyncio.sleep(0.2)
-        return ada, await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
+        for _ in range(20):  # on a busy machine
+            left = await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
+            if not left or (memory.in_flight.nodes and indexer.LOOKS > 2):
+                break
+            await asyncio.sleep(0.1)
+        return ada, left
 
     ada, there = await waits("a kettle")
     assert there
