@@ -200,7 +200,7 @@ def test_every_request_with_live_placement_begins_an_epoch():
 def test_two_notes_at_one_message_end_the_epoch():
     turn = history()
     past = before(turn, note="n")
-    past = replace(past, carriers=[*past.carriers, replace(past.carriers[0], id=5)])
+    past = structs.replace(past, carriers=[*past.carriers, structs.replace(past.carriers[0], id=5)])
     assert plan(turn, past, present(), RULES).reason == "a note's carrier is gone"
 
 
