@@ -34,7 +34,7 @@ COVERED = {
         memory.session.earlier_attempts memory.stores.sql.node_holders
         memory.stores.sql.turn_rivals memory.stores.sql.turn_rows
     """,
-    "e2e/wire/test_shutdown": "gateway.server.uvicorn_server gateway.http.asgi",
+    "e2e/wire/test_shutdown": "gateway.server.uvicorn_server",
     "e2e/wire/test_request_bounds": "gateway.server.http_protocol",
     "e2e/wire/test_request_body": """
         gateway.http.request_body gateway.http.json_thread
