@@ -6,14 +6,17 @@ A path stands for a database: its file, or a database of that server made when i
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import tempfile
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from memory.stores.sql.database import Database
@@ -23,6 +26,7 @@ from tests.postgres_server import PostgresServer, binaries
 POOLED = os.environ.get("MNEMOGATE_TEST_STORE") == "pgbouncer"
 POSTGRES = POOLED or os.environ.get("MNEMOGATE_TEST_STORE") == "postgres"
 SECRET = b"\x51" * 32  # of every database that tests make
+WRITTEN = ("scopes", "conversations", "nodes", "messages", "blocks", "passages")
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 _thread = ThreadPoolExecutor(1)  # the server's commands have a loop of their own
 _made: dict[Path, str] = {}
@@ -103,6 +107,24 @@ def drop_all(but: Collection[Path] = ()) -> None:
 def database(path: Path) -> Database:
     """The database that a path stands for, not open yet."""
     return Database(url_of(path), secret=SECRET)
+
+
+@contextlib.asynccontextmanager
+async def locked(data: Path) -> AsyncIterator[None]:
+    """Another process that writes to a gateway's database, and does not end."""
+    path = data / "mnemogate.db"
+    if POSTGRES:
+        other = await asyncpg.connect(direct(url_of(path)).replace("+asyncpg", ""))
+        try:
+            await other.execute(f"BEGIN; LOCK TABLE {', '.join(WRITTEN)} IN EXCLUSIVE MODE")
+            yield
+        finally:
+            await other.close()
+        return
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("BEGIN IMMEDIATE")
+        yield
+        file.execute("ROLLBACK")
 
 
 def settings(data: Path) -> dict[str, Any]:

@@ -43,10 +43,9 @@ class TurnRequest(msgspec.Struct):
     """One request.
 
     rest: a digest of the body's other members; with the history it names the request among its
-    retries, beside the client's own idempotency key. explicit: the
-    conversation that is named. resends: who names it sends its history too, so none is kept for it
-    here. certain: the
-    client says that this is a retry.
+    retries, beside the client's own idempotency key. explicit: the conversation that is named.
+    resends: who names it sends its history too, so none is kept for it here. certain: the client
+    says that this is a retry.
     offer: whether the target and the request take our tools. recall: whether what seems relevant is
     searched and injected unasked. inject: False for a target that refuses every addition. window:
     the model's context in tokens, None when unknown. tokenizer: the model's family. max_output: the

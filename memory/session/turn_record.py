@@ -78,6 +78,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
         snapshot.scope_id,
         holder=turn.services.db.holder,
         once=turn.once,
+        named=turn.ask.explicit is not None,
     )
 
 

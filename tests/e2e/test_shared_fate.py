@@ -12,6 +12,7 @@ from memory.errors import StoreUnavailable
 from memory.service import FAILURES
 from memory.stores.sql import turn_reader
 from memory.stores.sql.database import Database
+from tests import stores
 from tests.conftest import running
 from tests.e2e.test_fit import CONFIG, long_chat, user
 from tests.models import Model, call, calls
@@ -78,7 +79,9 @@ async def test_one_users_slow_reads_close_nobody_elses_memory(data, monkeypatch)
     original = turn_reader.snapshot
 
     def slow(conn, ask):
-        if ask.scope.user == "slow":
+        if ask.scope.user == "slow" and stores.POSTGRES:
+            conn.exec_driver_sql("SELECT pg_sleep(0.5)")
+        elif ask.scope.user == "slow":
             time.sleep(0.5)
         return original(conn, ask)
 
@@ -126,12 +129,14 @@ async def test_a_busy_process_is_no_late_store(db):
 
     def quick(conn):
         began.set()
-        return "there"
+        return conn.exec_driver_sql("SELECT 'there'").scalar()
 
+    await db.read(quick)  # what is connected and prepared once
+    began.clear()
     task = asyncio.create_task(db.read(quick, 0.05))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert began.wait(5)
+    async with asyncio.timeout(5):
+        while not began.is_set():
+            await asyncio.sleep(0)
     time.sleep(0.3)  # what keeps the loop
     assert await task == "there"
 

@@ -37,7 +37,7 @@ def fork_if_continued(conn: Connection, there: Any, o: PendingTurn) -> bool:
     `scopes.scope_status`. Returns whether it did.
     """
     c, parent = o.conversation, o.node.parent
-    if o.adopted or c.explicit or there.conversation is None or parent is None:
+    if o.adopted or o.named or c.explicit or there.conversation is None or parent is None:
         return False
     if driver(conn) is not None or there.version == c.version:
         return False

@@ -40,6 +40,7 @@ class PendingTurn(msgspec.Struct):
     # where several workers write: this one, and the key of a request that is one by it
     holder: int | None = None
     once: bytes | None = None
+    named: bool = False  # the request named its conversation, and stays in it
     large: Sequence[LargeBody] = ()  # bodies of messages, which are written before
 
     def __post_init__(self) -> None:

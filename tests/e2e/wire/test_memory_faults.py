@@ -11,10 +11,14 @@ import contextlib
 import sqlite3
 import time
 
+import asyncpg
 import pytest
 
+from memory.errors import StoreUnavailable
 from memory.stores.sql.database import Database
-from memory.stores.sql.sqlite import SqliteThreads
+from memory.stores.sql.postgres import PostgresConnection
+from memory.stores.sql.sqlite import SqliteConnection, SqliteThreads
+from tests import stores
 from tests.conftest import events, running, said
 from tests.e2e.wire.reading import asked, both, case, check_valid
 from tests.e2e.wire.rows import row
@@ -23,15 +27,6 @@ from tests.models import Model, call, calls
 PATIENT = {"memory.read_deadline_ms": 150}
 HOPE = call("archival_memory_insert", {"content": "Ada likes tea."}, "call_mem")
 FIND = call("archival_memory_search", {"query": "tea"}, "call_find")
-
-
-@contextlib.contextmanager
-def locked(data):
-    """Another process that writes and does not end."""
-    with contextlib.closing(sqlite3.connect(data / "mnemogate.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.execute("ROLLBACK")
 
 
 async def ready(live):
@@ -59,7 +54,7 @@ async def test_a_store_that_another_process_locks_holds_nobody_up(data, stream):
     async with Model("Fine.") as up, running(up.url, data, PATIENT) as live:
         await ready(live)
         await asked(live, stream, "warm up")
-        with locked(data):
+        async with stores.locked(data):
             begun = time.monotonic()
             response, answer = await asked(live, stream, "hi", user="ada")
             took = time.monotonic() - begun
@@ -79,12 +74,12 @@ async def test_a_call_that_the_store_cannot_take_becomes_an_error_for_the_model(
     data, stream, monkeypatch
 ):
     async def lock(seen, wire):
-        stack.enter_context(locked(data))
+        await stack.enter_async_context(stores.locked(data))
         await (up._streamed if stream else up._plain)(seen, wire, [calls(HOPE, FIND)])
 
     async with Model(lock, "Sorry.") as up, running(up.url, data, PATIENT) as live:
         await ready(live)
-        with contextlib.ExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack:
             _response, answer = await asked(live, stream, "hi", user="ada")
             assert answer["choices"][0]["content"] == "Sorry."
             results = [m["content"] for m in up.bodies[1]["messages"] if m["role"] == "tool"]
@@ -99,10 +94,15 @@ async def test_a_call_that_the_store_cannot_take_becomes_an_error_for_the_model(
 async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_second(
     data, stream, how, monkeypatch
 ):
-    async def broken(self, work):
-        if how == "hangs":
-            await asyncio.sleep(3)
+    async def hangs(self, work, single):
+        await asyncio.sleep(3)
+        raise StoreUnavailable("late")
+
+    def fails(*_, **__):
         raise sqlite3.OperationalError("disk I/O error")
+
+    async def is_broken(*_, **__):
+        raise asyncpg.DataCorruptedError("invalid page in block 7")
 
     async with Model("Fine.") as up, running(up.url, data, PATIENT) as live:
         await ready(live)
@@ -113,17 +113,14 @@ async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_se
                 ]
             )
         elif how == "hangs":
-            monkeypatch.setattr(Database, "_read_once", broken)
+            monkeypatch.setattr(Database, "_read_once", hangs)
             monkeypatch.setattr(
                 SqliteThreads, "at_once", lambda *_, **__: None
             )  # as once it was slow
         else:
-            monkeypatch.setattr(
-                "memory.stores.sql.sqlite.SqliteConnection.run",
-                lambda lite, works: (_ for _ in ()).throw(
-                    sqlite3.OperationalError("disk I/O error")
-                ),
-            )
+            monkeypatch.setattr(SqliteConnection, "run", fails)
+            monkeypatch.setattr(PostgresConnection, "read", is_broken)
+            monkeypatch.setattr(PostgresConnection, "within", is_broken)
         took = []
         for i in range(5):
             begun = time.monotonic()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from memory.stores.sql.database import Database
+from tests import stores
 from tests.conftest import running
 from tests.e2e.wire.child import MAIN, child, settled
 from tests.e2e.wire.reading import asked, both
@@ -75,7 +76,7 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
 async def test_with_memory_one_read_at_most_stands_before_the_upstream(
     data, stream, known, monkeypatch
 ):
-    """None where the turn before left what it knows.
+    """On SQLite none where the turn before left what it knows.
 
     The write that makes the request durable runs beside the upstream's work: here it ends only once
     the upstream was asked.
@@ -120,7 +121,8 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(
             "Fine.",
             "ok",
         )
-        assert len(before[0]) == (0 if known else 1)
+        # On Postgres others write too: what is known is compared with the versions there.
+        assert len(before[0]) == (0 if known and not stores.POSTGRES else 1)
         assert None not in before[0]  # bounded
 
 

@@ -68,7 +68,7 @@ async def test_a_header_that_nobody_may_send_is_dropped_and_the_others_arrive(da
                 MESSAGE,
                 "a\tb",
             )
-            assert "bad" not in str(answer.headers)
+            assert not [name for name in answer.headers if "bad" in name]
 
 
 @row(30, 86)
