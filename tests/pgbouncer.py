@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -24,6 +25,9 @@ default_pool_size = 4
 max_client_conn = 2000
 query_wait_timeout = 20
 server_lifetime = 3600
+log_connections = 0
+log_disconnections = 0
+log_stats = 0
 {more}
 """
 KEEPS_STATEMENTS = (1, 21)  # from this version on
@@ -42,9 +46,11 @@ class PgBouncer:
     def __init__(
         self, folder: Path, server: PostgresServer, mode: str = "transaction", statements: int = 512
     ) -> None:
-        self._folder, self._server, self._mode = folder, server, mode
+        self._server, self._mode = server, mode
         self._statements = statements if self.version() >= KEEPS_STATEMENTS else 0
         self.port = free_port()
+        self._config = folder / f"pgbouncer-{self.port}.ini"
+        self._is_wanted = False
         self.child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,19 +72,15 @@ class PgBouncer:
         more = ""
         if self.version() >= KEEPS_STATEMENTS:
             more = f"max_prepared_statements = {self._statements}"
-        config = self._folder / f"pgbouncer-{self.port}.ini"
-        config.write_text(
+        self._config.write_text(
             CONFIG.format(
                 server=self._server.port, port=self.port, mode=self._mode, more=more,
                 password=PASSWORD,
             )
         )  # fmt: skip
-        self.child = subprocess.Popen(
-            [binary(), "--quiet", str(config)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            **as_nobody(),
-        )
+        self._spawn()
+        self._is_wanted = True
+        threading.Thread(target=self._keep_running, daemon=True).start()
         until = time.monotonic() + SECONDS
         while True:
             try:
@@ -89,7 +91,25 @@ class PgBouncer:
                     raise
                 time.sleep(0.02)
 
+    def _spawn(self) -> None:
+        with self._config.with_suffix(".log").open("ab") as log:
+            self.child = subprocess.Popen(
+                [binary(), str(self._config)],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                **as_nobody(),
+            )
+
+    def _keep_running(self) -> None:
+        """Start it again when it ended by itself, as a service manager does.
+
+        PgBouncer 1.18 ends now and then when a client cancels a query ("bad client state").
+        """
+        while self.child and self.child.wait() is not None and self._is_wanted:
+            self._spawn()
+
     def stop(self) -> None:
+        self._is_wanted = False
         if self.child and self.child.poll() is None:
             self.child.kill()
             self.child.wait(SECONDS)

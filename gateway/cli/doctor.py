@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import socket
 import sqlite3
 import sys
@@ -25,6 +26,7 @@ from gateway.cli.window_check import check_windows
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
 
+LOW_MEBIBYTES, FULL_MEBIBYTES = 256, 8  # free on the disk: worth a note, and too few to serve
 COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
 
@@ -113,6 +115,10 @@ def _data(settings: Settings) -> Finding:
             "failed",
             f"{folder} cannot be written. Set storage.data or MNEMOGATE_DATA to a folder of yours",
         )
+    free = shutil.disk_usage(existing).free >> 20
+    if free < LOW_MEBIBYTES:
+        told = f"{free} MiB are free on the disk of {folder}: make room before it is full"
+        return Finding("data folder", "note" if free >= FULL_MEBIBYTES else "failed", told)
     return Finding(
         "data folder", "ok", f"{folder}{'' if folder.exists() else ' (created at the first start)'}"
     )

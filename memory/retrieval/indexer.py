@@ -68,7 +68,7 @@ class Indexer:
             return
         try:
             waits = await self._db.read(
-                lambda conn: rows.index_waits(conn, scope_id, sent), small=True
+                lambda conn: rows.index_waits(conn, scope_id, sent), small=True, single=True
             )
             if not waits:
                 return

@@ -160,8 +160,13 @@ class Ranked:
     """
 
     score: float
-    why: dict[str, float]
+    parts: dict[str, float]
     coverage: float = 0.0
+
+    @property
+    def why(self) -> dict[str, float]:
+        """The parts, rounded for people."""
+        return {name: round(x, 4) for name, x in self.parts.items()}
 
 
 class Ranking:
@@ -222,7 +227,7 @@ class Ranking:
         dates, timely = dates_in(self._query), bool(_WHEN.match(self._query))
         for key, told in self._parts.items():
             found = self._found[key]
-            told |= _priors(found, self._matches, dates)
+            _add_priors(told, found, self._matches, dates)
             if part := sessions.get(found.group):
                 told["session"] = part
             if timely and TIME_WORDS.search(found.text):
@@ -232,14 +237,9 @@ class Ranking:
         last = sorted(
             self._found.keys() - scores.keys(), key=lambda k: (-self._near.get(k, 0.0), -k)
         )
-        return {
-            k: Ranked(
-                scores[k],
-                {name: round(x, 4) for name, x in self._parts[k].items()},
-                self._coverage(k),
-            )
-            for k in best
-        } | {k: Ranked(0.0, {}) for k in last}
+        return {k: Ranked(scores[k], self._parts[k], self._coverage(k)) for k in best} | {
+            k: Ranked(0.0, {}) for k in last
+        }
 
     def _coverage(self, key: int) -> float:
         """Return how much of the query a row's words cover.
@@ -296,12 +296,13 @@ class Ranking:
         return {group: SESSION * x / high for group, x in sums.items()}
 
 
-def _priors(found: SearchHits, matches: Matches, dates: Sequence[DateRange]) -> dict[str, float]:
-    out: dict[str, float] = {}
+def _add_priors(
+    parts: dict[str, float], found: SearchHits, matches: Matches, dates: Sequence[DateRange]
+) -> None:
+    """Add what a hit is worth by its speaker and its date."""
     if found.key in matches.named:
-        out["speaker"] = SPEAKER
+        parts["speaker"] = SPEAKER
     elif found.key in matches.voiced:
-        out["speaker"] = VOICE
+        parts["speaker"] = VOICE
     if any(d.holds(found.at) for d in dates):
-        out["date"] = DATE
-    return out
+        parts["date"] = DATE

@@ -162,6 +162,7 @@ async def converse(url, data):
         newest.newest = True
         await nobody.say(live, "hello", headers={})
         await live.gateway.worker.stop()
+        stores.on_server(url, "DELETE FROM jobs")  # what it had not come to
         fact = {"content": "Ada likes green tea."}
         added = await live.memory("POST", "/users/ada/passages", json=fact)
         assert added.status_code in (200, 201), added.text

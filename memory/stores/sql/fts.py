@@ -218,31 +218,65 @@ def find_rows(
         return {}
     asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
     matches = _matches(conn, corner, asked, size)
+    rows = _CandidateRows(conn, corner)
     if not query.thorough:
-        return _rank(conn, corner, query, matches, near)[0]
+        return _rank(rows, query, matches, near)[0]
     # By words alone: what is similar is not to choose the words that are looked for.
-    found, have = _rank(conn, corner, query, matches, SimilarityScores())
-    texts = [(have[k].text, r.score) for k, r in islice(found.items(), HITS) if k in have]
+    found, pool = _rank(rows, query, matches, SimilarityScores())
+    texts = [(pool[k].text, r.score) for k, r in islice(found.items(), HITS) if k in pool]
     words = related_words({w for x in asked for w in x.words}, texts)
     lookups = [word_lookup(corner.scope_id, w) for w in words]
     postings = _postings(conn, corner, lookups, MAX_RELATED) if lookups else []
-    return _rank(conn, corner, query, widen(matches, words, postings), near)[0]
+    return _rank(rows, query, widen(matches, words, postings), near)[0]
+
+
+class _CandidateRows:
+    """The candidates of one search, each read once: it ranks them twice."""
+
+    def __init__(self, conn: Connection, corner: IndexScope) -> None:
+        self._conn, self._corner = conn, corner
+        self._rows: dict[int, SearchHits | None] = {}
+        self._beside: dict[int, tuple[int | None, int | None]] = {}
+
+    def get(self, keys: Sequence[int]) -> dict[int, SearchHits]:
+        """Return the rows that pass the filters, in order."""
+        if new := [k for k in keys if k not in self._rows]:
+            self._rows |= dict.fromkeys(new) | _rows(self._conn, self._corner, new)
+        return {k: row for k in keys if (row := self._rows[k]) is not None}
+
+    def first(self, keys: Sequence[int], wanted: int) -> list[SearchHits]:
+        """Return the first `wanted` rows that pass the filters, in order."""
+        out: list[SearchHits] = []
+        step = min(CHUNK, wanted)
+        for i in range(0, len(keys), step):
+            out += self.get(keys[i : i + step]).values()
+            if len(out) >= wanted:
+                break
+        return out[:wanted]
+
+    def neighbours(
+        self, keys: Sequence[int]
+    ) -> dict[int, tuple[SearchHits | None, SearchHits | None]]:
+        """Return the rows before and after each of these, if they may be shown."""
+        if self._corner.beside is None:
+            return {}
+        if new := [k for k in keys if k not in self._beside]:
+            found = self._corner.beside(self._conn, new)
+            self._beside |= {key: found.get(key, (None, None)) for key in new}
+        pairs = {key: self._beside[key] for key in keys}
+        there = self.get(sorted({k for pair in pairs.values() for k in pair if k is not None}))
+        return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in pairs.items()}
 
 
 def _rank(
-    conn: Connection,
-    corner: IndexScope,
-    query: IndexQuery,
-    matches: Matches,
-    near: SimilarityScores,
+    rows: _CandidateRows, query: IndexQuery, matches: Matches, near: SimilarityScores
 ) -> tuple[dict[int, Ranked], dict[int, SearchHits]]:
-    """Return row keys with scores, best first, and the candidates."""
-    pool = _pool(conn, corner, matches.best(), query.candidates)
+    """Return row keys with scores, best first, and the candidates by words."""
+    pool = rows.first(matches.best(), query.candidates)
     have = {f.key: f for f in pool}
-    others = _rows(conn, corner, [k for k in near.nearest() if k not in have])
+    others = rows.get([k for k in near.nearest() if k not in have])
     ranking = Ranking(query.text, matches, pool, near, [*others.values()])
-    have |= others
-    return ranking.order(_neighbours(conn, corner, ranking.leading_rows(), have)), have
+    return ranking.order(rows.neighbours(ranking.leading_rows())), have
 
 
 def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:
@@ -308,40 +342,9 @@ def _postings(
     return keys
 
 
-def _pool(
-    conn: Connection, corner: IndexScope, keys: Sequence[int], wanted: int
-) -> list[SearchHits]:
-    """Return the first `wanted` keys that pass the filters, in order."""
-    out: list[SearchHits] = []
-    step = min(CHUNK, wanted)
-    for i in range(0, len(keys), step):
-        part = keys[i : i + step]
-        rows = _rows(conn, corner, part)
-        out += [rows[k] for k in part if k in rows]
-        if len(out) >= wanted:
-            break
-    return out[:wanted]
-
-
 def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int, SearchHits]:
-    if not keys:
-        return {}
     rows = execute(conn, corner.rows, {**corner.values, **key_list(conn, keys)})
     return {row[0]: SearchHits(row[0], row[1], row[2], row[3]) for row in rows}
-
-
-def _neighbours(
-    conn: Connection, corner: IndexScope, keys: Sequence[int], have: dict[int, SearchHits]
-) -> dict[int, tuple[SearchHits | None, SearchHits | None]]:
-    if corner.beside is None or not keys:
-        return {}
-    beside = corner.beside(conn, keys)
-    there = have | _rows(
-        conn,
-        corner,
-        sorted({k for pair in beside.values() for k in pair if k is not None and k not in have}),
-    )
-    return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in beside.items()}
 
 
 def is_outdated(conn: Connection) -> bool:

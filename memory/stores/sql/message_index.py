@@ -151,8 +151,7 @@ def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> in
 def index_waits(conn: Connection, scope_id: int, but: int | None = None) -> bool:
     """Tell whether a message of the scope waits to be indexed. but: one of another conversation."""
     if (raw := driver(conn)) is None:
-        waiting = message_queue.take(conn, LOOK_AHEAD_ROWS if but else 1, scope_id)
-        return any(row.conversation != but for row in waiting)
+        return message_queue.waits(conn, scope_id, but)
     mark = _mark(conn)
     return (
         raw.execute(WAITS, (scope_id, time_of(mark) - SET_BACK, mark, but or 0)).fetchone()

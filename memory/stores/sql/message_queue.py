@@ -23,6 +23,14 @@ NEXT = {
     (True, True): text(_NEXT.format(_OF_SCOPE) + " FOR UPDATE OF u"),
 }
 
+WAITS = """SELECT EXISTS (SELECT FROM unindexed u JOIN messages m ON m.id = u.id
+WHERE u.scope_id = $1 AND m.conversation IS DISTINCT FROM $2::bigint)"""
+
+
+def waits(conn: Connection, scope_id: int, but: int | None = None) -> bool:
+    """Tell by one statement whether a message of the scope waits. but: of another conversation."""
+    return bool(execute_sql(conn, WAITS, scope_id, but)[0][0])
+
 
 def add(conn: Connection, scope_id: int, keys: Iterable[int]) -> None:
     """Let messages wait."""

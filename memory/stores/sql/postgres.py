@@ -31,6 +31,7 @@ from memory.stores.sql.postgres_lease import SlotLease, new_incarnation, session
 from memory.stores.sql.postgres_statements import (
     cache_arguments,
     driver_arguments,
+    learn_arrays,
     sqlstate_of,
     storable,
 )
@@ -290,6 +291,11 @@ class PostgresConnections:
             over.sync_connection.info["key"] = self._key
         one = PostgresConnection(over, pooled.driver_connection)
         self._all.add(one)
+        try:
+            await learn_arrays(one.raw)
+        except BaseException:
+            await self._drop(one)
+            raise
         return one
 
     async def _give(self, one: PostgresConnection) -> None:

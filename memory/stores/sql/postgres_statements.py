@@ -30,6 +30,8 @@ OF_SQLALCHEMY = {
     "prepared_statement_cache_size",
     "prepared_statement_name_func",
 }
+ARRAY_TYPES = ("bigint", "int", "text", "varchar", "bytea", "float8", "boolean")
+ARRAYS = "SELECT " + ", ".join(f"${i}::{name}[]" for i, name in enumerate(ARRAY_TYPES, 1))
 _dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 
 
@@ -54,6 +56,18 @@ def cache_arguments(statements: int) -> dict[str, Any]:
         "max_cacheable_statement_size": 0,  # any: one without a name takes two round trips
     }
     return found if statements else {**found, "prepared_statement_name_func": str}
+
+
+async def learn_arrays(raw: Any) -> None:
+    """Let a new connection ask the server once how arrays are encoded.
+
+    Else the driver asks in the midst of the first statement that has one. It switches the server's
+    compiler off before and on again after, for asking takes seconds otherwise: behind a pooler that
+    works in a transaction alone. Rolled back, since the driver switches it for the session.
+    """
+    await raw.execute("BEGIN")
+    await raw.fetch(ARRAYS, *[None] * len(ARRAY_TYPES))
+    await raw.execute("ROLLBACK")
 
 
 def storable(value: Any) -> Any:

@@ -101,7 +101,7 @@ async def _measure(
     memory = Memory(database, POLICY, SECRET)
     await memory.open()
     measures = Measures(memory, server)
-    out = await measures.all(filler.lines, times)
+    out = await measures.all(filler.lines, filler.embedded, times)
     before = await asyncio.to_thread(_log_position, server)
     for line in filler.lines[:: max(1, len(filler.lines) // times)][:times]:
         await measures.write(line)

@@ -23,6 +23,7 @@ from memory.conversation.messages import Json
 from memory.core.blocks import CoreBlock
 from memory.ids import new_id
 from memory.scope import Scope
+from memory.search.similarity import pack_vector
 from memory.service import Memory
 from memory.session.request import Policy, TurnRequest
 from memory.session.turn_record import TurnOutcome
@@ -32,7 +33,7 @@ from memory.stores.sql.fts import IndexLimit, SearchDocument
 from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.messages import MessagePlace
 from memory.stores.sql.turn_reader import columns
-from tests.bench.retrieval.latency import said
+from tests.bench.retrieval.latency import DIMENSIONS, Random, said
 
 TENANT = "bench"
 BLOCKS = {"human": CoreBlock("human", "Likes tea. " * 20), "persona": CoreBlock("persona", "")}
@@ -41,6 +42,7 @@ POLICY = Policy(blocks=BLOCKS, rules=EpochPolicy(idle=1e9), read_deadline=10.0)
 TURNS = 25  # of a conversation
 MESSAGES = 2 * TURNS
 DAYS = 30  # over which the messages were said
+EMBEDDED = 50  # users whose messages have vectors
 EXPLAINED = 10  # every so many conversations have explain records, which are kept for a week
 USED: dict[str, Any] = {
     "tenant": TENANT, "key": "anonymous", "model": "gpt-4.1-mini", "target": "openai/gpt-4.1-mini",
@@ -76,13 +78,18 @@ class Line:
 
 @dataclass(slots=True)
 class Filler:
-    """Adds users to one database. each: conversations of a user. lines: all there are."""
+    """Adds users to one database.
+
+    each: conversations of a user. lines: all there are. embedded: those whose messages have
+    vectors.
+    """
 
     memory: Memory
     url: str
     each: int
     most: int  # messages that will ever be there: they are said over DAYS
     lines: list[Line] = field(default_factory=list)
+    embedded: list[Line] = field(default_factory=list)
     _at: float = 0.0
     _like: dict[str, dict[str, Any]] = field(default_factory=dict)
     _key: bytes = b""
@@ -109,8 +116,27 @@ class Filler:
                         self.lines.append(line)
                         self._add(line, rows)
                     await _copy(raw, rows)
+            await self._embed(raw)
         finally:
             await raw.close()
+
+    async def _embed(self, raw: asyncpg.Connection) -> None:
+        """Give the messages of the first users vectors: of random directions, which cost the same.
+
+        Its model is also the one that searches ask.
+        """
+        wanted = list(dict.fromkeys(line.scope_id for line in self.lines))[:EMBEDDED]
+        have = {line.scope_id for line in self.embedded}
+        for scope_id in (s for s in wanted if s not in have):
+            of_scope = {"scope_id": scope_id, "model": Random.model}
+            told = await raw.fetch("SELECT id FROM messages WHERE scope_id = $1", scope_id)
+            made = [pack_vector([random.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in told]
+            rows = [
+                {"message": row[0], **of_scope, "vector": vector}
+                for row, vector in zip(told, made, strict=True)
+            ]
+            await _copy(raw, {"message_vectors": rows})
+        self.embedded = [line for line in self.lines if line.scope_id in set(wanted)]
 
     async def _have_a_turn(self) -> None:
         """Have the second turn of a conversation, whose rows the others are like."""

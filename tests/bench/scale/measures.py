@@ -16,13 +16,14 @@ from memory.conversation.history import Messages
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import Json
 from memory.ids import new_id
+from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.service import Memory
 from memory.session.request import TurnRequest
 from memory.session.turn_record import TurnOutcome
 from memory.stores.sql import scopes, turn_prefetch
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.turn_reader import SnapshotQuery
-from tests.bench.retrieval.latency import said
+from tests.bench.retrieval.latency import Random, said
 from tests.bench.scale.filling import Line
 from tests.postgres_server import PostgresServer
 
@@ -46,10 +47,16 @@ class Measures:
 
     def __init__(self, memory: Memory, server: PostgresServer, seed: int = 3) -> None:
         self._memory, self._server = memory, server
+        self._by_meaning = Retriever(memory.db, SemanticSearch(Random()))
         self._chosen = random.Random(seed)
 
-    async def all(self, lines: Sequence[Line], times: int) -> dict[str, Times]:
-        """Measure every part. times: how often each."""
+    async def all(
+        self, lines: Sequence[Line], embedded: Sequence[Line], times: int
+    ) -> dict[str, Times]:
+        """Measure every part.
+
+        embedded: conversations whose messages have vectors. times: how often each is measured.
+        """
         parts: dict[str, Measure] = {
             "validation": self.validate,
             "snapshot": self.read,
@@ -58,6 +65,7 @@ class Measures:
             "search by words": self.search,
         }
         out = {name: await self._times(measure, lines, times) for name, measure in parts.items()}
+        out["search with vectors"] = await self._times(self.search_near, embedded, times)
         two = out["write, pages logged"]
         return {**out, "write, pages logged": replace(two, server=two.server / 2)}
 
@@ -120,10 +128,17 @@ class Measures:
 
     async def search(self, line: Line) -> float:
         """Search a user's messages for some of the words of one of them."""
+        return await self._search(self._memory.retrieval, line)
+
+    async def search_near(self, line: Line) -> float:
+        """Search by similarity too, of each of the user's messages."""
+        return await self._search(self._by_meaning, line)
+
+    async def _search(self, retrieval: Retriever, line: Line) -> float:
         words = self._chosen.choice(line.said)["content"].split()
         query = SearchQuery(" ".join(words[::3]), ("user", "assistant"))
         begun = time.perf_counter()
-        found = await self._memory.retrieval.messages(line.scope_id, query)
+        found = await retrieval.messages(line.scope_id, query)
         taken = time.perf_counter() - begun
         if not found:
             raise RuntimeError(f"{query.words!r} is not found")

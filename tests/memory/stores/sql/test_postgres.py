@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+from pathlib import Path
 
+import asyncpg
 import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.engine import make_url
@@ -18,10 +21,19 @@ from memory.errors import NotUpgraded, StoreUnavailable
 from memory.scope import Scope
 from memory.service import Memory
 from memory.session.request import Policy
-from memory.stores.sql import messages, postgres, postgres_probe, scopes, statements, vacuum
+from memory.stores.sql import (
+    messages,
+    postgres,
+    postgres_probe,
+    scopes,
+    statements,
+    turn_statement,
+    vacuum,
+)
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.message_pieces import contents_of
+from memory.stores.sql.postgres_statements import fetch_sql
 from memory.stores.sql.scopes import ScopeOwner, get_or_create
 from memory.stores.sql.turn_rows import TurnRecord
 from memory.stores.sql.upgrade import upgrade
@@ -465,3 +477,24 @@ async def test_a_transaction_is_not_taken_for_another_that_has_its_number_after_
     number, _, server = told.partition(" ")
     with pytest.raises(OperationalError, match="crashed"):
         await connections._was_committed(f"{number} 1{server}")
+
+
+async def test_a_connection_knows_every_type_before_its_first_statement(db, monkeypatch):
+    """The driver asks for a type that it does not know: seconds where a pooler stands between."""
+    await db.read(names)
+    asked = []
+
+    async def never(self, types, timeout):
+        asked.append(types)
+        raise AssertionError
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", never)
+    folder = Path(postgres.__file__).parent
+    sources = "".join(file.read_text() for file in folder.glob("*.py"))
+    arrays = {*re.findall(r"::(\w+)\[\]", sources), *(name for _, name in turn_statement.TYPES)}
+    assert len(arrays) > 5
+    for name in arrays:
+        sql = f"SELECT $1::{name}[]"
+        assert await db.read(lambda conn, sql=sql: fetch_sql(conn, sql, None)[0][0]) is None
+    assert not asked
+    assert await db.read(lambda conn: fetch_sql(conn, "SHOW jit")[0][0], single=True) == "on"
