@@ -45,7 +45,7 @@ test: .setup-test
 test-postgres: .setup-test
 	MNEMOGATE_TEST_STORE=postgres $(BIN)/python -m pytest -n $(WORKERS) $(ON_POSTGRES) @tests/postgres.args $(TESTS)
 
-# The same behind PgBouncer in transaction mode, without what ends sessions of the server itself.
+# The same behind PgBouncer in transaction mode, without what has servers of its own or ends their sessions.
 test-pgbouncer: .setup-test
 	MNEMOGATE_TEST_STORE=pgbouncer $(BIN)/python -m pytest -n $(WORKERS) $(ON_POSTGRES) @tests/postgres.args @tests/pgbouncer.args $(TESTS)
 

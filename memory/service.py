@@ -224,7 +224,7 @@ class Memory:
         """Return what the memory may do for a user, one of `MODES`. Raises StoreUnavailable."""
         if not self.policies.loaded:
             await self.wait_until_ready()
-        return await self.policies.find((tenant, user))
+        return await self.policies.find((tenant, user), self.policy.read_deadline)
 
     async def begin(self, ask: TurnRequest) -> Session:
         """Read what the request needs, within the deadline, and compose its prompt.

@@ -131,6 +131,4 @@ def settings(data: Path) -> dict[str, Any]:
     """The settings of a gateway whose data folder this is."""
     if not POSTGRES:
         return {}
-    found = {"storage.database": url_of(data / "mnemogate.db"), "storage.secret": SECRET.hex()}
-    # The first turn in a new database waits for the pooler to log in there.
-    return {**found, "memory.read_deadline_ms": 2000} if POOLED else found
+    return {"storage.database": url_of(data / "mnemogate.db"), "storage.secret": SECRET.hex()}

@@ -48,9 +48,9 @@ class UserPolicies:
         """Whether it is known if there are any."""
         return self._any is not None
 
-    async def load(self) -> None:
-        """Learn whether there are any. Raises StoreUnavailable."""
-        changes, found = self._changes, await self._db.read(rows.any_set, READ_SECONDS)
+    async def load(self, deadline: float = READ_SECONDS) -> None:
+        """Learn whether there are any, within so many seconds. Raises StoreUnavailable."""
+        changes, found = self._changes, await self._db.read(rows.any_set, deadline)
         self._any = found if changes == self._changes else None
 
     async def follow(self) -> None:
@@ -64,15 +64,18 @@ class UserPolicies:
                     await self.load()  # else the next request has to
             await asyncio.sleep(FOLLOW_SECONDS)
 
-    async def find(self, who: UserName) -> str:
-        """Return the policy of a user (tenant, name). Raises StoreUnavailable."""
+    async def find(self, who: UserName, deadline: float) -> str:
+        """Return the policy of a user (tenant, name).
+
+        deadline: seconds that a read may take. Raises StoreUnavailable.
+        """
         if self._any is None:
-            await self.load()
+            await self.load(deadline)
         if self._any is False:
             return rows.FULL
         if (found := self._known.get(who)) is None:
             changes = self._changes
-            found = await self._db.read(partial(rows.find, who=who), READ_SECONDS, small=True)
+            found = await self._db.read(partial(rows.find, who=who), deadline, small=True)
             if changes == self._changes:  # otherwise it may be an older policy
                 self._known.put(who, found)
         return found
