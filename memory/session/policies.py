@@ -64,7 +64,7 @@ class UserPolicies:
                     await self.load()  # else the next request has to
             await asyncio.sleep(FOLLOW_SECONDS)
 
-    async def find(self, who: UserName, deadline: float) -> str:
+    async def find(self, who: UserName, deadline: float = READ_SECONDS) -> str:
         """Return the policy of a user (tenant, name).
 
         deadline: seconds that a read may take. Raises StoreUnavailable.

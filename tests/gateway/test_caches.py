@@ -128,7 +128,7 @@ async def filled(gateway, count):
         target = replace(gateway.router.default(), model=name)
         gateway.windows.note_refusal(target, Caller(), 5000, (5000 + number, 4000 + number))
         gateway.memory.models.count(name, called=bool(number % 2))
-        await gateway.memory.policies.find(("tenant", name), 1.0)
+        await gateway.memory.policies.find(("tenant", name))
         gateway.lacks.put(name, (1, 123.5 + number))
         gateway.credentials.keep(f"own-{number:032x}", b"Bearer %064x" % number)
         gateway.credentials.accept(b"Bearer %064x" % number)

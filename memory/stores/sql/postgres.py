@@ -268,12 +268,9 @@ class PostgresConnections:
         if not self._is_open:
             raise OperationalError(None, None, OSError("the store is not open"))
         try:
-            async with asyncio.timeout(TAKE_SECONDS):
-                one = await self._free.get()
-        except TimeoutError as e:
-            raise OperationalError(
-                None, None, OSError(f"no connection was free within {TAKE_SECONDS} s")
-            ) from e
+            one = self._free.get_nowait()
+        except asyncio.QueueEmpty:
+            one = await self._wait_for_one()
         if one is not None and not one.raw.is_closed():
             return one
         try:
@@ -283,6 +280,15 @@ class PostgresConnections:
         except BaseException:
             self._free.put_nowait(None)
             raise
+
+    async def _wait_for_one(self) -> PostgresConnection | None:
+        try:
+            async with asyncio.timeout(TAKE_SECONDS):
+                return await self._free.get()
+        except TimeoutError as e:
+            raise OperationalError(
+                None, None, OSError(f"no connection was free within {TAKE_SECONDS} s")
+            ) from e
 
     async def _connect(self) -> PostgresConnection:
         over = await self._engine.connect()

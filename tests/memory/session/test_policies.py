@@ -27,15 +27,15 @@ async def db(tmp_path):
 
 async def test_a_policy_holds_for_its_user_alone_and_from_the_next_request_on(db):
     policies = UserPolicies(db)
-    assert await policies.find(("t", "ada"), 1.0) == "full"
+    assert await policies.find(("t", "ada")) == "full"
     await policies.put(("t", "ada"), "off")
-    assert [await policies.find(w, 1.0) for w in (("t", "ada"), ("t", "eve"), ("u", "ada"))] == [
+    assert [await policies.find(w) for w in (("t", "ada"), ("t", "eve"), ("u", "ada"))] == [
         "off",
         "full",
         "full",
     ]
     await policies.put(("t", "ada"), "read")
-    assert await policies.find(("t", "ada"), 1.0) == "read"
+    assert await policies.find(("t", "ada")) == "read"
     await policies.put(("t", "ada"), "full")
     assert not await db.read(rows.any_set)
 
@@ -53,13 +53,13 @@ async def test_a_read_that_a_change_overtakes_is_not_remembered(db, monkeypatch)
         return found
 
     monkeypatch.setattr(db, "read", late)
-    await policies.find(("t", "ada"), 1.0)
-    assert await policies.find(("t", "ada"), 1.0) == "off"
+    await policies.find(("t", "ada"))
+    assert await policies.find(("t", "ada")) == "off"
 
 
 async def test_while_nobody_has_a_policy_nothing_is_read(db, monkeypatch):
     policies = UserPolicies(db)
     await policies.load()
     monkeypatch.setattr(db, "read", None)
-    found = await asyncio.gather(*(policies.find(("t", f"u{i}"), 1.0) for i in range(9)))
+    found = await asyncio.gather(*(policies.find(("t", f"u{i}")) for i in range(9)))
     assert set(found) == {"full"}
