@@ -5,6 +5,7 @@ At the start it shows its URL, which keys it accepts and where the memory is sto
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -117,16 +118,16 @@ def _log_unusable(serving: Serving, error: Exception) -> None:
     )
 
 
-def reread(serving: Serving, app: GatewayMiddleware) -> None:
+async def reread(serving: Serving, app: GatewayMiddleware) -> None:
     """Reload the configuration (SIGHUP), with the same options and environment.
 
-    If it cannot be used, the running one stays. Reported in the log, since the event loop must not
-    wait for a terminal.
+    It is read in a thread, since the database is asked for its keys. If it cannot be used, the
+    running one stays. Reported in the log, since the event loop must not wait for a terminal.
     """
     from gateway.config.settings import ConfigError
 
     try:
-        settings = serving.settings()
+        settings = await asyncio.to_thread(serving.settings)
         waiting = app.reload(settings)
     except (ConfigError, OSError) as e:
         _log_unusable(serving, e)

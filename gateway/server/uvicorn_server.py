@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
 
@@ -39,16 +39,16 @@ class GatewayServer(uvicorn.Server):
     A signal turns readiness off; new requests are refused, running responses finish within the
     limit.
 
-    reread: called in the event loop on SIGHUP; without it a SIGHUP ends the process, as usual.
-    stopped: set by a signal that arrived before the server could handle one. beside: run once while
-    the server runs.
+    reread: awaited on each SIGHUP, one after the other; without it a SIGHUP ends the process, as
+    usual. stopped: set by a signal that arrived before the server could handle one. beside: run
+    once while the server runs.
     """
 
     def __init__(
         self,
         config: uvicorn.Config,
         front: GatewayMiddleware,
-        reread: Callable[[], None] | None = None,
+        reread: Callable[[], Awaitable[None]] | None = None,
         stopped: threading.Event | None = None,
         beside: Beside | None = None,
     ) -> None:
@@ -56,6 +56,8 @@ class GatewayServer(uvicorn.Server):
         self._beside = beside
         self._front, self._reread, self._stopped = front, reread, stopped
         self._drain: asyncio.Task[None] | None = None
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._one_rereads = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -106,14 +108,20 @@ class GatewayServer(uvicorn.Server):
 
     def _request_reload(self, sig: int, frame: FrameType | None) -> None:
         assert self._loop is not None  # noqa: S101 - signals are taken while the loop runs
-        self._loop.call_soon_threadsafe(self._reread_now)
+        self._loop.call_soon_threadsafe(self._begin_reload)
 
-    def _reread_now(self) -> None:
+    def _begin_reload(self) -> None:
+        task = asyncio.ensure_future(self._reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self) -> None:
         assert self._reread is not None  # noqa: S101 - else there is no handler
         try:
-            self._reread()
+            async with self._one_rereads:
+                await self._reread()
         except Exception:
-            # A callback of a signal, which nobody awaits.
+            # A task of a signal, which nobody awaits.
             log.exception("the configuration was not reloaded; the running one stays in force")
 
     def drain(self) -> None:

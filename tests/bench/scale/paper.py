@@ -14,7 +14,7 @@ TURNS_OF_CONVERSATION = 25
 VECTOR_BYTES = 2 * 1_650  # of a turn whose two messages have vectors of 384 numbers
 EXPLAINED_DAYS = 7
 PRIMARY_BYTES, PRIMARY_CORES = 2e12, 8
-GATEWAY_SECONDS = 0.0033  # of a warm turn, as `make bench BENCH=fleet-cpu` has it
+GATEWAY_SECONDS = 0.0028  # of a warm turn, as `make bench BENCH=fleet-cpu` has it
 BUSY = 0.5  # share of a core that is planned with
 PEAK = 3  # times the mean
 DAY = 86_400
