@@ -356,7 +356,7 @@ async def test_a_call_cut_by_length_is_not_executed_and_asked_once_more_without_
 
 
 async def test_fifty_parallel_appends_all_survive(data, monkeypatch):
-    # A whole answer waits some 0.1 s for a late store, and says so, which is not what is asked here.
+    # A whole answer waits some 0.1 s for a late store, and says so: that is not asked here.
     monkeypatch.setattr("gateway.chat.opening.STORE_SECONDS", 20.0)
     monkeypatch.setattr("memory.session.recorder.TOGETHER_SECONDS", 20.0)
     counter = iter(range(1000))
