@@ -139,7 +139,7 @@ COVERED = {
     "e2e/test_pgbouncer": "memory.stores.sql.postgres_checks",
     "e2e/test_keys": "gateway.cli.keys gateway.management.keys",
     "gateway/cli/test_operations": """
-        gateway.cli.doctor gateway.cli.fetch gateway.cli.finding gateway.cli.index
+        gateway.cli.fetch gateway.cli.finding gateway.cli.index
         gateway.cli.jobs gateway.management.jobs
         gateway.models.tokenizers memory.stores.sql.job_admin
     """,
