@@ -297,11 +297,15 @@ class PostgresConnections:
             over.sync_connection.info["key"] = self._key
         one = PostgresConnection(over, pooled.driver_connection)
         self._all.add(one)
+        is_ready = False
         try:
             await learn_arrays(one.raw)
-        except BaseException:
-            await self._drop(one)
-            raise
+            is_ready = True
+        except FAILURES as e:
+            raise _as_database_error(e) from e
+        finally:
+            if not is_ready:
+                await self._drop(one)
         return one
 
     async def _give(self, one: PostgresConnection) -> None:

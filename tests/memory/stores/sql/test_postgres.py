@@ -498,3 +498,17 @@ async def test_a_connection_knows_every_type_before_its_first_statement(db, monk
         assert await db.read(lambda conn, sql=sql: fetch_sql(conn, sql, None)[0][0]) is None
     assert not asked
     assert await db.read(lambda conn: fetch_sql(conn, "SHOW jit")[0][0], single=True) == "on"
+
+
+async def test_a_server_that_ends_a_new_connection_is_a_store_that_is_away(db, monkeypatch):
+    async def ended(raw):
+        raise asyncpg.AdminShutdownError("terminating connection")
+
+    for held in list(db._connections._all):
+        held.raw.terminate()
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres, "learn_arrays", ended)
+        for _ in range(20):  # more than there may be connections
+            with pytest.raises(StoreUnavailable):
+                await db.read(names)
+    assert await db.read(names) == []
