@@ -49,7 +49,7 @@ from memory.stores.sql import (
     turn_prefetch,
     turn_reader,
 )
-from memory.stores.sql.database import NO_LEASE, Database
+from memory.stores.sql.database import Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 from memory.stores.sql.write_lock import NOTHING
 
@@ -217,8 +217,7 @@ class Memory:
                 raise StoreUnavailable("the memory store is not ready") from e
         if time.monotonic() < self._closed_until:
             raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
-        if not self.db.may_write:
-            raise StoreUnavailable(NO_LEASE)
+        await self.db.check_may_write()
 
     async def user_policy(self, tenant: str, user: str) -> str:
         """Return what the memory may do for a user, one of `MODES`. Raises StoreUnavailable."""
@@ -358,10 +357,9 @@ class Memory:
         scope_id, line = found.scope_id, found.conversation
         if scope_id is None or line is None:
             return None
-        told = await self._read(
-            lambda conn: scopes.versions(conn, scope_id, line.id), patience, single=True
-        )
-        return found if told == (found.version, line.version) else None
+        look = scopes.versions(scope_id, line.id)
+        rows = await self._read(look, patience, single=True)
+        return found if rows == [(found.version, line.version)] else None
 
     def _snapshot_from_cache(
         self, ask: TurnRequest, turn: RequestHistory, found: turn_reader.Snapshot | None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -29,7 +30,8 @@ def opening_of(
     line = _expected_line(turn)
     if line is None:
         return lambda conn: turn_writer.open_turn(conn, opening), None
-    shortcut = Shortcut(partial(turn_statement.open_turn, o=opening, line=line))
+    build = partial(turn_statement.open_turn, opening, line)
+    shortcut = Shortcut(build, lambda _: line.scope_id)
 
     def write(conn: Connection) -> int:
         node = opening.node.id
@@ -50,7 +52,8 @@ def record_of(
     line = None if turn.attempt.edited else _expected_line(turn)
     shortcut = None
     if line is not None:
-        shortcut = Shortcut(partial(_record_at_once, turn, record, opening, line))
+        build = partial(turn_statement.record, record, opening, line)
+        shortcut = Shortcut(build, partial(_tell_recorded, turn, record, line.scope_id))
 
     def write(conn: Connection) -> Recorded:
         node = record.nodes[0]
@@ -65,15 +68,11 @@ def record_of(
     return write, shortcut
 
 
-def _record_at_once(
-    turn: TurnContext,
-    record: TurnRecord,
-    opening: PendingTurn | None,
-    line: ExpectedLine,
-    conn: Connection,
-) -> Recorded | None:
-    head = turn_statement.record(conn, record, opening, line)
-    return None if head is None else (head, turn.snapshot.blocks)
+def _tell_recorded(
+    turn: TurnContext, record: TurnRecord, scope_id: int, row: Sequence[Any]
+) -> Recorded:
+    record.scope_id, record.versions = scope_id, (row[0], row[1])
+    return record.nodes[0].turn, turn.snapshot.blocks
 
 
 def _blocks(conn: Connection, turn: TurnContext) -> dict[str, CoreBlock]:

@@ -7,10 +7,12 @@ import contextlib
 import json
 import re
 
+import asyncpg
 import pytest
-from sqlalchemy.exc import OperationalError
 
 from memory.stores.sql import turn_prefetch, turn_reader, turn_statement
+from memory.stores.sql.postgres import PostgresConnection
+from memory.stores.sql.statements import execute_sql
 from memory.stores.sql.turn_reader import Snapshot
 from tests import stores
 from tests.conftest import running
@@ -234,18 +236,14 @@ async def test_the_statement_writes_the_rows_that_the_transaction_would(
 
 def count_written(monkeypatch):
     """What each way of the statement wrote."""
-    found = {"open_turn": [], "record": []}
+    fetch, found = PostgresConnection.fetch, {"open_turn": [], "record": []}
 
-    def counting(name, write):
-        def counted(*args, **named):
-            if (got := write(*args, **named)) is not None:
-                found[name].append(got)
-            return got
+    async def counted(one, sql):
+        if rows := await fetch(one, sql):
+            found["record" if "head = $" in sql.text else "open_turn"] += rows
+        return rows
 
-        return counted
-
-    for name in found:
-        monkeypatch.setattr(turn_statement, name, counting(name, getattr(turn_statement, name)))
+    monkeypatch.setattr(PostgresConnection, "fetch", counted)
     return found
 
 
@@ -316,16 +314,16 @@ async def test_a_statement_that_is_lost_is_written_once(
     postgres_url, data, monkeypatch, stream, lost
 ):
     """Its answer may be lost, itself, or itself until the transaction that follows has ended."""
-    execute, late = turn_statement.execute_sql, []
+    fetch, late = PostgresConnection.fetch, []
 
-    def lose(conn, sql, *values):
-        if sql.startswith("WITH") and len(late) < 1 + stream:
-            late.append((sql, values))
-            if lost == "its answer":
-                assert execute(conn, sql, *values)
-            conn.connection.driver_connection.terminate()
-            raise OperationalError(sql, None, ConnectionResetError())
-        return execute(conn, sql, *values)
+    async def lose(one, sql):
+        if len(late) < 1 + stream:
+            if lost == "its answer" and not (rows := await fetch(one, sql)):
+                return rows  # whoever indexes holds the lock, so the transaction writes it
+            late.append(sql)
+            one.raw.terminate()
+            raise asyncpg.ConnectionDoesNotExistError
+        return await fetch(one, sql)
 
     async with (
         Model(text("so be it")) as up,
@@ -334,15 +332,33 @@ async def test_a_statement_that_is_lost_is_written_once(
         chat = Chat()
         await chat.say(live, "one")
         await chat.say(live, "two")
-        monkeypatch.setattr(turn_statement, "execute_sql", lose)
+        monkeypatch.setattr(PostgresConnection, "fetch", lose)
         await chat.say(live, "three", stream)
         assert len(late) == 1 + stream
         if lost == "for a while":
-            for sql, values in late:
-                work = lambda conn, sql=sql, values=values: execute(conn, sql, *values)  # noqa: E731
-                assert await live.gateway.memory.db.read(work, single=True) == []
+            for sql in late:
+                found = await live.gateway.memory.db.read(
+                    lambda conn, sql=sql: execute_sql(conn, sql.text, *sql.values), single=True
+                )
+                assert found == []
         await chat.say(live, "four")
     words = ("one", "two", "three", "four")
     assert said(postgres_url) == [w for each in words for w in (each, "so be it")]
     lines = stores.on_server(postgres_url, "SELECT count(*) FROM conversations")
     assert lines[0][0] == 1
+
+
+async def test_what_postgres_cannot_store_costs_nothing_but_itself(postgres_url, data, monkeypatch):
+    """Also in the one statement, which takes messages as JSON."""
+    at_once = count_written(monkeypatch)
+    odd = ["a\x00b", r"a\u0000b", "\\\x00", 'quote " \u2028 \U0001f375 \x7f']
+    async with (
+        Model(lambda seen, wire: text(seen.json["messages"][-1]["content"])) as up,
+        running(up.url, data, storage(postgres_url)) as live,
+    ):
+        chat = Chat()
+        for words in ("one", "two", *odd):
+            await chat.say(live, words)
+    kept = [words.replace("\x00", "\ufffd") for words in ("one", "two", *odd)]
+    assert said(postgres_url) == [words for words in kept for _ in range(2)]
+    assert len(at_once["record"]) == len(odd)

@@ -26,8 +26,9 @@ from memory.stores.sql.backup import BUSY_SECONDS
 from memory.stores.sql.database import Database
 from memory.stores.sql.fts import IndexLimit
 from memory.stores.sql.postgres_lease import HOLD_SECONDS
-from memory.stores.sql.postgres_statements import driver_arguments, storable
+from memory.stores.sql.postgres_statements import driver_arguments
 from memory.stores.sql.preparation import why_unreadable
+from memory.stores.sql.statements import storable
 from memory.stores.sql.write_lock import EVERY_WRITE
 
 BATCH = 500  # rows

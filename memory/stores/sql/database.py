@@ -35,6 +35,7 @@ from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
 from memory.stores.sql.preparation import prepare_tables
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.sqlite import SqliteThreads
+from memory.stores.sql.waiting import ends_within
 from memory.stores.sql.write_lock import EVERYTHING, Withdrawn, WriteLock
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 POOL = 8  # connections to a server
 GROUP = 64  # writes that share a commit
-BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
 NO_LEASE = "others may take over what this worker does: it has lost its lease"
 VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
 
@@ -166,6 +166,14 @@ class Database:
     def may_write(self) -> bool:
         return self.lease is None or self.lease.is_held
 
+    async def check_may_write(self) -> None:
+        """Renew a lease that lapsed while this process stood still.
+
+        Raises StoreUnavailable if others may take over what this worker does.
+        """
+        if not self.may_write and self.lease is not None and not await self.lease.catch_up():
+            raise StoreUnavailable(NO_LEASE)
+
     @property
     def is_shared(self) -> bool:
         """Whether others may write without `version` telling: what is kept has to be compared."""
@@ -251,20 +259,10 @@ class Database:
         if small and (found := self._connections.at_once([work], reading=True)) is not None:
             one: T = found[0]
             return one
-        task = asyncio.ensure_future(self._read_once(work, single))
+        task = asyncio.create_task(self._read_once(work, single))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        begun = time.monotonic()
-        done, _ = await asyncio.wait({task}, timeout=deadline)
-        if (
-            not done
-            and deadline is not None
-            and (late := time.monotonic() - begun - deadline) > BUSY_SECONDS
-        ):
-            done, _ = await asyncio.wait(
-                {task}, timeout=late
-            )  # the event loop was busy and could not notice
-        if not done:
+        if not await ends_within(task, deadline):
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
             raise StoreUnavailable(f"the store did not answer within {deadline} s")
         return task.result()
@@ -291,8 +289,7 @@ class Database:
         other writes. lock: see `write_lock`. shortcut: tried first on Postgres. Raises what `work`
         raised, or StoreUnavailable.
         """
-        if not self.may_write:
-            raise StoreUnavailable(NO_LEASE)
+        await self.check_may_write()
         if self._connections.parallel:
             async with self._pieces if piece else contextlib.nullcontext():
                 return await self._write_beside(work, lock, once=piece, shortcut=shortcut)
@@ -311,7 +308,7 @@ class Database:
         if self._writer is None or self._writer.done():
             raise StoreUnavailable("the store is not open")
         waits = True
-        task = asyncio.ensure_future(
+        task: asyncio.Task[T] = asyncio.create_task(
             self._connections.write_one(
                 work, lock, once=once, wanted=lambda: waits and self.may_write, shortcut=shortcut
             )

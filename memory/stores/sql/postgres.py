@@ -31,11 +31,12 @@ from memory.stores.sql.postgres_lease import SlotLease, new_incarnation, session
 from memory.stores.sql.postgres_statements import (
     cache_arguments,
     driver_arguments,
+    fetch_query,
     learn_arrays,
     sqlstate_of,
-    storable,
 )
-from memory.stores.sql.shortcut import Shortcut
+from memory.stores.sql.shortcut import Shortcut, Sql
+from memory.stores.sql.statements import Query, all_storable, storable
 from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, Withdrawn, WriteLock
 
 log = logging.getLogger("mnemogate")
@@ -85,12 +86,18 @@ class PostgresConnection:
 
     async def read(self, work: Work[Any], *, single: bool) -> Any:
         """Run a read, in a transaction unless it is a single statement."""
+        if isinstance(work, Query):
+            return await fetch_query(self.raw, work)
         if single:
             return await greenlet_spawn(work, self.over.sync_connection)
         await self.raw.execute(READ)
         found = await self.within(work)
         await self.commit()
         return found
+
+    async def fetch(self, sql: Sql) -> list[Any]:
+        """Run one statement; return its rows."""
+        return list(await self.raw.fetch(sql.text, *all_storable(sql.values)))
 
     async def within(self, work: Work[Any]) -> Any:
         """Run a work in the open transaction; roll it back if it fails."""
@@ -130,7 +137,8 @@ class PostgresConnections:
         self._key, self._size = server
         self._options = options or {}
         self._engine = self._new_engine(STATEMENTS)
-        self._free: asyncio.LifoQueue[PostgresConnection | None] = asyncio.LifoQueue()
+        self._places = asyncio.Semaphore(self._size)  # one for each connection in use
+        self._free: list[PostgresConnection] = []
         self._is_open = False
         self._all: set[PostgresConnection] = set()
         # Writes of one owner wait here, not on the connections that others need.
@@ -145,9 +153,7 @@ class PostgresConnections:
         Raises OSError, SQLAlchemyError, NotUpgraded.
         """
         await self.close()
-        self._free = asyncio.LifoQueue()
-        for _ in range(self._size):
-            self._free.put_nowait(None)  # connected when it is needed
+        self._places, self._free = asyncio.Semaphore(self._size), []
         if not await _look_at(self._url):
             log.warning(NO_STATEMENTS)
             self._engine = self._new_engine(0)
@@ -204,11 +210,17 @@ class PostgresConnections:
             return await self._write_repeatedly(work, lock, once, wanted)
 
     async def _try(self, shortcut: Shortcut[T]) -> T | None:
-        """Run a shortcut; None if it did not write, or if that is unknown."""
+        """Run a shortcut; None if it did not write, or if that is unknown.
+
+        Raises what `build` raises.
+        """
         one: PostgresConnection | None = None
         try:
+            if (sql := shortcut.build()) is None:
+                return None
             one = await self._take()
-            return cast("T | None", await one.read(shortcut.work, single=True))
+            found = await one.fetch(sql)
+            return shortcut.tell(found[0]) if found else None
         except FAILURES as e:
             shortcut.is_doubtful = one is not None and _is_lost(e, one)
             return None
@@ -267,24 +279,25 @@ class PostgresConnections:
         """Return a connection. Raises OperationalError if none is free in time, OSError."""
         if not self._is_open:
             raise OperationalError(None, None, OSError("the store is not open"))
+        await self._take_place()
         try:
-            one = self._free.get_nowait()
-        except asyncio.QueueEmpty:
-            one = await self._wait_for_one()
-        if one is not None and not one.raw.is_closed():
-            return one
-        try:
-            if one is not None:
+            while self._free:
+                one = self._free.pop()
+                if not one.raw.is_closed():
+                    return one
                 await self._drop(one)
             return await self._connect()
         except BaseException:
-            self._free.put_nowait(None)
+            self._places.release()
             raise
 
-    async def _wait_for_one(self) -> PostgresConnection | None:
+    async def _take_place(self) -> None:
+        if not self._places.locked():
+            await self._places.acquire()  # at once: without a timer
+            return
         try:
             async with asyncio.timeout(TAKE_SECONDS):
-                return await self._free.get()
+                await self._places.acquire()
         except TimeoutError as e:
             raise OperationalError(
                 None, None, OSError(f"no connection was free within {TAKE_SECONDS} s")
@@ -312,9 +325,9 @@ class PostgresConnections:
         """Take a connection back; one that is broken, or still in a transaction, is closed."""
         if one.raw.is_closed() or one.raw.is_in_transaction():
             await self._drop(one)
-            self._free.put_nowait(None)
         else:
-            self._free.put_nowait(one)
+            self._free.append(one)
+        self._places.release()
 
     async def _drop(self, one: PostgresConnection) -> None:
         self._all.discard(one)

@@ -28,11 +28,13 @@ from memory.errors import StoreUnavailable
 from memory.ids import SLOTS, clock, row_keys
 from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_statements import driver_arguments
+from memory.stores.sql.waiting import ends_within
 
 log = logging.getLogger("mnemogate")
 BEAT_SECONDS, RETRY_SECONDS = 5.0, 1.0  # between renewals, and while it is not held
 HOLD_SECONDS, LEASE_SECONDS, REUSE_SECONDS = 10.0, 15.0, 3600.0
 ANSWER_SECONDS = 3.0  # for one renewal
+CATCH_UP_SECONDS = 0.5  # that requests wait for the renewal of a lease that was forgotten
 SKEWED_SECONDS = 5.0  # a clock that is further off is reported
 DATABASE_TIME = "extract(epoch FROM clock_timestamp())::float8"
 # Others that ended, as far as can be seen from here, hold nothing any more.
@@ -75,6 +77,9 @@ class SlotLease:
         self.living = 1
         self._renewed_at = -HOLD_SECONDS  # by this process's clock, before the database was asked
         self._raw: asyncpg.Connection | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._has_failed = False  # the last renewal
+        self._on_beat: Callable[[bool], None] = lambda lost: None
         self._beating: asyncio.Task[None] | None = None
 
     @property
@@ -100,16 +105,17 @@ class SlotLease:
 
         on_beat: called after each successful renewal, with whether the lease had been lost.
         """
+        self._on_beat = on_beat
         if self._beating is None:
-            self._beating = asyncio.create_task(self._beat(on_beat), name="slot-lease")
+            self._beating = asyncio.create_task(self._beat(), name="slot-lease")
 
     async def release(self) -> None:
         """Give up the lease, so that others need not wait to take over this worker's turns."""
-        if self._beating is not None:
-            self._beating.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._beating
-            self._beating = None
+        for task in (self._beating, self._renewing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        self._beating = self._renewing = None
         if self.is_held and self.slot is not None:
             slot = self.slot
             with contextlib.suppress(StoreUnavailable):
@@ -118,12 +124,38 @@ class SlotLease:
         self._use_slot(None)
         await self._disconnect()
 
+    async def catch_up(self) -> bool:
+        """Tell whether the lease is held; renew it first if this process stood still meanwhile.
+
+        So a process that was stopped serves its first requests with memory. After a renewal that
+        failed, nobody waits for the next one.
+        """
+        if not self.is_held and not self._has_failed and self._beating is not None:
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(CATCH_UP_SECONDS):
+                    await self.renew()
+        return self.is_held
+
     async def renew(self) -> None:
-        """Renew the lease, or lease a slot. Raises StoreUnavailable."""
-        began, wall = time.monotonic(), time.time()
-        seen = await self._ask(self._renew_over)
-        self._renewed_at = began
+        """Renew the lease, or lease a slot; who comes meanwhile waits for the same renewal.
+
+        Raises StoreUnavailable.
+        """
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew(), name="slot-renewal")
+            self._renewing.add_done_callback(lambda t: t.cancelled() or t.exception())
+        await asyncio.shield(self._renewing)
+
+    async def _renew(self) -> None:
+        began, wall, was_held = time.monotonic(), time.time(), self.is_held
+        try:
+            seen = await self._ask(self._renew_over)
+        except StoreUnavailable:
+            self._has_failed = True
+            raise
+        self._has_failed, self._renewed_at = False, began
         clock.compare(wall, seen)
+        self._on_beat(not was_held)
 
     async def _renew_over(self, raw: asyncpg.Connection) -> float:
         if self.slot is not None:
@@ -166,27 +198,36 @@ class SlotLease:
 
     async def _ask(self, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> Any:
         """Ask the database on this lease's own connection. Raises StoreUnavailable."""
+        asking = asyncio.ensure_future(self._ask_over_own(work))
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                if self._raw is None or self._raw.is_closed():
-                    self._raw = await connect(**driver_arguments(self._url))
-                return await work(self._raw)
+            if not await ends_within(asking, ANSWER_SECONDS):
+                raise TimeoutError(f"no answer within {ANSWER_SECONDS:g} s")
+            return asking.result()
         except FAILURES as e:
             await self._disconnect()
             raise StoreUnavailable(f"the lease cannot be renewed: {type(e).__name__}: {e}") from e
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait([asking])
+                asking.cancelled() or asking.exception()
+
+    async def _ask_over_own(self, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> Any:
+        if self._raw is None or self._raw.is_closed():
+            self._raw = await connect(**driver_arguments(self._url))
+        return await work(self._raw)
 
     async def _disconnect(self) -> None:
         raw, self._raw = self._raw, None
         if raw is not None:
             raw.terminate()
 
-    async def _beat(self, on_beat: Callable[[bool], None]) -> None:
+    async def _beat(self) -> None:
         held = True
         while True:
             await asyncio.sleep(BEAT_SECONDS if held and self.is_renewed else RETRY_SECONDS)
             with contextlib.suppress(StoreUnavailable):
                 await self.renew()
-                on_beat(not held)
             if held and not self.is_held:
                 log.error(
                     "this worker has lost its lease of the database, which does not answer. "

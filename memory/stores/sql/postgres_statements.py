@@ -20,10 +20,10 @@ from sqlalchemy.sql.base import Executable
 from sqlalchemy.util import await_only
 
 from memory.stores.sql.foreseen import NAME
+from memory.stores.sql.statements import Query, RowSet, all_storable
 
 # Classes of values that do not fit, or are longer than an index takes, and of broken constraints.
 UNFIT, BROKEN = ("22", "54"), "23"
-REPLACEMENT = "\ufffd"
 OF_SQLALCHEMY = {
     "async_creator_fn",
     "async_fallback",
@@ -70,15 +70,6 @@ async def learn_arrays(raw: Any) -> None:
     await raw.execute("ROLLBACK")
 
 
-def storable(value: Any) -> Any:
-    """Return a value as Postgres can store it: its text cannot hold the character NUL."""
-    if type(value) is str and "\x00" in value:
-        return value.replace("\x00", REPLACEMENT)
-    if type(value) is list:
-        return [storable(one) for one in value]
-    return value
-
-
 def sqlstate_of(error: BaseException) -> str:
     """Return the SQLSTATE of an error of the driver or of SQLAlchemy; empty if it has none."""
     inner = getattr(error, "orig", None) or error
@@ -92,6 +83,12 @@ def fetch(conn: Connection, statement: Executable, values: Mapping[str, Any]) ->
     return _compile(statement).run(_raw(conn), values)
 
 
+async def fetch_query(raw: Any, query: Query) -> RowSet:
+    """Run a single statement over the driver, outside a work. Raises the driver's errors."""
+    statement = _compile(query.statement)
+    return RowSet(statement.rows(await raw.fetch(statement.sql, *statement.given(query.values))))
+
+
 def run_many(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
     """Run a statement for each row."""
     _compile(statement).each(_raw(conn), rows)
@@ -99,7 +96,7 @@ def run_many(conn: Connection, statement: Executable, rows: Sequence[Mapping[str
 
 def fetch_sql(conn: Connection, sql: str, *values: Any) -> list[Any]:
     """Run SQL that contains no input; return its rows."""
-    return list(_wait(_raw(conn).fetch(sql, *map(storable, values)), sql))
+    return list(_wait(_raw(conn).fetch(sql, *all_storable(values)), sql))
 
 
 def run_in_thread(work: Callable[..., Any], *args: Any) -> Any:
@@ -142,15 +139,22 @@ class _AsyncpgStatement:
         )
 
     def run(self, raw: Any, values: Mapping[str, Any]) -> list[Any]:
-        given = [storable(values.get(name, default)) for name, default in self._params]
-        found = _wait(raw.fetch(self.sql, *given), self.sql)
+        return self.rows(_wait(raw.fetch(self.sql, *self.given(values)), self.sql))
+
+    def given(self, values: Mapping[str, Any]) -> list[Any]:
+        """Return the parameters in order."""
+        return all_storable(values.get(name, default) for name, default in self._params)
+
+    def rows(self, found: Sequence[Any]) -> list[Any]:
+        """Return what the driver found as rows with column names."""
         if self._row is None:
             return list(found)
         return [self._row(*row) for row in found]
 
     def each(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         names = [name for name, _ in self._params]
-        _wait(raw.executemany(self.sql, [[storable(r[n]) for n in names] for r in rows]), self.sql)
+        given = [all_storable(row[name] for name in names) for row in rows]
+        _wait(raw.executemany(self.sql, given), self.sql)
 
 
 @cache

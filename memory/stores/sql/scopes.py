@@ -26,7 +26,7 @@ from memory.ids import clock, new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.messages import NEWEST, NEWEST_OF_ONE
-from memory.stores.sql.statements import dialect_insert, driver, execute
+from memory.stores.sql.statements import Query, dialect_insert, driver, execute
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +213,9 @@ def raise_version(conn: Connection, scope_id: int) -> None:
         execute(conn, RAISE, {"which": scope_id})
 
 
-def versions(conn: Connection, scope_id: int, conversation: int) -> tuple[int, int | None] | None:
-    """Return the versions of a scope and of a conversation of it; None if the scope is gone."""
-    found = execute(conn, VERSIONS, {"which": scope_id, "conversation": conversation}).first()
-    return (found[0], found[1]) if found is not None else None
+def versions(scope_id: int, conversation: int) -> Query:
+    """Return the query for the versions of a scope and of a conversation of it."""
+    return Query(VERSIONS, {"which": scope_id, "conversation": conversation})
 
 
 def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from itertools import chain
@@ -36,6 +37,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 SEVERAL = 8  # rows inserted by one statement
 MAX_BATCH_VALUES = 256  # values looked up by one statement
+STORABLE = frozenset({int, float, bool, bytes, type(None)})
+REPLACEMENT = "\ufffd"  # of a NUL
 LONG_CHARACTERS = 1 << 18  # some 1 ms of an edit
 
 
@@ -57,6 +60,35 @@ class RowSet(list[Any]):
 
     def scalars(self) -> list[Any]:
         return [row[0] for row in self]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement that is built once and kept, with its values: a read that needs no transaction.
+
+    On Postgres it needs no greenlet either, which took a quarter of its time.
+    """
+
+    statement: Executable
+    values: Mapping[str, Any]
+
+    def __call__(self, conn: Connection) -> RowSet:
+        found: RowSet = execute(conn, self.statement, self.values)
+        return found
+
+
+def storable(value: Any) -> Any:
+    """Return a value as Postgres can store it: its text cannot hold the character NUL."""
+    if type(value) is str and "\x00" in value:
+        return value.replace("\x00", REPLACEMENT)
+    if type(value) is list:
+        return [storable(one) for one in value]
+    return value
+
+
+def all_storable(values: Iterable[Any]) -> list[Any]:
+    """Return values as Postgres can store them. (Most are of types that are as they are.)"""
+    return [v if type(v) in STORABLE else storable(v) for v in values]
 
 
 def execute(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Any:
@@ -177,6 +209,7 @@ def key_list(conn: Connection, keys: Sequence[int]) -> dict[str, Any]:
     return {"keys": msgspec.json.encode(keys).decode() if lite else list(keys)}
 
 
+@cache
 def _postgres() -> Any:
     """Return the module for Postgres, which SQLite does not load."""
     return import_module("memory.stores.sql.postgres_statements")

@@ -32,7 +32,8 @@ from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.messages import MessagePlace, rows_of
 from memory.stores.sql.node_holders import NOBODY
 from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.statements import execute_sql
+from memory.stores.sql.shortcut import Sql
+from memory.stores.sql.statements import execute_sql, storable
 from memory.stores.sql.turn_reader import ConversationState, columns
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turn_writer import TOUCH_SECONDS
@@ -51,6 +52,7 @@ SAID = tuple(
     for column in t.messages.c
     if column.name not in ("id", "scope_id", "conversation", "pieces")
 )
+SAID_NAMES = tuple(column.name for column in SAID)
 HOLD = f"""
 l AS MATERIALIZED (
   SELECT pg_try_advisory_xact_lock_shared({EVERY_WRITE})
@@ -112,8 +114,8 @@ class ExpectedLine:
     version: int
 
 
-def open_turn(conn: Connection, o: PendingTurn, line: ExpectedLine) -> int | None:
-    """Make the request durable; return the scope's row id, None if nothing was written."""
+def open_turn(o: PendingTurn, line: ExpectedLine) -> Sql | None:
+    """Return the statement that makes the request durable; None if it needs more than that."""
     if o.adopted or o.large or o.once:
         return None
     now = clock.now()
@@ -122,15 +124,13 @@ def open_turn(conn: Connection, o: PendingTurn, line: ExpectedLine) -> int | Non
     writing.add(TOUCH)
     writing.put_node(o.node, {**_request_columns(o), **_holder_columns(o)})
     writing.put_messages(_build_request_messages(o, line.scope_id, now))
-    return line.scope_id if writing.run(conn) is not None else None
+    return writing.build()
 
 
-def record(
-    conn: Connection, r: TurnRecord, opening: PendingTurn | None, line: ExpectedLine
-) -> int | None:
-    """Write a turn's answer, as `turn_writer.record` does.
+def record(r: TurnRecord, opening: PendingTurn | None, line: ExpectedLine) -> Sql | None:
+    """Return the statement that writes a turn's answer, as `turn_writer.record` does.
 
-    Returns the conversation's newest node; None if nothing was written.
+    Its row has the versions of the scope and of the conversation. None if it needs more than that.
     """
     if not _is_plain(r, opening, line.conversation):
         return None
@@ -151,11 +151,7 @@ def record(
     contents = r.contents[0] if r.contents else contents_of([(r.answers[0], node.digest)])
     writing.put_messages([*said, *rows_of(line.scope_id, place, contents)])
     writing.put_consequences(r, own_unread=int(bool(unread and node.parent)))
-    found = writing.run(conn)
-    if found is None:
-        return None
-    r.scope_id, r.versions = line.scope_id, found
-    return node.turn
+    return writing.build()
 
 
 def is_written(conn: Connection, node: int, *, answered: bool) -> bool:
@@ -219,7 +215,7 @@ class _Statement:
 
     def hold(self, moved: str, **values: Any) -> None:
         """Begin with the locks and the compared rows."""
-        self.add(HOLD.format(moved=moved), **values)
+        self.add(_hold_part(moved), **values)
 
     def add(self, part: str, **values: Any) -> None:
         self._parts.append(part)
@@ -235,8 +231,9 @@ class _Statement:
     ) -> None:
         """Insert the turn's node. anew: in place of the one that this holder opened."""
         row = {**columns(node, self._values["scope"]), **more}
-        self.add(_node_part(tuple(row), anew), node=node.id, holder=holder)
-        self._values |= {f"n_{name}": value for name, value in row.items()}
+        part, names = _node_part(tuple(row), anew)
+        self.add(part, node=node.id, holder=holder)
+        self._values.update(zip(names, row.values(), strict=True))
 
     def put_messages(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert messages in order, and let them wait.
@@ -244,8 +241,8 @@ class _Statement:
         Nothing is written if their conversation has one behind them, from another's clock.
         """
         if rows:
-            said = {f"m_{c.name}": [row[c.name] for row in rows] for c in SAID}
-            self.add(_messages_part(), key=new_message_key(len(rows)), **said)
+            said = [{name: row[name] for name in SAID_NAMES} for row in rows]
+            self.add(MESSAGES, key=new_message_key(len(rows)), said=_encode_rows(said))
             self.add(WAITING)
 
     def put_consequences(self, r: TurnRecord, own_unread: int) -> None:
@@ -286,11 +283,10 @@ class _Statement:
         unread = [job.unread for job in wanted]
         self.add(_jobs_part(how, any(unread)), **found, **{f"{how}_unread": unread})
 
-    def run(self, conn: Connection) -> tuple[int, int] | None:
-        """Return the versions of the scope and the conversation; None if nothing was written."""
-        sql, names = _number(tuple(self._parts))
-        found = execute_sql(conn, sql, *(self._values[name] for name in names))
-        return (found[0][0], found[0][1]) if found else None
+    def build(self) -> Sql:
+        text, names = _number(tuple(self._parts))
+        values = self._values
+        return Sql(text, [values[name] for name in names])
 
 
 @cache
@@ -308,7 +304,13 @@ def _number(parts: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 @cache
-def _node_part(names: tuple[str, ...], anew: bool) -> str:
+def _hold_part(moved: str) -> str:
+    return HOLD.format(moved=moved)
+
+
+@cache
+def _node_part(names: tuple[str, ...], anew: bool) -> tuple[str, list[str]]:
+    """Return the part that inserts a node with these columns, and the names of their values."""
     values = ", ".join(f":n_{name}::{_type(t.nodes.c[name])}" for name in names)
     changed = ", ".join(f"{_name(t.nodes, name)} = excluded.{name}" for name in names[1:])
     # A node under this key of another scope, or taken over, fails the whole statement.
@@ -318,23 +320,39 @@ def _node_part(names: tuple[str, ...], anew: bool) -> str:
         if anew
         else ""
     )
-    return (
+    part = (
         f"\nn AS (INSERT INTO nodes ({_list_columns(t.nodes, names)}) SELECT {values} FROM c\n  "
         f"{conflict}RETURNING id)"
     )
+    return part, [f"n_{name}" for name in names]
 
 
-@cache
-def _messages_part() -> str:
-    names = [c.name for c in SAID]
-    arrays = ", ".join(f":m_{c.name}::{_type(c)}[]" for c in SAID)
+def _build_messages_part() -> str:
+    """Return the part that inserts messages.
+
+    They are one JSON text: the driver looks into each element of an array, which took a tenth of a
+    turn's statement.
+    """
+    named = ", ".join(SAID_NAMES)
     return (
         "\nm AS (INSERT INTO messages (id, scope_id, conversation, "
-        f"{_list_columns(t.messages, names)})\n  SELECT :key::bigint + {STEP} * (u.position - 1), "
-        f":scope::bigint, :conversation::bigint, {', '.join(f'u.{name}' for name in names)}\n  "
-        f"FROM c, unnest({arrays}) WITH ORDINALITY AS u({', '.join(names)}, position)\n  "
-        "RETURNING id, scope_id)"
+        f"{_list_columns(t.messages, SAID_NAMES)})\n  "
+        f"SELECT :key::bigint + {STEP} * (u.position - 1), :scope::bigint, :conversation::bigint, "
+        f"{', '.join(f'u.{name}' for name in SAID_NAMES)}\n  FROM c, ROWS FROM ("
+        f"json_to_recordset(:said::json) AS ({', '.join(f'{c.name} {_type(c)}' for c in SAID)})) "
+        f"WITH ORDINALITY AS u({named}, position)\n  RETURNING id, scope_id)"
     )
+
+
+def _encode_rows(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows as JSON that Postgres takes, with its spelling of bytes."""
+    for row in rows:
+        if row["digest"] is not None:
+            row["digest"] = f"\\x{row['digest'].hex()}"
+    found = encode(rows).decode()
+    if "\\u0000" in found:  # or a backslash before "u0000", which loses nothing
+        found = encode([{k: storable(v) for k, v in row.items()} for row in rows]).decode()
+    return found
 
 
 @cache
@@ -361,3 +379,6 @@ def _list_columns(table: Table, names: Iterable[str]) -> str:
 
 def _name(table: Table, name: str) -> str:
     return f'"{table.c[name].name}"'
+
+
+MESSAGES = _build_messages_part()

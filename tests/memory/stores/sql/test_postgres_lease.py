@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import subprocess
 import sys
@@ -139,6 +140,37 @@ async def test_a_write_is_not_committed_by_who_lost_the_lease_meanwhile(postgres
         with pytest.raises(StoreUnavailable, match="lost its lease"):
             await memory.db.write(work)
     assert stores.on_server(postgres_url, "SELECT count(*) FROM marks")[0][0] == 0
+
+
+async def test_a_process_that_stood_still_renews_its_lease_before_it_refuses(
+    postgres_url, tmp_path
+):
+    async with worker(postgres_url, tmp_path) as memory:
+        lost = []
+        memory.db.lease._on_beat = lost.append
+        memory.db.lease._renewed_at -= 60
+        assert not memory.ready
+        await asyncio.gather(*(memory.db.write(mark(str(i))) for i in range(20)))
+        await memory.wait_until_ready()
+        assert memory.ready
+        assert lost == [True]  # one renewal for all, after which others' edits are looked for
+    assert stores.on_server(postgres_url, "SELECT count(*) FROM marks")[0][0] == 20
+
+
+async def test_nobody_waits_for_a_renewal_that_failed_before(postgres_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(postgres_lease, "BEAT_SECONDS", 60)
+    async with worker(postgres_url, tmp_path) as memory:
+        asked = []
+        monkeypatch.setattr(memory.db.lease, "_renew_over", lambda raw: asked.append(1) or away())
+        memory.db.lease._renewed_at -= 60
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable, match="lost its lease"):
+                await memory.wait_until_ready()
+        assert asked == [1]
+
+
+async def away():
+    raise ConnectionResetError
 
 
 async def test_who_was_given_up_registers_anew_before_it_writes(
