@@ -15,7 +15,7 @@ from memory.errors import Conflict, NotFound
 from memory.ids import new_id
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
-from memory.stores.sql.statements import execute
+from memory.stores.sql.statements import Query, execute
 
 READ_SECONDS = 10.0
 
@@ -75,7 +75,10 @@ async def read_changes(db: Database, known: Counts | None) -> tuple[Counts, list
 
     Returns None if nothing has changed since the counts `known`.
     """
-    return await db.read(lambda conn: _read_changes(conn, known), READ_SECONDS)
+    counts = Query(COUNTED, {})
+    if await db.read(counts, READ_SECONDS, single=True) == [known]:
+        return None
+    return await db.read(_read_all, READ_SECONDS)
 
 
 def _insert(conn: Connection, name: str, tenant: str, digest: str, spec: str) -> StoredKey:
@@ -106,10 +109,8 @@ def _revoke(conn: Connection, ident: str) -> StoredKey:
     return _rows(conn, select(t.keys).where(k.id == found[0].id))[0]
 
 
-def _read_changes(conn: Connection, known: Counts | None) -> tuple[Counts, list[StoredKey]] | None:
+def _read_all(conn: Connection) -> tuple[Counts, list[StoredKey]]:
     every, revoked = execute(conn, COUNTED, {}).one()
-    if (every, revoked) == known:
-        return None
     return (every, revoked), _rows(conn, select(t.keys).where(k.revoked_at.is_(None)))
 
 

@@ -164,7 +164,7 @@ class Worker:
             return False
         limited, tenants = self._held
         which = jobs.JobFilter(tuple(kinds), limited, tenants() if limited else ())
-        if not await self._db.read(lambda conn: jobs.due(conn, which), small=True):
+        if not await self._db.read(jobs.due(which), small=True, single=True):
             return False
         claimed = await self._claim(which)
         if claimed is None:

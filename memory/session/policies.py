@@ -58,7 +58,7 @@ class UserPolicies:
         seen = None
         while True:
             with contextlib.suppress(StoreUnavailable):
-                if (found := await self._db.read(rows.changes, single=True)) != seen:
+                if (found := await self._db.read(rows.changes(), single=True)) != seen:
                     seen = found
                     self.forget()
                     await self.load()  # else the next request has to

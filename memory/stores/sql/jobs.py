@@ -23,13 +23,16 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Connection,
     Row,
+    Text,
     and_,
     bindparam,
     delete,
     exists,
+    func,
     or_,
     select,
     true,
@@ -39,7 +42,7 @@ from sqlalchemy import (
 from memory.errors import Conflict
 from memory.ids import clock
 from memory.stores.sql import schema as t
-from memory.stores.sql.statements import dialect_insert, execute, execute_sql
+from memory.stores.sql.statements import Query, dialect_insert, execute, execute_sql
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
@@ -181,30 +184,35 @@ def _ripe(which: JobFilter, now: Any) -> tuple[ColumnElement[bool], ColumnElemen
         and_(j.conversation.is_(None), other.conversation.is_(None), other.scope_id == j.scope_id),
     )
     running = (other.kind == j.kind) & (other.state == "running") & (other.lease_until >= now)
-    mine = [j.kind.in_(which.kinds), ~exists().where(running, same)]
+    mine = [j.kind.in_(_names("kind", which.kinds)), ~exists().where(running, same)]
     if which.limited:
         s = t.scopes.c
-        theirs = select(s.id).where(s.tenant.in_(which.tenants))
-        mine.append(or_(j.kind.not_in(which.limited), j.scope_id.in_(theirs)))
+        tenants = bindparam("tenants", list(which.tenants), type_=ARRAY(Text))
+        theirs = select(s.id).where(s.tenant == func.any(tenants))
+        mine.append(or_(j.kind.not_in(_names("limited", which.limited)), j.scope_id.in_(theirs)))
     return (
         and_(*mine, j.state == "running", j.lease_until < now),
         and_(*mine, j.state == "ready", j.run_at <= now),
     )
 
 
-def due(conn: Connection, which: JobFilter) -> bool:
-    """Tell whether there is something to claim: a read, so that an idle worker never writes."""
-    if which.limited:
-        found = select(j.id).where(or_(*_ripe(which, clock.now()))).limit(1)
-        return conn.execute(found).first() is not None
-    return execute(conn, _due(which.kinds), {"now": clock.now()}).first() is not None
+def _names(prefix: str, kinds: Collection[str]) -> list[Any]:
+    return [bindparam(f"{prefix}{i}", kind) for i, kind in enumerate(sorted(kinds))]
+
+
+def due(which: JobFilter) -> Query:
+    """Return the query for a job that may be claimed.
+
+    It is a read, so that an idle worker never writes.
+    """
+    values = {"now": clock.now(), "tenants": list(which.tenants)}
+    return Query(_due(which.kinds, which.limited), values)
 
 
 @cache
-def _due(kinds: tuple[str, ...]) -> Any:
+def _due(kinds: tuple[str, ...], limited: frozenset[str]) -> Any:
     """Return the statement of `due`, built once, since idle workers run it each second."""
-    names: Any = tuple(bindparam(f"kind{i}", kind) for i, kind in enumerate(kinds))
-    return select(j.id).where(or_(*_ripe(JobFilter(names), bindparam("now")))).limit(1)
+    return select(j.id).where(or_(*_ripe(JobFilter(kinds, limited), bindparam("now")))).limit(1)
 
 
 def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:

@@ -10,13 +10,14 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.scopes import UserName
-from memory.stores.sql.statements import execute_sql, is_sqlite
+from memory.stores.sql.statements import Query, execute_sql, is_sqlite
 
 p = t.user_policies.c
 OF_USER = select(p.memory).where(p.tenant == bindparam("tenant"), p.user == bindparam("user"))
 ONE = select(p.tenant).limit(1)
 FULL = "full"
 CHANGES = "policies"
+CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
 
 
 def find(conn: Connection, who: UserName) -> str:
@@ -29,10 +30,9 @@ def any_set(conn: Connection) -> bool:
     return conn.execute(ONE).first() is not None
 
 
-def changes(conn: Connection) -> str:
-    """Return what differs after each change that any worker made."""
-    m = t.meta.c
-    return conn.execute(select(m.value).where(m.name == CHANGES)).scalar() or ""
+def changes() -> Query:
+    """Return the query for what differs after each change that any worker made."""
+    return Query(CHANGED, {"name": CHANGES})
 
 
 def _tell_others(conn: Connection) -> None:

@@ -231,7 +231,7 @@ async def test_an_index_of_an_earlier_version_is_made_anew_in_the_background(tmp
         )
         == 4
     )
-    assert not await memory.db.read(lambda conn: jobs.due(conn, jobs.JobFilter(("reindex",))))
+    assert not await memory.db.read(jobs.due(jobs.JobFilter(("reindex",))))
     await memory.close()
 
 
