@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection
 
 NAME = "foreseen"  # in what belongs to a connection
-Key = tuple[Any, tuple[tuple[str, Any], ...]]
+Key = tuple[Any, ...]
 
 
 class NotForeseen(Exception):
@@ -34,10 +34,9 @@ class ForeseenRows:
 
 
 def _key(statement: Any, values: Mapping[str, Any]) -> Key:
-    return statement, tuple(
-        (name, tuple(value) if isinstance(value, Sequence) else value)
-        for name, value in sorted(values.items())
-    )
+    """Return what tells questions apart; a statement has the same parameters each time."""
+    given = [values[name] for name in sorted(values)]
+    return (statement, *[tuple(v) if type(v) is list else v for v in given])
 
 
 @contextmanager

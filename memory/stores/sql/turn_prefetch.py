@@ -8,7 +8,8 @@ two statements are not one moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -172,9 +173,13 @@ def _rows(table: Table, found: str | None) -> Iterator[Any]:
     """Yield rows of a table that were read as JSON, in which bytes are hexadecimal."""
     if found is None:
         return
-    binary = [c.name for c in table.c if isinstance(c.type, LargeBinary)]
     for row in decode(found):
-        given: Mapping[str, Any] = row | {
-            name: bytes.fromhex(row[name][2:]) for name in binary if row[name] is not None
-        }
-        yield SimpleNamespace(**given)
+        for name in _binary_columns(table):
+            if (value := row[name]) is not None:
+                row[name] = bytes.fromhex(value[2:])
+        yield SimpleNamespace(**row)
+
+
+@cache
+def _binary_columns(table: Table) -> list[str]:
+    return [c.name for c in table.c if isinstance(c.type, LargeBinary)]
