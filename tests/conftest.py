@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import socket
@@ -49,6 +50,25 @@ settings.load_profile("laws")
 os.environ.setdefault("MNEMOGATE_ROUTING__ASK_WINDOWS", "false")
 hush()  # what tests import by themselves is as quiet as in the product
 SENTINEL_KEY = "sk-sentinel-4f1d"
+
+
+def pytest_collection_finish() -> None:
+    freeze_heap()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is not None and nextitem.path != item.path:
+        freeze_heap()
+
+
+def freeze_heap() -> None:
+    """Leave what is here out of the garbage collection, as `serve` does once it has started.
+
+    Else each full collection stops a gateway of this process for up to a second, in which its
+    deadlines pass: now and then a test met a request without memory.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class Live:
