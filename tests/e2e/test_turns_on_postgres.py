@@ -164,7 +164,8 @@ async def converse(url, data):
         newest.newest = True
         await nobody.say(live, "hello", headers={})
         await live.gateway.worker.stop()
-        stores.on_server(url, "DELETE FROM jobs")  # what it had not come to
+        for table in ("jobs", "schedules"):
+            stores.on_server(url, f"DELETE FROM {table}")  # as far as the worker had come
         fact = {"content": "Ada likes green tea."}
         added = await live.memory("POST", "/users/ada/passages", json=fact)
         assert added.status_code in (200, 201), added.text

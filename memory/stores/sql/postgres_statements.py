@@ -86,7 +86,9 @@ def fetch(conn: Connection, statement: Executable, values: Mapping[str, Any]) ->
 async def fetch_query(raw: Any, query: Query) -> RowSet:
     """Run a single statement over the driver, outside a work. Raises the driver's errors."""
     statement = _compile(query.statement)
-    return RowSet(statement.rows(await raw.fetch(statement.sql, *statement.given(query.values))))
+    return RowSet(
+        statement.name_rows(await raw.fetch(statement.sql, *statement.order(query.values)))
+    )
 
 
 def run_many(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -139,13 +141,13 @@ class _AsyncpgStatement:
         )
 
     def run(self, raw: Any, values: Mapping[str, Any]) -> list[Any]:
-        return self.rows(_wait(raw.fetch(self.sql, *self.given(values)), self.sql))
+        return self.name_rows(_wait(raw.fetch(self.sql, *self.order(values)), self.sql))
 
-    def given(self, values: Mapping[str, Any]) -> list[Any]:
+    def order(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the parameters in order."""
         return all_storable(values.get(name, default) for name, default in self._params)
 
-    def rows(self, found: Sequence[Any]) -> list[Any]:
+    def name_rows(self, found: Sequence[Any]) -> list[Any]:
         """Return what the driver found as rows with column names."""
         if self._row is None:
             return list(found)
