@@ -359,6 +359,7 @@ async def test_fifty_parallel_appends_all_survive(data, monkeypatch):
     # A whole answer waits some 0.1 s for a late store, and says so: that is not asked here.
     monkeypatch.setattr("gateway.chat.opening.STORE_SECONDS", 20.0)
     monkeypatch.setattr("memory.session.recorder.TOGETHER_SECONDS", 20.0)
+    monkeypatch.setattr("memory.session.recorder.WRITE_SECONDS", 20.0)
     counter = iter(range(1000))
 
     def reply(seen, wire):
