@@ -64,7 +64,7 @@ async def test_a_user_who_is_erased_elsewhere_is_unknown_here(postgres_url, data
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_server_that_says_nothing_costs_memory_and_no_answer(postgres_url, data, stream):
-    quick = {"memory.read_deadline_ms": 150}
+    quick = {"memory.read_deadline_ms": 600}  # the first turn connects
     async with (
         CountingProxy(postgres_url) as proxy,
         Model(text("so be it")) as up,

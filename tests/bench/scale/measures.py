@@ -81,11 +81,11 @@ class Measures:
 
     async def validate(self, line: Line) -> float:
         """Compare the versions that a kept conversation was read with."""
-        look = partial(scopes.versions, scope_id=line.scope_id, conversation=line.conversation)
+        look = scopes.versions(line.scope_id, line.conversation)
         begun = time.perf_counter()
         told = await self._memory.db.read(look, single=True)
         taken = time.perf_counter() - begun
-        if told is None or None in told:
+        if not told or None in told[0]:
             raise RuntimeError(f"conversation {line.name} is not there")
         return taken * 1e3
 
