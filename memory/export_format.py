@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from memory.conversation.json_strings import mask_escapes
 from memory.search.query import iso, parse_time
 
 AGENT = "default"
@@ -223,7 +224,6 @@ def bad_line(number: int, why: object) -> BadLine:
     return BadLine(f"Line {number} cannot be imported: {why}")
 
 
-STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 MARKS = (b",", b"[", b"{")
 
 
@@ -237,8 +237,8 @@ def values_in(raw: bytes) -> int:
         return most
     if (strings := (raw.count(b'"') - raw.count(b'\\"')) // 2) > 2 * VALUES:
         return strings // 2
-    bare = STRING.sub(b"", raw)
-    return sum(map(bare.count, MARKS))
+    between = b"".join(mask_escapes(raw).split(b'"')[::2])
+    return sum(map(between.count, MARKS))
 
 
 def _check_times(line: ExportLine) -> None:

@@ -20,17 +20,16 @@ from typing import Any
 import msgspec
 
 from gateway.wire.merge import growing_copy, merge, plain_text
+from memory.conversation.json_strings import mask_escapes
 
 Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
 _decode = msgspec.json.Decoder().decode
-_PAIR = rb"\\u[dD][89abAB]..\\u[dD][c-fC-F].."
-_SOUND = re.compile(
-    rb"(?:[^\\]++|\\[^u]|\\u(?:[^dD]|[dD][^89a-fA-F])|" + _PAIR + rb")*+", re.DOTALL
-)
-_ESCAPE = re.compile(_PAIR + rb"|(\\u[dD][89a-fA-F]..)|\\?.", re.DOTALL)
+# Half of a surrogate pair, in its group, or a whole one.
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL)
+_PAIR_BYTES = len(rb"\ud83d\ude00")
 _UNKNOWN = rb"\ufffd"  # as long as what it stands for
 MENDED_BYTES = 16 << 20
 _SCAN_WINDOW_BYTES = 1 << 18  # bytes that are looked at in one step
@@ -82,18 +81,23 @@ def _holds(data: bytes, mark: bytes) -> bool:
 
 
 def _halves(data: bytes) -> Iterator[int]:
-    """Find the escapes that are half of a surrogate pair.
+    """Find the escapes that are half of a surrogate pair, from the left.
 
-    Each byte is looked at once, from the left.
+    Looks at a window at a time, so that other threads run between two of them.
     """
-    at, size = 0, len(data)
-    while at < size:
-        found = _SOUND.match(data, at, at + _SCAN_WINDOW_BYTES)
-        at = found.end() if found else at
-        if escape := _ESCAPE.match(data, at):  # what stopped it: a half, or the window's end
-            if escape[1]:
-                yield at
-            at = escape.end()
+    at = 0
+    while at < len(data):
+        # With a whole pair more, so that none which begins in the window is cut.
+        window = mask_escapes(data[at : at + _SCAN_WINDOW_BYTES + _PAIR_BYTES])
+        end = _SCAN_WINDOW_BYTES
+        for surrogate in _SURROGATE.finditer(window):
+            if surrogate.start() >= _SCAN_WINDOW_BYTES:
+                break
+            end = max(end, surrogate.end())
+            if surrogate[1]:
+                yield at + surrogate.start()
+        escape = window.find(b"\\", end)
+        at += escape if escape >= 0 else len(window)
 
 
 class MalformedReply(ValueError):

@@ -27,7 +27,7 @@ ADDRESSES = [
         ),
         "[address]",
     ),
-    (re.compile(rf"(?<![\w.-])(?=[A-Za-z]){NAME}(?:\.{NAME})*+:\d{{2,5}}(?!\w)"), "[address]"),
+    (re.compile(rf"(?<![\w.-])(?=[A-Za-z]){NAME}(?:\.{NAME})*:\d{{2,5}}(?!\w)"), "[address]"),
     (re.compile(rf"(?<![\w.-])(?:{NAME}\.)+[A-Za-z]{{2,63}}(?![\w-])"), "[address]"),
 ]
 

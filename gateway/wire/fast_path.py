@@ -21,7 +21,7 @@ from gateway.wire.chat import Chunk, ChunkIdentity, Json, encode, parse_chunk
 
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
 MEMBER = re.compile(
-    rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+    rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*)"'
 )
 PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
 # Bytes of an event of which a template is made; longer ones are too few to be worth it.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from memory.conversation.history import string_end
+from memory.conversation.json_strings import find_string_end, mask_escapes
 
 LIGHT_BYTES = 1 << 18  # that are read on the event loop
 LIGHT_VALUES = 10_000
@@ -14,8 +12,6 @@ MOST_MEMBERS = 200_000  # of one object; a dictionary of so many takes some 60 m
 USUAL_MEMBERS = 16  # of an object; no more is counted against the others
 COUNT_STEP_BYTES = 1 << 22
 SCAN_STEP_BYTES = 1 << 18
-_string = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_whole_strings = re.compile(rb'(?:[^"]*+"[^"\\]*+(?:\\.[^"\\]*+)*+")*+[^"]*+', re.DOTALL)
 UNREADABLE = f"more than {MOST_VALUES} JSON values, or {MOST_MEMBERS} members of one object"
 
 
@@ -56,14 +52,16 @@ def is_readable(text: bytes, most: int = MOST_VALUES) -> bool:
         return True
     values = members = objects = at = 0
     while at < len(text):
-        end = at + len(_whole_strings.match(text, at, at + SCAN_STEP_BYTES)[0])  # type: ignore[index]
-        between, strings = _string.subn(b"", text[at:end])
-        if text[end : end + 1] == b'"':  # of a string that the step cuts
-            end, strings = string_end(text, end + 1), strings + 1
-        values += marks(between) + strings  # so that a text of nothing but short strings ends this
+        step = mask_escapes(text[at : at + SCAN_STEP_BYTES])
+        parts = step.split(b'"')
+        between = b"".join(parts[::2])
+        at += len(step)
+        if len(parts) % 2 == 0:  # the step cuts a string
+            at = find_string_end(text, at - len(parts[-1]))
+        # Strings count too, so that a text of nothing but short ones ends this.
+        values += marks(between) + len(parts) // 2
         members += between.count(b":")
         objects += between.count(b"{")
-        at = end
         if values > most:
             return False
     return _has_few_members(members, objects)

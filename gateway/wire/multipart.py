@@ -20,7 +20,7 @@ LINE_BYTES = 4096
 VALUE_BYTES = 1000  # of a field that is asked for
 BOUNDARY = re.compile(rb'boundary=(?:"([^"\\]{1,200})"|([^\s";,]{1,200}))', re.IGNORECASE)
 HEADER = re.compile(rb"([\w!#$%&'*+.^`|~-]++):[ \t]*+([^\r\n\x00]*+)")
-PARAMETER = re.compile(rb';[ \t]*+([\w*]++)=(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|([^\s";,]++))[ \t]*+')
+PARAMETER = re.compile(rb';[ \t]*+([\w*]++)=(?:"([^"\\]*+(?:\\.[^"\\]*+)*)"|([^\s";,]++))[ \t]*+')
 AS_IT_IS = (b"", b"binary", b"7bit", b"8bit")
 
 

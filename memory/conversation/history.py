@@ -15,6 +15,8 @@ from typing import overload
 
 import msgspec
 
+from memory.conversation import json_strings
+from memory.conversation.json_strings import find_string_end, mask_escapes
 from memory.conversation.messages import (
     Json,
     canonical,
@@ -106,12 +108,8 @@ def conversation_key(message: Json) -> bytes:
     return keyed_hash(b"", _sorted(condense_media(message).get("content")))
 
 
-_flat = re.compile(
-    rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL
-)  # JSON up to the next bracket outside a string
-
-_string = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)  # up to its closing quote
-SCAN_WINDOW_BYTES = 1 << 17  # scanned in one step, of 3 ms at most
+# JSON whose escapes are blanked out, up to the next bracket outside a string.
+_flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"]*+"[^"\[\]{}]*+)*')
 
 
 def array_elements(text: bytes, at: int) -> list[Span]:
@@ -119,41 +117,33 @@ def array_elements(text: bytes, at: int) -> list[Span]:
 
     The text must be valid JSON from `at`, among the elements, to the end of the array or the text.
     """
-    out: list[Span] = []
-    begun = depth = 0
-    while depth >= 0 and at < len(text):
-        found = _flat.match(text, at, at + SCAN_WINDOW_BYTES)
-        at = found.end() if found else len(text)
-        mark = text[at : at + 1]
-        if mark == b'"':  # a string longer than the window
-            at = string_end(text, at + 1)
+    spans: list[Span] = []
+    start = depth = 0
+    for place, bracket in _brackets(text, at):
+        if bracket in b"[{":
+            start, depth = place if depth == 0 else start, depth + 1
             continue
-        if mark in (b"[", b"{"):
-            begun, depth = at if depth == 0 else begun, depth + 1
-        elif mark in (b"]", b"}"):
-            depth -= 1
-            if depth == 0:
-                out.append((begun, at + 1))
-        else:  # end of the window
-            continue
-        at += 1
-    return out
+        depth -= 1
+        if depth < 0:
+            break
+        if depth == 0:
+            spans.append((start, place + 1))
+    return spans
 
 
-def string_end(text: bytes, at: int) -> int:
-    """Return where the JSON string whose first character is at `at` ends, after its quote.
+def _brackets(text: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the place of each bracket outside the strings of a JSON text, and the bracket.
 
     Scans in windows, so that other threads can run in between.
     """
-    size = len(text)
-    while at < size:
-        found = _string.match(text, at, min(at + SCAN_WINDOW_BYTES, size))
-        at = found.end() if found else size
-        if text[at : at + 1] == b'"':
-            return at + 1
-        if at < size and text[at : at + 1] == b"\\":  # an escape split by the window
-            at += 2
-    return size
+    while at < len(text):
+        window = mask_escapes(text[at : at + json_strings.SCAN_WINDOW_BYTES])
+        place = _flat.match(window).end()  # type: ignore[union-attr]
+        while (bracket := window[place : place + 1]) and bracket != b'"':
+            yield at + place, bracket
+            place = _flat.match(window, place + 1).end()  # type: ignore[union-attr]
+        # A quote is left where the window cuts its string.
+        at = find_string_end(text, at + place + 1) if bracket else at + len(window)
 
 
 class SourceText(msgspec.Struct):

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from memory.conversation.json_strings import mask_escapes
+
 CHUNK = 1 << 20  # bytes read at once
 ITEM_BYTES = 64 << 20  # bytes of one item
-IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 MARK = re.compile(rb'["\[\]{}]')
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -79,11 +80,14 @@ class _Splitter:
     def feed(self, chunk: bytes) -> Iterator[JsonItem]:
         """Yield the items that end in this piece. Raises NotJson."""
         place = start = 0
+        masked = self._mask(chunk)
         while place < len(chunk):
             if self._in_string:
-                place = self._pass_string(chunk, place)
+                quote = masked.find(b'"', place)
+                self._in_string = quote < 0
+                place = len(chunk) if quote < 0 else quote + 1
                 continue
-            mark = MARK.search(chunk, place)
+            mark = MARK.search(masked, place)
             if mark is None:
                 break
             place = mark.end()
@@ -105,18 +109,11 @@ class _Splitter:
         if self._begun >= 0:
             yield self._take(whole=False)
 
-    def _pass_string(self, chunk: bytes, place: int) -> int:
-        """Return the index after the string, or after the part of it that has arrived."""
-        if self._escaped:
-            self._escaped = False
-            place += 1
-        found = IN_STRING.match(chunk, place)
-        place = found.end() if found else place
-        if place < len(chunk):
-            self._escaped = chunk[place : place + 1] == b"\\"  # the last byte of the piece
-            self._in_string = self._escaped
-            place += 1
-        return place
+    def _mask(self, chunk: bytes) -> bytes:
+        """Blank out the escapes of a piece, also one that the piece before it began."""
+        masked = b"_" + mask_escapes(chunk[1:]) if self._escaped else mask_escapes(chunk)
+        self._escaped = masked.endswith(b"\\")
+        return masked
 
     def _close(self, at: int) -> bool:
         """Go one level up; tell whether an item ends. Raises NotJson."""

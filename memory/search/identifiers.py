@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 # One pass over a text: a match begins only where a word does, and gives nothing back.
-JOINED = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:[_./\\:-]|::|->)[^\W_]++)++")
+JOINED = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:[_./\\:-]|::|->)[^\W_]++)+")
 COMPOUND = re.compile(r"[^\W\d_]++(?:[-/][^\W\d_]++){1,2}")
 HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 PARTS = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")

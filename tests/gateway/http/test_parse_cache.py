@@ -18,7 +18,7 @@ from gateway.wire import placement
 from gateway.wire.chat import decode, encode
 from gateway.wire.chat_request import check_messages, check_model, parse
 from gateway.wire.placement import encode_request, message_spans
-from memory.conversation import history
+from memory.conversation import history, json_strings
 from memory.conversation.history import Messages, TextRange
 from memory.conversation.matching import HashChain
 from memory.conversation.messages import DigestCache
@@ -264,5 +264,5 @@ def test_the_objects_of_an_array_are_found_whatever_the_window(found, window, as
     texts = [json.dumps(x, ensure_ascii=ascii_only).encode() for x in found]
     text = b"[" + b" , ".join(texts) + b"] "
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history, "SCAN_WINDOW_BYTES", window)
+        patch.setattr(json_strings, "SCAN_WINDOW_BYTES", window)
         assert [text[a:b] for a, b in history.array_elements(text, 1)] == texts

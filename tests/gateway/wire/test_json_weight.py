@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.http.json_thread import run_by_weight
 from gateway.wire import json_weight
 from gateway.wire.json_weight import is_light, is_readable
-from memory.conversation import history
+from memory.conversation import json_strings
 
 words = st.text(max_size=8) | st.sampled_from(["{,[", '"', "\\", '\\"', ",,,,", "😀"])
 values = st.recursive(
@@ -29,7 +29,7 @@ def count(value):
 def test_a_text_of_few_values_is_readable_whatever_its_strings_hold(value, window, ascii_only):
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history, "SCAN_WINDOW_BYTES", window)
+        patch.setattr(json_strings, "SCAN_WINDOW_BYTES", window)
         patch.setattr(json_weight, "SCAN_STEP_BYTES", window)
         assert is_readable(text, 2 * count(value))
 

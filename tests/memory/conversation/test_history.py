@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.conversation import history
+from memory.conversation import json_strings
 from memory.conversation.history import (
     LONG_BYTES,
-    SCAN_WINDOW_BYTES,
     STAYING,
     Messages,
     PrefixInfo,
@@ -21,7 +20,6 @@ from memory.conversation.history import (
     build_server_history,
     conversation_key,
     count_leading_system,
-    string_end,
 )
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -75,10 +73,9 @@ def test_the_elements_of_an_array_are_found_in_any_json(values):
 
 
 def test_strings_longer_than_the_window_are_passed():
-    long = "\\" * SCAN_WINDOW_BYTES + '"' * 3
+    long = "\\" * json_strings.SCAN_WINDOW_BYTES + '"' * 3
     text = json.dumps([{"a": long}, {"b": 1}]).encode()
     assert [json.loads(text[a:b]) for a, b in array_elements(text, 1)] == [{"a": long}, {"b": 1}]
-    assert string_end(text, 8) == text.index(b"}, {")
 
 
 def test_leading_system_messages_are_counted():
@@ -206,7 +203,7 @@ def test_a_history_without_a_source_is_marked_in_the_text_that_is_stored():
 def test_elements_are_found_in_windows_of_any_size(window):
     text = json.dumps([{"a": "x" * 50, "b": [1, {"c": 2}]}, {"d": 'y"' * 20}]).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history, "SCAN_WINDOW_BYTES", window)
+        patch.setattr(json_strings, "SCAN_WINDOW_BYTES", window)
         assert [json.loads(text[a:b]) for a, b in array_elements(text, 1)] == json.loads(text)
 
 
@@ -219,10 +216,3 @@ def test_spans_are_looked_for_once():
     messages = Messages(PrefixInfo(), json.loads(text), source=SourceText(text, 1))
     assert messages.spans() == messages.spans()
     assert [json.loads(text[a:b]) for a, b in messages.spans().values()] == ALL
-
-
-def test_an_escape_that_a_window_splits_does_not_end_a_string(monkeypatch):
-    monkeypatch.setattr(history, "SCAN_WINDOW_BYTES", 3)
-    text = b'ab\\"c" x'
-    assert string_end(text, 0) == text.index(b" x")
-    assert string_end(b"abcdef", 0) == 6  # one without an end

@@ -1,0 +1,87 @@
+"""No pattern may need a possessive group: Python 3.11.0 to 3.11.4 matches those wrongly.
+
+`re.match("(?:ab?c)++", "aca")` is `aca` there (cpython gh-106052, mended in 3.11.5), and a stock
+Debian 12 has 3.11.2. A possessive quantifier behind a single character or class is sound.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tests.test_architecture import FILES, ROOT, TREES
+
+GROUP = re.compile(r"\)(?:[*+?]|\{\d+,?\d*\})\+|\(\?>")
+
+# Imports every module and prints the patterns it compiles that hold such a group.
+LOOK = textwrap.dedent("""
+    import importlib, re, sys
+    from re import _constants as ops, _parser
+
+    def parts(value):
+        if isinstance(value, (list, tuple, _parser.SubPattern)):
+            for part in value:
+                yield from parts(part)
+        yield value
+
+    def is_possessive_group(tree):
+        for op in (p for p in parts(tree) if isinstance(p, tuple) and len(p) == 2):
+            if op[0] is ops.ATOMIC_GROUP:
+                return True
+            if op[0] is ops.POSSESSIVE_REPEAT:
+                inner = op[1][2]
+                if len(inner) != 1 or inner[0][0] not in (
+                    ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN, ops.CATEGORY
+                ):
+                    return True
+        return False
+
+    compile_pattern = re.compile
+    patterns = set()
+    def keep(pattern, flags=0):
+        patterns.add((pattern, int(flags)))
+        return compile_pattern(pattern, flags)
+    re.compile = keep
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    ours = 0
+    for pattern, flags in patterns:
+        if isinstance(pattern, (str, bytes)):
+            ours += 1
+            if is_possessive_group(_parser.parse(pattern, flags)):
+                print("possessive:", pattern)
+    print("looked at", ours)
+""")
+
+
+def test_no_compiled_pattern_holds_a_possessive_group():
+    # The drivers of extras are imported on use, so every module of ours can be.
+    names = [n for n in FILES if not n.endswith("__main__")]
+    command = [sys.executable, "-c", LOOK, *names]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    lines = run.stdout.splitlines()
+    assert [line for line in lines if line.startswith("possessive:")] == []
+    assert int(lines[-1].removeprefix("looked at ")) > 100
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_pattern_made_while_running_spells_a_possessive_group(name):
+    calls = [n for n in ast.walk(TREES[name]) if isinstance(n, ast.Call)]
+    patterns = [
+        constant.value if isinstance(constant.value, str) else constant.value.decode("latin-1")
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "re"
+        for constant in ast.walk(call)
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, (str, bytes))
+    ]
+    assert [p for p in patterns if GROUP.search(p)] == []
+
+
+@pytest.mark.parametrize("pattern", ["(?:ab?c)++", "(?:a|b)*+x", "(a){2,3}+", "(?>ab)", "(ab)?+"])
+def test_the_form_itself_is_recognised(pattern):
+    assert GROUP.search(pattern)
