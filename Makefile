@@ -6,6 +6,7 @@
 #   BENCH="chat growth"          what make bench runs (default: everything; .venv/bin/python -m tests.bench --help)
 #   SOAK="--requests 200000"    how long make soak goes on, and with what (--help)
 #   ON_POSTGRES="tests/memory"   what make test-postgres runs (default: the memory, the contracts, e2e)
+#   OLDEST=/usr/bin/python3     the interpreter of make test-oldest
 #   WORKERS=4                    test processes (default: two more than cores, since much of the suite waits)
 
 VENV := .venv
@@ -13,17 +14,22 @@ BIN := $(VENV)/bin
 # Not bin/python, which is a link to a file of another age.
 MADE := $(VENV)/pyvenv.cfg
 ON_POSTGRES ?= tests/memory tests/contract tests/e2e
+OLDEST ?= /usr/bin/python3
+# What reads bytes, which the oldest Python has read wrongly: the pure packages, and HTTP on both sides.
+ON_OLDEST ?= tests/test_patterns.py tests/gateway/wire tests/gateway/wires tests/gateway/http tests/memory/core tests/memory/conversation \
+  tests/memory/context tests/memory/search tests/memory/formats tests/e2e/wire
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 CLIENTS := .clients/openai2/.done .clients/openai3/.done .clients/anthropic2/.done tests/clients/node_modules/.done
 PURE := gateway/wire/*,memory/core/*,memory/conversation/*,memory/context/*,memory/search/*
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 
-.PHONY: help demo test test-postgres test-pgbouncer test-clients clients lint format coverage bench soak screenshots clean
+.PHONY: help demo test test-oldest test-postgres test-pgbouncer test-clients clients lint format coverage bench soak screenshots clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo          a two-session conversation with memory, then the gateway on port 8080"
 	@echo "make test          the tests"
+	@echo "make test-oldest   the tests of what reads bytes, on Debian's own Python; OLDEST=... names another"
 	@echo "make test-postgres the tests of the store and of the gateway, on a Postgres that they start"
 	@echo "make test-pgbouncer the same behind PgBouncer in transaction mode"
 	@echo "make test-clients  the SDKs and frameworks of docs/compatibility.md against a live gateway"
@@ -40,6 +46,9 @@ demo: .setup-demo
 
 test: .setup-test
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+test-oldest: .oldest/.done
+	.oldest/bin/python -m pytest -p no:cacheprovider -n $(WORKERS) $(ON_OLDEST) $(TESTS)
 
 # Without what is about SQLite's own files, threads and costs: tests/postgres.args names it.
 test-postgres: .setup-test
@@ -82,7 +91,7 @@ screenshots: .setup-test
 	$(BIN)/python -m tests.screenshots
 
 clean:
-	rm -rf $(VENV) .clients tests/clients/node_modules .setup-demo .setup-test .setup-lint
+	rm -rf $(VENV) .oldest .clients tests/clients/node_modules .setup-demo .setup-test .setup-lint
 
 # Each holds what the one before it holds, and stamps it too. (mypy reads the types of whatever the package imports.)
 .setup-demo: EXTRAS = demo
@@ -98,6 +107,12 @@ clean:
 	@echo "Installing Mnemogate and what it needs for this ($(EXTRAS)) into $(VENV), once: $(TOLD)."
 	$(BIN)/python -m pip install --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@ $(ALSO)
+
+# Without the extras and the tools that those tests do not use.
+.oldest/.done: pyproject.toml tests/oldest.txt
+	$(OLDEST) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --disable-pip-version-check --quiet -e . -r tests/oldest.txt
+	@touch $@
 
 # The clients that cannot live together have environments of their own; without node, those for it wait until it is there.
 .clients/%/.done: tests/clients/%.txt $(MADE)

@@ -34,7 +34,9 @@ _made: dict[Path, str] = {}
 
 @cache
 def server() -> PostgresServer:
-    """The server of this process, started when it is first needed."""
+    """The server of this process, started when it is first needed; without one the test skips."""
+    if binaries() is None:
+        pytest.skip("postgres is not installed (Debian, Ubuntu: apt-get install postgresql)")
     _folders.append(folder := tempfile.TemporaryDirectory(prefix="mnemogate-pg-"))
     found = PostgresServer(Path(folder.name))
     found.create()
@@ -75,8 +77,6 @@ def url_of(path: Path) -> str:
 
 def server_url(name: str = "postgres") -> str:
     """The URL of a new database on the server, whatever store the tests run on."""
-    if binaries() is None:
-        pytest.skip("postgres is not installed")
     path = Path(f"{name} {len(_made)}")
     _made[path] = _thread.submit(_new_database).result()
     return _made[path]

@@ -82,10 +82,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """See `ClientConnection`."""
         self._watchers.discard(callback)
 
-    def handle_websocket_upgrade(self) -> None:
-        self._leave()
-        self._phase = IDLE  # what follows is another protocol
-        super().handle_websocket_upgrade()
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: a request that wants another protocol is answered as one over HTTP."""
 
     def data_received(self, data: bytes) -> None:
         before, self._piece = self._phase, len(data)

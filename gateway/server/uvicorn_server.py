@@ -167,6 +167,8 @@ def config_for(app: GatewayMiddleware, **options: Any) -> uvicorn.Config:
         host=server.host,
         port=server.port,
         http=GuardedProtocol,
+        # uvicorn would take upgrades by itself once a package brings `websockets`, as Chroma does.
+        ws="none",
         access_log=False,
         server_header=False,
         date_header=False,

@@ -218,14 +218,35 @@ async def test_connections_are_kept_pipelined_and_idle_as_before(line):
         assert (await client.answer())[0] == 200
         await client.send(HEALTH + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n")
         assert (await client.answer())[0] == 200
+
+
+UPGRADE = (
+    b"connection: Upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.mark.parametrize("path", [b"/v1/responses", b"/u/ada/v1/responses"])
+async def test_a_websocket_is_refused_with_426_whatever_is_installed(line, path):
+    import websockets  # noqa: F401 - uvicorn takes upgrades by itself where it is there
+
+    _, live = line
     async with Client(live) as client:
-        await client.send(
-            b"GET /v1/realtime HTTP/1.1\r\n"
-            + HOST
-            + b"connection: upgrade\r\nupgrade: websocket\r\n"
-            b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        )
-        assert (await client.closed()).split()[1] in (b"403", b"401", b"426")
+        await client.send(b"GET %b HTTP/1.1\r\n" % path + HOST + UPGRADE + b"\r\n")
+        head, _, body = (await client.closed()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 426 ")
+    assert b"content-type: application/json" in head
+    assert json.loads(body)["error"]["code"] == "websocket_not_supported"
+
+
+async def test_other_paths_answer_an_upgrade_over_http(line, caplog):
+    _, live = line
+    async with Client(live) as client:
+        await client.send(b"GET /health HTTP/1.1\r\n" + HOST + UPGRADE + b"\r\n")
+        assert (await client.answer())[0] == 200
+        await client.send(HEALTH + b"\r\n")
+        assert (await client.answer())[0] == 200
+    assert "WebSocket" not in caplog.text
 
 
 async def test_of_very_many_requests_in_one_piece_the_first_are_answered(line):
