@@ -281,7 +281,8 @@ def test_ci_is_a_script_that_parses_and_skips_nothing():
     assert script.rstrip().endswith(
         "make test || again test\nmake test-clients || again test-clients"
     )
-    assert "\nmake -j3 lint clients " in script
+    assert "\nmake -j4 lint clients .oldest/.done " in script
+    assert "\nmake test-oldest\n" in script
 
 
 def pinned(name):
