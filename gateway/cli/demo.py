@@ -115,6 +115,7 @@ def _run(port: int, once: bool) -> None:
                 "upstream": upstream.url,
                 "server.open": upstream.bundled,
                 "providers.openai.proxy": "none" if upstream.bundled else None,
+                "models": _models(bundled=upstream.bundled),
             },
         )
         if settings.mode == "managed":
@@ -136,6 +137,12 @@ def _run(port: int, once: bool) -> None:
             _show_next_steps(url, upstream, user, data)
             while True:
                 time.sleep(3600)
+
+
+def _models(*, bundled: bool) -> dict[str, Any]:
+    """Return the settings of the models: the stand-in keeps no responses, so they are kept here."""
+    target = {"provider": "openai", "stateful": False}
+    return {"*": {"targets": [target]}} if bundled else {}
 
 
 @contextlib.contextmanager

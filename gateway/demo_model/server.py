@@ -1,8 +1,8 @@
-"""The stand-in as a server: POST /v1/chat/completions and /v1/embeddings, GET /v1/models.
+"""The stand-in as a server: chat completions, Responses, Messages, embeddings, a list of models.
 
-Nothing is stored. Any key and any model name is accepted, but every answer says `"model":
-"mnemogate-demo"`, so that it is never mistaken for another. `start()` serves from its own thread,
-for the demo and for tests.
+Nothing is stored, so a response cannot be continued by its id. Any key and any model name is
+accepted, but every answer says `"model": "mnemogate-demo"`, so that it is never mistaken for
+another. `start()` serves from its own thread, for the demo and for tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 import uvicorn
@@ -28,12 +28,23 @@ from gateway.errors import (
     ResourceNotFound,
     UnknownModel,
 )
+from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry
+from gateway.wire.bridge.losses import DROPPED, Losses
+from gateway.wire.bridge.reply_stream import BridgedStream, whole_reply
+from gateway.wires.messages.errors import error_body
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-ALLOWED = {"/v1/chat/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
+FORMATS = {"/v1/responses": RESPONSES, "/v1/messages": MESSAGES}
+ALLOWED = {
+    "/v1/chat/completions": "POST",
+    "/v1/responses": "POST",
+    "/v1/messages": "POST",
+    "/v1/embeddings": "POST",
+    "/v1/models": "GET",
+}
 
 
 def create_bundled(pace: float = 0.0) -> App:
@@ -45,10 +56,12 @@ def create_bundled(pace: float = 0.0) -> App:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        path = scope["path"]
         try:
-            answer = _answer(scope["method"], scope["path"], await _body(receive))
+            answer = _answer(scope["method"], path, await _body(receive))
         except GatewayError as e:
-            await _whole(send, e.status, e.body())
+            anthropic = FORMATS.get(path) == MESSAGES
+            await _whole(send, e.status, error_body(e, "") if anthropic else e.body())
             return
         if isinstance(answer, dict):
             await _whole(send, 200, json.dumps(answer).encode())
@@ -75,7 +88,34 @@ def _answer(method: str, path: str, data: bytes) -> dict[str, Any] | Iterable[by
             raise UnknownModel(f"There is no model {named!r} here, only {MODEL!r}.", param="model")
         return model()
     body = parse_body(data)
+    if path in FORMATS:
+        return _answer_in_format(FORMATS[path], body)
     return _chat(body) if path == "/v1/chat/completions" else embeddings(body)
+
+
+def _answer_in_format(name: str, body: dict[str, Any]) -> dict[str, Any] | Iterable[bytes]:
+    """Return the answer to a request of another format, made as a chat completion."""
+    if body.get("previous_response_id"):
+        raise BadRequest(
+            "This stand-in keeps no responses: send the whole input.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    sent, make_writer = carry(name, body, Losses(MODEL, DROPPED), "max_tokens")
+    writer = make_writer(secrets.token_hex(16), int(time.time()))
+    if sent.get("stream"):
+        sent["stream_options"] = {"include_usage": True}
+    answer = _chat(sent)
+    if isinstance(answer, dict):
+        whole: dict[str, Any] = json.loads(whole_reply(json.dumps(answer).encode(), writer))
+        return whole
+    return _translate(answer, BridgedStream(writer))
+
+
+def _translate(parts: Iterable[bytes], stream: BridgedStream) -> Iterator[bytes]:
+    for part in parts:
+        yield stream.feed(part)
+    yield stream.end()
 
 
 def _chat(body: dict[str, Any]) -> dict[str, Any] | Iterable[bytes]:

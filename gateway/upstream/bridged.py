@@ -50,9 +50,13 @@ CHAT_PATH = "/chat/completions"
 OMITTED_FROM = {**FORMATS, **{path: name for path, (name, _) in COUNTS.items()}, CHAT_PATH: CHAT}
 KNOWN_SECONDS = 3600.0
 NO_PATH = (404, 405, 501)
-# What a 404 is about that is no path. llama.cpp says "File Not Found" of a path.
+# What a 404 is about that is no path: by its code, and by its text without the paths in it, which
+# servers list. llama.cpp says "File Not Found" of a path.
+THINGS_OF_CODES = re.compile(r"model|deployment|response|item|conversation|resource", re.IGNORECASE)
+PATHS_OF_CODES = re.compile(r"url|path|route|endpoint|method", re.IGNORECASE)
 THINGS = re.compile(r"model|deployment|response with id|item with id|not persisted", re.IGNORECASE)
 PATHS = re.compile(r"(?i)not found|not_found|endpoint|route|\burl\b|\bpath\b|method|cannot post")
+PATH = re.compile(r"(?:\bhttps?:/)?(?<!\w)/[\w./{}:<>*-]+")
 
 
 class SpokenFormats:
@@ -252,8 +256,17 @@ def is_path_missing(status: int, body: bytes) -> bool:
     error = found.get("error", found) if isinstance(found, dict) else {}
     if not isinstance(error, dict):
         error = {"message": error}
-    told = " ".join(str(error.get(m) or "") for m in ("code", "param", "message", "detail"))
-    return not told.strip() or (bool(PATHS.search(told)) and not THINGS.search(told))
+    code = str(error.get("code") or "")
+    if PATHS_OF_CODES.search(code):
+        return True
+    if THINGS_OF_CODES.search(code):
+        return False
+    text = " ".join(str(error.get(m) or "") for m in ("param", "message", "detail"))
+    words = PATH.sub(" ", text)
+    if not f"{code}{text}".strip():
+        return True
+    all_words = f"{code} {words}"
+    return not THINGS.search(words) and (words != text or PATHS.search(all_words) is not None)
 
 
 class _OnePiece:
