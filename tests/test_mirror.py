@@ -39,6 +39,7 @@ COVERED = {
     "e2e/wire/test_request_body": """
         gateway.http.request_body gateway.http.json_thread
     """,
+    "e2e/wire/test_request_refused": "gateway.http.zstd_body",
     "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies

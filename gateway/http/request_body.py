@@ -9,9 +9,12 @@ from io import BytesIO
 from typing import Any
 
 from gateway.errors import BadRequest, LeftEarly, TooLarge, UnsupportedMedia
+from gateway.http.zstd_body import ZstdDecompressor
 from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
-MEMBERS = 16  # of a gzip body; limited, since members may be empty
+MEMBERS = 16  # of a compressed body; limited, since members may be empty
+PLAIN = (b"", b"identity")
+DECOMPRESSORS = {b"gzip": Decompressor, b"deflate": Decompressor, b"zstd": ZstdDecompressor}
 
 
 async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) -> bytes:
@@ -24,12 +27,12 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
     if declared.isdigit() and (len(declared) > 19 or int(declared) > limit):
         raise _too_large(limit)
     encoding = headers.get(b"content-encoding", b"identity").lower()
-    if encoding not in (b"identity", b"gzip", b"deflate", b""):
+    if encoding not in (*PLAIN, *DECOMPRESSORS):
         raise UnsupportedMedia(
-            f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain or "
-            "gzip-compressed."
+            f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain, or "
+            "compressed with gzip, deflate or zstd."
         )
-    unpack = Decompressor(MEMBERS) if encoding in (b"gzip", b"deflate") else None
+    unpack = None if encoding in PLAIN else DECOMPRESSORS[encoding](MEMBERS)
     # It grows in place: to join the pieces of a large body would copy it in one long step.
     read = BytesIO()
     came = size = 0
@@ -59,7 +62,7 @@ def _pieces(unpack: Decompressor | None, part: bytes) -> Iterator[bytes]:
     except zlib.error as e:
         raise BadRequest(
             f"The body does not match its Content-Encoding ({e}). Send it plain, or as one "
-            "gzip member."
+            "member of it."
         ) from e
 
 

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import zlib
 
 import pytest
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 from tests.conftest import running
 from tests.e2e.wire.conftest import ANY
@@ -159,7 +165,9 @@ def chunked(raw, size=65_536):
 
 
 @row(18)
-@pytest.mark.parametrize("sent", ["declared", "chunked", "gzip", "gzip chunked", "bomb", "deflate"])
+@pytest.mark.parametrize(
+    "sent", ["declared", "chunked", "gzip", "gzip chunked", "bomb", "deflate", "zstd", "zstd bomb"]
+)
 async def test_a_body_over_the_limit_is_413_in_shape(data, sent):
     big = b'{"model":"m","x":"' + b"y" * (2 * MIB) + b'"}'
     packed = {
@@ -167,6 +175,8 @@ async def test_a_body_over_the_limit_is_413_in_shape(data, sent):
         "gzip chunked": gzip.compress(big, 1),
         "deflate": zlib.compress(big, 1),
         "bomb": gzip.compress(bytes(64 * MIB), 1),
+        "zstd": zstd.compress(big),
+        "zstd bomb": zstd.compress(bytes(64 * MIB)),
     }.get(sent, big)
     headers = (
         {"content-encoding": sent.split()[0].replace("bomb", "gzip")} if packed is not big else {}
@@ -221,6 +231,8 @@ async def test_compressed_bodies_are_read_and_sent_on_plain(shared, mode, path):
         ("deflate", zlib.compress(GOOD)),
         ("identity", GOOD),
         ("gzip", gzip.compress(GOOD[:half]) + gzip.compress(GOOD[half:])),
+        ("zstd", zstd.compress(GOOD)),
+        ("zstd", zstd.compress(GOOD[:half]) + zstd.compress(GOOD[half:])),
     ):
         response = await shared.post(packed, mode, path, **{"content-encoding": name})
         assert response.status_code == 200, name
@@ -234,11 +246,15 @@ async def test_compressed_bodies_are_read_and_sent_on_plain(shared, mode, path):
 @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings", "/files"])
 async def test_what_cannot_be_unpacked_is_a_refusal(shared, path):
     packed = gzip.compress(GOOD)
-    unknown = [(name, GOOD, 415) for name in ("br", "zstd", "gzip, gzip", "x" * 2000)]
+    unknown = [(name, GOOD, 415) for name in ("br", "gzip, gzip", "x" * 2000)]
     broken = [
         ("gzip", body, 400)
         for body in (GOOD, packed[:-12], packed[:-1], packed[:5], packed + b"trailing")
     ] + [("deflate", b"\x00\x01", 400)]
+    packed = zstd.compress(GOOD)
+    broken += [
+        ("zstd", body, 400) for body in (GOOD, packed[:-1], packed[:5], packed + b"trailing")
+    ]
     for name, body, status in [*unknown, *broken]:
         refused(await shared.post(body, path=path, **{"content-encoding": name}), status)
     assert not shared.up.requests
