@@ -30,6 +30,7 @@ _decode = msgspec.json.Decoder().decode
 # Half of a surrogate pair, in its group, or a whole one.
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL)
 _PAIR_BYTES = len(rb"\ud83d\ude00")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UNKNOWN = rb"\ufffd"  # as long as what it stands for
 MENDED_BYTES = 16 << 20
 _SCAN_WINDOW_BYTES = 1 << 18  # bytes that are looked at in one step
@@ -41,15 +42,19 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
 
     Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
     no character, can be neither stored nor sent on, and must not cost the request. A text of more
-    than `MENDED_BYTES` with one is refused.
+    than `MENDED_BYTES` with one is refused. A byte order mark, which some servers write, is passed
+    over (RFC 8259, section 8.1).
     Raises msgspec.DecodeError, RecursionError.
     """
     try:
         return read(data)
     except msgspec.DecodeError:
-        if len(data) > MENDED_BYTES or has_no_lone_surrogates(data):
+        text = data.removeprefix(BYTE_ORDER_MARK)
+        if len(text) <= MENDED_BYTES and not has_no_lone_surrogates(text):
+            return read(replace_lone_surrogates(text))
+        if len(text) == len(data):
             raise
-        return read(replace_lone_surrogates(data))
+        return read(text)
 
 
 def replace_lone_surrogates(data: bytes) -> bytes:
