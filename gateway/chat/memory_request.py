@@ -54,7 +54,7 @@ async def ask_of(
         extract=extract.on,
         unread=extract.on or extract.open,
         decisions={"recall": recall, "extract": extract},
-        size=len(request.raw),
+        body=request.raw,
     )
 
 

@@ -304,7 +304,9 @@ def _surely_below_soft(
 
     No text has more tokens than bytes. A very long one is not encoded to be measured.
     """
-    left = SOFT * (context_budget.budget or 0) - (now.tokens or (context_budget.most or 0))
+    most = context_budget.most
+    tokens = now.tokens or (most.tokens if most is not None else 0)
+    left = SOFT * (context_budget.budget or 0) - tokens
     return sum(map(length, answers)) <= left and len(msgspec.json.encode(answers)) <= left
 
 

@@ -25,6 +25,22 @@ Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and
 Summary = tuple[int, str]  # index of that message, and the text
 
 
+class TokenBound(msgspec.Struct):
+    """The tokens that a request has at most.
+
+    size: its bytes, since no token is shorter than one. likely: what samples of it say, None if
+    none were taken.
+    """
+
+    size: int
+    likely: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The smaller of the two."""
+        return self.size if self.likely is None else min(self.size, self.likely)
+
+
 class ContextBudget(msgspec.Struct):
     """What a request may use.
 
@@ -47,14 +63,33 @@ class ContextBudget(msgspec.Struct):
     save: Callable[[bytes, str, int], Awaitable[None]]
     seconds: float = 30
     coming: Callable[[], Awaitable[bool]] | None = None
-    most: int | None = None
+    most: TokenBound | None = None
     instruction: str = INSTRUCTION
     prompt: str = PROMPT
 
     @property
     def certainly_fits(self) -> bool:
         """Whether the request fits without counting, and needs no summary soon."""
-        return self.most is not None and (self.budget is None or self.most <= SOFT * self.budget)
+        if self.most is None or self.budget is None:
+            return self.most is not None
+        return self.most.tokens <= SOFT * self.budget
+
+
+class SampledSize(msgspec.Struct, frozen=True):
+    """The tokens of a body, estimated from samples.
+
+    size: of the body in bytes. tokens: unscaled.
+    """
+
+    size: int
+    tokens: int
+
+    def grow(self, size: int) -> SampledSize:
+        """Return what is known of a body that continues this one.
+
+        No token is shorter than a byte.
+        """
+        return SampledSize(size, self.tokens + max(0, size - self.size))
 
 
 class FittedContext(msgspec.Struct):
@@ -63,7 +98,8 @@ class FittedContext(msgspec.Struct):
     drop: messages left out. swap: messages sent as stubs. tokens: 0 if not counted. evicted:
     indexes that this turn evicted or stubbed. cut: index of the last message that the epoch left
     behind, -1 for none. held: tokens of the messages and what is placed among them, unscaled.
-    coming: the summary after the epoch's own exists or was requested.
+    coming: the summary after the epoch's own exists or was requested. sampled: where nothing was
+    counted, but the bytes alone did not tell that it fits.
     """
 
     plan: PlacementPlan
@@ -75,6 +111,7 @@ class FittedContext(msgspec.Struct):
     cut: int = -1
     held: int = 0
     coming: bool = False
+    sampled: SampledSize | None = None
 
 
 class SentPrompt(msgspec.Struct):

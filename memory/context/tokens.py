@@ -101,6 +101,8 @@ FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # cache of the models' factors, of e
 MIN_FACTOR, MAX_FACTOR = 0.2, 5.0  # plausible corrections of an estimate
 TELLING = 50  # tokens; smaller prompts correct nothing
 PARTS = 100  # of a message; more are counted together
+# Of a body that is only sampled: pieces, bytes of each, and what its tokens are multiplied by.
+SAMPLES, SAMPLE_BYTES, SAMPLE_MARGIN = 16, 256, 1.25
 LONG_TEXT_CHARACTERS, SLICES = (
     100_000,
     25,
@@ -226,6 +228,17 @@ class TokenCounter:
             if type(e).__module__ != "pyo3_runtime":
                 raise
             return estimate(text)
+
+    def sample(self, body: bytes) -> int:
+        """Estimate the tokens of a body of text from samples, rather too many than too few.
+
+        What is not evenly spread is still missed, so this answers only for what is not a near case.
+        Takes a quarter of a millisecond, whatever the size.
+        """
+        starts = range(0, len(body), max(SAMPLE_BYTES, len(body) // SAMPLES))
+        samples = [body[at : at + SAMPLE_BYTES].decode("utf-8", "ignore") for at in starts]
+        share = len(body) / max(1, sum(map(len, samples)))
+        return int(SAMPLE_MARGIN * share * estimate(" ".join(samples)))
 
     def message(self, message: Json, digest: bytes | None = None) -> int:
         """Count a message, including images and calls.

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from memory.context import epoch as epochs
 from memory.context.compaction import COMPACTION, at_most, compact, fit, recount_after_refusal
-from memory.context.fitted import ContextBudget, FittedContext, SentPrompt
+from memory.context.fitted import (
+    ContextBudget,
+    FittedContext,
+    SampledSize,
+    SentPrompt,
+    TokenBound,
+)
 from memory.context.tokens import PromptReport, fewest
 from memory.context.window import LOW, SummarizedGap, budget
 from memory.conversation.history import Messages, Span
@@ -182,7 +188,10 @@ class Composer:
         )
         budget_left = self._context_budget(shown, other, most)
         sent = snapshot.sent if planned.epoch is snapshot.past.epoch and not recall else None
+        sampled = self._sample(budget_left, sent)
         fitted = await self._fit(planned, budget_left, sent)
+        if sampled is not None and not fitted.tokens:
+            fitted.sampled = sampled
         self._trace_eviction(fitted)
         messages, plan = snapshot.turn.messages, fitted.plan
         return Prompt(
@@ -241,8 +250,9 @@ class Composer:
         if type(reported) is not int or reported <= 0:
             return None
         expected = EXPECTED_SHARE * prompt.fitted.tokens
+        bytes_sent = prompt.budget.most.size if prompt.budget.most is not None else 0
         least = fewest_after(prompt, before) if before is not None else 0
-        if reported < (expected or (prompt.budget.most or 0) / MOST_BYTES):
+        if reported < (expected or bytes_sent / MOST_BYTES):
             # A thread costs more than counting a few messages does.
             count = partial(fewest_tokens, prompt, reported + 1)
             light = self._turn.ask.size <= LIGHT
@@ -377,10 +387,33 @@ class Composer:
             stored.save,
             turn.policy.summary_seconds,
             stored.is_coming,
-            most,
+            TokenBound(most) if most is not None else None,
             turn.policy.rules.instruction,
             turn.policy.summary_prompt,
         )
+
+    def _sample(self, room: ContextBudget, sent: SentPrompt | None) -> SampledSize | None:
+        """Estimate the request from samples, where its bytes do not tell whether it fits.
+
+        None if they do, if nothing can, or if the turn before was counted, so that only the new
+        messages are left to count. Samples of the turn before hold for what continues it.
+        """
+        ask, most = self._turn.ask, room.most
+        if most is None or room.certainly_fits or (sent is not None and sent.fitted.held):
+            return None
+        for sampled in self._guess_sizes(sent):
+            scaled = self._counter.scale(ask.model, sampled.tokens)
+            most.likely = most.size - ask.size + scaled
+            if room.certainly_fits:
+                return sampled
+        return None
+
+    def _guess_sizes(self, sent: SentPrompt | None) -> Iterator[SampledSize]:
+        """Yield what the samples of the turn before say, and then those of this body."""
+        ask = self._turn.ask
+        if sent is not None and sent.fitted.sampled is not None:
+            yield sent.fitted.sampled.grow(ask.size)
+        yield SampledSize(ask.size, self._counter.sample(ask.body))
 
     def _trace_eviction(self, fitted: FittedContext) -> None:
         if fitted.how:

@@ -52,7 +52,7 @@ class TurnRequest(msgspec.Struct):
     client's own limit. complete: the summariser, with this request's credentials. extract: facts
     are gathered in the background. unread: extraction may read this turn, now or later. decisions:
     why recall and extraction are on or off, by their names. records: False for who asks only what
-    would be sent. size: of the request's body in bytes, 0 when unknown.
+    would be sent. body: the request's bytes, empty when unknown.
     """
 
     scope: Scope
@@ -77,4 +77,9 @@ class TurnRequest(msgspec.Struct):
     unread: bool = False
     decisions: Mapping[str, Decision] = msgspec.field(default_factory=dict)
     records: bool = True
-    size: int = 0
+    body: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the body, 0 when unknown."""
+        return len(self.body)

@@ -463,3 +463,25 @@ def test_tools_count_as_their_json():
 def test_a_report_of_fewer_tokens_than_a_prompt_has_is_of_a_part_of_it():
     assert PromptReport(5).is_whole
     assert not PromptReport(5, 6).is_whole
+
+
+@pytest.mark.parametrize(
+    "text", ["word after word, and so on. ", "Mañana será otro día. ", "x=1;\n"]
+)
+@pytest.mark.parametrize("times", [1, 40, 4000])
+def test_samples_of_an_even_text_count_a_little_more_than_all_of_it(text, times):
+    counter = TokenCounter()
+    whole = estimate(text * times)
+    sampled = counter.sample((text * times).encode())
+    assert whole <= sampled <= 1.6 * whole + 2
+
+
+def test_nothing_has_no_samples():
+    assert TokenCounter().sample(b"") == 0
+
+
+def test_samples_are_few_however_long_the_text_is(monkeypatch):
+    seen = []
+    monkeypatch.setattr(tokens, "estimate", lambda text: seen.append(len(text)) or 1)
+    TokenCounter().sample("😀".encode() * 100_000)
+    assert sum(seen) <= 17 * 256

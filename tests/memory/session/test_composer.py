@@ -10,7 +10,8 @@ from msgspec import structs
 
 from memory.context.compaction import COMPACTION
 from memory.context.epoch import PlacementPlan, PreviousTurn, new_epoch
-from memory.context.fitted import FittedContext, SentPrompt
+from memory.context.fitted import FittedContext, SampledSize, SentPrompt
+from memory.context.tokens import TokenCounter
 from memory.conversation.history import Messages
 from memory.conversation.matching import TurnNode
 from memory.core.blocks import CoreBlock
@@ -200,7 +201,7 @@ async def test_what_cannot_be_cut_is_not():
 
 
 def test_the_estimate_learns_from_what_the_upstream_counted():
-    turn = a_turn(window=8000, size=0)
+    turn = a_turn(window=8000, body=b"")
     prompt = compose(turn)
     before = turn.services.counter.scale("m", 1000)
     composer = Composer(turn)
@@ -220,3 +221,23 @@ def test_a_live_policy_begins_an_epoch_each_turn():
 
 def test_messages_are_those_of_the_request():
     assert isinstance(compose(a_turn()).messages, Messages)
+
+
+LONG_BODY = b"word " * 4000  # more bytes than the window's soft threshold has tokens
+
+
+def test_a_body_whose_samples_surely_fit_is_not_counted():
+    prompt = compose(a_turn(window=20_000, body=LONG_BODY))
+    assert prompt.fitted.tokens == 0
+    assert prompt.fitted.sampled.size == len(LONG_BODY)
+    assert compose(a_turn(window=6000, body=LONG_BODY)).fitted.tokens > 0
+
+
+def test_samples_of_the_turn_before_hold_for_what_continues_it(monkeypatch):
+    turn, epoch = went_on()
+    fitted = FittedContext(PlacementPlan(epoch, ""), sampled=SampledSize(19_000, 5000))
+    sent = SentPrompt(turn.ask.messages.after, "a", [b"{}"], fitted, {})
+    ask = structs.replace(turn.ask, window=20_000, body=LONG_BODY)
+    turn = structs.replace(turn, ask=ask, snapshot=structs.replace(turn.snapshot, sent=sent))
+    monkeypatch.setattr(TokenCounter, "sample", None)
+    assert compose(turn).fitted.sampled == SampledSize(20_000, 6000)
