@@ -30,6 +30,9 @@ _REASONING = (
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 SLICE_CHARACTERS = 1 << 16  # normalised at once
+SHORT_CHARACTERS = 200  # whose words are split as fast as anything else is done
+# A `bytes.translate` table: what `str.split` takes for white space, as spaces.
+AS_SPACE = bytes(ord(" ") if chr(i).isspace() and i < 128 else i for i in range(256))
 MEDIA_DEPTH = 3  # of objects in a part in which such a string is looked for
 SEEN_BYTES, SEEN_EACH = 3 << 20, 320  # size of the cache: some 10,000 messages
 
@@ -55,9 +58,14 @@ def text_of(message: Json) -> str:
 
 def collapse_whitespace(text: str) -> str:
     """Return the text with runs of white space as one space, and none at its ends."""
-    return (
-        " ".join(text.split()) if len(text) <= SLICE_CHARACTERS else "".join(_collapse_slices(text))
-    )
+    if len(text) > SLICE_CHARACTERS:
+        return "".join(_collapse_slices(text))
+    if len(text) > SHORT_CHARACTERS and text.isascii():
+        # Prose has hardly any runs, and then no list of its words is needed: a third of the time.
+        raw = text.encode().translate(AS_SPACE)
+        if b"  " not in raw:
+            return raw.strip(b" ").decode()
+    return " ".join(text.split())
 
 
 def _collapse_slices(text: str) -> Iterator[str]:
@@ -69,7 +77,7 @@ def _collapse_slices(text: str) -> Iterator[str]:
     gap = said = False
     for at in range(0, len(text), SLICE_CHARACTERS):
         part = text[at : at + SLICE_CHARACTERS]
-        if words := " ".join(part.split()):
+        if words := collapse_whitespace(part):
             if said and (gap or part[0].isspace()):
                 yield " "
             yield words

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.conversation import messages
 from memory.conversation.long_json import LONG_CHARACTERS
 from memory.conversation.matching import HashChain
 from memory.conversation.messages import (
@@ -205,3 +206,15 @@ def test_a_very_long_image_is_known_by_its_digest():
 def test_reasoning_is_no_part_of_what_was_said():
     thought = {"type": "thinking", "thinking": "hm"}
     assert canonical(user([thought, {"type": "text", "text": "x"}])) == canonical(user("x"))
+
+
+@given(
+    st.text(st.sampled_from([*map(chr, range(33)), "a", "b", "é", "\x85", "\u3000"])),
+    st.integers(1, 9),
+    st.integers(0, 9),
+)
+def test_white_space_is_collapsed_the_same_whatever_the_text_and_its_length(text, size, short):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "SLICE_CHARACTERS", size)
+        patch.setattr(messages, "SHORT_CHARACTERS", short)
+        assert messages.collapse_whitespace(text) == " ".join(text.split())
