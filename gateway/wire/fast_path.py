@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.wire.chat import Chunk, ChunkIdentity, Json, encode, parse_chunk
+from gateway.wire.merge import CALLS
 
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
 MEMBER = re.compile(
@@ -49,7 +50,18 @@ class ChunkTemplate:
     them.
     """
 
-    __slots__ = ("_after", "_before", "_from", "_padded", "_shown", "_to", "delta", "lane", "texts")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_from",
+        "_padded",
+        "_shown",
+        "_to",
+        "delta",
+        "is_arguments",
+        "lane",
+        "texts",
+    )
 
     def __init__(
         self,
@@ -63,7 +75,12 @@ class ChunkTemplate:
         self.texts: list[str] = []
         self._before, self._after = ends
         self._padded, self._shown = padded, shown
+        self.is_arguments = CALLS in delta("")
         self._from, self._to = len(self._before) - 1, 1 - len(self._after)
+
+    def begins_object(self, raw: bytes) -> bool:
+        """Tell whether a matching event's text begins as arguments of another call would."""
+        return raw.startswith(b'"{', self._from)
 
     def match(self, raw: bytes) -> bytes:
         """Return the event to show for one that came; b"" for one that has to be read."""

@@ -1,0 +1,193 @@
+"""The one rule by which the deltas of streamed tool calls are told apart. Pure.
+
+Servers number calls by `index`, but some leave it out or number every call 0, and some give each
+delta another `id`, a blank one or none. So:
+
+- A delta without a name goes on with the newest call of its index, whatever its id. Only the id of
+  another call that is still open leads there instead.
+- A name begins another call where that of its index is complete, where it has another name
+  already, or where the same event named it.
+- What follows complete arguments may be a call whose name comes late. If no name comes, it is the
+  tail of the call before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.wire.arguments import ArgumentsProgress
+
+Json = dict[str, Any]
+NAME = 1024  # characters up to which a name grows; what is longer is no name
+
+
+class CallPiece(NamedTuple):
+    """What one delta tells of a call. text: of its arguments, None where it has no such member."""
+
+    index: int | None
+    ident: str
+    name: str
+    text: str | None
+    is_custom: bool
+
+
+class StreamedCall:
+    """One call. place: among all calls. tail_of: the call that it continues unless it is named."""
+
+    __slots__ = ("arguments", "ident", "index", "is_custom", "name", "named_in", "place", "tail_of")
+
+    def __init__(self, place: int, index: int | None, tail_of: StreamedCall | None) -> None:
+        self.place = place
+        self.index = index
+        self.tail_of = tail_of
+        self.ident = self.name = ""
+        self.is_custom = False
+        self.named_in = 0  # the number of the event that named it
+        self.arguments = ArgumentsProgress()
+
+    @property
+    def root(self) -> StreamedCall:
+        """The call that this one belongs to: itself, once it is named."""
+        call = self
+        while call.tail_of is not None:
+            call = call.tail_of
+        return call
+
+    def add(self, piece: CallPiece, event: int) -> None:
+        """Take what a delta tells."""
+        if piece.name:
+            self.tail_of = None
+            self.named_in = event
+            if len(self.name) <= NAME:
+                self.name = grown_name(self.name, piece.name)
+        self.ident = self.ident or piece.ident
+        self.is_custom = self.is_custom or piece.is_custom
+        if piece.text:
+            self.arguments.add(piece.text)
+
+
+class StreamedCalls:
+    """The calls of one answer, or of one choice of it, in the order in which they begin."""
+
+    __slots__ = ("_event", "_idents", "_newest", "calls")
+
+    def __init__(self) -> None:
+        self.calls: list[StreamedCall] = []
+        self._newest: dict[int, StreamedCall] = {}  # by index
+        self._idents: dict[str, StreamedCall] = {}
+        self._event = 1
+
+    def begin_event(self) -> None:
+        """Note that the next deltas are another event's."""
+        self._event += 1
+
+    def route(self, delta: Json) -> StreamedCall:
+        """Return the call that a delta belongs to, which may be a new one."""
+        piece = read_piece(delta)
+        newest = self._newest_of(piece.index)
+        call = self._named(newest, piece) if piece.name else self._nameless(newest, piece)
+        if call is None:
+            call = self._begin(piece, newest)
+        call.add(piece, self._event)
+        if piece.ident:
+            self._idents.setdefault(piece.ident, call)
+        return call
+
+    def copy(self) -> StreamedCalls:
+        """Return one that grows by itself from here on."""
+        out = StreamedCalls()
+        out._event = self._event
+        for call in self.calls:
+            tail_of = None if call.tail_of is None else out.calls[call.tail_of.place]
+            twin = StreamedCall(call.place, call.index, tail_of)
+            twin.ident, twin.name, twin.is_custom = call.ident, call.name, call.is_custom
+            twin.named_in, twin.arguments = call.named_in, call.arguments.copy()
+            out.calls.append(twin)
+        out._newest = {index: out.calls[c.place] for index, c in self._newest.items()}
+        out._idents = {ident: out.calls[c.place] for ident, c in self._idents.items()}
+        return out
+
+    def _newest_of(self, index: int | None) -> StreamedCall | None:
+        if index is not None:
+            return self._newest.get(index)
+        return self.calls[-1] if self.calls else None
+
+    def _named(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
+        """Return the call that a delta with a name goes on with; None where it begins another."""
+        return newest if newest is not None and self._takes_name(newest, piece) else None
+
+    def _takes_name(self, call: StreamedCall, piece: CallPiece) -> bool:
+        same_id = not piece.ident or not call.ident or piece.ident == call.ident
+        text = bool(piece.text and not piece.text.isspace())
+        if not call.name:
+            is_blank_tail = call.tail_of is not None and not call.arguments.has_text
+            return (same_id or not is_blank_tail) and not (text and call.arguments.is_complete)
+        if call.named_in == self._event:
+            return False
+        if call.arguments.is_complete:
+            return bool(piece.ident) and same_id and piece.name == call.name and not text
+        if piece.name == call.name:
+            return same_id or not call.is_custom
+        return same_id and not call.arguments.has_text
+
+    def _nameless(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
+        """Return the call that a delta without a name goes on with; None where it begins one."""
+        if piece.ident and (addressed := self._idents.get(piece.ident)) is not None:
+            same_index = piece.index is None or piece.index == addressed.index
+            if same_index and addressed is not newest and not addressed.arguments.is_complete:
+                return addressed
+        return None if newest is None or _may_be_another(newest, piece) else newest
+
+    def _begin(self, piece: CallPiece, newest: StreamedCall | None) -> StreamedCall:
+        call = StreamedCall(len(self.calls), piece.index, None if piece.name else newest)
+        self.calls.append(call)
+        self._newest[call.place if piece.index is None else piece.index] = call
+        return call
+
+
+def _may_be_another(newest: StreamedCall, piece: CallPiece) -> bool:
+    """Tell whether a delta without a name may begin a call whose name comes late."""
+    if piece.text is None:
+        begins = bool(piece.ident) and piece.ident != newest.ident
+    else:
+        begins = piece.text.lstrip().startswith("{")
+    return begins and not newest.is_custom and newest.arguments.is_complete
+
+
+def read_piece(delta: Json) -> CallPiece:
+    """Read what a delta tells of a call."""
+    index, ident = delta.get("index"), delta.get("id")
+    function, is_custom = delta.get("function"), False
+    if not isinstance(function, dict) and isinstance(delta.get("custom"), dict):
+        function, is_custom = delta["custom"], True
+    if not isinstance(function, dict):
+        function = {}
+    name = function.get("name")
+    return CallPiece(
+        index if type(index) is int else None,
+        read_ident(ident),
+        name if isinstance(name, str) else "",
+        _read_text(function.get("input" if is_custom else "arguments")),
+        is_custom,
+    )
+
+
+def read_ident(value: Any) -> str:
+    """Return an id as text: some servers send numbers; a blank one is none."""
+    if type(value) is int:
+        return str(value)
+    return value if isinstance(value, str) and value.strip() else ""
+
+
+def _read_text(arguments: Any) -> str | None:
+    """Return a piece of arguments as text: some servers send them as an object."""
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments if isinstance(arguments, str) else None
+
+
+def grown_name(have: str, more: str) -> str:
+    """Return a name that came in fragments, or whole on every delta."""
+    return more if more.startswith(have) else have + more
