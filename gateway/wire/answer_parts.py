@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+import msgspec
 
 IDENTS = 8  # of one part that are remembered: a server may invent another with each event
-LOOKED_AT = 256  # parts, for one of a list whose id is not known
+MATCHED_PARTS = 256  # that are looked at for one of a list whose id is not known
 
 
-class PartKey(NamedTuple):
+class PartKey(msgspec.Struct, frozen=True):
     """What an event tells of its part.
 
     index: None where it is missing. idents: the part's own id and its call's, without blank ones.
@@ -106,7 +108,9 @@ class Parts(Generic[P]):
             named = (p for i in key.idents for p in self._by_ident.get(i, ()) if p in free)
             part = next((p for p in named if p.may_be(key)), None)
             if part is None:
-                unnamed = (p for p in islice(free, LOOKED_AT) if not listed.intersection(p.idents))
+                unnamed = (
+                    p for p in islice(free, MATCHED_PARTS) if not listed.intersection(p.idents)
+                )
                 part = next((p for p in unnamed if p.may_be(key)), None)
             if part is not None:
                 del free[part]
@@ -173,8 +177,7 @@ class Parts(Generic[P]):
         part = next((p for p in reversed(self._open_at(key.index)) if p.may_be(key)), None)
         if part is None or part.has_begun or not (key.idents and part.idents):
             return part
-        # Where no event told a beginning, another id is another call.
-        return None if "call" in part.kind else part
+        return None  # where no event told a beginning, another id is another part
 
     def _find_ended(self, key: PartKey) -> P | None:
         """Return the newest part of an index, for a piece that comes after its end."""

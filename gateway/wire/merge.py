@@ -39,7 +39,6 @@ class CallItems(list[Any]):
 
     def add(self, deltas: list[Any]) -> None:
         """Add the deltas of one event."""
-        self._streamed.begin_event()
         for delta in deltas:
             if isinstance(delta, dict):
                 self._add_delta(delta)

@@ -5,15 +5,14 @@ delta another `id`, a blank one or none. So:
 
 - A delta without a name goes on with the newest call of its index, whatever its id. Only the id of
   another call that is still open leads there instead.
-- A name begins another call where that of its index is complete, where it has another name
-  already, or where the same event named it.
-- What follows complete arguments may be a call whose name comes late. If no name comes, it is the
-  tail of the call before it.
+- A name begins another call where that of its index is complete, or has another name already.
+- What follows complete arguments may be a call whose name comes late, or whose arguments do where
+  only the name came again. If neither comes, it is the tail of the call before it.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -23,7 +22,7 @@ Json = dict[str, Any]
 NAME = 1024  # characters up to which a name grows; what is longer is no name
 
 
-class CallPiece(NamedTuple):
+class CallPiece(msgspec.Struct, frozen=True):
     """What one delta tells of a call. text: of its arguments, None where it has no such member."""
 
     index: int | None
@@ -34,9 +33,9 @@ class CallPiece(NamedTuple):
 
 
 class StreamedCall:
-    """One call. place: among all calls. tail_of: the call that it continues unless it is named."""
+    """One call. place: among all. tail_of: the call that it continues until it is certain."""
 
-    __slots__ = ("arguments", "ident", "index", "is_custom", "name", "named_in", "place", "tail_of")
+    __slots__ = ("arguments", "ident", "index", "is_custom", "name", "place", "tail_of")
 
     def __init__(self, place: int, index: int | None, tail_of: StreamedCall | None) -> None:
         self.place = place
@@ -44,7 +43,6 @@ class StreamedCall:
         self.tail_of = tail_of
         self.ident = self.name = ""
         self.is_custom = False
-        self.named_in = 0  # the number of the event that named it
         self.arguments = ArgumentsProgress()
 
     @property
@@ -55,42 +53,38 @@ class StreamedCall:
             call = call.tail_of
         return call
 
-    def add(self, piece: CallPiece, event: int) -> None:
+    def add(self, piece: CallPiece) -> None:
         """Take what a delta tells."""
-        if piece.name:
-            self.tail_of = None
-            self.named_in = event
-            if len(self.name) <= NAME:
-                self.name = grown_name(self.name, piece.name)
+        if piece.name and len(self.name) <= NAME:
+            self.name = grown_name(self.name, piece.name)
         self.ident = self.ident or piece.ident
         self.is_custom = self.is_custom or piece.is_custom
         if piece.text:
             self.arguments.add(piece.text)
+        if self.tail_of is not None and self.name:
+            repeated = self.name == self.tail_of.name and not piece.ident
+            if self.arguments.has_text or not repeated:
+                self.tail_of = None
 
 
 class StreamedCalls:
     """The calls of one answer, or of one choice of it, in the order in which they begin."""
 
-    __slots__ = ("_event", "_idents", "_newest", "calls")
+    __slots__ = ("_idents", "_newest", "calls")
 
     def __init__(self) -> None:
         self.calls: list[StreamedCall] = []
         self._newest: dict[int, StreamedCall] = {}  # by index
         self._idents: dict[str, StreamedCall] = {}
-        self._event = 1
-
-    def begin_event(self) -> None:
-        """Note that the next deltas are another event's."""
-        self._event += 1
 
     def route(self, delta: Json) -> StreamedCall:
         """Return the call that a delta belongs to, which may be a new one."""
         piece = read_piece(delta)
         newest = self._newest_of(piece.index)
-        call = self._named(newest, piece) if piece.name else self._nameless(newest, piece)
+        call = self._find_named(newest, piece) if piece.name else self._find_nameless(newest, piece)
         if call is None:
             call = self._begin(piece, newest)
-        call.add(piece, self._event)
+        call.add(piece)
         if piece.ident:
             self._idents.setdefault(piece.ident, call)
         return call
@@ -98,12 +92,11 @@ class StreamedCalls:
     def copy(self) -> StreamedCalls:
         """Return one that grows by itself from here on."""
         out = StreamedCalls()
-        out._event = self._event
         for call in self.calls:
             tail_of = None if call.tail_of is None else out.calls[call.tail_of.place]
             twin = StreamedCall(call.place, call.index, tail_of)
             twin.ident, twin.name, twin.is_custom = call.ident, call.name, call.is_custom
-            twin.named_in, twin.arguments = call.named_in, call.arguments.copy()
+            twin.arguments = call.arguments.copy()
             out.calls.append(twin)
         out._newest = {index: out.calls[c.place] for index, c in self._newest.items()}
         out._idents = {ident: out.calls[c.place] for ident, c in self._idents.items()}
@@ -114,25 +107,26 @@ class StreamedCalls:
             return self._newest.get(index)
         return self.calls[-1] if self.calls else None
 
-    def _named(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
+    def _find_named(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
         """Return the call that a delta with a name goes on with; None where it begins another."""
         return newest if newest is not None and self._takes_name(newest, piece) else None
 
-    def _takes_name(self, call: StreamedCall, piece: CallPiece) -> bool:
+    @staticmethod
+    def _takes_name(call: StreamedCall, piece: CallPiece) -> bool:
         same_id = not piece.ident or not call.ident or piece.ident == call.ident
         text = bool(piece.text and not piece.text.isspace())
         if not call.name:
             is_blank_tail = call.tail_of is not None and not call.arguments.has_text
             return (same_id or not is_blank_tail) and not (text and call.arguments.is_complete)
-        if call.named_in == self._event:
-            return False
+        if call.tail_of is not None:
+            return piece.name == call.name
         if call.arguments.is_complete:
             return bool(piece.ident) and same_id and piece.name == call.name and not text
         if piece.name == call.name:
             return same_id or not call.is_custom
         return same_id and not call.arguments.has_text
 
-    def _nameless(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
+    def _find_nameless(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
         """Return the call that a delta without a name goes on with; None where it begins one."""
         if piece.ident and (addressed := self._idents.get(piece.ident)) is not None:
             same_index = piece.index is None or piece.index == addressed.index
@@ -141,9 +135,12 @@ class StreamedCalls:
         return None if newest is None or _may_be_another(newest, piece) else newest
 
     def _begin(self, piece: CallPiece, newest: StreamedCall | None) -> StreamedCall:
-        call = StreamedCall(len(self.calls), piece.index, None if piece.name else newest)
+        index = piece.index
+        if index is None and newest is not None and not piece.name:
+            index = newest.index
+        call = StreamedCall(len(self.calls), index, newest)
         self.calls.append(call)
-        self._newest[call.place if piece.index is None else piece.index] = call
+        self._newest[call.place if index is None else index] = call
         return call
 
 

@@ -72,15 +72,44 @@ class MaskedPart(AnswerPart):
         return "".join(self.pieces.get(member, ()))
 
 
+class MaskedParts(Parts[MaskedPart]):
+    """The parts of a round. first_place: where the first of them is shown that is."""
+
+    def __init__(self, first_place: int = 0) -> None:
+        super().__init__(MaskedPart)
+        self._released = 0  # so many parts, from the first, are decided
+        self.next_place = first_place
+
+    def is_held(self, part: MaskedPart) -> bool:
+        """Tell whether a part waits, itself or for one before it."""
+        return part.order >= self._released
+
+    def undecided(self) -> list[MaskedPart]:
+        """Return the parts from the first on of which it is not known whose they are."""
+        return self.parts[self._released :]
+
+    def release(self) -> list[MaskedPart]:
+        """Give each decided part its place, in their order; return those that are visible."""
+        visible = []
+        while self._released < len(self.parts):
+            part = self.parts[self._released]
+            if part.hidden is None:
+                break
+            self._released += 1
+            if not part.hidden:
+                part.place = self.next_place
+                self.next_place += 1
+                visible.append(part)
+        return visible
+
+
 class EnvelopeMask(ABC):
     """See `ReplyMask`. A format says what its events are, and how they are written.
 
-    owned: names of calls that are never shown. text_kind: of the parts that hold text. late_kinds:
-    of those whose name may come after their beginning.
+    owned: names of calls that are never shown. text_kind: of the parts that hold text.
     """
 
     text_kind = ""
-    late_kinds: tuple[str, ...] = ()
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         self.alias = alias
@@ -91,10 +120,7 @@ class EnvelopeMask(ABC):
         self.rounds = 0  # those before this one
         self._ends: list[int] = []  # how much was shown at the end of each of these
         self._owned = frozenset(owned)
-        self._parts: Parts[MaskedPart] = Parts(MaskedPart)  # of the round
-        self._released = 0  # so many of these, from the first, are decided
-        self._taken = 0  # of these, those that are shown
-        self._first_place = 0  # of this round
+        self._parts = MaskedParts()  # of the round
         # The part whose text the newest event told, as it came, and what that event told of it.
         self._growing: tuple[MaskedPart, PartKey] | None = None
         self._hid = False  # something of ours was taken out, so the numbers are ours to give
@@ -119,6 +145,10 @@ class EnvelopeMask(ABC):
     @abstractmethod
     def call_name(self, part: Json) -> str | None:
         """Return the name of the function that a part calls, None for any other part."""
+
+    def may_name_late(self, part: MaskedPart) -> bool:
+        """Tell whether a part may still turn out to be a call whose name comes late."""
+        return False
 
     @abstractmethod
     def fold(self, kind: str, event: Json) -> None:
@@ -230,7 +260,7 @@ class EnvelopeMask(ABC):
             self._hid = True
             part.held.clear()
             return self._release()
-        if part.order >= self._released:
+        if self._parts.is_held(part):
             part.held.append((event, raw))
             return self._release()
         shown = self.render(event, raw, part.place)
@@ -256,10 +286,8 @@ class EnvelopeMask(ABC):
 
     def _decide(self, part: MaskedPart) -> None:
         """Decide whose a part is, once that is certain."""
-        is_late = part.kind in self.late_kinds and not part.name
-        if self._owned and is_late and (part.kind or not part.has_ended):
-            return
-        part.hidden = self._is_owned(part)
+        if part.name or not (self._owned and self.may_name_late(part)):
+            part.hidden = self._is_owned(part)
 
     def _is_owned(self, part: MaskedPart) -> bool:
         kind = part.item.get("type") or part.kind
@@ -270,7 +298,7 @@ class EnvelopeMask(ABC):
 
         cut: the round broke off, so that a name may be what is missing.
         """
-        for part in self._parts.parts[self._released :]:
+        for part in self._parts.undecided():
             if part.hidden is None:
                 part.hidden = self._is_owned(part) or (cut and not part.name)
             if part.hidden:
@@ -279,17 +307,11 @@ class EnvelopeMask(ABC):
         return self._release()
 
     def _release(self) -> bytes:
-        """Give each decided part its place, in their order, and return what was held of them."""
+        """Return what was held of the parts that are decided now."""
         out: list[bytes] = []
-        parts = self._parts.parts
-        while self._released < len(parts) and parts[self._released].hidden is not None:
-            part = parts[self._released]
-            self._released += 1
-            if not part.hidden:
-                part.place = self._first_place + self._taken
-                self._taken += 1
-                out += [self.render(event, raw, part.place) for event, raw in part.held]
-                part.held.clear()
+        for part in self._parts.release():
+            out += [self.render(event, raw, part.place) for event, raw in part.held]
+            part.held.clear()
         return b"".join(out)
 
     def show_whole(self, whole: Json) -> bytes:
@@ -330,9 +352,7 @@ class EnvelopeMask(ABC):
         self._ends.append(len(self.shown))
         self._hid = True
         self._passed = self._closed = None
-        self._parts = Parts(MaskedPart)
-        self._first_place += self._taken
-        self._released = self._taken = 0
+        self._parts = MaskedParts(self._parts.next_place)
         self._growing = None
         self.over = self.ended = False
         self.end_round()

@@ -121,7 +121,6 @@ class ReplyWriter(ABC):
             for kind, text in _texts_of(delta):
                 yield from self._add_text(kind, text)
             calls = delta.get("tool_calls")
-            self._streamed.begin_event()
             for call in calls if isinstance(calls, list) else ():
                 if isinstance(call, dict):
                     yield from self._add_call(call)

@@ -76,6 +76,22 @@ class ChoiceState:
     fresh: bool = False  # a new round began and has shown no text yet
 
 
+class ShownChunks(list[bytes]):
+    """What is shown for one chunk. returned: segments of that chunk that were held for a moment."""
+
+    def __init__(self, chunk: Chunk | None = None) -> None:
+        super().__init__()
+        self.chunk = chunk
+        self.returned: list[Segment] = []
+
+    def in_order(self, chunk: Chunk, kept: list[Segment]) -> list[Segment]:
+        """Return the segments to show of the chunk, as they stood in it."""
+        if not self.returned:
+            return kept
+        visible = {id(segment) for segment in [*kept, *self.returned]}
+        return [segment for segment in chunk.segments if id(segment) in visible]
+
+
 class Interceptor:
     """Feed it the chunks of each round; show the client what it returns.
 
@@ -138,11 +154,12 @@ class Interceptor:
             self._received.add(chunk.body)
             return self._bare(chunk)
         self._head.of(chunk.body)  # the first round's identity, though nothing of it may be shown
-        out: list[bytes] = []
+        out = ShownChunks(chunk)
         hiding = any(s.kind == "call" for s in chunk.segments)
-        if hiding:
-            self._begin_calls(chunk)
+        if hiding and self._ours:
+            self._part()
         kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
+        kept = out.in_order(chunk, kept)
         if len(kept) < len(chunk.segments) or any(s.shown is not None for s in kept):
             self._part()
         self._show(chunk, kept, out)
@@ -150,13 +167,6 @@ class Interceptor:
         if self._tries and len(kept) == len(out) == 1 and kept[0].kind != "finish":
             self._learn_template(chunk, kept[0])
         return out
-
-    def _begin_calls(self, chunk: Chunk) -> None:
-        """Prepare for the calls' deltas of an event."""
-        if self._ours:
-            self._part()
-        for lane in {s.lane for s in chunk.segments if s.kind == "call"}:
-            self._lanes.setdefault(lane, ChoiceState()).streamed.begin_event()
 
     def _part(self) -> None:
         """From the next chunk on, what is shown is no longer all that is received."""
@@ -220,7 +230,7 @@ class Interceptor:
             body.pop("usage", None)
         return [chunk.payload if chunk.payload and body == chunk.body else encode(body)]
 
-    def _keep(self, chunk: Chunk, segment: Segment, hiding: bool, out: list[bytes]) -> bool:
+    def _keep(self, chunk: Chunk, segment: Segment, hiding: bool, out: ShownChunks) -> bool:
         lane = self._lanes.setdefault(segment.lane, ChoiceState())
         if lane.finish or lane.reason:
             return False  # nothing of a lane follows its finish
@@ -242,7 +252,7 @@ class Interceptor:
         lane.last = text[-1]
         self.text_shown = True
 
-    def _call(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: list[bytes]) -> bool:
+    def _call(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: ShownChunks) -> bool:
         delta: Json = segment.value
         function: Json = delta["function"] if isinstance(delta.get("function"), dict) else {}
         call = self._route(lane, delta)
@@ -268,7 +278,7 @@ class Interceptor:
 
     def _judge(self, call: InterceptedCall, done: bool) -> None:
         name, done = call.call.name, done or call.call.arguments.has_text
-        if not name and self._ours:
+        if (not name or call.call.tail_of is not None) and self._ours:
             return  # some servers tell it after the arguments
         if name in self._ours:
             # It could still grow into a longer name of the client's; nothing is lost by waiting for
@@ -277,7 +287,7 @@ class Interceptor:
         elif done or not any(ours.startswith(name) for ours in self._ours):
             call.ours = False
 
-    def _release(self, lane: ChoiceState, out: list[bytes]) -> None:
+    def _release(self, lane: ChoiceState, out: ShownChunks) -> None:
         """Show the held deltas of the client's calls, in order.
 
         None is shown before a call that could still be one of ours.
@@ -289,7 +299,10 @@ class Interceptor:
             held, call.held = call.held, []
             for chunk, segment in held:
                 self._place(lane, call, segment)
-                self._show(chunk, [segment], out)
+                if chunk is out.chunk:
+                    out.returned.append(segment)
+                else:
+                    self._show(chunk, [segment], out)
 
     def _place(self, lane: ChoiceState, call: InterceptedCall, segment: Segment) -> bool:
         """Indexes are dense, in the order first seen.
@@ -307,7 +320,7 @@ class Interceptor:
             segment.shown = {**segment.value, "index": call.shown_as}
         return True
 
-    def _finish(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: list[bytes]) -> bool:
+    def _finish(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: ShownChunks) -> bool:
         lane.reason = segment.value
         self._decide(lane, out)
         if any(call.ours for call in lane.calls):
@@ -316,7 +329,7 @@ class Interceptor:
         lane.finish = segment.value
         return True
 
-    def _decide(self, lane: ChoiceState, out: list[bytes]) -> None:
+    def _decide(self, lane: ChoiceState, out: ShownChunks) -> None:
         for call in lane.calls:
             if call.ours is None:
                 self._decide_call(lane, call)
@@ -363,7 +376,7 @@ class Interceptor:
         to.
         """
         self._flush_template()
-        out: list[bytes] = []
+        out = ShownChunks()
         for lane in self._lanes.values():
             self._decide(lane, out)
         self._usage, self._last_usage = self._last_usage, None

@@ -121,7 +121,6 @@ class ResponsesMask(EnvelopeMask):
     """The one response that a client sees of a turn."""
 
     text_kind = "message"
-    late_kinds = (CALL, "")
 
     def __init__(self, owned: Collection[str], alias: str | None, echo: Echo) -> None:
         super().__init__(owned, alias)
@@ -187,6 +186,9 @@ class ResponsesMask(EnvelopeMask):
     def call_name(self, part: Json) -> str | None:
         name = part.get("name") if part.get("type") == CALL else None
         return name if isinstance(name, str) else None
+
+    def may_name_late(self, part: MaskedPart) -> bool:
+        return part.kind == CALL or not (part.kind or part.has_ended)
 
     def fold(self, kind: str, event: Json) -> None:
         if kind == CLOSE:
