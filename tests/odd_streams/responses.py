@@ -26,7 +26,7 @@ class ItemOddities:
     begins: bool
     ends: str
     name: str
-    listed: bool
+    listed: str
     twice: bool
     numbered: bool
     cut: bool
@@ -37,9 +37,9 @@ class ItemOddities:
             rng.choice(("counted", "counted", "missing", "zero", "null", "pieces without")),
             rng.choice(("same", "same", "changing", "missing", "blank", "integer")),
             rng.random() < 0.75,
-            rng.choice(("each", "each", "last", "none")),
+            rng.choice(("each", "each", "last", "none", "calls")),
             rng.choice(("first", "first", "arguments", "end", "close")),
-            rng.random() < 0.6,
+            rng.choice(("all", "all", "none", "calls")),
             rng.random() < 0.25,
             rng.random() < 0.7,
             rng.random() < 0.8,
@@ -53,9 +53,9 @@ class ItemOddities:
             odd = replace(odd, ident="same")
         apart = odd.begins or odd.ident in ("same", "integer") or odd.index == "counted"
         if odd.name == "close":
-            odd = replace(odd, listed=True, ends="none") if apart else replace(odd, name="end")
+            odd = replace(odd, listed="all", ends="none") if apart else replace(odd, name="end")
         if odd.ends == "none" and (odd.name == "end" or not odd.begins):
-            odd = replace(odd, listed=True)
+            odd = replace(odd, listed="all")
         return odd if apart else replace(odd, ends="each")
 
 
@@ -66,11 +66,13 @@ def make_stream(rng: Random, answer: Answer, odd: ItemOddities) -> Iterator[Json
     ends: list[Json] = []
     for place, (part, item) in enumerate(zip(answer, items, strict=True)):
         events += item_events(rng, part, item, place, odd)
-        if odd.ends != "none":
+        if odd.ends != "none" and (odd.ends != "calls" or isinstance(part, Call)):
             end = {"type": "response.output_item.done", **index_of(place, odd, 0), "item": item}
             (ends if odd.ends == "last" else events).append(end)
     begun = {**HEAD, "status": "in_progress", "output": []}
-    done = {**HEAD, "status": "completed", "output": items if odd.listed else []}
+    kinds = {"all": ("message", "function_call"), "calls": ("function_call",)}
+    listed = [i for i in items if i["type"] in kinds.get(odd.listed, ())]
+    done = {**HEAD, "status": "completed", "output": listed}
     told = [
         {"type": "response.created", "response": begun},
         *events,

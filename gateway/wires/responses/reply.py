@@ -350,7 +350,8 @@ class ResponsesMask(EnvelopeMask):
         Servers that stream the items leave them out at the end, where some clients look for them.
         """
         same = response.get("id") == self._head.get("id", response.get("id"))
-        return same and (bool(response.get("output")) or not self.shown)
+        items = response.get("output")
+        return same and len(items if isinstance(items, list) else ()) >= len(self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())
