@@ -64,23 +64,29 @@ class Parts(Generic[P]):
         self._by_index: dict[int, list[P]] = {}
         self._by_ident: dict[str, list[P]] = {}
         self._open: dict[P, None] = {}
+        self._newest: tuple[PartKey, P] | None = None  # piece: most follow one of the same part
 
     def begin(self, key: PartKey) -> P:
         """Return a new part, unless the event repeats the one before or comes after a piece."""
+        self._newest = None
         part = self._find_repeated(key) or self._add(key)
         part.has_begun = part.is_fresh = True
         return part
 
     def imply(self, key: PartKey) -> P:
         """Return a new part whose beginning no event told."""
+        self._newest = None
         return self._add(key)
 
     def find(self, key: PartKey) -> P | None:
         """Return the part that a piece belongs to; None where no part has begun for it."""
+        if self._newest is not None and self._newest[0] == key:
+            return self._newest[1]
         part = self._find_by_ident(key) or self._find_open(key) or self._find_ended(key)
         if part is not None:
             part.is_fresh = False
             self._learn(part, key)
+            self._newest = key, part
         return part
 
     def find_end(self, key: PartKey) -> P | None:
@@ -97,6 +103,7 @@ class Parts(Generic[P]):
     def end(self, part: P) -> None:
         """Note that a part has ended."""
         part.has_ended = True
+        self._newest = None
         self._open.pop(part, None)
 
     def match(self, keys: Sequence[PartKey]) -> list[P | None]:

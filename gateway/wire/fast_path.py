@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.wire.chat import Chunk, ChunkIdentity, Json, encode, parse_chunk
-from gateway.wire.merge import CALLS
 
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
 MEMBER = re.compile(
@@ -58,7 +57,7 @@ class ChunkTemplate:
         "_shown",
         "_to",
         "delta",
-        "is_arguments",
+        "guards_objects",
         "lane",
         "texts",
     )
@@ -75,12 +74,8 @@ class ChunkTemplate:
         self.texts: list[str] = []
         self._before, self._after = ends
         self._padded, self._shown = padded, shown
-        self.is_arguments = CALLS in delta("")
+        self.guards_objects = False
         self._from, self._to = len(self._before) - 1, 1 - len(self._after)
-
-    def begins_object(self, raw: bytes) -> bool:
-        """Tell whether a matching event's text begins as arguments of another call would."""
-        return raw.startswith(b'"{', self._from)
 
     def match(self, raw: bytes) -> bytes:
         """Return the event to show for one that came; b"" for one that has to be read."""
@@ -96,7 +91,7 @@ class ChunkTemplate:
             text = _text(raw[self._from : to])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        if not text:
+        if not text or (self.guards_objects and text[0] == "{"):
             return b""
         self.texts.append(text)
         if self._shown is None:

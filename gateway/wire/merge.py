@@ -53,8 +53,10 @@ class CallItems(list[Any]):
             return
         item = self[self._places[call.place]]
         # The first id stays: servers that give every delta another one mean the same call.
-        again = delta.get("id") is not None and item.get("id") not in (None, "")
-        merge(item, {k: v for k, v in delta.items() if k != "id"} if again else delta)
+        ident, first = delta.get("id"), item.get("id")
+        if ident is not None and ident != first and first not in (None, ""):
+            delta = {k: v for k, v in delta.items() if k != "id"}
+        merge(item, delta)
 
     def copy(self) -> CallItems:
         """Return one that grows by itself from here on."""

@@ -15,6 +15,14 @@ RESPONSES_KINDS = (  # the kind of item that a type of event belongs to, by how 
     ("response.custom_tool_call_input.", "custom_tool_call"),
     ("response.reasoning", "reasoning"),
 )
+# The same for the events that streams consist of, so that each costs one look.
+EVENT_KINDS = {
+    "response.output_text.delta": "message",
+    "response.function_call_arguments.delta": CALL,
+    "response.custom_tool_call_input.delta": "custom_tool_call",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "reasoning",
+}
 CONTENT_KINDS = {"output_text": "message", "refusal": "message", "reasoning_text": "reasoning"}
 TOOL_USE = "tool_call"  # any block that calls something
 BLOCK_KINDS = {
@@ -33,11 +41,13 @@ def responses_key(event: Json) -> PartKey:
     item = event.get("item")
     if isinstance(item, dict):
         return item_key(item, event.get("output_index"))
-    ident, name = read_ident(event.get("item_id")), event.get("name")
+    index, ident, name = event.get("output_index"), event.get("item_id"), event.get("name")
+    if type(ident) is not str or not ident:
+        ident = read_ident(ident)
     return PartKey(
-        _read_index(event.get("output_index")),
+        index if type(index) is int else None,
         (ident,) if ident else (),
-        _kind_of(event),
+        EVENT_KINDS.get(str(event.get("type"))) or _kind_of(event),
         name if isinstance(name, str) else "",
     )
 
@@ -56,10 +66,14 @@ def item_key(item: Json, index: Any = None) -> PartKey:
 
 def messages_key(event: Json) -> PartKey:
     """Return what an event of the Messages API tells of its content block."""
-    block = event.get("content_block", event.get("delta"))
-    kind = str(block.get("type")) if isinstance(block, dict) else ""
-    kind = TOOL_USE if kind.endswith("tool_use") else BLOCK_KINDS.get(kind, "")
-    return PartKey(_read_index(event.get("index")), (), kind)
+    index, block = event.get("index"), event.get("delta") or event.get("content_block")
+    kind = ""
+    if isinstance(block, dict):
+        name = block.get("type")
+        kind = BLOCK_KINDS.get(name, "") if isinstance(name, str) else ""
+        if not kind and str(name).endswith("tool_use"):
+            kind = TOOL_USE
+    return PartKey(index if type(index) is int else None, (), kind)
 
 
 def _kind_of(event: Json) -> str:

@@ -79,6 +79,8 @@ class StreamedCalls:
 
     def route(self, delta: Json) -> StreamedCall:
         """Return the call that a delta belongs to, which may be a new one."""
+        if (plain := self._route_plain(delta)) is not None:
+            return plain
         piece = read_piece(delta)
         newest = self._newest_of(piece.index)
         call = self._find_named(newest, piece) if piece.name else self._find_nameless(newest, piece)
@@ -87,6 +89,22 @@ class StreamedCalls:
         call.add(piece)
         if piece.ident:
             self._idents.setdefault(piece.ident, call)
+        return call
+
+    def _route_plain(self, delta: Json) -> StreamedCall | None:
+        """Route one more piece of arguments that tells nothing new, as most deltas are."""
+        index, function = delta.get("index"), delta.get("function")
+        if type(index) is not int or type(function) is not dict:
+            return None
+        call, text = self._newest.get(index), function.get("arguments")
+        if call is None or type(text) is not str or not text or text[0] in "{ \n\r\t":
+            return None
+        ident, name = delta.get("id"), function.get("name")
+        if (ident and ident != call.ident) or (name and name != call.name):
+            return None
+        if call.is_custom or call.tail_of is not None or (name and call.arguments.is_complete):
+            return None
+        call.arguments.add(text)
         return call
 
     def copy(self) -> StreamedCalls:

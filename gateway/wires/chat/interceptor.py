@@ -180,8 +180,6 @@ class Interceptor:
         """
         if (known := self._mould) is None:
             return b""
-        if known.is_arguments and known.begins_object(raw):
-            return b""  # a call may begin whose name comes late
         shown = known.match(raw)
         if len(known.texts) == MAX_TEXTS_HELD:
             self._add_to_builders(known)
@@ -197,6 +195,8 @@ class Interceptor:
         ):
             self._mould = make_template(chunk, self._head, self._roles, not self._include_usage)
             self._tries -= spoken or self._mould is not None
+            if self._mould is not None:
+                self._mould.guards_objects = kept.kind == "call"
 
     def _flush_template(self) -> None:
         """Something else follows what was known by its bytes."""
