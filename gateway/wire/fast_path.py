@@ -49,7 +49,18 @@ class ChunkTemplate:
     them.
     """
 
-    __slots__ = ("_after", "_before", "_from", "_padded", "_shown", "_to", "delta", "lane", "texts")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_from",
+        "_padded",
+        "_shown",
+        "_to",
+        "delta",
+        "guards_objects",
+        "lane",
+        "texts",
+    )
 
     def __init__(
         self,
@@ -63,6 +74,7 @@ class ChunkTemplate:
         self.texts: list[str] = []
         self._before, self._after = ends
         self._padded, self._shown = padded, shown
+        self.guards_objects = False
         self._from, self._to = len(self._before) - 1, 1 - len(self._after)
 
     def match(self, raw: bytes) -> bytes:
@@ -79,7 +91,7 @@ class ChunkTemplate:
             text = _text(raw[self._from : to])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        if not text:
+        if not text or (self.guards_objects and text[0] == "{"):
             return b""
         self.texts.append(text)
         if self._shown is None:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.wire.streamed_calls import NAME, StreamedCalls, grown_name
+
 Json = dict[str, Any]
+CALLS = "tool_calls"
 
 # Members of a delta that name rather than grow: repeated by some servers, never to be concatenated.
 WHOLE = frozenset(
     {"role", "id", "type", "object", "finish_reason", "model", "created", "index", "format"}
 )
-
-
-NAME = 1024  # characters up to which a name may be repeated whole; what is longer is no name
 
 
 class Items(list[Any]):
@@ -25,6 +25,64 @@ class Items(list[Any]):
     def __init__(self) -> None:
         super().__init__()
         self.places: dict[int, Json] = {}
+
+
+class CallItems(list[Any]):
+    """A list of calls, whose deltas are told apart as `StreamedCalls` says."""
+
+    __slots__ = ("_places", "_streamed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._streamed = StreamedCalls()
+        self._places: list[int] = []  # of the calls in this list
+
+    def add(self, deltas: list[Any]) -> None:
+        """Add the deltas of one event."""
+        for delta in deltas:
+            if isinstance(delta, dict):
+                self._add_delta(delta)
+            else:
+                self.append(delta)
+
+    def _add_delta(self, delta: Json) -> None:
+        call = self._streamed.route(delta)
+        if call.place == len(self._places):
+            self._places.append(len(self))
+            self.append(_copy(delta))
+            return
+        item = self[self._places[call.place]]
+        # The first id stays: servers that give every delta another one mean the same call.
+        ident, first = delta.get("id"), item.get("id")
+        if ident is not None and ident != first and first not in (None, ""):
+            delta = {k: v for k, v in delta.items() if k != "id"}
+        merge(item, delta)
+
+    def copy(self) -> CallItems:
+        """Return one that grows by itself from here on."""
+        out = CallItems()
+        out.extend(map(_copy, self))
+        out._streamed, out._places = self._streamed.copy(), list(self._places)
+        return out
+
+    def plain(self) -> list[Any]:
+        """Return the calls with strings for their texts, each with its tail."""
+        out = [plain_text(item) for item in self]
+        tails = [c for c in self._streamed.calls if c.tail_of is not None]
+        for call in tails:
+            root, tail = (out[self._places[c.place]] for c in (call.root, call))
+            _add_tail(root, tail)
+        places = {self._places[call.place] for call in tails}
+        return [item for place, item in enumerate(out) if place not in places]
+
+
+def _add_tail(call: Json, tail: Json) -> None:
+    """Add the arguments of a tail to its call."""
+    into, more = call.get("function"), tail.get("function")
+    if isinstance(into, dict) and isinstance(more, dict):
+        have, text = into.get("arguments"), more.get("arguments")
+        if isinstance(have, str) and isinstance(text, str):
+            into["arguments"] = have + text
 
 
 class TextBuffer(list[str]):
@@ -49,7 +107,7 @@ def merge(into: Json, delta: Json) -> None:
     for key, value in delta.items():
         have = into.get(key)
         if have is None:
-            into[key] = _grown(Items(), value) if isinstance(value, list) else _copy(value)
+            into[key] = _begin_list(key, value) if isinstance(value, list) else _copy(value)
         elif isinstance(value, str) and isinstance(have, TextBuffer):
             have.add(value)
         elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
@@ -65,9 +123,12 @@ def merge(into: Json, delta: Json) -> None:
             into[key] = value
 
 
-def grown_name(have: str, more: str) -> str:
-    """Return a name that came in fragments, or whole on every delta."""
-    return more if more.startswith(have) else have + more
+def _begin_list(key: str, value: list[Any]) -> list[Any]:
+    if key != CALLS:
+        return _grown(Items(), value)
+    calls = CallItems()
+    calls.add(value)
+    return calls
 
 
 def plain_text(value: Any) -> Any:
@@ -79,18 +140,24 @@ def plain_text(value: Any) -> Any:
         return {k: plain_text(v) for k, v in value.items()}
     if isinstance(value, TextBuffer):
         return "".join(value)
+    if isinstance(value, CallItems):
+        return value.plain()
     return [plain_text(v) for v in value] if isinstance(value, list) else value
 
 
 def growing_copy(value: Any) -> Any:
     """Return a copy of what was joined that grows by itself from here on."""
-    return _copy(plain_text(value))
+    return _copy(value)
 
 
 def _copy(value: Any) -> Any:
+    if isinstance(value, CallItems):
+        return value.copy()
+    if isinstance(value, TextBuffer):
+        return "".join(value)
     if isinstance(value, dict):
         return {
-            k: _grown(Items(), v) if k == "tool_calls" and isinstance(v, list) else _copy(v)
+            k: _begin_list(k, v) if type(v) is list and k == CALLS else _copy(v)
             for k, v in value.items()
         }
     if not isinstance(value, list):
@@ -107,25 +174,17 @@ def _copy(value: Any) -> Any:
 
 def _grown(have: list[Any], more: list[Any]) -> list[Any]:
     """Add items to a list: those with an `index` of one that is there go on with it."""
+    if isinstance(have, CallItems):
+        have.add(more)
+        return have
     places = have.places if isinstance(have, Items) else {}
     for item in more:
         index = item.get("index") if isinstance(item, dict) else None
         if not isinstance(index, int):
-            if (
-                have
-                and isinstance(item, dict)
-                and "function" in item
-                and not item.get("id")
-                and isinstance(have[-1], dict)
-            ):
-                merge(
-                    have[-1], item
-                )  # a server that leaves the index out goes on with its last call
-            else:
-                have.append(_copy(item))
+            have.append(_copy(item))
             continue
         same = places.get(index)
-        # A new id at a used index is a new call: some servers number every parallel call 0.
+        # A new id at a used index is a new item.
         if same is None or (item.get("id") and same.get("id") and item["id"] != same["id"]):
             have.append(_copy(item))
             places[index] = have[-1]

@@ -1,10 +1,12 @@
 """One answer out of several rounds, for formats whose replies are a sequence of numbered parts.
 
 A round consists of an opening, parts (items or content blocks) and a closing. A part has a
-beginning, pieces and an end, all with the part's index, and its name is known from its beginning.
-So a mask only needs these envelopes: it hides the parts that are our calls, numbers the others
-without gaps over all rounds, and shows one opening and one closing. The contents of a part are
-forwarded as they came.
+beginning, pieces and an end, which `Parts` tells apart. So a mask only needs these envelopes: it
+hides the parts that are our calls, numbers the others without gaps over all rounds, and shows one
+opening and one closing. The contents of a part are forwarded as they came.
+
+A call whose name some server tells late waits until it is known whose it is, and so does what
+begins after it: the client sees the parts in their order.
 
 Chat completions are different (names grow, parts have no end, several choices interleave) and have
 their own interceptor.
@@ -21,6 +23,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import GatewayError, StreamIncomplete
+from gateway.wire.answer_parts import AnswerPart, PartKey, Parts
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
@@ -36,15 +39,77 @@ OPEN, BEGIN, DELTA, END, CLOSE, ERROR, OTHER = (
     "error",
     "other",
 )
+PART_EVENTS = frozenset({BEGIN, DELTA, END})
 SHORT_BYTES = 1 << 14  # of an event that is read at once
 MAX_PARTS = 4096  # of one round
+
+
+class MaskedPart(AnswerPart):
+    """A part of a round.
+
+    item: as it began, or whole. is_whole: which of these. pieces: what it grew by, by member.
+    hidden: it is a call of ours; None while that is not known. place: where it is shown. held: its
+    events, until then.
+    """
+
+    __slots__ = ("held", "hidden", "is_whole", "item", "pieces", "place")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.item: Json = {}
+        self.is_whole = False
+        self.pieces: dict[str, list[str]] = {}
+        self.hidden: bool | None = None
+        self.place = -1
+        self.held: list[tuple[Json, bytes]] = []
+
+    def grow(self, member: str, text: Any) -> None:
+        """Add a piece."""
+        self.pieces.setdefault(member, []).append(str(text or ""))
+
+    def text_of(self, member: str) -> str:
+        """Return what a member has grown to."""
+        return "".join(self.pieces.get(member, ()))
+
+
+class MaskedParts(Parts[MaskedPart]):
+    """The parts of a round. first_place: where the first of them is shown that is."""
+
+    def __init__(self, first_place: int = 0) -> None:
+        super().__init__(MaskedPart)
+        self._released = 0  # so many parts, from the first, are decided
+        self.next_place = first_place
+
+    def is_held(self, part: MaskedPart) -> bool:
+        """Tell whether a part waits, itself or for one before it."""
+        return part.order >= self._released
+
+    def undecided(self) -> list[MaskedPart]:
+        """Return the parts from the first on of which it is not known whose they are."""
+        return self.parts[self._released :]
+
+    def release(self) -> list[MaskedPart]:
+        """Give each decided part its place, in their order; return those that are visible."""
+        visible = []
+        while self._released < len(self.parts):
+            part = self.parts[self._released]
+            if part.hidden is None:
+                break
+            self._released += 1
+            if not part.hidden:
+                part.place = self.next_place
+                self.next_place += 1
+                visible.append(part)
+        return visible
 
 
 class EnvelopeMask(ABC):
     """See `ReplyMask`. A format says what its events are, and how they are written.
 
-    owned: names of calls that are never shown.
+    owned: names of calls that are never shown. text_kind: of the parts that hold text.
     """
+
+    text_kind = ""
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         self.alias = alias
@@ -55,8 +120,9 @@ class EnvelopeMask(ABC):
         self.rounds = 0  # those before this one
         self._ends: list[int] = []  # how much was shown at the end of each of these
         self._owned = frozenset(owned)
-        self._places: dict[int, int | None] = {}  # of the round's parts: None is hidden
-        self._taken = 0  # of these, those that are shown
+        self._parts = MaskedParts()  # of the round
+        # The part whose text the newest event told, as it came, and what that event told of it.
+        self._growing: tuple[MaskedPart, PartKey] | None = None
         self._hid = False  # something of ours was taken out, so the numbers are ours to give
         self._error: Any = None
         self._passed: tuple[bytes, RoundResult] | None = None
@@ -69,8 +135,8 @@ class EnvelopeMask(ABC):
         """Return which envelope an event is."""
 
     @abstractmethod
-    def index_of(self, event: Json) -> int | None:
-        """Return the index of the part that an event belongs to."""
+    def key_of(self, event: Json) -> PartKey:
+        """Return what an event tells of its part."""
 
     @abstractmethod
     def part_of(self, event: Json) -> Json:
@@ -80,9 +146,17 @@ class EnvelopeMask(ABC):
     def call_name(self, part: Json) -> str | None:
         """Return the name of the function that a part calls, None for any other part."""
 
+    def may_name_late(self, part: MaskedPart) -> bool:
+        """Tell whether a part may still turn out to be a call whose name comes late."""
+        return False
+
     @abstractmethod
     def fold(self, kind: str, event: Json) -> None:
-        """Add an event to what the round came to."""
+        """Add an opening or a closing to what the round came to."""
+
+    @abstractmethod
+    def fold_part(self, kind: str, event: Json, part: MaskedPart) -> None:
+        """Add an event of a part to what the round came to."""
 
     @abstractmethod
     def show_opening(self, event: Json, raw: bytes) -> bytes:
@@ -97,8 +171,8 @@ class EnvelopeMask(ABC):
         """Return a whole reply as the events of a stream."""
 
     @abstractmethod
-    def fold_whole(self, reply: Json) -> Iterable[Json]:
-        """Take a whole reply as what the round came to. Returns its parts, in their order."""
+    def fold_whole(self, reply: Json) -> None:
+        """Take a whole reply as what the round came to."""
 
     @abstractmethod
     def result(self) -> RoundResult:
@@ -164,29 +238,81 @@ class EnvelopeMask(ABC):
         if kind == ERROR:
             self._error, self.over = event, True
             return b""
+        if kind in PART_EVENTS:
+            return self._take_part(kind, event, raw)
         self.fold(kind, event)
         if kind == OPEN:
             return b"" if self.rounds else self.show_opening(event, raw)
-        if kind == CLOSE:
-            return b""
-        return self._show_part(kind, event, raw)
+        self._growing = None
+        return self._settle()
 
-    def _show_part(self, kind: str, event: Json, raw: bytes) -> bytes:
-        index = self.index_of(event)
-        if index is None or not 0 <= index < MAX_PARTS:
-            raise _broken(f"a part without a usable index below {MAX_PARTS}")
-        if index not in self._places:
-            self._places[index] = self._place(self.part_of(event) if kind == BEGIN else {})
-        place = self._places[index]
-        return b"" if place is None else self.render(event, raw, place)
-
-    def _place(self, part: Json) -> int | None:
-        """Return where a new part is shown, None for one that is hidden."""
-        if self.call_name(part) in self._owned:
+    def _take_part(self, kind: str, event: Json, raw: bytes) -> bytes:
+        key, self._growing = self.key_of(event), None
+        part = self._part_at(kind, key)
+        if part is None:
+            return b""  # the end of nothing
+        self.fold_part(kind, event, part)
+        if kind == END:
+            self._parts.end(part)
+        if part.hidden is None:
+            self._decide(part)
+        if part.hidden:
             self._hid = True
-            return None
-        self._taken += 1
-        return len(self.shown) + self._taken - 1
+            part.held.clear()
+            return self._release()
+        if self._parts.is_held(part):
+            part.held.append((event, raw))
+            return self._release()
+        shown = self.render(event, raw, part.place)
+        if shown is raw and kind != END and part.kind == self.text_kind:
+            self._growing = part, key
+        return shown
+
+    def _part_at(self, kind: str, key: PartKey) -> MaskedPart | None:
+        """Return the part that an event belongs to. Raises StreamIncomplete."""
+        if key.index is not None and not 0 <= key.index < MAX_PARTS:
+            raise _broken(f"a part without a usable index below {MAX_PARTS}")
+        if kind == BEGIN:
+            part = self._parts.begin(key)
+        elif kind == DELTA:
+            part = self._parts.find(key) or self._parts.imply(key)
+        else:
+            ended = self._parts.find_end(key)
+            if ended is None and not key.kind:
+                return None
+            part = ended or self._parts.imply(key)
+        check_count(part.order + 1)
+        return part
+
+    def _decide(self, part: MaskedPart) -> None:
+        """Decide whose a part is, once that is certain."""
+        if part.name or not (self._owned and self.may_name_late(part)):
+            part.hidden = self._is_owned(part)
+
+    def _is_owned(self, part: MaskedPart) -> bool:
+        kind = part.item.get("type") or part.kind
+        return self.call_name({"type": kind, "name": part.name}) in self._owned
+
+    def _settle(self, *, cut: bool = False) -> bytes:
+        """Decide whose each part is, now that no name comes any more; return what was held.
+
+        cut: the round broke off, so that a name may be what is missing.
+        """
+        for part in self._parts.undecided():
+            if part.hidden is None:
+                part.hidden = self._is_owned(part) or (cut and not part.name)
+            if part.hidden:
+                self._hid = True
+                part.held.clear()
+        return self._release()
+
+    def _release(self) -> bytes:
+        """Return what was held of the parts that are decided now."""
+        out: list[bytes] = []
+        for part in self._parts.release():
+            out += [self.render(event, raw, part.place) for event, raw in part.held]
+            part.held.clear()
+        return b"".join(out)
 
     def show_whole(self, whole: Json) -> bytes:
         return b"".join(self.take(event, b"") for event in self.lift(whole))
@@ -196,11 +322,17 @@ class EnvelopeMask(ABC):
         rest, result = self.close()
         return shown + rest, result
 
+    def add_whole_part(self, key: PartKey, item: Json) -> MaskedPart:
+        """Add a part that came whole."""
+        part = self._parts.begin(key)
+        check_count(part.order + 1)
+        part.item, part.is_whole = item, True
+        self._parts.end(part)
+        return part
+
     def take_whole(self, whole: Json) -> RoundResult | None:
-        for index, part in enumerate(self.fold_whole(whole)):
-            if index >= MAX_PARTS:
-                raise _broken(f"more than {MAX_PARTS} parts")
-            self._places[index] = self._place(part)
+        self.fold_whole(whole)
+        self._settle()
         self.over = True
         return self.close()[1]
 
@@ -208,18 +340,20 @@ class EnvelopeMask(ABC):
         self._passed = raw, result
 
     def close(self) -> tuple[bytes, RoundResult]:
+        held = b""
         if self._closed is None:
+            held = self._settle(cut=True)
             self._closed = self.result()
             self.usage = usage_sum(self.usage, self._closed.usage)
-        return b"", self._closed
+        return held, self._closed
 
     def start_next_round(self) -> None:
         self.rounds += 1
         self._ends.append(len(self.shown))
         self._hid = True
         self._passed = self._closed = None
-        self._places.clear()
-        self._taken = 0
+        self._parts = MaskedParts(self._parts.next_place)
+        self._growing = None
         self.over = self.ended = False
         self.end_round()
 
@@ -272,6 +406,12 @@ def _read_heavy(data: bytes) -> Json:
 
 def _broken(what: str) -> StreamIncomplete:
     return StreamIncomplete(f"The stream broke off: the upstream sent {what}. Try again.")
+
+
+def check_count(parts: int) -> None:
+    """Raise StreamIncomplete for more parts than a round may have."""
+    if parts > MAX_PARTS:
+        raise _broken(f"more than {MAX_PARTS} parts")
 
 
 def event_of(event: Json) -> bytes:

@@ -2,7 +2,8 @@
 
 BENCH="chat one" chooses: scenarios (small big one many stream round history chat), growth, layout,
 retrieval, latency, junk (models that do not ask); and by itself freeze: does one request hold the
-others? wires: the same on Responses and Messages; scale: bytes and times on Postgres as the memory
+others? streams: is any odd stream shown otherwise than it should be? wires: the same on Responses
+and Messages; scale: bytes and times on Postgres as the memory
 grows, at as many messages as --messages says; fleet-cpu: what Postgres costs the gateway;
 fleet-scaling: what a second worker adds; rolling: the version before and this one on one database.
 
@@ -30,7 +31,7 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import fleet, fleet_cpu, fleet_scaling, junk, layout
+from tests.bench import fleet, fleet_cpu, fleet_scaling, junk, layout, streams
 from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
@@ -44,7 +45,7 @@ OTHERS = ("growth", "layout", "retrieval", "latency", "junk")
 # and a floor of its own; the others start Postgres: scale writes gigabytes, model and faults go on
 # for hours
 FLEET = ("model", "faults", "rolling")
-ALONE = ("freeze", "wires", "scale", "fleet-cpu", "fleet-scaling", *FLEET)
+ALONE = ("freeze", "streams", "wires", "scale", "fleet-cpu", "fleet-scaling", *FLEET)
 Results = dict[str, dict[str, Figures]]
 Bar = tuple[str, float, float, Callable[[Results], float]]
 
@@ -253,6 +254,9 @@ def main() -> int:
             told(name)
             print()
             retrieval.main(argv)
+    if "streams" in names:
+        told("streams")
+        print(streams.report())
     if "wires" in names:
         told("wires")
         figures["wires"] = wires.main(["--rounds", str(args.rounds)])

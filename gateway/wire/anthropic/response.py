@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gateway.wire.answer_parts import AnswerPart, Parts
 from gateway.wire.chat import Json, encode, object_or_empty
+from gateway.wire.part_keys import messages_key
 from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
 FINISH = {
@@ -160,6 +162,16 @@ def completion(message: Json, created: int, thoughts: int = 0) -> Json:
     }
 
 
+class BlockState(AnswerPart):
+    """One content block. block: as far as it has come."""
+
+    __slots__ = ("block",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block: Json = {}
+
+
 class Chunks:
     """One stream's events as chunks. over: nothing more is to come."""
 
@@ -168,7 +180,7 @@ class Chunks:
         self._head: Json = {}
         self._usage: Json = {}
         self._stop: Any = None
-        self._open: dict[int, Json] = {}  # blocks under way, as far as they have come
+        self._blocks = Parts(BlockState)
         self._calls = 0
         self.over = False
 
@@ -181,22 +193,26 @@ class Chunks:
                 self._usage = combine_usage({}, message.get("usage"))
                 return [self._chunk({"role": "assistant", "content": None})]
             case "content_block_start":
-                return self._began(_index(event), dict(_dict(event.get("content_block"))))
+                state = self._blocks.begin(messages_key(event))
+                return self._began(state, dict(_dict(event.get("content_block"))))
             case "content_block_delta":
-                return self._grew(self._open.get(_index(event)) or {}, _dict(event.get("delta")))
+                grown = self._blocks.find(messages_key(event))
+                return self._grew(grown.block if grown else {}, _dict(event.get("delta")))
             case "content_block_stop":
-                return self._end_block(_index(event), self._open.pop(_index(event), {}))
+                ended = self._blocks.find_end(messages_key(event))
+                return self._end_block(ended) if ended and not ended.has_ended else []
             case "message_delta":
                 self._stop = _dict(event.get("delta")).get("stop_reason") or self._stop
                 self._usage = combine_usage(self._usage, event.get("usage"))
             case "message_stop":
                 self.over = True
+                unended = [c for s in self._blocks.open_parts() for c in self._end_block(s)]
                 told = (
                     [{**self._head, "choices": [], "usage": usage(self._usage)}]
                     if self._wants_usage
                     else []
                 )
-                return [self._chunk({}, _finish(self._stop)), *told]
+                return [*unended, self._chunk({}, _finish(self._stop)), *told]
             case "error":
                 self.over = True
                 return [{"error": _error(event)}]
@@ -205,8 +221,8 @@ class Chunks:
     def _chunk(self, delta: Json, finish: str | None = None) -> Json:
         return {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
-    def _began(self, index: int, block: Json) -> list[Json]:
-        self._open[index] = block
+    def _began(self, state: BlockState, block: Json) -> list[Json]:
+        state.block = block
         block[
             "pieces"
         ] = {}  # of its members, until it ends: to add each to all before it would be quadratic
@@ -241,7 +257,9 @@ class Chunks:
             {"tool_calls": [{"index": block["call"], "function": {"arguments": text}}]}
         )
 
-    def _end_block(self, index: int, block: Json) -> list[Json]:
+    def _end_block(self, state: BlockState) -> list[Json]:
+        self._blocks.end(state)
+        block = state.block
         if (
             "call" in block and "grown" not in block
         ):  # none came in pieces: it is what the start told
@@ -249,7 +267,9 @@ class Chunks:
         if block.get("type") in ("thinking", "redacted_thinking"):
             self._thoughts += 1
             block |= {member: "".join(pieces) for member, pieces in block["pieces"].items()}
-            return [self._chunk({"thinking_blocks": [_thought(block, self._thoughts - 1, index)]})]
+            return [
+                self._chunk({"thinking_blocks": [_thought(block, self._thoughts - 1, state.order)]})
+            ]
         return []
 
 
@@ -351,11 +371,6 @@ def _dicts(value: Any) -> list[Json]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _index(event: Json) -> int:
-    index = event.get("index")
-    return index if isinstance(index, int) else -1
 
 
 def _count(value: Any) -> int:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from gateway.wire.chat import CALLS, Json, MalformedReply
+from gateway.wire.streamed_calls import StreamedCall, StreamedCalls, read_piece
 
 TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
 MAX_PARTS = 4096  # of one answer
@@ -23,7 +22,7 @@ REASONINGS = ("reasoning_content", "reasoning")  # what servers call it
 
 @dataclass(slots=True)
 class ReplyPart:
-    """One part of an answer. index: its place. name, ident: of a call."""
+    """One part of an answer. index: its place. name, ident, call: of a call."""
 
     kind: str
     index: int = -1
@@ -31,6 +30,7 @@ class ReplyPart:
     ident: str = ""
     pieces: list[str] = field(default_factory=list)
     done: bool = False
+    call: StreamedCall | None = None
 
     @property
     def text(self) -> str:
@@ -50,7 +50,8 @@ class ReplyWriter(ABC):
         self.usage: Json = {}
         self.parts: list[ReplyPart] = []  # that have begun
         self.has_begun = self.over = False
-        self._calls: dict[int, ReplyPart] = {}
+        self._streamed = StreamedCalls()
+        self._calls: list[ReplyPart] = []  # the same calls, whether they have begun or not
         self._current: ReplyPart | None = None  # the text, reasoning or refusal under way
 
     @abstractmethod
@@ -120,9 +121,9 @@ class ReplyWriter(ABC):
             for kind, text in _texts_of(delta):
                 yield from self._add_text(kind, text)
             calls = delta.get("tool_calls")
-            for at, call in enumerate(calls if isinstance(calls, list) else ()):
+            for call in calls if isinstance(calls, list) else ():
                 if isinstance(call, dict):
-                    yield from self._add_call(at, call)
+                    yield from self._add_call(call)
         if choice.get("finish_reason") and self.finish is None:
             self.finish = str(choice["finish_reason"])
             yield from self._end_all()
@@ -136,41 +137,50 @@ class ReplyWriter(ABC):
         part.pieces.append(text)
         yield from self.grow(part, text)
 
-    def _add_call(self, at: int, call: Json) -> Iterator[Json]:
-        part = self._call_of(at, call)
-        function = call.get("function")
-        function = function if isinstance(function, dict) else {}
-        name, text = function.get("name"), function.get("arguments")
-        if isinstance(name, str) and name != part.name and part.index < 0:
-            part.name += name
-        if isinstance(text, dict):
-            text = msgspec.json.encode(text).decode()
-        if isinstance(text, str) and text and not part.done:
-            if part.index < 0:
-                yield from self._begin(part)
+    def _add_call(self, delta: Json) -> Iterator[Json]:
+        part, text = self._call_of(delta), read_piece(delta).text
+        if part.done:
+            return
+        if text:
             part.pieces.append(text)
-            yield from self.grow(part, text)
+        if part.index >= 0:
+            if text:
+                yield from self.grow(part, text)
+            return
+        # In their order: a call waits for those before it whose names are not certain yet.
+        for call in self._calls:
+            if call.index < 0:
+                if not (call.name and call.pieces):
+                    return
+                yield from self._begin_call(call)
 
-    def _call_of(self, at: int, call: Json) -> ReplyPart:
+    def _call_of(self, delta: Json) -> ReplyPart:
         """Return the call that a piece belongs to. Raises MalformedReply."""
-        index, ident = call.get("index"), call.get("id")
-        ident = ident if isinstance(ident, str) else ""
-        if type(index) is not int:  # some servers leave it out: a new id is a new call
-            new = ident and all(p.ident != ident for p in self._calls.values())
-            index = len(self._calls) if new else max(len(self._calls) - 1, at)
-        if not 0 <= index < CALLS:
+        index = delta.get("index")
+        if type(index) is int and not 0 <= index < CALLS:
             raise MalformedReply(f"a call with the index {index}, of at most {CALLS}")
-        part = self._calls.setdefault(index, ReplyPart(CALL))
-        part.ident = part.ident or ident
+        call = self._streamed.route(delta)
+        if call.place == len(self._calls):
+            self._calls.append(ReplyPart(CALL, call=call))
+        part = self._calls[call.place]
+        if part.index < 0:
+            part.name, part.ident = call.name, call.ident
         return part
+
+    def _begin_call(self, part: ReplyPart) -> Iterator[Json]:
+        """Begin a call with what has come of its arguments."""
+        yield from self._begin(part)
+        if text := part.text:
+            part.pieces = [text]
+            yield from self.grow(part, text)
 
     def _begin(self, part: ReplyPart) -> Iterator[Json]:
         """Begin a part; parts that are complete end before it. Raises MalformedReply."""
         if self._current is not None:
             yield from self._end(self._current)
             self._current = None
-        for call in self._calls.values() if part.kind == CALL else ():
-            if call.index >= 0 and not call.done and _is_object(call.text):
+        for call in self._calls if part.kind == CALL else ():
+            if call.index >= 0 and not call.done and _is_whole(call):
                 yield from self._end(call)
         part.index = len(self.parts)
         if part.index >= MAX_PARTS:
@@ -191,12 +201,17 @@ class ReplyWriter(ABC):
         if self._current is not None:
             yield from self._end(self._current)
             self._current = None
-        for index in sorted(self._calls):
-            part = self._calls[index]
-            if part.index < 0:
-                yield from self._begin(part)
-            if not part.done:
-                yield from self._end(part)
+        for part in self._calls:
+            yield from self._end_call(part)
+
+    def _end_call(self, part: ReplyPart) -> Iterator[Json]:
+        """End a call. What nobody named is the tail of another, whose arguments are whole."""
+        if part.call is not None and part.call.tail_of is not None:
+            return
+        if part.index < 0:
+            yield from self._begin_call(part)
+        if not part.done:
+            yield from self._end(part)
 
 
 def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
@@ -216,11 +231,8 @@ def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
         yield REFUSAL, refusal
 
 
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError):
-        return False
+def _is_whole(part: ReplyPart) -> bool:
+    return part.call is not None and part.call.arguments.is_complete
 
 
 def count_of(told: Any, *path: str) -> int:

@@ -15,11 +15,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from gateway.wire.answer_parts import AnswerPart, PartKey, Parts
+from gateway.wire.arguments import RepeatedArguments
 from gateway.wire.bridge.chat_reply import count_of
 from gateway.wire.chat import CALLS, Json, MalformedReply, encode, fold, object_or_empty
+from gateway.wire.part_keys import item_key, responses_key
 from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
 TERMINAL = frozenset({"response.completed", "response.incomplete"})
@@ -35,6 +37,7 @@ GROWS = {  # the kind of call that a delta belongs to
     "response.function_call_arguments.delta": "function_call",
     "response.custom_tool_call_input.delta": "custom_tool_call",
 }
+NAMING = frozenset({"response.function_call_arguments.done"})  # where some servers tell it first
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 STATUS = {
     "invalid_prompt": 400,
@@ -47,17 +50,24 @@ STATUS = {
 CALL_KINDS = {"function_call": "arguments", "custom_tool_call": "input"}
 
 
-@dataclass(slots=True)
-class ItemState:
+class ItemState(AnswerPart):
     """One item of an answer, as far as the client was told.
 
-    call: its index among the calls, None for no call. part: of its summary, the newest.
+    item: as it began, or whole. told: something of its text or arguments. part: of its summary, the
+    newest. call: its index among the calls, None for no call. waiting: arguments that came before
+    its name. done: all of it was told.
     """
 
-    told: bool = False
-    part: Any = None
-    call: int | None = None
-    done: bool = False
+    __slots__ = ("arguments", "call", "done", "item", "part", "told", "waiting")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.item: Json = {}
+        self.told = self.done = False
+        self.part: Any = None
+        self.call: int | None = None
+        self.arguments = RepeatedArguments()
+        self.waiting: list[str] = []
 
 
 class StreamedResponse(StreamTranslator):
@@ -105,7 +115,7 @@ class ResponseChunks:
     def __init__(self, thoughts: int, wants_usage: bool) -> None:
         self._thoughts, self._wants_usage = thoughts, wants_usage
         self._head: Json = {}
-        self._items: dict[int, ItemState] = {}
+        self._items = Parts(ItemState)
         self._calls = 0
         self.over = self.finished = False
 
@@ -119,7 +129,10 @@ class ResponseChunks:
         elif kind == "response.output_item.added":
             yield from self._begin(event)
         elif kind == "response.output_item.done":
-            yield from self._end_item(self._state(event), _dict(event.get("item")), event)
+            state = self._state(event, self._items.find_end)
+            yield from self._end_item(state, _dict(event.get("item")), event.get("output_index"))
+        elif kind in NAMING:
+            yield from self._begin_call(self._state(event, self._items.find))
         elif kind in TERMINAL:
             yield from self._close(_dict(event.get("response")))
         elif kind in FAILED:
@@ -144,15 +157,23 @@ class ResponseChunks:
     def _chunk(self, delta: Json, finish: str | None = None) -> Json:
         return {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
-    def _state(self, event: Json) -> ItemState:
+    def _state(self, event: Json, find: Callable[[PartKey], ItemState | None]) -> ItemState:
         """Return the item that an event belongs to. Raises MalformedReply."""
-        index = event.get("output_index")
-        if type(index) is not int or not 0 <= index < CALLS:
+        key = responses_key(event)
+        if key.index is not None and not 0 <= key.index < CALLS:
             raise MalformedReply(f"an item without a usable index below {CALLS}")
-        return self._items.setdefault(index, ItemState())
+        state = find(key)
+        if state is None and event.get("output_index", 0) is None and not key.idents:
+            raise MalformedReply("an item with neither an index nor an id")
+        return self._check(state or self._items.imply(key))
+
+    def _check(self, state: ItemState) -> ItemState:
+        if state.order >= CALLS:
+            raise MalformedReply(f"an answer of more than {CALLS} items")
+        return state
 
     def _grow_text(self, event: Json, member: str) -> Iterator[Json]:
-        state = self._state(event)
+        state = self._state(event, self._items.find)
         if text := _text(event.get("delta")):
             part = event.get("summary_index")
             text = f"\n\n{text}" if state.told and part != state.part else text
@@ -160,44 +181,77 @@ class ResponseChunks:
             yield self._chunk({member: text})
 
     def _begin(self, event: Json) -> Iterator[Json]:
-        state, item = self._state(event), _dict(event.get("item"))
-        if item.get("type") in CALL_KINDS and state.call is None and _text(item.get("name")):
-            state.call, self._calls = self._calls, self._calls + 1
-            kind = CALL_KINDS[item["type"]]
-            state.told = bool(given := _text(item.get(kind)))
-            yield self._chunk({"tool_calls": [{"index": state.call, **_call(item, given)}]})
+        state = self._state(event, self._items.begin)
+        item = state.item = _dict(event.get("item"))
+        if state.kind in CALL_KINDS:
+            # Some servers tell these again in the deltas.
+            state.arguments = RepeatedArguments(_text(item.get(CALL_KINDS[state.kind])))
+            yield from self._begin_call(state)
+
+    def _begin_call(self, state: ItemState) -> Iterator[Json]:
+        """Begin a call once its name and its id are known."""
+        item = state.item
+        if state.call is not None or not (state.name and item and state.kind in CALL_KINDS):
+            return
+        state.call, self._calls = self._calls, self._calls + 1
+        text = "".join(state.waiting)
+        state.told = bool(text)
+        named = {**item, "type": state.kind, "name": state.name}
+        yield self._chunk({"tool_calls": [{"index": state.call, **_call(named, text)}]})
 
     def _grow_call(self, event: Json) -> Iterator[Json]:
-        state, text = self._state(event), _text(event.get("delta"))
-        if text and state.call is not None and not state.done:
-            state.told = True
-            more = {**event, "type": GROWS[event["type"]]}
-            more[CALL_KINDS[more["type"]]] = text
-            yield self._chunk({"tool_calls": [{"index": state.call, **_arguments(more)}]})
+        state = self._state(event, self._items.find)
+        text = state.arguments.add(_text(event.get("delta")))
+        if text and state.call is None:
+            state.waiting.append(text)
+        elif text and not state.done:
+            yield self._more(state, text)
 
-    def _end_item(self, state: ItemState, item: Json, where: Json) -> Iterator[Json]:
+    def _more(self, state: ItemState, text: str) -> Json:
+        """Return a chunk with more of a call's arguments."""
+        state.told = True
+        more = {"type": state.kind, CALL_KINDS[state.kind]: text}
+        return self._chunk({"tool_calls": [{"index": state.call, **_arguments(more)}]})
+
+    def _end_item(self, state: ItemState, item: Json, position: Any) -> Iterator[Json]:
         """Give what of a whole item the client was not told yet."""
         if state.done:
             return
-        kind = item.get("type")
-        if kind in CALL_KINDS and state.call is None:
-            yield from self._begin({**where, "item": item})
-        elif kind in CALL_KINDS and not state.told:
-            yield self._chunk({"tool_calls": [{"index": state.call, **_arguments(item)}]})
+        self._items.end(state)
+        state.done = True
+        if state.kind in CALL_KINDS:
+            yield from self._end_call(state, item)
         elif not state.told:
             for member, text in _texts_of(item):
                 yield self._chunk({member: text})
-        state.done = True
-        if kind == "reasoning" and item.get("encrypted_content"):
-            block = {**item, "index": self._thoughts, "position": where.get("output_index")}
+        if state.kind == "reasoning" and item.get("encrypted_content"):
+            place = position if type(position) is int else state.order
+            block = {**item, "index": self._thoughts, "position": place}
             self._thoughts += 1
             yield self._chunk({"thinking_blocks": [block]})
 
+    def _end_call(self, state: ItemState, item: Json) -> Iterator[Json]:
+        whole = _text(item.get(CALL_KINDS[state.kind]))
+        state.item = item or state.item
+        if state.call is None and whole:
+            state.waiting = [whole]
+        elif not state.told:
+            text = state.arguments.end()
+            state.waiting.append(whole or text)
+        yield from self._begin_call(state)
+        if state.call is not None and not state.told and (text := "".join(state.waiting)):
+            yield self._more(state, text)
+
     def _close(self, response: Json) -> Iterator[Json]:
         yield from self._open(response)
-        for index, item in enumerate(_list(response.get("output"))):
-            where = {"output_index": index}
-            yield from self._end_item(self._state(where), _dict(item), where)
+        items = [_dict(item) for item in _list(response.get("output"))[: CALLS + 1]]
+        keys = [item_key(item) for item in items]
+        matches = self._items.match(keys)
+        for index, (item, key, match) in enumerate(zip(items, keys, matches, strict=True)):
+            state = self._check(match or self._items.imply(key))
+            yield from self._end_item(state, item, index)
+        for state in self._items.open_parts():
+            yield from self._end_item(state, state.item, None)
         self.over = self.finished = True
         reason = _dict(response.get("incomplete_details")).get("reason")
         finish = "tool_calls" if self._calls else "stop"

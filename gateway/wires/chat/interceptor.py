@@ -34,7 +34,8 @@ from gateway.wire.chat import (
 )
 from gateway.wire.chat import chunk as chunk_of
 from gateway.wire.fast_path import CONTENT, ChunkTemplate, make_template
-from gateway.wire.merge import grown_name, usage_sum
+from gateway.wire.merge import CALLS, usage_sum
+from gateway.wire.streamed_calls import StreamedCall, StreamedCalls
 from gateway.wires.round_result import RoundResult
 
 CUT = ("length", "content_filter")  # finishes of an answer that is not all of it
@@ -46,17 +47,11 @@ TRIES = (
 
 @dataclass(slots=True)
 class InterceptedCall:
-    """One tool call of a reply; `ours` is None while its name may still grow into one of ours.
+    """One tool call of a reply; `ours` is None while its name may still grow into one of ours."""
 
-    place: among the calls of its lane.
-    """
-
-    index: Any
-    place: int
-    id: str = ""
-    name: str = ""
+    call: StreamedCall
     ours: bool | None = None
-    shown_as: int = 0
+    shown_as: int = -1
     held: list[tuple[Chunk, Segment]] = field(default_factory=list)
 
 
@@ -64,12 +59,8 @@ class InterceptedCall:
 class ChoiceState:
     """What one choice has shown so far, over all rounds."""
 
-    calls: list[InterceptedCall] = field(default_factory=list)  # of this round
-    newest: dict[Any, InterceptedCall] = field(default_factory=dict)  # of them, by index
-    nameless: dict[Any, InterceptedCall] = field(
-        default_factory=dict
-    )  # the newest without an id, by index
-    known: dict[tuple[Any, str], InterceptedCall] = field(default_factory=dict)  # by index and id
+    streamed: StreamedCalls = field(default_factory=StreamedCalls)  # of this round
+    calls: list[InterceptedCall] = field(default_factory=list)  # the same calls
     places: dict[Any, int] = field(
         default_factory=dict
     )  # what the first call of an index was shown as
@@ -83,6 +74,22 @@ class ChoiceState:
     waiting: tuple[Chunk, Segment] | None = None
     last: str = ""  # last character shown
     fresh: bool = False  # a new round began and has shown no text yet
+
+
+class ShownChunks(list[bytes]):
+    """What is shown for one chunk. returned: segments of that chunk that were held for a moment."""
+
+    def __init__(self, chunk: Chunk | None = None) -> None:
+        super().__init__()
+        self.chunk = chunk
+        self.returned: list[Segment] = []
+
+    def in_order(self, chunk: Chunk, kept: list[Segment]) -> list[Segment]:
+        """Return the segments to show of the chunk, as they stood in it."""
+        if not self.returned:
+            return kept
+        visible = {id(segment) for segment in [*kept, *self.returned]}
+        return [segment for segment in chunk.segments if id(segment) in visible]
 
 
 class Interceptor:
@@ -147,11 +154,12 @@ class Interceptor:
             self._received.add(chunk.body)
             return self._bare(chunk)
         self._head.of(chunk.body)  # the first round's identity, though nothing of it may be shown
-        out: list[bytes] = []
+        out = ShownChunks(chunk)
         hiding = any(s.kind == "call" for s in chunk.segments)
         if hiding and self._ours:
             self._part()
         kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
+        kept = out.in_order(chunk, kept)
         if len(kept) < len(chunk.segments) or any(s.shown is not None for s in kept):
             self._part()
         self._show(chunk, kept, out)
@@ -187,6 +195,8 @@ class Interceptor:
         ):
             self._mould = make_template(chunk, self._head, self._roles, not self._include_usage)
             self._tries -= spoken or self._mould is not None
+            if self._mould is not None:
+                self._mould.guards_objects = kept.kind == "call"
 
     def _flush_template(self) -> None:
         """Something else follows what was known by its bytes."""
@@ -198,9 +208,11 @@ class Interceptor:
     def _add_to_builders(self, known: ChunkTemplate) -> None:
         text = "".join(known.texts)
         known.texts.clear()
-        delta = known.delta(text)
+        delta, lane = known.delta(text), self._lanes[known.lane]
         if CONTENT in delta:
-            self._lanes[known.lane].last = text[-1]
+            lane.last = text[-1]
+        elif CALLS in delta:
+            lane.streamed.route(delta[CALLS][0])
         for fold in (self._received, self._shown):
             if fold is not None:
                 fold.more(known.lane, delta)
@@ -218,7 +230,7 @@ class Interceptor:
             body.pop("usage", None)
         return [chunk.payload if chunk.payload and body == chunk.body else encode(body)]
 
-    def _keep(self, chunk: Chunk, segment: Segment, hiding: bool, out: list[bytes]) -> bool:
+    def _keep(self, chunk: Chunk, segment: Segment, hiding: bool, out: ShownChunks) -> bool:
         lane = self._lanes.setdefault(segment.lane, ChoiceState())
         if lane.finish or lane.reason:
             return False  # nothing of a lane follows its finish
@@ -240,13 +252,11 @@ class Interceptor:
         lane.last = text[-1]
         self.text_shown = True
 
-    def _call(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: list[bytes]) -> bool:
+    def _call(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: ShownChunks) -> bool:
         delta: Json = segment.value
         function: Json = delta["function"] if isinstance(delta.get("function"), dict) else {}
         call = self._route(lane, delta)
-        name = function.get("name") or ""
         if call.ours is None:
-            call.name = grown_name(call.name, name)
             self._judge(call, done=bool(function.get("arguments")) or delta.get("type") == "custom")
         if call.ours:
             lane.hid = True
@@ -254,42 +264,30 @@ class Interceptor:
             self._release(lane, out)
             return False
         self._release(lane, out)
-        if call.place >= lane.released:  # it, or one before it, could still become ours
+        if call.call.place >= lane.released:  # it, or one before it, could still become ours
             call.held.append((chunk, segment))
             return False
         return self._place(lane, call, segment)
 
     def _route(self, lane: ChoiceState, delta: Json) -> InterceptedCall:
         """Return the call that a delta goes on with, or a new one."""
-        told, ident = delta.get("index"), str(delta.get("id") or "")
-        # A server that leaves the index out goes on with its last call.
-        index = told if isinstance(told, int) else lane.calls[-1].index if lane.calls else None
-        call = (
-            lane.newest.get(index)
-            if not ident
-            else lane.known.get((index, ident)) or lane.nameless.get(index)
-        )
-        if call is None:
-            index = told if isinstance(told, int) else None
-            lane.calls.append(call := InterceptedCall(index, len(lane.calls), shown_as=-1))
-            lane.newest[index] = call
-            lane.nameless[index] = call
-        if ident and not call.id:
-            call.id = ident
-            lane.known[index, ident] = call
-            if lane.nameless.get(index) is call:
-                del lane.nameless[index]
-        return call
+        call = lane.streamed.route(delta)
+        if call.place == len(lane.calls):
+            lane.calls.append(InterceptedCall(call))
+        return lane.calls[call.place]
 
     def _judge(self, call: InterceptedCall, done: bool) -> None:
-        if call.name in self._ours:
+        name, done = call.call.name, done or call.call.arguments.has_text
+        if (not name or call.call.tail_of is not None) and self._ours:
+            return  # some servers tell it after the arguments
+        if name in self._ours:
             # It could still grow into a longer name of the client's; nothing is lost by waiting for
             # its arguments.
             call.ours = True if done else None
-        elif done or not any(name.startswith(call.name) for name in self._ours):
+        elif done or not any(ours.startswith(name) for ours in self._ours):
             call.ours = False
 
-    def _release(self, lane: ChoiceState, out: list[bytes]) -> None:
+    def _release(self, lane: ChoiceState, out: ShownChunks) -> None:
         """Show the held deltas of the client's calls, in order.
 
         None is shown before a call that could still be one of ours.
@@ -301,23 +299,28 @@ class Interceptor:
             held, call.held = call.held, []
             for chunk, segment in held:
                 self._place(lane, call, segment)
-                self._show(chunk, [segment], out)
+                if chunk is out.chunk:
+                    out.returned.append(segment)
+                else:
+                    self._show(chunk, [segment], out)
 
     def _place(self, lane: ChoiceState, call: InterceptedCall, segment: Segment) -> bool:
         """Indexes are dense, in the order first seen.
 
         Some servers number every call 0: that passes while nothing is hidden.
         """
+        call = lane.calls[call.call.root.place]  # what nobody named is the end of another
         if call.shown_as < 0:
-            same = lane.places.get(call.index) if call.index is not None else None
+            index = call.call.index
+            same = lane.places.get(index) if index is not None else None
             call.shown_as = same if same is not None and not lane.hid else lane.next_index
-            lane.places.setdefault(call.index, call.shown_as)
+            lane.places.setdefault(index, call.shown_as)
             lane.next_index = max(lane.next_index, call.shown_as + 1)
         if segment.value.get("index") != call.shown_as:
             segment.shown = {**segment.value, "index": call.shown_as}
         return True
 
-    def _finish(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: list[bytes]) -> bool:
+    def _finish(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: ShownChunks) -> bool:
         lane.reason = segment.value
         self._decide(lane, out)
         if any(call.ours for call in lane.calls):
@@ -326,14 +329,24 @@ class Interceptor:
         lane.finish = segment.value
         return True
 
-    def _decide(self, lane: ChoiceState, out: list[bytes]) -> None:
+    def _decide(self, lane: ChoiceState, out: ShownChunks) -> None:
         for call in lane.calls:
             if call.ours is None:
-                call.ours = call.name in self._ours
-                lane.hid = lane.hid or call.ours
+                self._decide_call(lane, call)
             if call.ours:
                 call.held.clear()
         self._release(lane, out)
+
+    def _decide_call(self, lane: ChoiceState, call: InterceptedCall) -> None:
+        """Decide on a call of which nothing more comes."""
+        root = call.call.root
+        if root is not call.call:
+            call.ours = lane.calls[root.place].ours
+            return
+        # Of a stream that was cut, the name may be what is missing.
+        cut = not (call.call.name or lane.reason)
+        call.ours = cut or call.call.name in self._ours
+        lane.hid = lane.hid or call.ours
 
     def _show(self, chunk: Chunk, kept: list[Segment], out: list[bytes]) -> None:
         payload = chunk.render(kept, self._head, self._roles, not self._include_usage)
@@ -363,7 +376,7 @@ class Interceptor:
         to.
         """
         self._flush_template()
-        out: list[bytes] = []
+        out = ShownChunks()
         for lane in self._lanes.values():
             self._decide(lane, out)
         self._usage, self._last_usage = self._last_usage, None
@@ -422,8 +435,9 @@ class Interceptor:
         """Another round follows: its chunks continue the answer the client is reading."""
         self._rounds += 1
         for lane in self._lanes.values():
-            for kept in (lane.calls, lane.newest, lane.nameless, lane.known, lane.places):
-                kept.clear()
+            lane.streamed = StreamedCalls()
+            lane.calls.clear()
+            lane.places.clear()
             lane.released = 0
             lane.reason = ""
             lane.waiting = None

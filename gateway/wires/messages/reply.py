@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed
+from gateway.wire.answer_parts import PartKey
 from gateway.wire.chat import Json
+from gateway.wire.part_keys import messages_key
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -24,6 +26,7 @@ from gateway.wires.envelope import (
     OPEN,
     OTHER,
     EnvelopeMask,
+    MaskedPart,
     data_of,
     error_parts,
     event_of,
@@ -48,6 +51,7 @@ GROWING = {
     "thinking_delta": "thinking",
     "signature_delta": "signature",
 }
+WORDS = tuple(GROWING.values())
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")  # told at the end
 DELTA_LINES = b"event: content_block_delta\ndata: "
@@ -74,14 +78,14 @@ PING = event_of({"type": "ping"})
 class MessagesMask(EnvelopeMask):
     """The one message that a client sees of a turn."""
 
+    text_kind = "text"
+
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         super().__init__(owned, alias)
         self._start: Json = {}  # the first round's message
-        self._blocks: dict[int, Json] = {}
-        self._json: dict[int, list[str]] = {}  # pieces of tool input, by block
-        self._grown: dict[tuple[int, str], list[str]] = {}
         self._opened: Json = {}  # this round's message
-        self._delta: tuple[Json, bytes] | None = None
+        self._delta: Json | None = None  # all that its closing events tell
+        self._closing: bytes = b""  # that event as it came, where it is the only one
         self._stop: bytes = b""
         self._whole: Json | None = None
         self._usages: list[Json] = []
@@ -96,13 +100,13 @@ class MessagesMask(EnvelopeMask):
             found = _read_delta(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        index, piece = found.index, found.delta
-        if self._places.get(index) != index or index not in self._blocks:
+        piece = found.delta
+        if (growing := self._growing) is None or found.index != growing[1].index:
             return b""
         if piece.type != TEXT_PIECE or KINDS.get(found.type) != DELTA:
             return b""
         self.text_shown = True
-        self._grown.setdefault((index, "text"), []).append(piece.text)
+        growing[0].grow("text", piece.text)
         return raw
 
     def kind_of(self, event: Json) -> str:
@@ -111,9 +115,8 @@ class MessagesMask(EnvelopeMask):
             return ERROR  # as servers of other formats tell it
         return KINDS.get(str(kind), OTHER)
 
-    def index_of(self, event: Json) -> int | None:
-        index = event.get("index")
-        return index if type(index) is int else None
+    def key_of(self, event: Json) -> PartKey:
+        return messages_key(event)
 
     def part_of(self, event: Json) -> Json:
         block = event.get("content_block")
@@ -124,40 +127,43 @@ class MessagesMask(EnvelopeMask):
         return name if isinstance(name, str) else None
 
     def fold(self, kind: str, event: Json) -> None:
-        index = self.index_of(event)
         if kind == OPEN:
             found = event.get("message")
             self._opened = found if isinstance(found, dict) else {}
             self._start = self._start or self._opened
-        elif kind == BEGIN and index is not None:
-            self._blocks[index] = dict(self.part_of(event))
-        elif kind == DELTA and index in self._blocks:
-            self._grow(index, event.get("delta"))
         elif event["type"] == "message_delta":
-            self._delta, self.ended = (event, b""), True
+            self._delta, self.ended = combine_closings(self._delta, event), True
         elif event["type"] == "message_stop":
             self.over = True
 
-    def _grow(self, index: int, delta: Any) -> None:
+    def fold_part(self, kind: str, event: Json, part: MaskedPart) -> None:
+        if kind == BEGIN:
+            part.item = dict(self.part_of(event))
+            part.name = self.call_name(part.item) or ""
+        elif kind == DELTA and isinstance(delta := event.get("delta"), dict):
+            self._grow(part, delta)
+
+    def _grow(self, part: MaskedPart, delta: Json) -> None:
         """Add a piece to a block."""
-        if not isinstance(delta, dict):
-            return
-        block, kind = self._blocks[index], str(delta.get("type"))
+        kind = str(delta.get("type"))
+        if not part.item:  # no event told its beginning
+            part.item = {"type": part.kind, part.kind: ""} if part.kind in WORDS else {}
         if kind == "input_json_delta":
-            self._json.setdefault(index, []).append(str(delta.get("partial_json") or ""))
+            part.grow("input", delta.get("partial_json"))
         elif member := GROWING.get(kind):
             self.text_shown = self.text_shown or member == "text"
-            self._grown.setdefault((index, member), []).append(str(delta.get(member) or ""))
+            part.grow(member, delta.get(member))
         elif kind == "citations_delta":
-            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+            part.item["citations"] = [*(part.item.get("citations") or ()), delta.get("citation")]
         else:
-            block.update({k: v for k, v in delta.items() if k != "type"})
+            part.item.update({k: v for k, v in delta.items() if k != "type"})
 
     def take(self, event: Json, raw: bytes) -> bytes:
+        is_first = self._delta is None
         out = super().take(event, raw)
         kind = event.get("type")
         if kind == "message_delta":
-            self._delta = event, raw
+            self._closing = raw if is_first else b""
         elif kind == "message_stop":
             self._stop = raw
         return out
@@ -176,20 +182,23 @@ class MessagesMask(EnvelopeMask):
     def lift(self, reply: Json) -> Iterator[Json]:
         return lift(reply)
 
-    def fold_whole(self, reply: Json) -> list[Json]:
+    def fold_whole(self, reply: Json) -> None:
         content = reply.get("content")
-        parts = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+        blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
         self.fold(OPEN, opening_of(reply))
-        self._blocks = {index: dict(block) for index, block in enumerate(parts)}
-        shows = any(b.get("type") == "text" and b.get("text") for b in parts)
+        for index, block in enumerate(blocks):
+            key = messages_key({"index": index, "content_block": block})
+            part = self.add_whole_part(key, dict(block))
+            part.name = self.call_name(block) or ""
+        shows = any(b.get("type") == "text" and b.get("text") for b in blocks)
         self.text_shown = self.text_shown or shows
         self.fold(CLOSE, closing_of(reply))
-        return parts
 
     def result(self) -> RoundResult:
-        blocks = [self._whole_block(i) for i in sorted(self._blocks)]
-        self.shown += [b for b in blocks if self.call_name(b) not in self._owned]
-        delta = self._delta[0] if self._delta is not None else {}
+        parts = [p for p in self._parts.parts if p.item]
+        blocks = [_whole_block(part) for part in parts]
+        self.shown += [b for p, b in zip(parts, blocks, strict=True) if not p.hidden]
+        delta = self._delta or {}
         ending = delta.get("delta")
         usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}
         self._usages += [usage] if usage else []
@@ -206,25 +215,15 @@ class MessagesMask(EnvelopeMask):
             error=self._error.get("error", self._error) if self._error is not None else None,
         )
 
-    def _whole_block(self, index: int) -> Json:
-        """Return a block with all its pieces."""
-        block = self._blocks[index]
-        for member in GROWING.values():
-            if pieces := self._grown.get((index, member)):
-                block[member] = str(block.get(member) or "") + "".join(pieces)
-        if text := "".join(self._json.get(index, ())):
-            block["input"] = _input_of(text)
-        return block
-
     def end_round(self) -> None:
-        self._blocks, self._json, self._grown, self._opened = {}, {}, {}, {}
-        self._delta, self._stop = None, b""
+        self._opened = {}
+        self._delta, self._closing, self._stop = None, b"", b""
 
     def run_out(self) -> None:
         """Nothing: the limit is each round's."""
 
     def end(self, usage: Json | None) -> bytes:
-        delta, raw = self._delta if self._delta is not None else ({}, b"")
+        delta, raw = self._delta or {}, self._closing
         told = _dict(delta.get("usage"))
         if raw and not self._hid and not self.rounds and _is_complete(told, self._opened):
             return raw + (self._stop or event_of({"type": "message_stop"}))
@@ -248,7 +247,7 @@ class MessagesMask(EnvelopeMask):
         return {**last, "iterations": [i for u in self._usages for i in _iterations(u)]}
 
     def merged(self) -> Json:
-        delta = _dict(self._delta[0].get("delta")) if self._delta is not None else {}
+        delta = _dict((self._delta or {}).get("delta"))
         out = {**self._start, **self._opened, **delta, "content": self.shown}
         for member in ("id", "model"):
             if member in self._start:
@@ -270,6 +269,32 @@ class MessagesMask(EnvelopeMask):
 
     def keepalive(self) -> bytes:
         return PING if self._has_begun else super().keepalive()
+
+
+def combine_closings(before: Json | None, event: Json) -> Json:
+    """Return what an answer's closing events tell together.
+
+    Some servers tell the reason in one and the usage in another; a null or a zero in the later
+    takes nothing back.
+    """
+    if before is None:
+        return event
+    ending, more = _dict(before.get("delta")), _dict(event.get("delta"))
+    ending = {**ending, **{k: v for k, v in more.items() if v is not None or k not in ending}}
+    usage = {**_dict(before.get("usage"))}
+    usage |= {k: v for k, v in _present(event.get("usage")).items() if v or not usage.get(k)}
+    return {**before, **event, "delta": ending, "usage": usage}
+
+
+def _whole_block(part: MaskedPart) -> Json:
+    """Return a block with all its pieces."""
+    block = part.item
+    for member in WORDS:
+        if text := part.text_of(member):
+            block[member] = str(block.get(member) or "") + text
+    if text := part.text_of("input"):
+        block["input"] = _input_of(text)
+    return block
 
 
 def lift(reply: Json) -> Iterator[Json]:

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed
+from gateway.wire.answer_parts import PartKey
+from gateway.wire.arguments import RepeatedArguments
 from gateway.wire.chat import Json
+from gateway.wire.part_keys import CALL, item_key, responses_key
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -26,6 +30,8 @@ from gateway.wires.envelope import (
     OPEN,
     OTHER,
     EnvelopeMask,
+    MaskedPart,
+    check_count,
     data_of,
     error_parts,
     event_of,
@@ -39,8 +45,9 @@ CLOSINGS = frozenset(
 )
 ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
 TEXT_DELTA = "response.output_text.delta"
-CALL = "function_call"
 ARGUMENTS_DELTA = "response.function_call_arguments.delta"
+TEXT, ARGUMENTS = "text", "arguments"
+NO_IDENT = ("",)
 TEXT_LINES = b"event: response.output_text.delta\ndata: "
 
 
@@ -48,9 +55,10 @@ class _TextDelta(msgspec.Struct):
     """The relevant members of a text delta. error, item: set for events of other kinds."""
 
     type: str
-    output_index: int
     delta: str
-    sequence_number: int
+    output_index: int | None = None
+    item_id: str = ""
+    sequence_number: int | None = None
     error: Any = None
     item: Any = None
 
@@ -112,6 +120,8 @@ class Echo:
 class ResponsesMask(EnvelopeMask):
     """The one response that a client sees of a turn."""
 
+    text_kind = "message"
+
     def __init__(self, owned: Collection[str], alias: str | None, echo: Echo) -> None:
         super().__init__(owned, alias)
         self._echo = echo
@@ -121,8 +131,6 @@ class ResponsesMask(EnvelopeMask):
         self._numbered = True
         self._came_whole = False
         self.cuts: list[list[int]] = []  # how long the pieces of each shown item were
-        self._items: dict[int, Json] = {}
-        self._texts: dict[int, list[str]] = {}
         self._terminal: tuple[Json, bytes] | None = None
 
     @property
@@ -137,15 +145,19 @@ class ResponsesMask(EnvelopeMask):
             found = _read_delta(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        index = found.output_index
-        same = self._numbered and found.sequence_number == self._number
-        if not same or found.type != TEXT_DELTA or self._places.get(index) != index:
+        if (growing := self._growing) is None or found.type != TEXT_DELTA:
+            return b""
+        part, key = growing
+        if found.output_index != key.index or (found.item_id,) != (key.idents or NO_IDENT):
+            return b""
+        number = found.sequence_number
+        if self._numbered and number != self._number:
             return b""
         if found.error is not None or found.item is not None:
             return b""
         self.text_shown = True
-        self._texts.setdefault(index, []).append(found.delta)
-        self._number = found.sequence_number + 1
+        part.grow(TEXT, found.delta)
+        self._number = (self._number or 0) + 1
         return raw
 
     def kind_of(self, event: Json) -> str:
@@ -160,11 +172,12 @@ class ResponsesMask(EnvelopeMask):
             return END
         if kind == "error" or (event.get("error") and "response" not in event):
             return ERROR
-        return DELTA if "output_index" in event else OTHER
+        if "output_index" in event or "item_id" in event or responses_key(event).kind:
+            return DELTA
+        return OTHER
 
-    def index_of(self, event: Json) -> int | None:
-        index = event.get("output_index")
-        return index if type(index) is int else None
+    def key_of(self, event: Json) -> PartKey:
+        return responses_key(event)
 
     def part_of(self, event: Json) -> Json:
         item = event.get("item")
@@ -174,23 +187,43 @@ class ResponsesMask(EnvelopeMask):
         name = part.get("name") if part.get("type") == CALL else None
         return name if isinstance(name, str) else None
 
+    def may_name_late(self, part: MaskedPart) -> bool:
+        return part.kind == CALL or not (part.kind or part.has_ended)
+
     def fold(self, kind: str, event: Json) -> None:
-        index = self.index_of(event)
-        if kind in (BEGIN, END) and index is not None:
-            self._items[index] = self.part_of(event)
-        elif kind == DELTA and event["type"] == TEXT_DELTA and index is not None:
-            self.text_shown = True
-            self._texts.setdefault(index, []).append(str(event.get("delta") or ""))
-        elif kind == DELTA and event["type"] == ARGUMENTS_DELTA and index is not None:
-            self._texts.setdefault(index, []).append(str(event.get("delta") or ""))
-        elif kind == CLOSE:
+        if kind == CLOSE:
             self._terminal = event, b""
             self.over = True
             self.ended = event["type"] != "response.failed"
+            self._match_listed(self._response().get("output"))
         elif kind == OPEN and not self._head and isinstance(found := event.get("response"), dict):
             self._head = {k: found[k] for k in ("id", "created_at") if k in found}
             self._head["model"] = self.alias or found.get("model")
             self._begun = found
+
+    def fold_part(self, kind: str, event: Json, part: MaskedPart) -> None:
+        if kind != DELTA:
+            self._take_item(part, self.part_of(event), is_whole=kind == END)
+        elif event["type"] == TEXT_DELTA:
+            self.text_shown = True
+            part.grow(TEXT, event.get("delta"))
+        elif event["type"] == ARGUMENTS_DELTA:
+            part.grow(ARGUMENTS, event.get("delta"))
+
+    def _take_item(self, part: MaskedPart, item: Json, *, is_whole: bool) -> None:
+        part.item = item or part.item
+        part.is_whole = is_whole and bool(item)
+
+    def _match_listed(self, items: Any) -> None:
+        """Take what the end of a response tells of its items that no event did."""
+        listed = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
+        check_count(len(listed))
+        keys = [item_key(item) for item in listed]
+        for item, key, part in zip(listed, keys, self._parts.match(keys), strict=True):
+            if part is None:
+                self.add_whole_part(key, item)
+            elif not part.is_whole:
+                self._take_item(part, item, is_whole=True)
 
     def take(self, event: Json, raw: bytes) -> bytes:
         if self._number is None and not self.rounds:
@@ -210,9 +243,14 @@ class ResponsesMask(EnvelopeMask):
         same = event.get("sequence_number") == number or not self._numbered
         if self._echo.hides_reasoning and "encrypted_content" in self.part_of(event):
             event, same = {**event, "item": self._echo.item(event["item"])}, False
-        if raw and same and (place is None or event.get("output_index") == place):
+        if raw and same and (place is None or self._is_at(event, place)):
             return raw
         return event_of(self._write(event, number, place))
+
+    def _is_at(self, event: Json, place: int) -> bool:
+        """Tell whether an event tells its place, or need not where nothing was renumbered."""
+        index = event.get("output_index")
+        return index == place or (index is None and not self._hid and not self.rounds)
 
     def _write(self, event: Json, number: int, place: int | None) -> Json:
         out = dict(event)
@@ -245,27 +283,19 @@ class ResponsesMask(EnvelopeMask):
     def lift(self, reply: Json) -> Iterator[Json]:
         return lift(reply)
 
-    def fold_whole(self, reply: Json) -> list[Json]:
-        items = reply.get("output")
-        parts = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
-        self.fold(OPEN, {"response": reply})
-        self._items = dict(enumerate(parts))
-        self.text_shown = self.text_shown or any(map(_has_text, parts))
-        self.fold(CLOSE, closing_of(reply))
+    def fold_whole(self, reply: Json) -> None:
         self._came_whole = True
-        return parts
+        self.fold(OPEN, {"response": reply})
+        self.fold(CLOSE, closing_of(reply))
+        self.text_shown = self.text_shown or any(_has_text(p.item) for p in self._parts.parts)
 
     def result(self) -> RoundResult:
         response = self._response()
-        order = sorted(self._items)
-        items = [self._whole_item(i) for i in order]
-        listed = response.get("output")
-        if isinstance(listed, list) and len(listed) > len(items):
-            items = [i for i in listed if isinstance(i, dict)]
-        seen = [(n, i) for n, i in enumerate(items) if self.call_name(i) not in self._owned]
-        self.shown += [self._echo.item(i) for _, i in seen]
-        pieces = [self._texts.get(order[n], []) if n < len(order) else [] for n, _ in seen]
-        self.cuts += [[len(text) for text in texts] for texts in pieces]
+        parts = self._parts.parts
+        items = [_whole_item(part) for part in parts]
+        visible = [(p, i) for p, i in zip(parts, items, strict=True) if not p.hidden]
+        self.shown += [self._echo.item(item) for _, item in visible]
+        self.cuts += [[len(t) for t in chain(*p.pieces.values())] for p, _ in visible]
         calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]
         status = response.get("status")
         failed = None if self._terminal is None else self._terminal[0].get("type")
@@ -289,16 +319,8 @@ class ResponsesMask(EnvelopeMask):
         found = self._terminal[0].get("response") if self._terminal is not None else None
         return found if isinstance(found, dict) else {"status": "incomplete"}
 
-    def _whole_item(self, index: int) -> Json:
-        """Return an item; one that was cut off, with the text that arrived."""
-        item = self._items[index]
-        if not item.get("content") and item.get("type") == "message" and index in self._texts:
-            text = "".join(self._texts[index])
-            item = {**item, "content": [{"type": "output_text", "text": text}]}
-        return item
-
     def end_round(self) -> None:
-        self._items, self._texts, self._terminal = {}, {}, None
+        self._terminal = None
         self._came_whole = False
 
     def run_out(self) -> None:
@@ -328,7 +350,8 @@ class ResponsesMask(EnvelopeMask):
         Servers that stream the items leave them out at the end, where some clients look for them.
         """
         same = response.get("id") == self._head.get("id", response.get("id"))
-        return same and (bool(response.get("output")) or not self.shown)
+        items = response.get("output")
+        return same and len(items if isinstance(items, list) else ()) >= len(self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())
@@ -381,6 +404,21 @@ class ResponsesMask(EnvelopeMask):
         if told == response:
             return self._lifecycle(event, raw)
         return self._lifecycle({**event, "response": told}, b"")
+
+
+def _whole_item(part: MaskedPart) -> Json:
+    """Return an item; one that was cut off, with the text that arrived."""
+    item, kind = part.item, part.item.get("type") or part.kind
+    if kind == "message" and not item.get("content") and part.pieces:
+        content = [{"type": "output_text", "text": part.text_of(TEXT)}]
+        return {"type": kind, "role": "assistant", **item, "content": content}
+    if kind == CALL and not (part.is_whole and item.get(ARGUMENTS)) and part.pieces:
+        begun = RepeatedArguments(str(item.get(ARGUMENTS) or ""))
+        pieces = [begun.add(piece) for piece in part.pieces.get(ARGUMENTS, ())]
+        idents = {"call_id": part.idents[-1]} if part.idents else {}
+        named = {"name": part.name, ARGUMENTS: "".join([*pieces, begun.end()])}
+        return {"type": kind, **idents, **item, **named}
+    return item
 
 
 def lift(reply: Json, cuts: Sequence[Sequence[int]] = ()) -> Iterator[Json]:

@@ -1,0 +1,195 @@
+"""The parts of a streamed answer: which of them an event belongs to. Pure.
+
+A part is known by its id, its order and its index together, since servers leave out, repeat or
+change each of these:
+
+- Every beginning is a new part, also at an index that was used before.
+- An id leads to the newest part that has it, first among those of the same index.
+- An index leads to the newest open part there of the same kind; an end, to the oldest.
+- An event with neither belongs to the newest open part of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Generic, TypeVar
+
+import msgspec
+
+IDENTS = 8  # of one part that are remembered: a server may invent another with each event
+MATCHED_PARTS = 256  # that are looked at for one of a list whose id is not known
+
+
+class PartKey(msgspec.Struct, frozen=True):
+    """What an event tells of its part.
+
+    index: None where it is missing. idents: the part's own id and its call's, without blank ones.
+    kind: "" for any. name: of what is called.
+    """
+
+    index: int | None
+    idents: tuple[str, ...] = ()
+    kind: str = ""
+    name: str = ""
+
+
+class AnswerPart:
+    """One part. order: its place among all. has_begun: an event said so. is_fresh: and no other."""
+
+    __slots__ = ("has_begun", "has_ended", "idents", "index", "is_fresh", "kind", "name", "order")
+
+    def __init__(self) -> None:
+        self.order = 0
+        self.index: int | None = None
+        self.idents: tuple[str, ...] = ()
+        self.kind = self.name = ""
+        self.has_begun = self.has_ended = self.is_fresh = False
+
+    def may_be(self, key: PartKey) -> bool:
+        """Tell whether a key contradicts neither kind nor name."""
+        same_kind = not (self.kind and key.kind) or self.kind == key.kind
+        return same_kind and (not (self.name and key.name) or self.name == key.name)
+
+
+P = TypeVar("P", bound=AnswerPart)
+
+
+class Parts(Generic[P]):
+    """The parts of one answer, in their order. make: makes an empty one."""
+
+    def __init__(self, make: Callable[[], P]) -> None:
+        self._make = make
+        self.parts: list[P] = []
+        self._by_index: dict[int, list[P]] = {}
+        self._by_ident: dict[str, list[P]] = {}
+        self._open: dict[P, None] = {}
+        self._newest: tuple[PartKey, P] | None = None  # piece: most follow one of the same part
+
+    def begin(self, key: PartKey) -> P:
+        """Return a new part, unless the event repeats the one before or comes after a piece."""
+        self._newest = None
+        part = self._find_repeated(key) or self._add(key)
+        part.has_begun = part.is_fresh = True
+        return part
+
+    def imply(self, key: PartKey) -> P:
+        """Return a new part whose beginning no event told."""
+        self._newest = None
+        return self._add(key)
+
+    def find(self, key: PartKey) -> P | None:
+        """Return the part that a piece belongs to; None where no part has begun for it."""
+        if self._newest is not None and self._newest[0] == key:
+            return self._newest[1]
+        part = self._find_by_ident(key) or self._find_open(key) or self._find_ended(key)
+        if part is not None:
+            part.is_fresh = False
+            self._learn(part, key)
+            self._newest = key, part
+        return part
+
+    def find_end(self, key: PartKey) -> P | None:
+        """Return the part that an end belongs to; None where no part has begun for it."""
+        part = self._find_by_ident(key)
+        if part is None:
+            part = next((p for p in self._open_at(key.index) if p.may_be(key)), None)
+        return None if part is None else self._learn(part, key)
+
+    def open_parts(self) -> list[P]:
+        """Return the parts without an end, in their order."""
+        return sorted(self._open, key=lambda part: part.order)
+
+    def end(self, part: P) -> None:
+        """Note that a part has ended."""
+        part.has_ended = True
+        self._newest = None
+        self._open.pop(part, None)
+
+    def match(self, keys: Sequence[PartKey]) -> list[P | None]:
+        """Return the parts that a list of all parts tells of, None for each that is not here."""
+        listed = {ident for key in keys for ident in key.idents}
+        free = dict.fromkeys(self.parts)
+        matches: list[P | None] = []
+        for key in keys:
+            named = (p for i in key.idents for p in self._by_ident.get(i, ()) if p in free)
+            part = next((p for p in named if p.may_be(key)), None)
+            if part is None:
+                unnamed = (
+                    p for p in islice(free, MATCHED_PARTS) if not listed.intersection(p.idents)
+                )
+                part = next((p for p in unnamed if p.may_be(key)), None)
+            if part is not None:
+                del free[part]
+                self._learn(part, key)
+            matches.append(part)
+        return matches
+
+    def _find_repeated(self, key: PartKey) -> P | None:
+        """Return the open part of a beginning that came before: it has the same id."""
+        if not key.idents or not self._open:
+            return None
+        newest = next(reversed(self._open))
+        may_repeat = newest.is_fresh or not newest.has_begun
+        same = set(key.idents).issuperset(newest.idents) and newest.idents != ()
+        same_index = newest.index == key.index
+        return newest if may_repeat and same and same_index and newest.may_be(key) else None
+
+    def _add(self, key: PartKey) -> P:
+        part = self._make()
+        part.order, part.index = len(self.parts), key.index
+        self.parts.append(part)
+        self._open[part] = None
+        if key.index is not None:
+            self._by_index.setdefault(key.index, []).append(part)
+        return self._learn(part, key)
+
+    def _learn(self, part: P, key: PartKey) -> P:
+        """Take what a key tells of its part."""
+        part.kind, part.name = part.kind or key.kind, part.name or key.name
+        if part.index is None and key.index is not None:
+            part.index = key.index
+            self._by_index.setdefault(key.index, []).append(part)
+        for ident in key.idents:
+            if ident not in part.idents and len(part.idents) < IDENTS:
+                part.idents += (ident,)
+                self._by_ident.setdefault(ident, []).append(part)
+        return part
+
+    def _find_by_ident(self, key: PartKey) -> P | None:
+        """Return the newest part with an id: rather one of the same index, or an open one."""
+        best, score = None, -1
+        for ident in key.idents:
+            for part in reversed(self._by_ident.get(ident, ())):
+                same_index = key.index is None or part.index in (None, key.index)
+                value = 2 * same_index + (not part.has_ended)
+                if value > score and part.may_be(key):
+                    best, score = part, value
+                if score == 3:
+                    return best
+        return best
+
+    def _open_at(self, index: int | None) -> list[P]:
+        """Return the open parts of an index; without one, all of them."""
+        if index is None:
+            return list(self._open)
+        # A server may leave the index out where a part begins.
+        at_index = self._by_index.get(index)
+        if at_index is not None and len(at_index) <= len(self._open):
+            return [part for part in at_index if not part.has_ended]
+        at = None if at_index is None else index
+        return [part for part in self._open if part.index == at]
+
+    def _find_open(self, key: PartKey) -> P | None:
+        part = next((p for p in reversed(self._open_at(key.index)) if p.may_be(key)), None)
+        if part is None or part.has_begun or not (key.idents and part.idents):
+            return part
+        return None  # where no event told a beginning, another id is another part
+
+    def _find_ended(self, key: PartKey) -> P | None:
+        """Return the newest part of an index, for a piece that comes after its end."""
+        if key.index is None or not (at_index := self._by_index.get(key.index)):
+            return None
+        part = at_index[-1]
+        is_another = bool(key.idents and part.idents) or not part.may_be(key)
+        return None if is_another else part

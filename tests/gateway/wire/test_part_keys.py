@@ -1,0 +1,48 @@
+"""What events tell of their part."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.wire.answer_parts import PartKey
+from gateway.wire.part_keys import CALL, TOOL_USE, item_key, messages_key, responses_key
+
+EVENTS = [
+    ({"type": "response.output_text.delta", "item_id": "m"}, (None, ("m",), "message", "")),
+    ({"type": "response.refusal.delta", "output_index": 2}, (2, (), "message", "")),
+    (
+        {"type": "response.function_call_arguments.done", "item_id": 7, "name": "f"},
+        (None, ("7",), CALL, "f"),
+    ),
+    ({"type": "response.reasoning_summary_text.delta"}, (None, (), "reasoning", "")),
+    (
+        {"type": "response.content_part.added", "part": {"type": "reasoning_text"}},
+        (None, (), "reasoning", ""),
+    ),
+    ({"type": "response.content_part.added", "part": {"type": "odd"}}, (None, (), "", "")),
+    ({"type": "response.web_search_call.searching"}, (None, (), "web_search_call", "")),
+    ({"type": "response.odd"}, (None, (), "", "")),
+    (
+        {"type": "response.output_item.added", "output_index": True, "item": {"id": "i"}},
+        (None, ("i",), "", ""),
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "expected"), EVENTS)
+def test_events_of_responses(event, expected):
+    assert responses_key(event) == PartKey(*expected)
+
+
+def test_an_item_has_two_ids():
+    item = {"type": CALL, "id": "fc", "call_id": "c", "name": "f"}
+    assert item_key(item, 3) == PartKey(3, ("fc", "c"), CALL, "f")
+    assert item_key({"type": 7, "name": 7, "id": " "}) == PartKey(None)
+
+
+def test_events_of_messages():
+    begins = {"index": 1, "content_block": {"type": "mcp_tool_use"}}
+    assert messages_key(begins) == PartKey(1, (), TOOL_USE)
+    grows = {"index": None, "delta": {"type": "thinking_delta"}}
+    assert messages_key(grows) == PartKey(None, (), "thinking")
+    assert messages_key({"type": "content_block_stop"}) == PartKey(None)
