@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from sqlalchemy import Connection
 
+from memory.conversation.foreign_json import decode_foreign
 from memory.conversation.messages import Json
 from memory.core.blocks import (
     CoreBlock,
@@ -385,7 +386,7 @@ def parse_arguments(call: ToolCall) -> Arguments:
             f"{MAX_ARGUMENT_CHARACTERS} are allowed. Save or search for less at once."
         )
     try:
-        arguments = msgspec.json.decode(call.arguments or "{}")
+        arguments = decode_foreign(call.arguments or "{}")
     except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
         raise BadArguments(
             f"The arguments of {call.name} are not valid JSON ({e}). Call it again with a JSON "

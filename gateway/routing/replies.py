@@ -20,7 +20,7 @@ from gateway.routing.caller import Caller, redact_key
 from gateway.routing.failures import error_json, status_of, worth_retrying
 from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
-from gateway.wire.chat import MalformedReply, encode
+from gateway.wire.chat import MalformedReply, decode, encode
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
@@ -74,6 +74,12 @@ async def read_completion(reply: CompletionReply, wire: WireFormat) -> None:
     for an error that was reported under a 200, UpstreamUnreachable, StreamIncomplete.
     """
     await (_read_first_event if reply.incoming.is_events else _read_whole)(reply, wire)
+
+
+async def read_plain(reply: CompletionReply) -> Any:
+    """Return what an answer that came whole says. Raises msgspec.DecodeError."""
+    plain = reply.plain or b"{}"
+    return await run_by_weight(plain, decode, plain)
 
 
 async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.wire.chat import CALLS, Json, MalformedReply
+from memory.conversation.foreign_json import decode_foreign
 
 TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
 MAX_PARTS = 4096  # of one answer
@@ -218,7 +219,7 @@ def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(msgspec.json.decode(text), dict)
+        return isinstance(decode_foreign(text), dict)
     except (msgspec.DecodeError, RecursionError):
         return False
 

@@ -30,6 +30,7 @@ from gateway.wires.messages.reply import MessagesMask
 from gateway.wires.native import HiddenParts, NativeView, PlacedMessage, flat_tools, place
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall, encode_in_parts
+from memory.conversation.foreign_json import decode_foreign
 
 SESSION = "_session_"
 
@@ -172,7 +173,7 @@ def user_of(told: str) -> str:
     """
     if told.startswith("{"):
         try:
-            found = msgspec.json.decode(told)
+            found = decode_foreign(told)
         except (msgspec.DecodeError, RecursionError):
             found = {}
         for member in ("account_uuid", "device_id"):
