@@ -64,6 +64,7 @@ class RawReply:
     framer: SseFramer = field(default_factory=SseFramer)
 
 
+FORERUN_BYTES = 1 << 17  # of comments before the first event of a stream
 JSON_TYPE = (b"content-type", b"application/json")
 
 
@@ -83,7 +84,9 @@ async def read_plain(reply: CompletionReply) -> Any:
 
 
 async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:
+    forerun = 0
     async for batch in EventReader(reply.incoming, reply.framer):
+        forerun = _check_forerun(forerun, batch)
         if (first := next((e for e in batch if e.data), None)) is None:
             continue
         data = first.data or b""
@@ -132,12 +135,29 @@ async def begin_events(reply: RawReply, *, refuse_errors: bool) -> None:
     refuse_errors: one that reports an error worth another try raises UpstreamRefused.
     """
     reply.more = EventReader(reply.incoming, reply.framer)
+    forerun = 0
     async for batch in reply.more:
+        forerun = _check_forerun(forerun, batch)
         reply.first += batch
         if found := next((e for e in batch if e.data), None):
             if refuse_errors and found.data:
                 await _refuse_error(found.data, reply)
             return
+
+
+def _check_forerun(before: int, batch: Sequence[SseEvent]) -> int:
+    """Return the bytes of what has come without data. Raises StreamIncomplete for too many."""
+    size = before
+    for event in batch:
+        if event.data:
+            return size
+        size += len(event.raw)
+    if size > FORERUN_BYTES:
+        raise StreamIncomplete(
+            f"The upstream sent more than {FORERUN_BYTES >> 10} KiB of comments before its first "
+            "event. Try again."
+        )
+    return size
 
 
 async def _refuse_error(data: bytes, reply: RawReply) -> None:

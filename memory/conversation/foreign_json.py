@@ -64,7 +64,8 @@ def json_steps(text: bytes) -> Iterator[JsonStep]:
     at = depth = 0
     is_within_string = False
     while at < len(text):
-        piece = _without_escapes(text[at : at + STEP_BYTES])
+        # A backslash alone is no JSON: it is passed, so that this ends.
+        piece = without_split_escapes(text[at : at + STEP_BYTES]) or text[at : at + 1]
         parts = piece.split(b'"')
         if is_within_string:
             # The rest of a long string: the next step begins behind its quote.
@@ -94,10 +95,13 @@ def _marks(count: Callable[[bytes], int]) -> int:
     return count(b",") + count(b"{") + count(b"[")
 
 
-def _without_escapes(piece: bytes) -> bytes:
-    """Return the piece with other characters for escaped quotes, whole escapes only."""
+def without_split_escapes(piece: bytes) -> bytes:
+    """Return the piece with other characters for escaped quotes.
+
+    An escape that its end splits is left out.
+    """
     if b"\\" not in piece:
         return piece
-    if (len(piece) - len(piece.rstrip(b"\\"))) % 2 and len(piece) > 1:
+    if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
         piece = piece[:-1]
     return piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")

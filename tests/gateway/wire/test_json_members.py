@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.wire import json_members
-from gateway.wire.json_members import UnreadableMembers, find_members, read_string, value_end
+from gateway.wire.json_members import (
+    MemberEditor,
+    UnreadableMembers,
+    find_members,
+    read_string,
+    value_end,
+)
 from memory.conversation import foreign_json
 
+BACKSLASH = b"\x5c"
+ESCAPED = b'{"a":"' + BACKSLASH * 3 + b'"model' + BACKSLASH + b'":",'
 NAMES = (b"model", b"user")
 texts = st.text(st.sampled_from('model"\\{}[]:, aé\n'), max_size=12) | st.sampled_from(
     ["model", "user"]
@@ -82,3 +90,53 @@ def test_long_strings_and_white_space_hide_no_member():
     long = b"a\\\\\\" + b'"' + b"b" * (3 << 18)
     text = b'{"x":"' + long + b'","model":"m"' + b" " * (1 << 19) + b"}"
     assert members_of(text) == {"model": "m"}
+
+
+def edited(text, sizes):
+    """Return what an editor makes of a text in pieces of these sizes, repeated."""
+    editor, out, at, n = MemberEditor(b"model", b'"alias"'), b"", 0, 0
+    while at < len(text):
+        size = sizes[n % len(sizes)]
+        out += editor.feed(text[at : at + size])
+        at, n = at + size, n + 1
+    return out + editor.end()
+
+
+@given(
+    st.dictionaries(texts, values, max_size=6),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+    st.lists(st.integers(1, 40), min_size=1, max_size=4),
+)
+def test_a_member_is_replaced_while_the_text_passes_in_any_pieces(body, indent, ascii_only, sizes):
+    text = json.dumps(body, indent=indent, ensure_ascii=ascii_only).encode()
+    expected = {**body, **({"model": "alias"} if "model" in body else {})}
+    shown = edited(text, sizes)
+    assert json.loads(shown) == expected
+    if "model" not in body:
+        assert shown == text
+
+
+@pytest.mark.parametrize("pieces", [[1], [7], [1 << 16]])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (ESCAPED + b'"model":"m"}', ESCAPED + b'"model":"alias"}'),
+        (b'{"a":["model"],"model"  :  12}', b'{"a":["model"],"model"  :  "alias"}'),
+        (b'{"model":"' + b"m" * 5000 + b'"}', None),
+        (b'{"model"' + b" " * 5000 + b':"m"}', None),
+        (b'{"model":"m', None),
+        (b'{"model":', None),
+        (b'{"a":"x' + BACKSLASH, None),
+        (b"no json", None),
+        (b"", None),
+    ],
+)
+def test_what_an_editor_cannot_read_passes_as_it_is(text, shown, pieces):
+    assert edited(text, pieces) == (text if shown is None else shown)
+
+
+def test_a_member_that_is_repeated_is_replaced_a_few_times():
+    text = b"{" + b'"model":1,' * 20 + b'"x":1}'
+    assert edited(text, [9]).count(b"alias") == json_members.MOST_EDITS
+    assert edited(text, [1 << 16]).count(b"alias") == json_members.MOST_EDITS
