@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 
 import pytest
 
 from tests.conftest import running
 from tests.e2e.responses.test_conversations import ADA
-from tests.models import Model
+from tests.models import Model, call, calls
+from tests.wire_models import MessagesModel, ResponsesModel, use
 
 STORES = {
     "providers": {"openai": {"base_url": "set below", "wires": ["chat", "responses"]}},
@@ -120,3 +122,30 @@ async def test_an_alias_names_a_whole_answer_of_any_length(data, place, size):
         http = await live.http.post(f"{live.url}/embeddings", json={"model": "nice", "input": "x"})
         assert http.status_code == 200
         assert http.content == sent.replace(b"real", b"nice")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+async def test_arguments_that_are_too_long_go_nowhere(data, path, stream):
+    """Law: a memory call of megabytes is refused by its size, and kept by no round or record."""
+    long = {"label": "human", "content": "words " * 100_000}
+    if path == "chat/completions":
+        up = Model(calls(call("core_memory_append", long)), "Fine.")
+    elif path == "responses":
+        up = ResponsesModel([use("core_memory_append", long)], "Fine.")
+    else:
+        up = MessagesModel([use("core_memory_append", long)], "Fine.")
+    sent = {"model": "m", "stream": stream}
+    if path == "responses":
+        sent["input"] = "hi"
+    else:
+        sent |= {"max_tokens": 99, "messages": [{"role": "user", "content": "hi"}]}
+    kinds = {"providers": {"openai": {"base_url": "set below", "kind": "anthropic"}}}
+    async with up, running(up.url, data, kinds if path == "messages" else None) as live:
+        http = await live.http.post(f"{live.url}/{path}", json=sent, headers=ADA)
+        assert http.status_code == 200, http.text
+        assert "Fine." in http.text
+        again = json.dumps(up.requests[-1].json)
+        assert len(again) < 50_000
+        assert "left_out" in again or path == "responses"  # it names what the provider keeps
+        assert "at most 100000 are allowed" in again
