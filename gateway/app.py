@@ -63,6 +63,7 @@ from memory import (
     is_installed,
 )
 from memory.context.summary import PROMPT as SUMMARY_PROMPT
+from memory.core.block_space import BlockSpace, OperatorBlocks
 from memory.core.blocks import INSTRUCTION
 from memory.jobs import extraction, maintenance, reflection, summarization
 from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
@@ -267,8 +268,9 @@ def _policy(settings: Settings) -> Policy:
     }
     prompts = part.prompts
     screen = Screen({**PATTERNS, **part.screen_patterns} if part.screen else {})
+    space = BlockSpace(part.blocks_per_user, part.block_characters)
     return Policy(
-        blocks,
+        OperatorBlocks(blocks, space),
         EpochPolicy(
             part.cache_idle_seconds,
             live=part.placement == "live",

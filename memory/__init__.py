@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from memory.stores.sql.rename_owner import OwnerRename
     from memory.stores.sql.scopes import VisibleScopes
     from memory.stores.sql.transcripts import ImportedMessage
-    from memory.tools import ToolCall
+    from memory.tools import ToolCall, kept_arguments
 
 __all__ = [
     "LABEL",
@@ -151,6 +151,7 @@ __all__ = [
     "is_installed",
     "is_system",
     "iso",
+    "kept_arguments",
     "keyed_hash",
     "new_id",
     "parse_time",
@@ -224,7 +225,7 @@ _HOMES = {
     "memory.stores.sql.rename_owner": ("OwnerRename",),
     "memory.stores.sql.scopes": ("VisibleScopes",),
     "memory.stores.sql.transcripts": ("ImportedMessage",),
-    "memory.tools": ("ToolCall",),
+    "memory.tools": ("ToolCall", "kept_arguments"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 

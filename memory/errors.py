@@ -15,6 +15,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 └── Unusable           a model's answer to a background call cannot be used
 ToolError: to the model, as a tool result that says what to do.
 ├── UnknownBlock · BlockFull · BlockReadOnly
+├── TooManyBlocks · BlockSpaceFull
 └── BadArguments
 """
 
@@ -90,6 +91,14 @@ class UnknownBlock(ToolError):
 
 class BlockFull(ToolError):
     """The edit would exceed the block's limit."""
+
+
+class TooManyBlocks(ToolError):
+    """The user has as many blocks as one may have."""
+
+
+class BlockSpaceFull(ToolError):
+    """The edit would exceed the characters that a user's blocks have together."""
 
 
 class BlockReadOnly(ToolError):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from sqlalchemy import Connection
 
+from memory.conversation.foreign_json import decode_foreign
 from memory.conversation.messages import Json
 from memory.core.blocks import (
     CoreBlock,
@@ -101,11 +102,16 @@ class ToolContext:
 
 @dataclass(slots=True)
 class ToolCall:
-    """One call of the model. arguments: JSON text as received."""
+    """One call of the model.
+
+    arguments: JSON text as received, or what is kept of a text that is too long; `size` is then the
+    number of its characters.
+    """
 
     id: str
     name: str
     arguments: str
+    size: int = 0
 
 
 async def run_searches(calls: Sequence[ToolCall], context: ToolContext) -> dict[int, str]:
@@ -377,15 +383,27 @@ def _escape_hit(value: Any) -> Any:
     return [escape(v) for v in value] if isinstance(value, list) else escape(str(value))
 
 
+def kept_arguments(arguments: str) -> str:
+    """Return what is kept of a call's arguments: all, unless they are too long to be read.
+
+    They would otherwise go upstream again with each round, and into every record of the turn.
+    """
+    size = len(arguments)
+    if size <= MAX_ARGUMENT_CHARACTERS:
+        return arguments
+    return f'{{"left_out":"{size} characters"}}'
+
+
 def parse_arguments(call: ToolCall) -> Arguments:
     """Parse the call's arguments. Raises BadArguments for anything but a JSON object."""
-    if (size := len(call.arguments)) > MAX_ARGUMENT_CHARACTERS:
+    size = call.size or len(call.arguments)
+    if size > MAX_ARGUMENT_CHARACTERS:
         raise BadArguments(
             f"The arguments of {call.name} have {size} characters; at most "
             f"{MAX_ARGUMENT_CHARACTERS} are allowed. Save or search for less at once."
         )
     try:
-        arguments = msgspec.json.decode(call.arguments or "{}")
+        arguments = decode_foreign(call.arguments or "{}")
     except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
         raise BadArguments(
             f"The arguments of {call.name} are not valid JSON ({e}). Call it again with a JSON "

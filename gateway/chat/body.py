@@ -15,7 +15,7 @@ from gateway.http.request_weight import (
     read_routing_members,
 )
 from gateway.state import GatewayState
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, decode_weighed
 from gateway.wire.chat_request import check_model, parse
 from gateway.wire.json_weight import is_light
 from gateway.wires.base import RequestFacts, WireFormat
@@ -74,7 +74,7 @@ async def read_members(
                 too_heavy,
             )
     if is_light(raw):
-        members = parse(raw)
+        members = parse(raw, decode_weighed)
         if source.wire is not CHAT and members.get("model") is None:
             raise ModelMissing(raw)
         check_model(members)
@@ -93,7 +93,7 @@ async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes
 def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
     """Read a body without a known beginning. Raises BadRequest, TooHeavy."""
     check_values(raw)
-    members = parse(raw)
+    members = parse(raw, decode_weighed)
     if source.wire is not CHAT and members.get("model") is None:
         raise ModelMissing(raw)
     check_model(members)

@@ -1,19 +1,51 @@
-"""Parses and checks the body of a request on a conversation object."""
+"""Reads the body of a request on a conversation object, and writes its answer.
+
+Both may hold megabytes, and are worked on in a thread then.
+"""
 
 from __future__ import annotations
 
 from gateway.chat import kept_responses
+from gateway.chat.stored_responses import client_items
 from gateway.errors import BadRequest
-from gateway.wire.chat import Json
+from gateway.http.json_thread import run_by_weight, run_heavy
+from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wires.responses.items import without_owned
 
 MAX_ADDED = 20  # items in one request, as the API has it
 MAX_MEMBERS, MAX_NAME, MAX_VALUE = 16, 64, 512  # of metadata
 
 
-def read_conversation_body(raw: bytes) -> Json:
+async def read_conversation_body(raw: bytes) -> Json:
     """Return a body. Raises BadRequest."""
+    return await run_by_weight(raw, _read, raw)
+
+
+async def encode_whole(found: Json) -> bytes:
+    """Return a provider's answer as it is."""
+    return await run_heavy(encode, found)
+
+
+async def encode_page(page: Json, tag: str) -> bytes:
+    """Return a provider's page of items as its client sees it."""
+    return await run_heavy(lambda: encode(client_items(without_owned(page), tag)))
+
+
+async def encode_asked(items: list[Json], query: str) -> bytes:
+    """Return the page of items that a query asks for. Raises BadRequest."""
+    return await run_heavy(lambda: encode(kept_responses.asked_page(items, query)))
+
+
+async def encode_added(items: list[Json]) -> bytes:
+    """Return items that were added as one page."""
+    return await run_heavy(
+        lambda: encode(kept_responses.page_of(items, len(items), "", newest=False))
+    )
+
+
+def _read(raw: bytes) -> Json:
     if len(raw) > kept_responses.MAX_KEPT_BYTES:
         raise BadRequest(
             f"The body has more than {kept_responses.MAX_KEPT_BYTES >> 20} MiB: that is the limit "

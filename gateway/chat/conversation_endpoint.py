@@ -13,18 +13,25 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.chat import kept_responses
-from gateway.chat.conversation_body import items_in, metadata_in, read_conversation_body
+from gateway.chat.conversation_body import (
+    encode_added,
+    encode_asked,
+    encode_page,
+    encode_whole,
+    items_in,
+    metadata_in,
+    read_conversation_body,
+)
 from gateway.chat.kept_conversations import KEPT, find_conversation
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_names import check_names
-from gateway.chat.stored_responses import client_items, user_named
+from gateway.chat.stored_responses import user_named
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.storage.responses import ADDED, CONVERSATION, StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
-from gateway.wires.responses.items import without_owned
 from memory import StoreUnavailable, management
 
 JSON = [(b"content-type", b"application/json")]
@@ -51,14 +58,14 @@ class ConversationVerb:
 
     async def create(self) -> bytes:
         """Create a conversation: at the provider, or here if it does not support them."""
-        body = read_conversation_body(self._raw)
+        body = await read_conversation_body(self._raw)
         await self._check_names()
         there = self._target.keeps_responses
         found = await self._provider.ask_if_there("/conversations", self._raw) if there else None
         if found is not None:
             if isinstance(found.get("id"), str):
                 await self._write(self._row(found["id"], {}, target=self._target.label))
-            return encode(found)
+            return await encode_whole(found)
         await self._check_may_write()
         items, metadata = items_in(body), metadata_in(body)
         row = self._row(f"{KEPT}{secrets.token_hex(20)}", metadata)
@@ -70,14 +77,17 @@ class ConversationVerb:
     async def get(self) -> bytes:
         """Return the conversation."""
         row = await self._find()
-        return encode(_conversation_of(row) if row is not None else await self._pass_on(""))
+        if row is None:
+            return await encode_whole(await self._pass_on(""))
+        return encode(_conversation_of(row))
 
     async def change(self) -> bytes:
         """Replace the conversation's metadata."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on(""))
-        metadata = metadata_in(read_conversation_body(self._raw))
+            return await encode_whole(await self._pass_on(""))
+        body = await read_conversation_body(self._raw)
+        metadata = metadata_in(body)
         await self._change(row.id, lambda echo: {**echo, "metadata": metadata})
         return encode(_conversation_of(replace(row, echo={"metadata": metadata})))
 
@@ -100,34 +110,33 @@ class ConversationVerb:
         if row is None:
             page = await self._pass_on("/items")
             tag = self._gateway.memory.scope(self._principal.tenant, self._owner, "default").tag
-            return encode(client_items(without_owned(page), tag))
+            return await encode_page(page, tag)
         found = await self._items_of(row)
-        return encode(kept_responses.asked_page([i for _, i in found], self._query))
+        return await encode_asked([i for _, i in found], self._query)
 
     async def add_items(self) -> bytes:
         """Add items to it."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on("/items"))
-        items = items_in(read_conversation_body(self._raw))
+            return await encode_whole(await self._pass_on("/items"))
+        items = items_in(await read_conversation_body(self._raw))
         if not items:
             raise BadRequest("`items` must be a list of items, and not empty.", param="items")
         added = await self._add(row, items)
-        listed = kept_responses.input_of(added)
-        return encode(kept_responses.page_of(listed, len(listed), "", newest=False))
+        return await encode_added(kept_responses.input_of(added))
 
     async def item(self, name: str) -> bytes:
         """Return one of its items."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on(f"/items/{name}"))
-        return encode((await self._item(row, name))[1])
+            return await encode_whole(await self._pass_on(f"/items/{name}"))
+        return await encode_whole((await self._item(row, name))[1])
 
     async def delete_item(self, name: str) -> bytes:
         """Delete one of its items."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on(f"/items/{name}"))
+            return await encode_whole(await self._pass_on(f"/items/{name}"))
         turn, item = await self._item(row, name)
         shown = (turn.shown or {}).get("output") or []
 
@@ -212,7 +221,7 @@ class ConversationVerb:
         """Raise ResourceNotFound if a body names an object that is not the caller's."""
         if self._principal.paths is None or not self._raw:
             return
-        body = read_conversation_body(self._raw)
+        body = await read_conversation_body(self._raw)
         items_in(body)
         await check_names(self._gateway, self._principal, self._asker, self._raw, body)
 

@@ -9,16 +9,18 @@ import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from gateway.http.json_thread import run_by_weight
 from gateway.pipeline import new_dispatcher
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route, Target
 from gateway.state import GatewayState
-from gateway.upstream.base import ANSWER_BYTES, UpstreamRequest, UpstreamResponse
+from gateway.upstream.base import ERROR_BYTES, UpstreamRequest, UpstreamResponse
 from gateway.upstream.bridged import NO_PATH, is_path_missing
 from gateway.wire.chat import Json, decode
 from gateway.wire.headers import client_headers, upstream_headers
 
 JSON = b"application/json"
+OBJECT_BYTES = 8 << 20  # of a stored object, or a page of a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,24 @@ class ProviderCall:
         try:
             async with asyncio.timeout(self.target.settings.timeouts.total):
                 incoming = await self.open(method, path, content)
-                data = await incoming.read(ANSWER_BYTES)
+                refused = not 200 <= incoming.status < 300
+                data = await incoming.read(ERROR_BYTES if refused else OBJECT_BYTES + 1)
                 await incoming.close()
         except TimeoutError as e:
             raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
-        if not 200 <= incoming.status < 300:
+        if refused:
             told = client_headers(incoming.headers)
             raise UpstreamRefused(incoming.status, self.redact(data), told)
+        if len(data) > OBJECT_BYTES:
+            raise UpstreamUnreachable(
+                f"The provider's answer has more than {OBJECT_BYTES >> 20} MiB, the most that is "
+                "read of a stored object. Ask for less, such as a smaller `limit`."
+            )
         try:
-            found = decode(data or b"{}")
+            found = await run_by_weight(data, decode, data or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             raise UpstreamUnreachable(
-                "The provider answered with something that is no JSON."
+                f"The provider's answer cannot be read as JSON: {str(e)[:200]}."
             ) from e
         return found if isinstance(found, dict) else {}
 

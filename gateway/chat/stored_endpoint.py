@@ -17,6 +17,7 @@ from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_responses import client_items, find_own, user_named
 from gateway.chat.stored_stream import UNFINISHED, StoredEvents, stream_response
 from gateway.errors import BadRequest, UpstreamRefused
+from gateway.http.json_thread import run_heavy
 from gateway.http.response import GatewayResponse
 from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
@@ -46,7 +47,8 @@ class StoredVerb:
     async def get(self) -> tuple[bytes, Pairs]:
         """Return the response as JSON."""
         row = await self._row()
-        return encode(await self._response(row, finished=False)), _json_headers()
+        shown = row.shown or await self._ask_for(row, finished=False)
+        return await run_heavy(self._encode_restored, row, shown), _json_headers()
 
     @property
     def streams(self) -> bool:
@@ -63,7 +65,7 @@ class StoredVerb:
 
     async def _response(self, row: StoredResponse, *, finished: bool) -> Json:
         shown = row.shown or await self._ask_for(row, finished=finished)
-        return self._restored(row, shown)
+        return await run_heavy(self._restored, row, shown)
 
     async def _ask_for(self, row: StoredResponse, *, finished: bool) -> Json:
         """Return a response as its provider has it.
@@ -87,17 +89,17 @@ class StoredVerb:
                 "be cancelled."
             )
         found = await self._ask(row, "POST", row.rounds[-1], "/cancel")
-        return encode(self._restored(row, found)), _json_headers()
+        return await run_heavy(self._encode_restored, row, found), _json_headers()
 
     async def input_items(self) -> tuple[bytes, Pairs]:
         """Return what the client had sent, without our additions."""
         row = await self._row()
         if is_kept(row):
-            return encode(asked_page(input_of(row), self._query)), _json_headers()
+            return await run_heavy(self._encode_input, row), _json_headers()
         query = f"?{self._query}" if self._query else ""
         page = await self._ask(row, "GET", row.rounds[0], f"/input_items{query}")
         tag = self._gateway.memory.scope(row.tenant, row.user, "default").tag
-        return encode(client_items(page, tag)), _json_headers()
+        return await run_heavy(_encode_items, page, tag), _json_headers()
 
     async def delete(self) -> tuple[bytes, Pairs]:
         """Delete a response and all its rounds."""
@@ -135,6 +137,12 @@ class StoredVerb:
         same = (t for t in route.targets if t.label == row.target)
         return next(same, route.targets[0])
 
+    def _encode_restored(self, row: StoredResponse, response: Json) -> bytes:
+        return encode(self._restored(row, response))
+
+    def _encode_input(self, row: StoredResponse) -> bytes:
+        return encode(asked_page(input_of(row), self._query))
+
     def _restored(self, row: StoredResponse, response: Json) -> Json:
         """Return a response with the client's own members, and its name of the model."""
         if row.shown is None and (alias := self._alias(row)):
@@ -162,6 +170,10 @@ class StoredVerb:
             include=row.echo.get("include"),
             changed=True,
         )
+
+
+def _encode_items(page: Json, tag: str) -> bytes:
+    return encode(client_items(page, tag))
 
 
 def _json_headers() -> Pairs:

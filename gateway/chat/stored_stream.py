@@ -15,6 +15,7 @@ from gateway.chat.kept_responses import is_kept
 from gateway.chat.provider_call import ProviderCall
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed
 from gateway.http.access_log import current_line
+from gateway.http.json_thread import run_heavy
 from gateway.http.response import CompletionProducer, GatewayResponse, ResponseHead
 from gateway.routing.replies import EventReader
 from gateway.state import GatewayState
@@ -75,7 +76,8 @@ class StoredStream(CompletionProducer):
         first = None if known else await self._open(row.rounds[0])
         if first is None:
             response = await self._events.whole()
-            yield b"".join(_taken_apart(response, row.echo.get("cuts") or (), self._events.after))
+            cuts = row.echo.get("cuts") or ()
+            yield await run_heavy(_join_events, response, cuts, self._events.after)
             return
         async for shown in self._rounds(first):
             if shown and self._mask.number - 1 > self._events.after:
@@ -147,6 +149,10 @@ class _Uncounted:
     def on_finish(self, memory: str, error: BaseException | None) -> None:
         if isinstance(error, GatewayError):
             current_line().note_error(error)
+
+
+def _join_events(response: Json, cuts: Any, after: int) -> bytes:
+    return b"".join(_taken_apart(response, cuts, after))
 
 
 def _taken_apart(response: Json, cuts: Any, after: int) -> Iterator[bytes]:

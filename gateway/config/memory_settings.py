@@ -121,6 +121,8 @@ class MemorySettings(Section):
     prompts: PromptSettings = PromptSettings()
     conversations: Literal["all", "named"] = "all"
     model_blocks: bool = False
+    blocks_per_user: int = Field(64, gt=0)
+    block_characters: int = Field(64_000, gt=0)
     screen: bool = True
     screen_patterns: dict[str, Annotated[str, AfterValidator(_pattern)]] = Field(
         default_factory=dict

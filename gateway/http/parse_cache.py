@@ -20,7 +20,7 @@ import msgspec
 from gateway.http.json_thread import run_heavy
 from gateway.http.pacing import rest
 from gateway.http.request_weight import check_values, check_weight
-from gateway.wire.chat import Json, decode, has_no_lone_surrogates
+from gateway.wire.chat import Json, decode_weighed, has_no_lone_surrogates
 from gateway.wire.chat_request import check_messages, check_model, parse
 from gateway.wire.json_weight import brackets, is_light
 from memory import Cache, Messages, PrefixInfo, SourceText, TextRange, array_elements
@@ -180,7 +180,7 @@ def _parse_new_part(
     """
     prefix, shift = PrefixInfo(), 0
     if known is None:
-        data = parse(body)
+        data = parse(body, decode_weighed)
     else:
         prefix, shift = known.prefix, known.end - known.start - len(_STANDIN)
         if (resumed := _parse_short(short)) is None:
@@ -242,7 +242,7 @@ def _parse_short(short: bytes) -> Json | None:
     None if the body must be parsed as a whole.
     """
     try:
-        data = decode(short)
+        data = decode_weighed(short)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     messages = data.get("messages") if isinstance(data, dict) else None

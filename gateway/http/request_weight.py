@@ -15,13 +15,14 @@ import msgspec
 from gateway.errors import BadRequest
 from gateway.wire.chat import Json, decode
 from gateway.wire.chat_request import check_model, parse
+from gateway.wire.json_members import VALUE_BYTES, UnreadableMembers, find_members, value_end
 from gateway.wire.json_weight import MOST_MEMBERS, is_readable
+from gateway.wire.model_field import SKIMMED_BYTES
 from memory import text_of
 
 VALUES = 500_000  # JSON values in the new part of a body
 MESSAGES = 5_000
 TEXT_BYTES = 8 << 20
-MEMBER_BYTES = 1 << 16  # of a member that routing needs
 TEXTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -45,12 +46,13 @@ class _RoutingMembers(msgspec.Struct):
     store: msgspec.Raw = msgspec.Raw()
 
 
+MEMBER_NAMES = tuple(name.encode() for name in _RoutingMembers.__struct_fields__)
 _skimmed = msgspec.json.Decoder(_RoutingMembers).decode
 
 
 def read_routing_members(body: bytes) -> Json:
     """Parse only what routing and accounting need of a chat request. Raises BadRequest."""
-    found = parse(body, _decode_members)
+    found = _find_in_steps(body) if len(body) > SKIMMED_BYTES else parse(body, _decode_members)
     check_model(found)
     return found
 
@@ -68,12 +70,31 @@ def _decode_members(body: bytes) -> Json:
 
 
 def _member(name: str, raw: msgspec.Raw) -> Any:
-    if len(raw) > MEMBER_BYTES:
+    if len(raw) > VALUE_BYTES:
         raise BadRequest(
-            f"`{name}` has {len(raw)} bytes; at most {MEMBER_BYTES} are read. Send a shorter one.",
+            f"`{name}` has {len(raw)} bytes; at most {VALUE_BYTES} are read. Send a shorter one.",
             param=name,
         )
     return msgspec.json.decode(raw)
+
+
+def _find_in_steps(body: bytes) -> Json:
+    """Read the members of a long body, which is not checked to be JSON. Raises BadRequest."""
+    try:
+        places = find_members(body, MEMBER_NAMES)
+    except UnreadableMembers as e:
+        raise BadRequest(f"The body cannot be read: {e}.", code="invalid_json") from e
+    members = {}
+    for name, start in places.items():
+        try:
+            members[name.decode()] = decode(body[start : value_end(body, start)])
+        except (UnreadableMembers, msgspec.DecodeError, UnicodeDecodeError) as e:
+            raise BadRequest(
+                f"`{name.decode()}` is no JSON value of at most {VALUE_BYTES} bytes. Send a "
+                "shorter one.",
+                param=name.decode(),
+            ) from e
+    return members
 
 
 def check_values(text: bytes) -> None:

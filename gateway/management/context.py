@@ -273,6 +273,13 @@ def translate_errors() -> Iterator[None]:
         raise _translate(e) from e
 
 
+# By the error: the setting that it is about, and its code.
+SPACE_LIMITS = {
+    faults.TooManyBlocks: ("memory.blocks_per_user", "too_many_blocks"),
+    faults.BlockSpaceFull: ("memory.block_characters", "block_space"),
+}
+
+
 def _translate(error: Exception) -> GatewayError:
     message = str(error)
     message = message[:1].upper() + message[1:]
@@ -291,6 +298,9 @@ def _translate(error: Exception) -> GatewayError:
             return Forbidden(message, code="block_read_only")
         case faults.BlockFull():
             return BadRequest(message, code="block_full", param="value")
+        case faults.TooManyBlocks() | faults.BlockSpaceFull():
+            setting, code = SPACE_LIMITS[type(error)]
+            return RequestConflict(f"{message} The operator can raise {setting}.", code=code)
         case faults.ToolError():
             return BadRequest(message)
         case TooManyLines():

@@ -9,12 +9,15 @@ import msgspec
 from gateway.auth.authenticator import Principal
 from gateway.auth.credential_cache import CredentialCache
 from gateway.errors import GatewayError
+from gateway.http.json_thread import run_by_weight
 from gateway.routing.router import Router
 from gateway.upstream.base import UpstreamRequest
+from gateway.wire.chat import decode
 from gateway.wire.headers import upstream_headers
 from memory import EmbedRefused, EmbedUnavailable, Postponed
 
 BATCH = 96
+VECTOR_BYTES = 16 << 20  # of an answer: 96 vectors of 4,096 numbers have some 9 MB
 
 
 REFUSALS = (
@@ -68,13 +71,18 @@ class UpstreamEmbedder:
             incoming = await target.upstream.send(
                 UpstreamRequest("/embeddings", body, upstream_headers([], authorization))
             )
-            data = await incoming.read()
+            data = await incoming.read(VECTOR_BYTES)
             await incoming.close()
             if incoming.status in REFUSALS:
                 raise EmbedRefused(f"the embedder refused with {incoming.status}")
             if incoming.status != 200:
                 raise EmbedUnavailable(f"the embedder answered {incoming.status}")
-            rows = sorted(msgspec.json.decode(data)["data"], key=lambda r: r["index"])
-            return [[float(x) for x in r["embedding"]] for r in rows]
+            return await run_by_weight(data, _vectors_in, data)
         except (GatewayError, msgspec.DecodeError, KeyError, TypeError, ValueError) as e:
             raise EmbedUnavailable(f"the embedder failed: {type(e).__name__}") from e
+
+
+def _vectors_in(data: bytes) -> list[list[float]]:
+    """Return the vectors of an answer, in order."""
+    rows = sorted(decode(data)["data"], key=lambda r: r["index"])
+    return [[float(x) for x in r["embedding"]] for r in rows]

@@ -100,7 +100,9 @@ async def upstream_models(gateway: GatewayState, principal: Principal) -> list[J
             )
             data = await incoming.read(LIST_BYTES)
             await incoming.close()
-        listed = decode(data)["data"] if incoming.status == 200 else []
+        if incoming.status != 200:
+            return []
+        listed = (await run_by_weight(data, decode, data))["data"]
         return [
             m
             for m in listed

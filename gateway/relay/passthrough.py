@@ -28,7 +28,9 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import EventReader, RawReply
 from gateway.routing.router import Target
 from gateway.upstream.base import UpstreamRequest, UpstreamResponse
+from gateway.wire.chat import encode
 from gateway.wire.headers import Pairs, client_headers
+from gateway.wire.json_members import MemberEditor
 from gateway.wire.json_weight import MOST_MEMBERS, UNREADABLE, is_light, is_readable
 from gateway.wire.model_field import replace_model, usage_of
 from gateway.wire.multipart import is_form
@@ -36,6 +38,7 @@ from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
 from gateway.wire.stream_endings import ending_of, is_object
 
 USAGE_BYTES = 8 << 20  # of an answer that is looked into for its usage
+WHOLE_BYTES = 1 << 20  # of an answer in which something is replaced before it goes on
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 
@@ -65,6 +68,7 @@ class PassthroughProducer:
         self._ending = ending_of(passing.path, passing.several)
         self._passed: RawReply | None = None
         self._whole: bytes | None = None
+        self._is_edited = False  # so that its length is not known beforehand
         self._committed = False
 
     @property
@@ -93,26 +97,37 @@ class PassthroughProducer:
     async def _bytes(self, incoming: UpstreamResponse) -> AsyncGenerator[bytes, None]:
         """Yield a body that is no event stream.
 
-        It goes on as it comes; JSON in which something is replaced is read whole first.
+        It goes on as it comes. JSON in which something is replaced is read whole first if it is
+        short; in a longer one the model is replaced as it passes.
         """
         alias = self._forward.alias
         first = await anext(incoming.body, b"")
         json = b"json" in (incoming.header(b"content-type") or b"").lower()
+        editor: MemberEditor | None = None
         if json and (alias is not None or b'"error"' in first):
-            whole = self._forward.redact_key(
-                first + await incoming.read()
-            )  # some servers report errors under a 200
-            first = self._whole = (
-                await run_by_weight(whole, _with_requested_model, whole, alias)
-                if alias is not None
-                else whole
-            )
+            first += await incoming.read(WHOLE_BYTES)
+            if len(first) < WHOLE_BYTES:
+                # Some servers report errors under a 200.
+                whole = self._forward.redact_key(first)
+                first = self._whole = (
+                    await run_by_weight(whole, _with_requested_model, whole, alias)
+                    if alias is not None
+                    else whole
+                )
+            elif alias is not None:
+                self._is_edited = True
+                editor = MemberEditor(b"model", encode(alias))
+                first = editor.feed(first)
         seen, size = [first], len(first)
         yield first
         async for data in incoming.body:
-            if json and (size := size + len(data)) <= USAGE_BYTES:
-                seen.append(data)
-            yield data
+            part = data if editor is None else editor.feed(data)
+            if json and (size := size + len(part)) <= USAGE_BYTES:
+                seen.append(part)
+            yield part
+        if editor is not None:
+            seen.append(rest := editor.end())
+            yield rest
         if json and size <= USAGE_BYTES:
             whole = b"".join(seen)
             self._forward.meter.record_usage(await run_by_weight(whole, _usage, whole))
@@ -201,11 +216,9 @@ class PassthroughProducer:
                 incoming.status,
                 events=True,
             )
-        length = (
-            b"%d" % len(self._whole)
-            if self._whole is not None
-            else incoming.header(b"content-length")
-        )
+        length = None if self._is_edited else incoming.header(b"content-length")
+        if self._whole is not None:
+            length = b"%d" % len(self._whole)
         return ResponseHead(
             [*headers, (b"content-length", length)] if length else headers, incoming.status
         )

@@ -40,6 +40,7 @@ from gateway.routing.replies import (
     RawReply,
     begin_events,
     read_completion,
+    read_plain,
     read_refusal,
 )
 from gateway.routing.router import Route, Target
@@ -48,7 +49,6 @@ from gateway.upstream.base import Carriage, UpstreamRequest, UpstreamResponse
 from gateway.usage.meter import Meter
 from gateway.wire.chat import (
     Json,
-    decode,
 )
 from gateway.wire.headers import (
     Pairs,
@@ -152,7 +152,7 @@ class Dispatcher(msgspec.Struct):
         """
         reply = await self.complete(lambda _: self.wire.own_request(body, None))
         await reply.incoming.close()
-        found = decode(reply.plain or b"{}")
+        found = await read_plain(reply)
         self.meter.record_usage(found.get("usage"))
         message = found["choices"][0]["message"]
         if not isinstance(message, dict):

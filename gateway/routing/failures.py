@@ -67,7 +67,7 @@ def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
     The latter quotes an excerpt of the text, if that is safe.
     """
     try:
-        msgspec.json.decode(data)
+        decode(data)
         return data, headers
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = excerpt(data) or (

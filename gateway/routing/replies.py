@@ -20,7 +20,7 @@ from gateway.routing.caller import Caller, redact_key
 from gateway.routing.failures import error_json, status_of, worth_retrying
 from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
-from gateway.wire.chat import MalformedReply, encode
+from gateway.wire.chat import MalformedReply, decode, encode
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
@@ -64,6 +64,7 @@ class RawReply:
     framer: SseFramer = field(default_factory=SseFramer)
 
 
+FORERUN_BYTES = 1 << 17  # of comments before the first event of a stream
 JSON_TYPE = (b"content-type", b"application/json")
 
 
@@ -76,8 +77,16 @@ async def read_completion(reply: CompletionReply, wire: WireFormat) -> None:
     await (_read_first_event if reply.incoming.is_events else _read_whole)(reply, wire)
 
 
+async def read_plain(reply: CompletionReply) -> Any:
+    """Return what an answer that came whole says. Raises msgspec.DecodeError."""
+    plain = reply.plain or b"{}"
+    return await run_by_weight(plain, decode, plain)
+
+
 async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:
+    forerun = 0
     async for batch in EventReader(reply.incoming, reply.framer):
+        forerun = _check_forerun(forerun, batch)
         if (first := next((e for e in batch if e.data), None)) is None:
             continue
         data = first.data or b""
@@ -126,12 +135,29 @@ async def begin_events(reply: RawReply, *, refuse_errors: bool) -> None:
     refuse_errors: one that reports an error worth another try raises UpstreamRefused.
     """
     reply.more = EventReader(reply.incoming, reply.framer)
+    forerun = 0
     async for batch in reply.more:
+        forerun = _check_forerun(forerun, batch)
         reply.first += batch
         if found := next((e for e in batch if e.data), None):
             if refuse_errors and found.data:
                 await _refuse_error(found.data, reply)
             return
+
+
+def _check_forerun(before: int, batch: Sequence[SseEvent]) -> int:
+    """Return the bytes of what has come without data. Raises StreamIncomplete for too many."""
+    size = before
+    for event in batch:
+        if event.data:
+            return size
+        size += len(event.raw)
+    if size > FORERUN_BYTES:
+        raise StreamIncomplete(
+            f"The upstream sent more than {FORERUN_BYTES >> 10} KiB of comments before its first "
+            "event. Try again."
+        )
+    return size
 
 
 async def _refuse_error(data: bytes, reply: RawReply) -> None:

@@ -3,6 +3,8 @@
 - A request head has at most `HEAD_BYTES`, `HEAD_LINES` and `URL_BYTES`, and is complete within
   `HEAD_SECONDS` of its first byte. A new connection has as long to send its first byte.
 - A connection with `WAITING` unanswered requests is read no further, and closed after them.
+- Trailers are read past: no header of a request stands behind its body. They, and the extensions
+  of chunks, have at most `TRAILER_BYTES`.
 - A body that makes no progress for `BODY_SECONDS`, while the gateway would read it, is given up.
 - Whoever answers a request may watch its connection, and is called when that ends.
 - A violation is answered like any other error, and the connection is closed. It is never written
@@ -25,6 +27,8 @@ from gateway.http.asgi import CONNECTION
 HEAD_BYTES = 64 * 1024
 HEAD_LINES = 200  # browsers and SDKs behind several proxies send some 60
 URL_BYTES = 16 * 1024
+TRAILER_BYTES = 8 * 1024
+FRAME_BYTES = 24  # around a chunk, without extensions
 WAITING = 100  # pipelined requests behind one that is not answered yet
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
@@ -50,6 +54,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._begun = False  # whether a byte of the head arrived
         self._size = self._piece = 0  # bytes of the head (upper bound); of the last piece
         self._later = 0  # bytes of the head after its first piece
+        self._trailers = 0  # bytes of the trailers so far
+        self._beside = 0  # bytes around the body's pieces, of trailers and extensions of chunks
         self._fault: GatewayError | None = None
         self._until: float | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -92,10 +98,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self._later += len(data) if self._begun else 0
         elif before == IDLE:
             self._phase = HEAD
+        else:
+            self._beside += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._phase == BODY:
+        if self._phase == BODY and self._beside > TRAILER_BYTES:
+            self._refuse_beside()
+            self.send_400_response("")
+        elif self._phase == BODY:
             self._limit(BODY_SECONDS)
         elif self._phase == HEAD:
             if self._later > HEAD_BYTES:
@@ -111,6 +122,19 @@ class GuardedProtocol(HttpToolsProtocol):
         self.scope[CONNECTION] = self  # type: ignore[literal-required]
         self._phase, self._begun = HEAD, True
         self._size, self._later = self._piece, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._phase != BODY:
+            super().on_header(name, value)
+            return
+        self._trailers += len(name) + len(value) + 4
+        if self._trailers > TRAILER_BYTES:
+            self._refuse_beside()
+            raise HeadRefused
+
+    def on_body(self, body: bytes) -> None:
+        self._beside = max(0, self._beside - len(body) - FRAME_BYTES)
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         lines = len(self.headers)
@@ -136,11 +160,18 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._fault is not None:
             raise HeadRefused
         self._phase, self._begun, self._until = BODY, False, None
+        self._beside = self._trailers = 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._phase, self._size, self._until = IDLE, 0, None
         super().on_message_complete()
+
+    def _refuse_beside(self) -> None:
+        self._fault = HeadTooLarge(
+            f"The request has more than {TRAILER_BYTES} bytes of trailers, or of extensions of its "
+            "chunks. Send fewer."
+        )
 
     # --- errors
 

@@ -33,7 +33,7 @@ from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry
 from gateway.wire.bridge.chat_reply import ReplyWriter
 from gateway.wire.bridge.losses import Losses
 from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
-from gateway.wire.chat import Json, encode
+from gateway.wire.chat import Json, decode, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.headers import with_body_idempotency_key
 from gateway.wire.json_weight import UNREADABLE, is_readable
@@ -250,7 +250,7 @@ def is_path_missing(status: int, body: bytes) -> bool:
     if status != 404:
         return True
     try:
-        found: Json = msgspec.json.decode(body)
+        found: Json = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
     error = found.get("error", found) if isinstance(found, dict) else {}

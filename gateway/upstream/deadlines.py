@@ -9,6 +9,7 @@ from types import TracebackType
 from gateway.errors import UpstreamTimeout
 
 TICK = 0.001  # seconds; some event loops' timers fire that much early
+PIECES = 16  # of a body, after which the total is looked at although nobody had to wait
 
 CODES = {
     "first_token": "first_token_timeout",
@@ -47,6 +48,7 @@ class Deadlines:
         "_limit",
         "_next",
         "_phase",
+        "_pieces",
         "_rang",
         "_task",
         "_waiter",
@@ -76,10 +78,19 @@ class Deadlines:
         self._waiter: asyncio.Future[None] | None = None  # or the awaited future
         self._cancelling = 0
         self._rang = False
+        self._pieces = 0  # since the total was looked at
 
     def start_idle(self) -> None:
-        """Limit the silence between bytes from now on."""
+        """Limit the silence between bytes from now on.
+
+        Raises UpstreamTimeout once the total is over: bytes that are always there need no wait.
+        """
         self._phase = self._next
+        self._pieces += 1
+        if self._pieces >= PIECES:
+            self._pieces = 0
+            if self._alarm.now() >= self._ends:
+                raise self._total_error()
 
     def limit(self, waiter: asyncio.Future[None]) -> None:
         """Start a wait for this future. It raises UpstreamTimeout at the deadline."""
@@ -130,12 +141,21 @@ class Deadlines:
             self._task.cancel()
 
     def _timeout_error(self) -> UpstreamTimeout:
-        phase = self._phase if self._limit <= self._ends else "total"
+        if self._limit > self._ends:
+            return self._total_error()
+        phase = self._phase
         limit = getattr(self.timeouts, phase)
         return UpstreamTimeout(
             f"The upstream was silent past its {phase} limit of {limit:g} s. Try again, or "
             f"raise `timeouts.{phase}` of its provider.",
             code=CODES[phase],
+        )
+
+    def _total_error(self) -> UpstreamTimeout:
+        return UpstreamTimeout(
+            f"The upstream's answer took longer than its total limit of {self.timeouts.total:g} s. "
+            "Ask for less, or raise `timeouts.total` of its provider.",
+            code=CODES["total"],
         )
 
 

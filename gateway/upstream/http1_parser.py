@@ -17,7 +17,9 @@ import httptools
 from gateway.wire.headers import Pairs
 
 CHUNK_BYTES = 1 << 16  # largest piece handed over
-HEAD = 1 << 16  # most bytes of headers; twice as many may stand between two bytes of a body
+HEAD = 1 << 16  # most bytes of headers; twice as many may stand around the pieces of a body
+TRAILER_BYTES = 1 << 13  # most bytes of trailers
+FRAME_BYTES = 24  # around a chunk, without extensions
 
 
 class MalformedResponse(Exception):
@@ -38,6 +40,7 @@ class ResponseParser:
         "_parser",
         "_quiet",
         "_size",
+        "_trailers",
         "fault",
         "headers",
         "reusable",
@@ -52,7 +55,7 @@ class ResponseParser:
         self.silent = True
         self.whole = self.reusable = False
         self._bodyless = bodyless
-        self._size = self._quiet = 0
+        self._size = self._quiet = self._trailers = 0
         self._body = bytearray()
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         # Seen from real servers, and accepted by other clients: bare LF, odd bytes in header
@@ -80,6 +83,8 @@ class ResponseParser:
                 raise MalformedResponse(type(e).__name__) from e
         if not self.whole and (self._size > HEAD or self._quiet > 2 * HEAD):
             raise MalformedResponse(f"more than {HEAD >> 10} KB of headers")
+        if self._trailers > TRAILER_BYTES and not self.whole:
+            raise MalformedResponse(f"more than {TRAILER_BYTES >> 10} KB of trailers")
 
     def end(self, fault: str) -> None:
         """Note that no more data will come.
@@ -128,6 +133,8 @@ class ResponseParser:
         if not self.status:  # otherwise a trailer
             self._size += len(name) + len(value) + 4
             self.headers.append((name, value))
+        else:
+            self._trailers += len(name) + len(value) + 4
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None  # noqa: S101 - it is the one that calls
@@ -141,11 +148,13 @@ class ResponseParser:
         if self.whole:
             self.reusable = False
             return
-        self._quiet = 0
+        # What remains are extensions of chunks, and trailers.
+        around = self._quiet - len(data) - FRAME_BYTES
+        self._quiet = around if around > 0 else 0
         self._body += data
 
     def on_message_complete(self) -> None:
-        if self.status and not self.whole:
+        if self.status and not self.whole and self._trailers <= TRAILER_BYTES:
             self._end()
 
     def _end(self) -> None:

@@ -23,6 +23,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.upstream.base import Upstream, UpstreamRequest, Wire
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
+from gateway.wire.chat import decode
 from gateway.wire.json_weight import is_readable
 
 ANSWER_BYTES = 4 << 20  # the longest list of models; the rest of an answer is not read
@@ -183,7 +184,7 @@ def _object(data: bytes) -> Json:
     if not is_readable(data):
         return {}
     try:
-        found = msgspec.json.decode(data)
+        found = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

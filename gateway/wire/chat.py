@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.wire.json_weight import SURE_BYTES, check_readable
 from gateway.wire.merge import growing_copy, merge, plain_text
 from memory.conversation.json_strings import mask_escapes
 
@@ -26,7 +27,7 @@ Json = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
-_decode = msgspec.json.Decoder().decode
+_decode, _decode_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
 # Half of a surrogate pair, in its group, or a whole one.
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL)
 _PAIR_BYTES = len(rb"\ud83d\ude00")
@@ -40,12 +41,17 @@ _SEARCH_STEP_BYTES = 1 << 22  # that are searched in one
 def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
     """Read JSON text, as a value or by a reader of its own.
 
+    What would hold the interpreter for long is not read. A reader of its own is for texts that
+    were weighed already, or of which it makes few objects.
+
     Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
     no character, can be neither stored nor sent on, and must not cost the request. A text of more
     than `MENDED_BYTES` with one is refused. A byte order mark, which some servers write, is passed
     over (RFC 8259, section 8.1).
     Raises msgspec.DecodeError, RecursionError.
     """
+    if len(data) > SURE_BYTES and read is _decode:
+        check_readable(data)
     try:
         return read(data)
     except msgspec.DecodeError:
@@ -55,6 +61,11 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
         if len(text) == len(data):
             raise
         return read(text)
+
+
+def decode_weighed(data: bytes) -> Any:
+    """Read JSON text that was weighed already. Raises as `decode` does."""
+    return decode(data, _decode_weighed)
 
 
 def replace_lone_surrogates(data: bytes) -> bytes:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from memory.conversation.json_strings import find_string_end, mask_escapes
 
 LIGHT_BYTES = 1 << 18  # that are read on the event loop
 LIGHT_VALUES = 10_000
 SURE_BYTES = 1 << 15  # so few are light, whatever they hold
-MOST_VALUES = 1_000_000  # read in one step of some 80 ms
-MOST_MEMBERS = 200_000  # of one object; a dictionary of so many takes some 60 ms
+MOST_VALUES = 500_000  # read in one step of some 40 ms
+MOST_MEMBERS = 100_000  # of one object; a dictionary of so many takes some 30 ms
 USUAL_MEMBERS = 16  # of an object; no more is counted against the others
 COUNT_STEP_BYTES = 1 << 22
 SCAN_STEP_BYTES = 1 << 18
 UNREADABLE = f"more than {MOST_VALUES} JSON values, or {MOST_MEMBERS} members of one object"
+
+
+class TooManyMembers(msgspec.DecodeError):
+    """A text that is not decoded in one short step."""
+
+
+def check_readable(text: bytes) -> None:
+    """Raise TooManyMembers for a text that is not `is_readable`."""
+    if not is_readable(text):
+        raise TooManyMembers(f"it has {UNREADABLE}")
 
 
 def is_light(text: bytes) -> bool:

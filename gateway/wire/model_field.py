@@ -11,6 +11,9 @@ import msgspec
 
 from gateway.errors import BadRequest
 from gateway.wire.chat import encode
+from gateway.wire.json_members import UnreadableMembers, find_members, read_string
+from gateway.wire.json_weight import UNREADABLE as TOO_HEAVY
+from gateway.wire.json_weight import is_readable
 from gateway.wire.multipart import FormField, MalformedForm, field, fields, is_form
 
 NESTED = (
@@ -23,6 +26,7 @@ OTHERS = (
     "models",
     "fallbacks",
 )  # members in which some servers take more models, to ask where the first fails
+SKIMMED_BYTES = 8 << 20  # that a decoder passes over in 20 ms, whatever they hold
 BLANK = re.compile(r"[\x00-\x20]")
 LIMITED = (
     "This key is limited in its models or its budget, so the model of a request must be plain to "
@@ -46,8 +50,11 @@ def model_of(body: bytes, content_type: bytes) -> str | None:
         found = _field(body, content_type)
         return body[found.start : found.end].decode("utf-8", "replace") if found else None
     try:
+        if len(body) > SKIMMED_BYTES:
+            place = find_members(body, (b"model",)).get(b"model")
+            return None if place is None else read_string(body, place)
         return msgspec.json.decode(body, type=_Model).model
-    except UNREADABLE:
+    except (*UNREADABLE, UnreadableMembers):
         return None
 
 
@@ -63,6 +70,8 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
             f"{LIMITED}a form in this encoding is not. Send JSON, or a multipart form.",
             param="model",
         )
+    if not is_readable(body):
+        raise BadRequest(f"{LIMITED}this body has {TOO_HEAVY}. Send fewer.", code="too_many_values")
     # Half of a surrogate pair is legal JSON: here it may stand for any character.
     text = body.replace(b"\\ud", b"\\uf").replace(b"\\uD", b"\\uF")
     try:

@@ -117,6 +117,18 @@ def _weight(char: str) -> float:
     return SCRIPTS[bisect(STARTS, ord(char)) - 1][1]
 
 
+def estimate_at_once(text: str) -> int:
+    """Estimate the tokens of a text of any length in a few milliseconds: a long one by samples."""
+    return _by_samples(text, estimate) if len(text) > LONG_TEXT_CHARACTERS else estimate(text)
+
+
+def _by_samples(text: str, count: Callable[[str], int]) -> int:
+    """Return the tokens of a long text as some samples of it suggest."""
+    every, size = len(text) // SLICES, LONG_TEXT_CHARACTERS // SLICES
+    samples = [text[at : at + size] for at in range(0, every * SLICES, every)]
+    return int(MARGIN * len(text) / LONG_TEXT_CHARACTERS * sum(map(count, samples)))
+
+
 def estimate(text: str) -> int:
     """Estimate the tokens of a text by classes of characters, margin included."""
     if text.isascii():
@@ -214,9 +226,7 @@ class TokenCounter:
         """Count a text; a long one by samples, so that it takes a few milliseconds at most."""
         if len(text) <= LONG_TEXT_CHARACTERS:
             return self._exact(text)
-        every, size = len(text) // SLICES, LONG_TEXT_CHARACTERS // SLICES
-        samples = [text[at : at + size] for at in range(0, every * SLICES, every)]
-        return int(MARGIN * len(text) / LONG_TEXT_CHARACTERS * sum(map(self._exact, samples)))
+        return _by_samples(text, self._exact)
 
     def _exact(self, text: str) -> int:
         if self._encode is None:

@@ -2,20 +2,25 @@
 
 Beyond `hard` of the budget, cut to `low` and keep that cut: first old, large tool results, then the
 oldest groups. System messages, the newest user message and the newest group stay verbatim; a call
-is never separated from its results.
+is never separated from its results. Blocks take at most half of a window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from memory.conversation.messages import Json, is_system
+from memory.core.block_space import length_of
+from memory.core.blocks import CoreBlock, elements
 
 HARD, SOFT, LOW = 0.9, 0.7, 0.5
 LARGE_RESULT_TOKENS = 300  # an old tool result with more tokens is stubbed
 STUB = 40
+CORE_SHARE = 0.5  # of a model's window that blocks may take
+MOST_TOKENS = 4  # of a character, in any vocabulary
+FRAME_CHARACTERS = 100  # of a block's element, beside its own texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +147,28 @@ def groups_within_turn(
             out.append(group)
             total -= sum(sizes[group.start : group.end])
     return out
+
+
+def fit_blocks(
+    blocks: Sequence[CoreBlock], window: int | None, count: Callable[[str], int]
+) -> tuple[list[CoreBlock], list[str]]:
+    """Return the blocks that take at most half of a window, and the labels of the others.
+
+    They are taken in the order of their labels, each that still fits: the same blocks and the same
+    window give the same choice. count: the tokens of a text.
+    """
+    if window is None:
+        return list(blocks), []
+    room = int(CORE_SHARE * window)
+    longest = sum(length_of(b) + FRAME_CHARACTERS for b in blocks)
+    if MOST_TOKENS * longest <= room:  # the usual case, which costs no counting
+        return list(blocks), []
+    fitting, left_out = [], []
+    for block in sorted(blocks, key=lambda b: b.label):
+        tokens = count(elements([block]))
+        if tokens <= room:
+            room -= tokens
+            fitting.append(block)
+        else:
+            left_out.append(block.label)
+    return [b for b in blocks if b in fitting] if left_out else list(blocks), left_out

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from memory.cache import Cache
+from memory.conversation.foreign_json import decode_foreign
 from memory.conversation.long_json import LONG_CHARACTERS
 
 Json = dict[str, Any]
@@ -199,7 +200,7 @@ def _call(call: Json) -> list[Any]:
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         try:
-            arguments = msgspec.json.decode(arguments)
+            arguments = decode_foreign(arguments)
         except (msgspec.DecodeError, RecursionError):
             arguments = collapse_whitespace(arguments)
     return [function.get("name"), arguments]

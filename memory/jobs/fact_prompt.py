@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from memory.conversation.foreign_json import check_values
 from memory.conversation.messages import Json, collapse_whitespace
 from memory.core.blocks import escape
 from memory.core.screen import Screen
@@ -95,6 +96,7 @@ def parse_facts(answer: str) -> list[ProposedFact] | None:
     """Return the valid operations of an answer; None if it is not such an object at all."""
     begin, end = answer.find("{"), answer.rfind("}")
     try:
+        check_values(answer.encode())
         found = (
             msgspec.json.decode(answer[begin : end + 1], type=_Answer).operations
             if begin >= 0

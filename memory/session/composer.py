@@ -19,7 +19,7 @@ from memory.context.fitted import (
     TokenBound,
 )
 from memory.context.tokens import PromptReport, fewest
-from memory.context.window import LOW, SummarizedGap, budget
+from memory.context.window import LOW, SummarizedGap, budget, fit_blocks
 from memory.conversation.history import Messages, Span
 from memory.conversation.messages import Json, text_of
 from memory.core import tool_definitions
@@ -264,9 +264,20 @@ class Composer:
         return report
 
     def _shown_blocks(self) -> list[CoreBlock]:
-        """Return the blocks to show; for an unnamed user's first turn, without empty ones."""
-        stranger = self._turn.stranger
-        return [b for b in self._turn.snapshot.blocks.values() if not stranger or b.value]
+        """Return the blocks to show, as many as half of the window takes.
+
+        For an unnamed user's first turn, without empty ones.
+        """
+        turn = self._turn
+        blocks = [b for b in turn.snapshot.blocks.values() if not turn.stranger or b.value]
+        shown, left_out = fit_blocks(blocks, turn.ask.window, self._counter.text)
+        if left_out:
+            turn.progress.trace.left_out = left_out
+            turn.progress.trace.note_once(
+                f"left out, since half of the window of {turn.ask.window} tokens was full: the "
+                f"blocks {', '.join(left_out)}"
+            )
+        return shown
 
     def _offered_tools(self) -> list[Json]:
         turn, ask = self._turn, self._turn.ask

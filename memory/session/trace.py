@@ -80,7 +80,8 @@ class TokenCounts(msgspec.Struct, frozen=True):
 class ExplainTrace(msgspec.Struct):
     """Collects the content of the record while the turn runs.
 
-    rounds: the usage that each round reported.
+    rounds: the usage that each round reported. left_out: labels of the blocks for which the model's
+    window had no room.
     """
 
     tools: list[Json] = msgspec.field(default_factory=list)
@@ -88,6 +89,12 @@ class ExplainTrace(msgspec.Struct):
     timings: dict[str, float] = msgspec.field(default_factory=dict)
     rounds: list[Any] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
+    left_out: list[str] = msgspec.field(default_factory=list)
+
+    def note_once(self, remark: str) -> None:
+        """Add a remark, unless it is there."""
+        if remark not in self.notes:
+            self.notes.append(remark)
 
     def to_json(self, plan: PlacementPlan, put: InjectedTokens, counts: TokenCounts) -> Json:
         """Return the record's members."""
@@ -95,6 +102,7 @@ class ExplainTrace(msgspec.Struct):
             "epoch": {"id": plan.epoch.id, "began": plan.reason or None},
             "injected": {
                 "core": put.core,
+                "blocks_left_out": self.left_out,
                 "notes": [{"message": i, "text": text} for i, text in sorted(put.notes.items())],
                 "spliced": [
                     {"message": i, "messages": hidden} for i, hidden in sorted(put.splices.items())

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.wire.chat import Json
+from memory.conversation.foreign_json import decode_foreign
 
 NAME_CHARACTERS = 64
 NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -86,7 +87,7 @@ def custom_arguments(text: Any) -> str:
 def custom_input(arguments: str) -> str:
     """Return the free text in a function's arguments; arguments of any other form are the text."""
     try:
-        found = msgspec.json.decode(arguments)
+        found = decode_foreign(arguments)
     except (msgspec.DecodeError, RecursionError):
         return arguments
     text = found.get(INPUT) if isinstance(found, dict) else None

@@ -21,6 +21,7 @@ from gateway.wire.bridge.chat_reply import (
     count_of,
 )
 from gateway.wire.chat import Json
+from memory.conversation.foreign_json import decode_foreign
 
 REASONS = {"length": "max_tokens", "content_filter": "refusal"}
 NO_USAGE = {
@@ -117,7 +118,7 @@ def _block(part: ReplyPart) -> Json:
 def _input(text: str) -> Any:
     """Return a call's input; input that is not JSON stays a text, which the tool then refuses."""
     try:
-        return msgspec.json.decode(text) if text else {}
+        return decode_foreign(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
         return text
 

@@ -11,7 +11,7 @@ import msgspec
 from gateway.wire.chat import Json
 from gateway.wire.placement import BY
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall
+from memory import Messages, ToolCall, kept_arguments
 
 PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
 SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
@@ -99,10 +99,16 @@ def _message(result: RoundResult, by: str) -> Json:
 
 def tool_calls(result: RoundResult) -> list[ToolCall]:
     """Return the calls of ours in a round, as the memory takes them."""
-    return [
-        ToolCall(str(c.get("id") or ""), str(c["function"]["name"]), _arguments(c))
-        for c in result.ours
-    ]
+    return [_tool_call(c) for c in result.ours]
+
+
+def _tool_call(call: Json) -> ToolCall:
+    """Return a call of ours as the memory takes it; arguments that are too long are cut in it."""
+    told = _arguments(call)
+    kept = kept_arguments(told)
+    if kept is not told:
+        call["function"]["arguments"] = kept
+    return ToolCall(str(call.get("id") or ""), str(call["function"]["name"]), kept, len(told))
 
 
 def calls_in(messages: Iterable[Json]) -> list[Json]:

@@ -29,7 +29,8 @@ from gateway.wires.messages.errors import error_body
 from gateway.wires.messages.reply import MessagesMask
 from gateway.wires.native import HiddenParts, NativeView, PlacedMessage, flat_tools, place
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall, encode_in_parts
+from memory import Messages, ToolCall, encode_in_parts, kept_arguments
+from memory.conversation.foreign_json import decode_foreign
 
 SESSION = "_session_"
 
@@ -113,10 +114,7 @@ class MessagesFormat:
         return HiddenBlocks(self.name)
 
     def calls(self, result: RoundResult) -> list[ToolCall]:
-        return [
-            ToolCall(str(c.get("id") or ""), str(c["name"]), _arguments(c.get("input")))
-            for c in result.ours
-        ]
+        return [_tool_call(c) for c in result.ours]
 
     def error_body(self, error: GatewayError, request: str) -> bytes:
         return error_body(error, request)
@@ -172,7 +170,7 @@ def user_of(told: str) -> str:
     """
     if told.startswith("{"):
         try:
-            found = msgspec.json.decode(told)
+            found = decode_foreign(told)
         except (msgspec.DecodeError, RecursionError):
             found = {}
         for member in ("account_uuid", "device_id"):
@@ -364,6 +362,15 @@ def _tool_names(body: Json) -> frozenset[str]:
     tools = body.get("tools")
     listed = tools if isinstance(tools, list) else ()
     return frozenset(str(t.get("name")) for t in listed if isinstance(t, dict))
+
+
+def _tool_call(call: Json) -> ToolCall:
+    """Return a call of ours as the memory takes it; input that is too long is cut in it."""
+    told = _arguments(call.get("input"))
+    kept = kept_arguments(told)
+    if kept is not told:
+        call["input"] = decode_foreign(kept)
+    return ToolCall(str(call.get("id") or ""), str(call["name"]), kept, len(told))
 
 
 def _arguments(value: Any) -> str:

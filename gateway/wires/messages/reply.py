@@ -34,6 +34,7 @@ from gateway.wires.envelope import (
 from gateway.wires.messages.blocks import assistant_message
 from gateway.wires.messages.errors import error_type
 from gateway.wires.round_result import RoundResult
+from memory.conversation.foreign_json import decode_foreign
 
 KINDS = {
     "message_start": OPEN,
@@ -364,6 +365,6 @@ def _dict(value: Any) -> Json:
 def _input_of(text: str) -> Any:
     """Return a call's input; input that is not JSON stays a text, which the tool then refuses."""
     try:
-        return msgspec.json.decode(text)
+        return decode_foreign(text)
     except (msgspec.DecodeError, RecursionError):
         return text

@@ -29,8 +29,8 @@ from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
 from gateway.wires.responses.items import SYSTEM, assistant_message, transcript_of
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall, encode_in_parts
-from memory.context.tokens import estimate
+from memory import Messages, ToolCall, encode_in_parts, kept_arguments
+from memory.context.tokens import estimate_at_once
 from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
 
@@ -135,10 +135,7 @@ class ResponsesFormat:
         return HiddenItems(self.name)
 
     def calls(self, result: RoundResult) -> list[ToolCall]:
-        return [
-            ToolCall(str(c.get("call_id") or ""), str(c["name"]), str(c.get("arguments") or "{}"))
-            for c in result.ours
-        ]
+        return [_tool_call(c) for c in result.ours]
 
     def error_body(self, error: GatewayError, request: str) -> bytes:
         return error.body()
@@ -201,19 +198,29 @@ class HiddenItems(HiddenParts):
         return [*items, *(_readable(hidden) if self.whole else hidden)]
 
 
+def _tool_call(call: Json) -> ToolCall:
+    """Return a call of ours as the memory takes it; arguments that are too long are cut in it."""
+    told = str(call.get("arguments") or "{}")
+    kept = kept_arguments(told)
+    if kept is not told:
+        call["arguments"] = kept
+    return ToolCall(str(call.get("call_id") or ""), str(call["name"]), kept, len(told))
+
+
 def _shown_tokens(result: RoundResult) -> int:
     """Return the output tokens of a round, without those of calls that the client does not see.
 
     So what several rounds show stays within the client's `max_output_tokens`, and our calls cost
     the answer nothing of it.
     """
-    ours = sum(estimate(str(c.get("arguments") or "")) + estimate(c["name"]) for c in result.ours)
+    calls = (f"{c['name']} {c.get('arguments') or ''}" for c in result.ours)
+    ours = sum(map(estimate_at_once, calls))
     usage = result.usage or {}
     details = usage.get("output_tokens_details")
     thought = details.get("reasoning_tokens") if isinstance(details, dict) else 0
     ours += thought if result.ours and type(thought) is int else 0  # it led to our call
     told = usage.get("output_tokens")
-    text = estimate(text_of(assistant_message(result.reply["output"])))
+    text = estimate_at_once(text_of(assistant_message(result.reply["output"])))
     return max(told - ours, text) if type(told) is int else text
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
+from memory.core.block_space import length_of, space_of
 from memory.core.blocks import CoreBlock, rewrite_value
 from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import clock, new_id
@@ -82,6 +83,23 @@ def all_of(conn: Connection, shelf: BlockSet) -> dict[str, CoreBlock]:
     return out
 
 
+def check_space(
+    conn: Connection, shelf: BlockSet, before: CoreBlock | None, after: CoreBlock | None
+) -> None:
+    """Check that a user's blocks may grow so. Raises TooManyBlocks, BlockSpaceFull."""
+    if after is None or (before is not None and length_of(after) <= length_of(before)):
+        return
+    lengths = {label: length_of(block) for label, block in shelf.defaults.items()}
+    size = (func.length(b.value) + func.length(b.description)).label("size")
+    stored = select(b.label, b.deleted, size)
+    mine = stored.where(b.scope_id == shelf.scope_id, b.branch == shelf.branch)
+    for row in conn.execute(mine):
+        lengths.pop(row.label, None)
+        if not row.deleted:
+            lengths[row.label] = row.size
+    space_of(shelf.defaults).check(lengths, (before, after))
+
+
 def _operators(block: CoreBlock, defaults: Mapping[str, CoreBlock]) -> CoreBlock:
     """Return the block with `read_only` as the operator set it, for an operator's block."""
     mine = defaults.get(block.label)
@@ -151,8 +169,9 @@ class BlockChange:
 def _write(
     conn: Connection, shelf: BlockSet, row: Row[Any] | None, change: BlockChange, source: EditSource
 ) -> CoreBlock | None:
-    """Write the block and its version row. Raises Conflict."""
+    """Write the block and its version row. Raises Conflict, TooManyBlocks, BlockSpaceFull."""
     before, after = change.before, change.after
+    check_space(conn, shelf, before, after)
     now = clock.now()
     version = (row.version if row else 0) + 1
     ident = row.id if row else new_id("block")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, delete, insert, select, update
 
 from memory.conversation.messages import keyed_hash
+from memory.core.blocks import CoreBlock
 from memory.core.edits import BlockEdit, put_block
 from memory.errors import BlockReadOnly, Conflict
 from memory.export_format import (
@@ -253,8 +254,14 @@ class _LineReader:
             self._receipt.skip(number, "block", line.label, "read_only")
 
     def _restore_block(self, ident: str, line: BlockLine, newest: int) -> None:
-        """Restore a missing block, whose versions have been written. newest: of those."""
+        """Restore a missing block, whose versions have been written. newest: of those.
+
+        Raises TooManyBlocks, BlockSpaceFull.
+        """
         desk = self._desk
+        if not line.deleted:
+            block = CoreBlock(line.label, line.value, line.description)
+            block_rows.check_space(desk.conn, self._shelf, None, block)
         desk.conn.execute(
             insert(t.blocks).values(
                 id=ident,

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.freeze import dimensions, format_dimensions
+from tests.bench.freeze import bound_dimensions, dimensions, format_dimensions
 from tests.bench.freeze.dimensions import Dimension
 from tests.bench.freeze.stage import Outcome, Stage
 
@@ -27,6 +27,8 @@ DIMENSIONS = [
     *format_dimensions.REQUESTS,
     *dimensions.ANSWERS,
     *format_dimensions.ANSWERS,
+    *bound_dimensions.REQUESTS,
+    *bound_dimensions.ANSWERS,
 ]
 STEEP = 2.6  # times the CPU for twice the size: linear, with room for noise
 
@@ -101,12 +103,16 @@ def main(argv: list[str] | None = None) -> int:
         "--only", default="", help="play the dimensions whose names hold these words"
     )
     parser.add_argument(
+        "--bounds", action="store_true", help="play the dimensions of `bound_dimensions` alone"
+    )
+    parser.add_argument(
         "--steps", type=int, default=3, help="sizes of each: its limit, half of it, and so on"
     )
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("--markdown", help="also write the table to this file")
     args = parser.parse_args(argv)
-    chosen = [d for d in DIMENSIONS if args.only in d.name]
+    bounds = [*bound_dimensions.REQUESTS, *bound_dimensions.ANSWERS]
+    chosen = [d for d in (bounds if args.bounds else DIMENSIONS) if args.only in d.name]
     failed, told, rows = 0, {}, []
     with tempfile.TemporaryDirectory() as folder, Stage(Path(folder)) as stage:
         stage.settle()

@@ -32,6 +32,7 @@ class Exchange:
     gzip: bool = False
     kind: str = "application/json"
     packed: bytes = b""  # the body as it is sent, where that is no single gzip member
+    behind: bytes = b""  # what stands behind the body's only chunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,3 +302,77 @@ async def test_a_gzip_body_has_few_members_and_counts_as_it_came_too(data):
             await live.http.post(url, content=gzip.compress(b" " * 2**24), headers=head)
         ).status_code == 413
         assert len(up.requests) == 1
+
+
+def chunked(body):
+    return POST + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(body), body)
+
+
+async def test_a_trailer_is_no_header(data):
+    """Law: what stands behind a body names nobody and nothing."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    head = POST.replace(b"x-memory: off\r\n", b"x-memory: full\r\n")
+    sent = head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n" % (len(body), body)
+    async with Model("Yes.") as up, running(up.url, data) as live, Client(live) as client:
+        await client.send(sent + b"X-Memory-User: mallory\r\nX-Memory: off\r\n\r\n")
+        status, headers, _ = await client.answer()
+        assert (status, headers["x-memory-status"]) == (200, "ok")
+        found = await live.gateway.memory.db.read(names_of_users)
+        assert "mallory" not in found
+
+
+def names_of_users(conn):
+    from sqlalchemy import select
+
+    from memory.stores.sql import schema
+
+    return [row.user for row in conn.execute(select(schema.scopes.c.user))]
+
+
+async def test_a_key_in_a_trailer_opens_nothing(line):
+    _, live = line
+    async with Client(live) as client:
+        await client.send(
+            POST.replace(KEYED, b"content-type: application/json\r\nx-memory: off\r\n")
+            + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n" % (len(CHAT), CHAT)
+            + b"Authorization: Bearer %b\r\n\r\n" % SENTINEL_KEY.encode()
+        )
+        status, _, _ = await client.answer()
+        assert status == 401
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        b"0\r\n" + b"X-T: t\r\n" * 2000 + b"\r\n",
+        b"0\r\n" + b"X-T: " + b"t" * 10_000 + b"\r\n\r\n",
+        b"0\r\n" + b"X-T: " + b"t" * (1 << 20) + b"\r\n\r\n",
+        b"1;x=" + b"y" * (1 << 20) + b"\r\n \r\n0\r\n\r\n",
+        (b"1;x=" + b"y" * 1000 + b"\r\n \r\n") * 1000 + b"0\r\n\r\n",
+    ],
+)
+async def test_trailers_and_extensions_of_chunks_have_a_bound(line, beside):
+    _, live = line
+    async with Client(live) as client:
+        await client.send(chunked(CHAT))
+        await asyncio.sleep(0.05)  # so that it comes in a piece of its own
+        with contextlib.suppress(OSError):
+            await client.send(beside)
+        status, headers, body = await client.answer()
+        assert (status, headers["connection"]) == (431, "close")
+        assert b"8192 bytes of trailers" in body
+        with contextlib.suppress(ConnectionResetError):  # what was sent after it is not read
+            await client.closed()
+
+
+async def test_a_body_in_very_small_chunks_comes_whole(line):
+    _, live = line
+    async with Client(live) as client:
+        await client.send(POST + b"transfer-encoding: chunked\r\n\r\n")
+        body = CHAT + b" " * 50_000
+        for at in range(0, len(body), 500):
+            part = body[at : at + 500]
+            await client.send(b"".join(b"1\r\n%c\r\n" % byte for byte in part))
+        await client.send(b"0\r\n\r\n")
+        status, _, _ = await client.answer()
+        assert status == 200

@@ -152,3 +152,25 @@ async def test_a_request_that_needs_its_memory_is_refused_with_the_limit(
         assert response.status_code == 400
         assert f"memory handles {request_weight.MESSAGES}" in response.json()["error"]["message"]
         assert up.requests == []
+
+
+LONG = b" " * request_weight.SKIMMED_BYTES
+
+
+def test_of_a_long_body_only_what_routing_needs_is_decoded():
+    sent = b'{"messages":[],"n":2,"model":"m","stream":true,"user":"ann"' + LONG + b"}"
+    assert read_routing_members(sent) == {"n": 2, "model": "m", "stream": True, "user": "ann"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"[" + LONG + b"]", "no JSON object"),
+        (b'{"model":"m","user":nothing' + LONG + b"}", "`user` is no JSON value"),
+        (b'{"user":"' + b"a" * 70_000 + b'"' + LONG + b"}", "at most 65536 bytes"),
+        (b'{"n":1' + LONG + b"}", "`model` must be"),
+    ],
+)
+def test_a_long_body_whose_members_cannot_be_read_is_refused(sent, words):
+    with pytest.raises(BadRequest, match=words):
+        read_routing_members(sent)

@@ -8,6 +8,7 @@ import json
 import pytest
 from sqlalchemy import update
 
+from memory.core.block_space import BlockSpace
 from memory.stores.sql import batches, importer
 from memory.stores.sql import schema as t
 from tests.e2e.beside import chat, passages
@@ -233,6 +234,7 @@ async def test_a_deletion_that_was_cut_short_is_readable_by_nobody_and_goes_on(s
 
 
 async def test_a_page_of_a_list_has_fewer_entries_where_they_are_long_and_none_is_left_out(live):
+    live.gateway.memory.policy.blocks.space = BlockSpace(64, 20_000_000)
     for i in range(12):
         await live.memory(
             "PUT", f"/users/ada/blocks/b{i:02}", json={"value": "x" * 900_000, "limit": 1_000_000}

@@ -181,3 +181,37 @@ def test_a_body_is_handed_over_in_bounded_pieces():
         pieces.append(piece)
     assert b"".join(pieces) == body
     assert [len(p) for p in pieces] == [CHUNK_BYTES] * 5 + [7]
+
+
+HEADED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def pieces_of(data, size=1 << 14):
+    return range(size, len(data), size)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEADED + b"1\r\na\r\n0\r\n" + b"X-T: t\r\n" * 2000 + b"\r\n",
+        HEADED + b"1\r\na\r\n0\r\nX-T: " + b"t" * 10_000 + b"\r\n\r\n",
+        HEADED + b"1\r\na\r\n0\r\nX-T: " + b"t" * (8 << 20),
+        HEADED + b"1;x=" + b"y" * (8 << 20) + b"\r\na\r\n0\r\n\r\n",
+        HEADED + (b"1;x=" + b"y" * 1000 + b"\r\na\r\n") * 8000 + b"0\r\n\r\n",
+    ],
+)
+def test_trailers_and_extensions_of_chunks_have_a_limit(data):
+    with pytest.raises(MalformedResponse, match="more than"):
+        fed(data, pieces_of(data))
+
+
+def test_many_small_chunks_are_no_flood_of_extensions():
+    data = HEADED + b"1\r\na\r\n" * 200_000 + b"0\r\nX-T: t\r\n\r\n"
+    response = ResponseParser(False)
+    size = 0
+    for at in range(0, len(data), 1000):
+        response.feed(data[at : at + 1000])
+        while part := response.take():
+            size += len(part)
+    assert (response.whole, size) == (True, 200_000)
+    assert response.headers == [(b"Transfer-Encoding", b"chunked")]

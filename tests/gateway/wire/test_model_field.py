@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.errors import BadRequest
+from gateway.wire.json_weight import MOST_MEMBERS
 from gateway.wire.model_field import model_for_certain, model_of, replace_model, usage_of
 from tests.gateway.wire.test_multipart import KIND, form, named
 
@@ -88,3 +89,27 @@ def test_only_the_model_is_replaced(body, kind, replaced):
 )
 def test_usage_is_found_in_the_body_or_in_the_object_of_an_event(data, usage):
     assert usage_of(data) == usage
+
+
+def members(many):
+    return b'{"model":"m",' + b",".join(b'"a%d":1' % i for i in range(many)) + b"}"
+
+
+def test_a_body_of_too_many_members_is_no_plain_one():
+    with pytest.raises(BadRequest, match="100000 members of one object") as refused:
+        model_for_certain(members(MOST_MEMBERS + 100), JSON)
+    assert refused.value.code == "too_many_values"
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        (members(1_000_000), "m"),
+        (b'{"x":"' + b"\\n" * (5 << 20) + b'","model":"m"}', "m"),
+        (b'{"x":"' + b"\\n" * (5 << 20) + b'","model":3}', None),
+        (b'{"x":"' + b"\\n" * (5 << 20) + b'"}', None),
+        (b'["' + b"\\n" * (5 << 20) + b'"]', None),
+    ],
+)
+def test_the_model_of_a_long_body_is_found_without_decoding_it(body, model):
+    assert model_of(body, JSON) == model

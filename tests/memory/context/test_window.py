@@ -9,17 +9,24 @@ from hypothesis import strategies as st
 
 from memory.context.tokens import TokenCounter, estimate
 from memory.context.window import (
+    CORE_SHARE,
     LARGE_RESULT_TOKENS,
     SummarizedGap,
     budget,
     elidable,
     eviction_index,
+    fit_blocks,
     groups,
     groups_within_turn,
     protected_groups,
     reserved_output,
     stub,
 )
+from memory.core.blocks import CoreBlock, compile_core, elements
+
+
+def long_block(label, size):
+    return CoreBlock(label, "x" * size)
 
 
 @st.composite
@@ -137,3 +144,35 @@ def test_a_gap_counts_and_holds_what_is_left_out():
 def test_a_reservation_follows_the_client_or_the_window():
     assert (reserved_output(8000, None), reserved_output(8000, 9)) == (2000, 9)
     assert reserved_output(128_000, None) == 4096
+
+
+blocks = st.lists(
+    st.builds(long_block, st.text("abc", min_size=1, max_size=4), st.integers(0, 3000)),
+    max_size=8,
+    unique_by=lambda b: b.label,
+)
+
+
+@given(blocks, st.none() | st.integers(0, 20_000))
+def test_blocks_take_at_most_half_of_a_window_and_the_others_are_named(found, window):
+    fitting, left_out = fit_blocks(found, window, len)
+    assert {b.label for b in fitting} | {*left_out} == {b.label for b in found}
+    assert [b for b in found if b in fitting] == fitting
+    if window is None:
+        assert left_out == []
+    else:
+        assert sum(len(elements([b])) for b in fitting) <= CORE_SHARE * window or not left_out
+        # What is left out has no place beside those before it.
+        for label in left_out:
+            before = [b for b in fitting if b.label < label]
+            (missing,) = [b for b in found if b.label == label]
+            taken = sum(len(elements([b])) for b in [*before, missing])
+            assert taken > int(CORE_SHARE * window)
+
+
+@given(blocks, st.integers(0, 20_000), st.randoms(use_true_random=False))
+def test_the_same_blocks_give_the_same_core_text(found, window, random):
+    shuffled = list(found)
+    random.shuffle(shuffled)
+    texts = {compile_core(fit_blocks(b, window, len)[0], "t") for b in (found, shuffled)}
+    assert len(texts) == 1

@@ -1,0 +1,107 @@
+"""Reads JSON text that somebody else wrote: only what is decoded in one short step. Pure.
+
+A decoder holds the interpreter until it is done, also in a thread. So the values of a text are
+counted before, in steps between which other threads run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+STEP_BYTES = 1 << 18
+SURE_BYTES = 1 << 15  # so few are decoded at once, whatever they hold
+MOST_VALUES = 100_000  # of a text inside a text, such as the arguments of a call
+
+
+class TooManyValues(msgspec.DecodeError):
+    """A text with more values than are decoded in one short step; the message says how many."""
+
+
+class JsonStep(NamedTuple):
+    """A piece of a JSON text.
+
+    at: where it begins. depth: of lists and objects around its beginning. parts: what stands
+    between its quotes; the first, third, ... part is outside of strings.
+    """
+
+    at: int
+    depth: int
+    parts: list[bytes]
+
+
+def decode_foreign(text: str | bytes, most: int = MOST_VALUES) -> Any:
+    """Decode a text of at most `most` values.
+
+    Raises TooManyValues, msgspec.DecodeError, UnicodeError, RecursionError.
+    """
+    if len(text) > SURE_BYTES:
+        raw = text.encode() if isinstance(text, str) else text
+        check_values(raw, most)
+    return msgspec.json.decode(text)
+
+
+def check_values(text: bytes, most: int = MOST_VALUES) -> None:
+    """Raise TooManyValues for a text of more than `most` values, names of members counted too."""
+    if _marks(text.count) + text.count(b":") <= most:
+        return
+    values = 0
+    for step in json_steps(text):
+        outside = b"".join(step.parts[::2])
+        # Strings are counted as well, so that a list of short ones ends this early.
+        values += max(_marks(outside.count) + outside.count(b":"), len(step.parts) // 2)
+        if values > most:
+            raise TooManyValues(f"it has more than {most} values")
+
+
+def json_steps(text: bytes) -> Iterator[JsonStep]:
+    """Yield a JSON text in steps. No string of less than a step is cut.
+
+    The inside of a longer string is passed over.
+    """
+    at = depth = 0
+    is_within_string = False
+    while at < len(text):
+        # A backslash alone is no JSON: it is passed, so that this ends.
+        piece = without_split_escapes(text[at : at + STEP_BYTES]) or text[at : at + 1]
+        parts = piece.split(b'"')
+        if is_within_string:
+            # The rest of a long string: the next step begins behind its quote.
+            is_within_string = len(parts) == 1
+            at += len(parts[0]) + (not is_within_string)
+            continue
+        size = len(piece)
+        if len(parts) % 2 == 0:  # the last part is a string without its end
+            is_within_string = len(parts) == 2 and not parts[0]
+            if not is_within_string:
+                size -= len(parts[-1]) + 1
+            del parts[-1]
+        yield JsonStep(at, depth, parts)
+        depth += depth_gained(parts[::2])
+        at += size
+
+
+def depth_gained(outside: list[bytes]) -> int:
+    """Return by how much deeper these parts of a text lead."""
+    joined = b"".join(outside)
+    opened = joined.count(b"{") + joined.count(b"[")
+    return opened - joined.count(b"}") - joined.count(b"]")
+
+
+def _marks(count: Callable[[bytes], int]) -> int:
+    """Count what stands before each value but the first."""
+    return count(b",") + count(b"{") + count(b"[")
+
+
+def without_split_escapes(piece: bytes) -> bytes:
+    """Return the piece with other characters for escaped quotes.
+
+    An escape that its end splits is left out.
+    """
+    if b"\\" not in piece:
+        return piece
+    if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+        piece = piece[:-1]
+    return piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")

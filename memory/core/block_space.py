@@ -1,0 +1,62 @@
+"""How many blocks a user may have, and how long they may be in all. Pure.
+
+Every block is sent with every request, so what one user may store in blocks is what each of their
+requests may cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memory.core.blocks import CoreBlock
+from memory.errors import BlockSpaceFull, TooManyBlocks
+
+
+def length_of(block: CoreBlock) -> int:
+    """Return the characters of a block that count: its value and its description."""
+    return len(block.value) + len(block.description)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpace:
+    """Limits of one user's blocks. characters: of all values and descriptions together."""
+
+    blocks: int = 64
+    characters: int = 64_000
+
+    def check(self, lengths: Mapping[str, int], change: tuple[CoreBlock | None, CoreBlock]) -> None:
+        """Raise TooManyBlocks or BlockSpaceFull for a change that grows beyond a limit.
+
+        lengths: characters of the blocks that there are, by label. change: a block before (None:
+        absent) and after.
+        """
+        before, after = change
+        if before is None and len(lengths) >= self.blocks:
+            raise TooManyBlocks(
+                f"There are {len(lengths)} memory blocks, and {self.blocks} at most. Use one of "
+                "them, or delete one first."
+            )
+        grown = length_of(after) - (length_of(before) if before else 0)
+        total = sum(lengths.values()) + grown
+        if grown > 0 and total > self.characters:
+            raise BlockSpaceFull(
+                f"All memory blocks together hold at most {self.characters} characters and this "
+                f"would make {total}, {total - self.characters} too many. Shorten a block, or "
+                "store details in archival memory (archival_memory_insert)."
+            )
+
+
+class OperatorBlocks(dict[str, CoreBlock]):
+    """The operator's blocks by label, and the space that a user's blocks have with them."""
+
+    def __init__(
+        self, blocks: Mapping[str, CoreBlock] | None = None, space: BlockSpace | None = None
+    ) -> None:
+        super().__init__(blocks or {})
+        self.space = space or BlockSpace()
+
+
+def space_of(defaults: Mapping[str, CoreBlock]) -> BlockSpace:
+    """Return the space that is configured with the operator's blocks."""
+    return defaults.space if isinstance(defaults, OperatorBlocks) else BlockSpace()

@@ -1,0 +1,85 @@
+"""A user's blocks are limited in number and length at every door, and never fill a window."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway.management.managing import managed
+from tests.models import call, calls
+
+SMALL = {"memory.blocks_per_user": 4, "memory.block_characters": 1000}
+
+
+async def put(live, label, size, status=200, **members):
+    body = {"value": "x" * size, "limit": 10_000, **members}
+    http = await live.memory("PUT", f"/users/ada/blocks/{label}", json=body)
+    assert http.status_code == status, http.text
+    return http.json()
+
+
+async def test_the_api_refuses_a_block_too_many_and_a_character_too_many(data):
+    async with managed(data, **SMALL) as live:
+        for label in ("a", "b"):
+            await put(live, label, 100)
+        refused = await put(live, "c", 1, status=409)
+        assert refused["error"]["code"] == "too_many_blocks"
+        assert "memory.blocks_per_user" in refused["error"]["message"]
+        refused = await put(live, "a", 900, status=409)
+        assert refused["error"]["code"] == "block_space"
+        assert "at most 1000 characters" in refused["error"]["message"]
+        refused = await put(live, "a", 100, status=409, description="y" * 900)
+        assert refused["error"]["code"] == "block_space"
+        await put(live, "a", 50)
+        undone = await live.memory("POST", "/users/ada/blocks/a/undo")
+        assert undone.status_code == 200
+        gone = await live.memory("DELETE", "/users/ada/blocks/b")
+        assert gone.status_code == 200
+        await put(live, "c", 1)
+        undone = await live.memory("POST", "/users/ada/blocks/b/undo")
+        assert (undone.status_code, undone.json()["error"]["code"]) == (409, "too_many_blocks")
+
+
+async def test_an_import_is_held_to_the_same_limits(data):
+    async with managed(data, **SMALL) as live:
+        lines = [{"object": "block", "label": f"b{i}", "value": "x" * 90} for i in range(3)]
+        sent = "\n".join(map(json.dumps, lines))
+        http = await live.memory("POST", "/users/ada/import", content=sent)
+        assert (http.status_code, http.json()["error"]["code"]) == (409, "too_many_blocks")
+        long = json.dumps({"object": "block", "label": "b", "value": "x" * 999})
+        http = await live.memory("POST", "/users/ada/import", content=long)
+        assert (http.status_code, http.json()["error"]["code"]) == (409, "block_space")
+
+
+async def test_a_model_is_told_what_to_do(data):
+    append = call("core_memory_append", {"label": "a", "content": "y" * 400})
+    async with managed(data, calls(append), "Noted.", **SMALL) as live:
+        await put(live, "a", 800)
+        await live.chat("Remember y", {"x-memory-user": "ada"})
+        results = [m["content"] for m in live.model.bodies[-1]["messages"] if m["role"] == "tool"]
+        assert len(results) == 1
+        assert results[0].startswith("Error: All memory blocks together hold at most 1000")
+        assert "archival_memory_insert" in results[0]
+
+
+@pytest.mark.parametrize("again", [1, 2])
+async def test_core_text_takes_at_most_half_of_a_window_and_the_record_names_the_others(
+    data, again
+):
+    window = {"models": {"*": {"targets": [{"provider": "openai"}], "context_window": 4000}}}
+    async with managed(data, **window) as live:
+        for label in ("a", "b", "c"):
+            await put(live, label, 0, value="word " * 1000)
+        texts = []
+        for _ in range(again):
+            http = await live.chat("Hi", {"x-memory-user": "ada"})
+            assert http.headers["x-memory-status"] == "ok"
+            texts.append(str(live.model.bodies[-1]["messages"][0]["content"]))
+        assert "<a description" in texts[-1]
+        assert "<b description" not in texts[-1]
+        assert len(set(texts)) == 1
+        explain = await live.memory("GET", f"/explain/{http.headers['x-memory-explain']}")
+        record = explain.json()
+        assert record["injected"]["blocks_left_out"] == ["b", "c"]
+        assert "the blocks b, c" in " ".join(record["remarks"])
