@@ -97,7 +97,7 @@ def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
     told = own_words(message)
     words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
     return (
-        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, thorough=False)
+        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, thorough=False, talk=True)
         if words
         else None
     )

@@ -171,7 +171,7 @@ class Composer:
         offered = self._offered_tools()
         tools_tokens = self._counter.text(tool_definitions.text_of(offered)) if offered else 0
         planned = self._plan(shown)
-        wants_recall = ask.recall and shown and not turn.stranger
+        wants_recall = ask.recall and shown and not turn.is_spare
         recalled = await self._timed_recall(planned) if wants_recall else Recall()
         recall = recalled.text
         other = self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recall)
@@ -254,13 +254,13 @@ class Composer:
         return report
 
     def _shown_blocks(self) -> list[CoreBlock]:
-        """Return the blocks to show; for an unnamed user's first turn, without empty ones."""
-        stranger = self._turn.stranger
-        return [b for b in self._turn.snapshot.blocks.values() if not stranger or b.value]
+        """Return the blocks to show; without empty ones where little is added."""
+        spare = self._turn.is_spare
+        return [b for b in self._turn.snapshot.blocks.values() if not spare or b.value]
 
     def _offered_tools(self) -> list[Json]:
         turn, ask = self._turn, self._turn.ask
-        if not (ask.offer and turn.injects and not turn.stranger):
+        if not (ask.offer and turn.injects and not turn.is_spare):
             return []
         return tool_definitions.tools_to_offer(
             ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named

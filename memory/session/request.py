@@ -52,7 +52,8 @@ class TurnRequest(msgspec.Struct):
     client's own limit. complete: the summariser, with this request's credentials. extract: facts
     are gathered in the background. unread: extraction may read this turn, now or later. decisions:
     why recall and extraction are on or off, by their names. records: False for who asks only what
-    would be sent. size: of the request's body in bytes, 0 when unknown.
+    would be sent. size: of the request's body in bytes, 0 when unknown. tasks: a request like those
+    before it is a task (see `conversation.openings`).
     """
 
     scope: Scope
@@ -78,3 +79,4 @@ class TurnRequest(msgspec.Struct):
     decisions: Mapping[str, Decision] = msgspec.field(default_factory=dict)
     records: bool = True
     size: int = 0
+    tasks: bool = False
