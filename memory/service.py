@@ -24,6 +24,7 @@ from memory.context.tokens import TokenCounter
 from memory.conversation.history import Messages, count_leading_system
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import DigestCache, keyed_hash
+from memory.conversation.openings import Opening, opening_of
 from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, StoreUnavailable
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
@@ -263,12 +264,15 @@ class Memory:
             asked = turn_reader.SnapshotQuery(
                 ask.scope, turn, policy.blocks, ask.explicit, key, room, ask.resends
             )
+            opening = None
+            if snapshot is None and (opening := await self._find_opening(ask, turn)) is not None:
+                asked.openings = ask.tasks and opening.has_edges
             read = partial(self._read_snapshot, asked, patience)
             if snapshot is None:
                 snapshot = await read()
             if key is not None:
                 snapshot = await settle(self.db, ask, claim, snapshot, read)
-            attempt = RequestAttempt(claim, entries, patience=patience)
+            attempt = RequestAttempt(claim, entries, patience=patience, opening=opening)
             begun = start_turn(self._services(ask.tokenizer), ask, snapshot, attempt, policy)
             session = await begin_session(begun)
             if ask.idempotency and self.db.holder is not None:
@@ -294,6 +298,13 @@ class Memory:
         turn = self._turn(ask, ask.messages)
         records = ask.mode != "read" and ask.records
         return turn, request_key(ask, turn) if records else None
+
+    async def _find_opening(self, ask: TurnRequest, turn: RequestHistory) -> Opening | None:
+        """Return what a named user's request is like, if it may continue nothing."""
+        if not ask.scope.is_named:
+            return None
+        heavy = ask.messages.heavy
+        return await asyncio.to_thread(opening_of, turn) if heavy else opening_of(turn)
 
     def _turn(self, ask: TurnRequest, messages: Messages) -> RequestHistory:
         return RequestHistory.of(ask.scope.key, messages, not ask.scope.is_named, self.seen)

@@ -62,6 +62,7 @@ PLACES = {
     "gateway.cli.formatting": "a command, which waits for nothing else",
     "gateway.cli.index": "a command, which waits for nothing else",
     "gateway.cli.lockfile": OWN_FILES,
+    "gateway.demo_model.server": "the demo's own model",
     "gateway.demo_model.request_view": "the demo's own model",
     "gateway.demo_model.validation": "the demo's own model",
     "gateway.upstream.scripted": "a double of the tests",

@@ -203,6 +203,7 @@ COVERED = {
         memory.stores.sql.turn_prefetch memory.stores.sql.turn_statement
     """,
     "e2e/test_conversations": "memory.stores.sql.turn_reader memory.stores.sql.turn_writer",
+    "e2e/test_tasks": "memory.stores.sql.openings",
     # commands, run as a user runs them
     "gateway/cli/test_main": """
         gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config gateway.cli.demo

@@ -37,6 +37,11 @@ def mode_of(headers: Headers) -> str:
     return mode
 
 
+def asks_for_all(headers: Headers) -> bool:
+    """Tell whether a request itself says that it wants all of memory. Raises BadRequest."""
+    return b"x-memory" in headers and mode_of(headers) == "full"
+
+
 def mode_at_most(headers: Headers, principal: Principal) -> MemoryMode:
     """Return what the client asks for and its key allows. Raises BadRequest."""
     asked = mode_of(headers)

@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from gateway.chat.capabilities import capabilities_of
+from gateway.chat.memory_mode import asks_for_all
 from gateway.chat.request import TurnInput
 from gateway.memory_adapters.summarizer import Summarizer
 from gateway.routing.dispatcher import Dispatcher
@@ -55,6 +56,7 @@ async def ask_of(
         unread=extract.on or extract.open,
         decisions={"recall": recall, "extract": extract},
         body=request.raw,
+        tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
     )
 
 

@@ -22,7 +22,7 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
 from gateway.wires.chat.format import CHAT
-from memory import MemoryFault
+from memory import MemoryFault, Session
 
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
 NOBODY = (
@@ -62,16 +62,21 @@ async def begin_turn(
         session,
         forward,
         _turn_limits(gateway, request),
-        _target_options(gateway, request, forward, target),
+        _target_options(gateway, request, forward, target, session),
     )
     return TurnProducer(request, forward, turn, gateway)
 
 
 def _target_options(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
+    gateway: GatewayState,
+    request: TurnInput,
+    forward: Dispatcher,
+    target: Target,
+    session: Session,
 ) -> TargetOptions:
     return TargetOptions(
-        target.settings.stream_usage,
+        # A task leaves as its client sent it.
+        target.settings.stream_usage and not session.is_task,
         partial(record_rejection, gateway, request.facts, request.body),
         gateway.settings.memory.placement == "cache_stable",
         request.facts,

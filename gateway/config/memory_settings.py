@@ -115,6 +115,7 @@ class MemorySettings(Section):
     unnamed_days: float = Field(30, ge=0)
     on_error: Literal["bypass", "fail"] = "bypass"
     recall: Literal["tools", "auto", "always"] = "auto"
+    tasks: Literal["off", "auto"] = "auto"
     placement: Literal["cache_stable", "live"] = "cache_stable"
     extract: Literal["off", "auto", "always"] = "auto"
     extraction: ExtractionSettings = ExtractionSettings()

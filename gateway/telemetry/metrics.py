@@ -212,6 +212,11 @@ class _TurnMetrics:
             buckets=TOKENS,
             registry=made,
         )
+        self._tasks = Counter(
+            "mnemogate_memory_tasks",
+            "Requests that were tasks: templated one-shot prompts, which get no memory but blocks.",
+            registry=made,
+        )
         self._evictions = Counter(
             "mnemogate_compactions", "Requests that were made to fit their window.", registry=made
         )
@@ -222,6 +227,8 @@ class _TurnMetrics:
             if call.searches:
                 self._searches.observe(call.milliseconds / 1000)
         self._injected.observe(session.injected_tokens)
+        if session.is_task:
+            self._tasks.inc()
         if evicted := session.trace.evicted:
             self._evictions.inc(len(evicted))
 

@@ -7,6 +7,7 @@ since. For small talk nothing is searched.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -17,6 +18,7 @@ import msgspec
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import Json, collapse_whitespace, text_of
 from memory.core.blocks import escape
+from memory.core.repeated_spans import without_repeated_spans
 from memory.retrieval.retriever import RecallHits
 from memory.search.dedup import covers
 from memory.search.own_words import has_statement, own_words, sentences
@@ -38,6 +40,13 @@ MAX_RECALLED = 100  # items that a conversation remembers to have shown
 # the best hit covers, and the least score of a hit relative to the best. Similarity counts instead
 # where an embedder finds what has no word in common.
 MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
+HEADING = "Found in memory; it may or may not matter here."
+# A line of recalled items, as a model may repeat it.
+_ITEM = re.compile(
+    r"^[ \t>*]{0,8}(?:- \(\d{4}-\d\d-\d\d(?:, (?:user|assistant))?\) .*"
+    rf"|{re.escape(HEADING)})$",
+    re.MULTILINE,
+)
 Hit = dict[str, Any]
 
 
@@ -88,7 +97,9 @@ def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
     told = own_words(message)
     words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
     return (
-        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, thorough=False) if words else None
+        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, thorough=False, talk=True)
+        if words
+        else None
     )
 
 
@@ -143,6 +154,14 @@ def _key(hit: Hit) -> int:
     return int(hit.get("key") or hit["id"])
 
 
+def _without_ours(hit: Hit, tag: str) -> str:
+    """Return what a hit says, without what a model repeated of our own spans."""
+    text = str(hit["content"][:MAX_INSPECTED_CHARACTERS])
+    if hit.get("role") == "user":
+        return without_repeated_spans(text, tag)
+    return _ITEM.sub("", without_repeated_spans(text))
+
+
 def token_budget(window: int | None) -> int:
     """Return the most tokens of the items. window: the model's, None if unknown."""
     return TOKENS if window is None else min(TOKENS, int(WINDOW_SHARE * window))
@@ -155,8 +174,11 @@ def render_recall(
     lines: dict[str, str] = {}
     kept: list[Hit] = []
     for hit in hits:
-        words = _shown_beginning(hit["content"])
-        if words in lines or there.holds(hit, words):
+        original = _shown_beginning(hit["content"])
+        words = _shown_beginning(_without_ours(hit, tag))
+        if not words or words in lines or there.holds(hit, words):
+            continue
+        if words != original and original in there.beginnings:
             continue
         line = (
             f"- ({iso(hit['created_at'])[:10]}{', ' + hit['role'] if 'role' in hit else ''}) "
@@ -171,8 +193,7 @@ def render_recall(
         return Recall()
     body = "\n".join(lines.values())
     return Recall(
-        f'<recalled_memory tag="{tag}">\nFound in memory; it may or may not matter here.\n{body}\n'
-        "</recalled_memory>",
+        f'<recalled_memory tag="{tag}">\n{HEADING}\n{body}\n</recalled_memory>',
         [_key(h) for h in kept],
         [_key(h) for h in kept if "role" not in h],
     )

@@ -177,7 +177,7 @@ class Composer:
         offered = self._offered_tools()
         tools_tokens = self._counter.text(tool_definitions.text_of(offered)) if offered else 0
         planned = self._plan(shown)
-        wants_recall = ask.recall and shown and not turn.stranger
+        wants_recall = ask.recall and shown and not turn.is_spare
         recalled = await self._timed_recall(planned) if wants_recall else Recall()
         recall = recalled.text
         other = self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recall)
@@ -266,10 +266,10 @@ class Composer:
     def _shown_blocks(self) -> list[CoreBlock]:
         """Return the blocks to show, as many as half of the window takes.
 
-        For an unnamed user's first turn, without empty ones.
+        Without empty ones where little is added.
         """
         turn = self._turn
-        blocks = [b for b in turn.snapshot.blocks.values() if not turn.stranger or b.value]
+        blocks = [b for b in turn.snapshot.blocks.values() if not turn.is_spare or b.value]
         shown, left_out = fit_blocks(blocks, turn.ask.window, self._counter.text)
         if left_out:
             turn.progress.trace.left_out = left_out
@@ -281,7 +281,7 @@ class Composer:
 
     def _offered_tools(self) -> list[Json]:
         turn, ask = self._turn, self._turn.ask
-        if not (ask.offer and turn.injects and not turn.stranger):
+        if not (ask.offer and turn.injects and not turn.is_spare):
             return []
         return tool_definitions.tools_to_offer(
             ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named

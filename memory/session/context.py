@@ -5,13 +5,16 @@ What is known at its start is frozen; what happens in it is `TurnProgress`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import msgspec
 from sqlalchemy import Connection
 
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import DigestCache, Json
+from memory.conversation.openings import COMPARED_OPENINGS, TASK_OPENINGS, Opening, similar
+from memory.core.autonomy import Decision
 from memory.core.blocks import CoreBlock
 from memory.ids import clock, new_id, new_key
 from memory.retrieval.retriever import Retriever
@@ -30,6 +33,7 @@ from memory.session.turn_store import LIGHT, TurnStore
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import turn_reader
 from memory.stores.sql.database import Database
+from memory.stores.sql.openings import StoredOpening
 from memory.stores.sql.write_lock import owner_lock
 
 
@@ -53,13 +57,14 @@ class RequestAttempt(msgspec.Struct):
 
     claim: what it holds in flight. shelf: cache entries of the scope, where the next turn finds
     what this one leaves. edited: its tools changed blocks. patience: its remaining time for the
-    store.
+    store. opening: what it is like, if it may continue nothing.
     """
 
     claim: TurnClaim
     shelf: ScopeEntries | None = None
     edited: bool = False
     patience: StoreDeadline = msgspec.field(default_factory=StoreDeadline)
+    opening: Opening | None = None
 
     def edits(self, lines: ConversationCache, scope: bytes, done: bool) -> None:
         """Make other turns read what this turn's tools wrote.
@@ -111,7 +116,10 @@ class TurnProgress(msgspec.Struct):
 
 
 class TurnContext(msgspec.Struct, frozen=True):
-    """One turn: the request, its snapshot, and its identity."""
+    """One turn: the request, its snapshot, and its identity.
+
+    task: why it is a task, None for a talk.
+    """
 
     services: TurnServices
     ask: TurnRequest
@@ -121,6 +129,20 @@ class TurnContext(msgspec.Struct, frozen=True):
     identity: TurnIdentity
     progress: TurnProgress
     store: TurnStore
+    task: Decision | None = None
+
+    @property
+    def decisions(self) -> Mapping[str, Decision]:
+        """What was decided about this request, by name, and why."""
+        if self.task is None:
+            return self.ask.decisions
+        without = Decision(False, "the request is a task")
+        return {"task": self.task, **dict.fromkeys(self.ask.decisions, without)}
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether nothing is added but blocks with a value: a task's, an unnamed user's first."""
+        return self.stranger or self.task is not None
 
     @property
     def is_recording(self) -> bool:
@@ -162,9 +184,15 @@ def start_turn(
     policy: Policy,
 ) -> TurnContext:
     """Decide how a turn is recorded, and register it as in flight."""
-    held = sum(len(b.value) for b in snapshot.blocks.values())
     rounds = _finished_rounds(ask, snapshot, attempt.claim)
+    opening = attempt.opening if _opens(ask, snapshot) else None
+    # What an earlier attempt began with tools goes on with them.
+    task = (
+        None if rounds or opening is None else _decide_task(ask, snapshot, attempt.claim, opening)
+    )
     identity = _identify(ask, snapshot, attempt.claim)
+    if opening is not None:
+        _describe(identity.conversation, opening, snapshot.openings, is_task=task is not None)
     turn = TurnContext(
         services,
         ask,
@@ -173,19 +201,58 @@ def start_turn(
         policy,
         identity,
         TurnProgress(snapshot.scope_id, list(rounds or ())),
-        TurnStore(
-            services.db,
-            services.spill,
-            snapshot.owner,
-            attempt.patience,
-            owner_lock(ask.scope.tenant, ask.scope.user, identity.conversation.id),
-            heavy=ask.messages.heavy or held > LIGHT,
-        ),
+        _turn_store(services, ask, snapshot, attempt.patience, identity),
+        task,
     )
     attempt.claim.hold_node(identity.node_id)
     if turn.is_recording:
         _evict_continued(turn)
+        if opening is not None:
+            attempt.claim.hold_opening(ask.scope.key, opening)
     return turn
+
+
+def _turn_store(
+    services: TurnServices,
+    ask: TurnRequest,
+    snapshot: turn_reader.Snapshot,
+    patience: StoreDeadline,
+    identity: TurnIdentity,
+) -> TurnStore:
+    held = sum(len(b.value) for b in snapshot.blocks.values())
+    return TurnStore(
+        services.db,
+        services.spill,
+        snapshot.owner,
+        patience,
+        owner_lock(ask.scope.tenant, ask.scope.user, identity.conversation.id),
+        heavy=ask.messages.heavy or held > LIGHT,
+    )
+
+
+def _opens(ask: TurnRequest, snapshot: turn_reader.Snapshot) -> bool:
+    """Tell whether a named user's request continues nothing."""
+    conversation = snapshot.conversation
+    begins = conversation is None or conversation.head is None
+    return ask.scope.is_named and begins and snapshot.turn.newest < 0
+
+
+def _decide_task(
+    ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim, opening: Opening
+) -> Decision | None:
+    """Return why a request that continues nothing is a task; None if it is none."""
+    if not (ask.tasks and opening.has_edges):
+        return None
+    # Those in flight are newer than those stored.
+    earlier = chain(claim.openings(ask.scope.key), (row.opening for row in snapshot.openings))
+    alike = len(similar(opening, earlier))
+    if alike < TASK_OPENINGS:
+        return None
+    why = (
+        f"its message begins or ends as those of {alike} of the user's last {COMPARED_OPENINGS} "
+        "requests that were never continued"
+    )
+    return Decision(True, why)
 
 
 def adopts(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim) -> bool:
@@ -254,3 +321,21 @@ def _evict_continued(turn: TurnContext) -> None:
     shelf = lines.shelf(turn.ask.scope.key) if ends else None
     for end in ends:
         lines.take(shelf, end)
+
+
+def _describe(
+    conversation: turn_reader.ConversationState,
+    opening: Opening,
+    stored: Sequence[StoredOpening],
+    *,
+    is_task: bool,
+) -> None:
+    """Note what a new conversation is like, for the requests after it.
+
+    Of a task also which conversations before it are tasks too, and are not marked yet.
+    """
+    conversation.opening, conversation.task = opening.pack(), is_task
+    if is_task:
+        conversation.same_tasks = [
+            row.conversation for row in stored if not row.task and opening.is_like(row.opening)
+        ]

@@ -7,6 +7,9 @@ differently, the first keeps the conversation; the search index waits for open n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+
+from memory.conversation.openings import Opening
 
 
 class InFlight:
@@ -14,7 +17,8 @@ class InFlight:
 
     nodes: their open nodes. continued: the nodes that they continue, each with the history of the
     first to do so. requests: keys of their requests. owed: nodes that other workers of the store
-    have to be told of: nobody here goes on with them.
+    have to be told of: nobody here goes on with them. openings: of requests that continue nothing,
+    by the key of their scope, each with its node.
     """
 
     def __init__(self) -> None:
@@ -22,6 +26,7 @@ class InFlight:
         self.continued: dict[int, bytes] = {}
         self.requests: dict[bytes, asyncio.Event] = {}
         self.owed: set[int] = set()
+        self.openings: dict[bytes, dict[int, Opening]] = {}
 
     async def wait_for(self, request: bytes) -> None:
         """Wait until no attempt at a request is running."""
@@ -49,6 +54,7 @@ class TurnClaim:
         self._in_flight = in_flight
         self._node: int | None = None
         self._continued: int | None = None
+        self._scope: bytes | None = None  # of an opening
         self._holds_request = first
         self.is_stored = False
 
@@ -60,6 +66,16 @@ class TurnClaim:
         """Mark this node as open until the claim is released."""
         self._node = node
         self._in_flight.nodes.add(node)
+
+    def openings(self, scope: bytes) -> Iterable[Opening]:
+        """Return the openings of a scope that are in flight, newest first."""
+        return reversed(self._in_flight.openings.get(scope, {}).values())
+
+    def hold_opening(self, scope: bytes, opening: Opening) -> None:
+        """Let the turns of a scope know this opening until the claim is released."""
+        if self._node is not None:
+            self._scope = scope
+            self._in_flight.openings.setdefault(scope, {})[self._node] = opening
 
     def is_first_to_continue(self, node: int, history: bytes) -> bool:
         """Tell whether no other running turn continues this node with another history."""
@@ -75,9 +91,19 @@ class TurnClaim:
             if self.is_stored:
                 self.is_stored = False
                 self._in_flight.owed.add(self._node)
+            self._let_go_of_opening(self._node)
         if self._continued is not None:
             self._in_flight.continued.pop(self._continued, None)
             self._continued = None
         if self._holds_request and self.request is not None:
             self._holds_request = False
             self._in_flight.requests.pop(self.request).set()
+
+    def _let_go_of_opening(self, node: int) -> None:
+        if self._scope is None:
+            return
+        openings = self._in_flight.openings.get(self._scope, {})
+        openings.pop(node, None)
+        if not openings:
+            self._in_flight.openings.pop(self._scope, None)
+        self._scope = None

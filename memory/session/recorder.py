@@ -212,7 +212,7 @@ class TurnRecorder:
         jobs: list[QueuedJob] = []
         if ask.scope.is_named:
             jobs += turn.services.retrieval.jobs(turn.progress.scope_id)
-        if ask.mode != "full":
+        if ask.mode != "full" or turn.task is not None:
             return jobs
         if ask.scope.is_named:
             jobs += self._extraction_jobs()

@@ -52,7 +52,8 @@ class TurnRequest(msgspec.Struct):
     client's own limit. complete: the summariser, with this request's credentials. extract: facts
     are gathered in the background. unread: extraction may read this turn, now or later. decisions:
     why recall and extraction are on or off, by their names. records: False for who asks only what
-    would be sent. body: the request's bytes, empty when unknown.
+    would be sent. tasks: a request like those before it is a task (see `conversation.openings`).
+    body: the request's bytes, empty when unknown.
     """
 
     scope: Scope
@@ -77,6 +78,7 @@ class TurnRequest(msgspec.Struct):
     unread: bool = False
     decisions: Mapping[str, Decision] = msgspec.field(default_factory=dict)
     records: bool = True
+    tasks: bool = False
     body: bytes = b""
 
     @property

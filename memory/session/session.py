@@ -67,6 +67,11 @@ class Session:
         return self._turn.is_recording
 
     @property
+    def is_task(self) -> bool:
+        """Whether the request is a task, and no talk."""
+        return self._turn.task is not None
+
+    @property
     def is_late(self) -> bool:
         """Whether the store did not take the answer, which waits in the recovery log."""
         return self._recorder.late

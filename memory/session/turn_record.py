@@ -115,7 +115,10 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         used=list(prompt.recalled.passages),
         scope_id=turn.progress.scope_id,
         parent_turn=past.node.turn if past.node else None,
-        unread=turn.ask.unread and turn.is_new_message and not outcome.aborted,
+        unread=turn.ask.unread
+        and turn.is_new_message
+        and not outcome.aborted
+        and turn.task is None,
         beside=outcome.beside,
         holder=turn.services.db.holder,
     )
@@ -166,7 +169,7 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         "agent": ask.scope.agent,
         "model": ask.model,
         "decisions": {
-            name: {"on": found.on, "why": found.why} for name, found in ask.decisions.items()
+            name: {"on": found.on, "why": found.why} for name, found in turn.decisions.items()
         },
         **turn.progress.trace.to_json(
             prompt.plan,
@@ -234,6 +237,7 @@ def next_snapshot(
     left = ConversationState(
         line.id, line.name, line.explicit, line.resent or record.resent, recorded.head
     )
+    left.task = turn.task is not None
     if record.versions is not None:
         left.version = record.versions[1]
     found = Snapshot(

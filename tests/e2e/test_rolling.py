@@ -26,8 +26,9 @@ EXPANDED = (
     "CREATE TABLE later (id bigint PRIMARY KEY)",
     f"UPDATE alembic_version SET version_num = '{LATER}'",
 )
-# Without what revisions 0008 and 0009 added.
+# Without what revisions 0008 to 0010 added.
 AS_BEFORE = (
+    "ALTER TABLE conversations DROP COLUMN opening, DROP COLUMN task",
     "ALTER TABLE responses DROP COLUMN thread",
     "DROP TABLE workers, schedules",
     "DROP INDEX uq_nodes_once",

@@ -284,7 +284,8 @@ class SearchQuery:
     """A search.
 
     roles: empty for any. within: only nodes on the line that ends here (unnamed users). skip: this
-    node's messages are left out. thorough: see `fts.IndexQuery`. Times are Unix times.
+    node's messages are left out. thorough: see `fts.IndexQuery`. talk: not what was said in tasks
+    (see `conversation.openings`). Times are Unix times.
     """
 
     text: str = ""
@@ -296,6 +297,7 @@ class SearchQuery:
     within: int | None = None
     skip: int | None = None
     thorough: bool = True
+    talk: bool = False
 
 
 BOUNDS = ("since", "until", "within", "skip")  # of a search, each None for none
@@ -352,9 +354,8 @@ def search(
     A hit has id, role, content, conversation, created_at, score and why. near: rows by similarity.
     """
     lite = is_sqlite(conn)
-    rows = _candidates(
-        lite, tuple(q.roles), tuple(name for name in BOUNDS if getattr(q, name) is not None)
-    )
+    bounds = tuple(name for name in BOUNDS if getattr(q, name) is not None)
+    rows = _candidates(lite, tuple(q.roles), bounds, talk=q.talk)
     values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
 
     def newest() -> Any:
@@ -382,10 +383,10 @@ def has_few(conn: Connection, scope_id: int) -> bool:
 
 
 @lru_cache(64)
-def _candidates(lite: bool, roles: tuple[str, ...], bounds: tuple[str, ...]) -> Any:
+def _candidates(lite: bool, roles: tuple[str, ...], bounds: tuple[str, ...], *, talk: bool) -> Any:
     """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
     unknown: Any = {name: bindparam(name) for name in bounds}
-    visible = replace(SearchQuery(roles=roles), **unknown)
+    visible = replace(SearchQuery(roles=roles, talk=talk), **unknown)
     return _apply_filters(
         select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
             m.scope_id + 0 == bindparam("scope"), is_listed(m.id, lite=lite)
@@ -421,6 +422,9 @@ def _apply_filters(query: Any, q: SearchQuery) -> Any:
         query = query.where(m.node.in_(ancestors(q.within)))
     if q.skip is not None:
         query = query.where(m.node.is_distinct_from(q.skip))
+    if q.talk:
+        c = t.conversations.c
+        query = query.where(~exists(select(c.id).where(c.id == m.conversation, c.task)))
     return query
 
 

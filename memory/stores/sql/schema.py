@@ -155,6 +155,8 @@ conversations = Table(
     at(),
     at("updated_at"),
     Column("version", Key, nullable=False, server_default="0"),  # raised by each write of a turn
+    Column("opening", LargeBinary),  # digests of its first request, until it is continued
+    Column("task", Boolean, nullable=False, server_default="0"),
     UniqueConstraint("scope_id", "name"),
     Index("ix_conversations_name", "name"),
 )
@@ -208,21 +210,16 @@ nodes = Table(
 )
 # An index costs every turn a page to write: these hold what is not answered, and what was cut off.
 _PARTIAL = [
+    # NULL is unlike NULL: without it the unnamed could get two scopes
+    (Index("uq_scopes_unnamed", scopes.c.tenant, scopes.c.agent, unique=True), '"user" IS NULL'),
     (
-        # NULL is unlike NULL: without it the unnamed could get two scopes
-        Index("uq_scopes_unnamed", scopes.c.tenant, scopes.c.agent, unique=True),
-        sql_text('"user" IS NULL'),
+        Index("ix_conversations_opening", conversations.c.scope_id, conversations.c.id),
+        "opening IS NOT NULL",
     ),
-    (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), sql_text("state != 'done'")),
-    (Index("ix_nodes_parent", nodes.c.parent), sql_text("state = 'aborted'")),
-    (
-        Index("ix_nodes_unread", nodes.c.scope_id, nodes.c.parent),
-        sql_text("unread IS NOT NULL"),
-    ),
-    (
-        Index("uq_nodes_once", nodes.c.scope_id, nodes.c.once, unique=True),
-        sql_text("once IS NOT NULL"),
-    ),
+    (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), "state != 'done'"),
+    (Index("ix_nodes_parent", nodes.c.parent), "state = 'aborted'"),
+    (Index("ix_nodes_unread", nodes.c.scope_id, nodes.c.parent), "unread IS NOT NULL"),
+    (Index("uq_nodes_once", nodes.c.scope_id, nodes.c.once, unique=True), "once IS NOT NULL"),
 ]
 
 
@@ -230,7 +227,7 @@ _PARTIAL = [
 def _partial(target: MetaData, connection: Connection, **_: object) -> None:
     """Told here, since to name a dialect's option loads the dialect."""
     for found, where in _PARTIAL:
-        found.dialect_options[connection.dialect.name]["where"] = where
+        found.dialect_options[connection.dialect.name]["where"] = sql_text(where)
 
 
 messages = Table(
@@ -252,7 +249,7 @@ messages = Table(
     Index("ix_messages_conversation", "conversation", "id"),
     Index("ix_messages_scope_id", "scope_id", "created_at"),
 )
-_PARTIAL.append((Index("ix_messages_pieces", messages.c.pieces), sql_text("pieces IS NOT NULL")))
+_PARTIAL.append((Index("ix_messages_pieces", messages.c.pieces), "pieces IS NOT NULL"))
 
 message_pieces = Table(
     "message_pieces",
@@ -277,8 +274,7 @@ model_records = Table(
 )
 
 # How far something has come, by its name. messages: the row key up to which messages are in the
-# search index, into which they are put
-# behind the turns, since that costs more than all else that a turn writes.
+# search index, which costs more than all else of a turn and is written behind it.
 marks = Table(
     "marks",
     metadata,
@@ -494,7 +490,7 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0009"
+REVISION = "0010"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

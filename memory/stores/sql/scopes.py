@@ -68,6 +68,8 @@ def _select_status(*newest: Any) -> Any:
             t.conversations.c.head,
             t.conversations.c.explicit,
             t.conversations.c.resent,
+            t.conversations.c.opening,
+            t.conversations.c.task,
             *newest,
         )
         .join_from(
@@ -138,8 +140,8 @@ def scope_status(
     """Read the status of a known scope and of a conversation of it, in one query.
 
     Returns id, active_at, proven, generation, conversation (None if missing), head, explicit,
-    resent, stored and indexed (see `messages.newest_key`); None if the scope is missing. Raises
-    ErasedMeanwhile if the owner was erased after this turn began.
+    resent, opening, task, stored and indexed (see `messages.newest_key`); None if the scope is
+    missing. Raises ErasedMeanwhile if the owner was erased after this turn began.
     """
     if scope_id is None:
         return None

@@ -18,8 +18,8 @@ import msgspec
 from sqlalchemy import Connection, LargeBinary, Table
 
 from memory.conversation.matching import LOOKS, RequestHistory
+from memory.stores.sql import openings, scopes, turn_reader
 from memory.stores.sql import schema as t
-from memory.stores.sql import scopes, turn_reader
 from memory.stores.sql.blocks import SHELF
 from memory.stores.sql.foreseen import ForeseenRows, NotForeseen, foresee
 from memory.stores.sql.node_holders import SILENT_SECONDS, select_living
@@ -65,7 +65,11 @@ SELECT s.id, s.edits, s.version,
       ) q)) x),
   (SELECT array_agg(incarnation) FROM workers
     WHERE seen_at > extract(epoch FROM clock_timestamp()) - {SILENT_SECONDS} AND incarnation IN (
-      SELECT holder FROM attempt UNION SELECT holder FROM waiting))
+      SELECT holder FROM attempt UNION SELECT holder FROM waiting)),
+  (SELECT json_agg(x ORDER BY id DESC)::text FROM (
+    SELECT id, opening, task FROM conversations
+    WHERE $11::boolean AND scope_id = s.id AND opening IS NOT NULL
+    ORDER BY id DESC LIMIT {openings.READ}) x)
 FROM (SELECT 1) one LEFT JOIN s ON true"""
 NAMED = SQL.format(user='"user" = $2::text')
 UNNAMED = SQL.format(user='"user" IS NULL AND $2::text IS NULL')
@@ -114,6 +118,7 @@ class _Wanted:
             ask.turn.chain.end,
             ask.scope.owner,
             ask.explicit,
+            ask.openings,
         )
 
     def tell(self, conn: Connection, row: Sequence[Any], known: ForeseenRows) -> None:
@@ -139,6 +144,7 @@ class _Wanted:
             known.put(turn_reader.BY_CHAIN, {**of, "digest": digest, "chain": chain}, exact)
         known.put(turn_reader.ATTEMPT, {**of, "request": ask.request}, attempt[:1])
         known.put(turn_reader.WAITING, {**of, "asked": ask.turn.chain.end}, waiting)
+        known.put(openings.NEWEST, of, list(_rows(t.conversations, row[13])))
         _tell_living((*attempt, *waiting), row[12] or (), known)
         lines = list(_rows(t.conversations, row[9]))
         if ask.explicit:

@@ -19,7 +19,9 @@ from memory.core.blocks import CoreBlock
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import node_holders, scopes, server_history
+from memory.stores.sql import openings as opening_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql.openings import StoredOpening
 from memory.stores.sql.statements import (
     execute,
     in_clause,
@@ -77,7 +79,7 @@ class SnapshotQuery(msgspec.Struct):
 
     explicit: name of the conversation, if the client gave one. request: key of the request among
     its retries. room: bytes of stored history that fit the model's window. resends: see
-    `TurnRequest`.
+    `TurnRequest`. openings: what the user's earlier requests were like is needed.
     """
 
     scope: Scope
@@ -87,15 +89,25 @@ class SnapshotQuery(msgspec.Struct):
     request: bytes | None = None
     room: int = server_history.MAX_HISTORY_BYTES
     resends: bool = False
+    openings: bool = False
 
 
 class ConversationState(msgspec.Struct):
+    """A conversation.
+
+    task: it is a task, which its second turn ends. opening: of a new one (see `openings`).
+    same_tasks: the conversations that are tasks too, as a new one shows.
+    """
+
     id: int
     name: str
     explicit: bool
     resent: bool
     head: int | None
     version: int = 0
+    task: bool = False
+    opening: bytes | None = None
+    same_tasks: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -139,6 +151,8 @@ class Snapshot(msgspec.Struct):
         None  # the conversation after the previous turn, if its history is stored here
     )
     own: int = 0  # size in the cache, without those two
+    # the user's last requests that were never continued, newest first, if this continues nothing
+    openings: Sequence[StoredOpening] = ()
 
     @property
     def since(self) -> int:
@@ -160,6 +174,7 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     line = out.conversation
     if line and line.head and turn.newest < 0 and not (line.resent or ask.resends):
         out.turn = turn = _prepend_kept_history(conn, out, line.head, ask)
+    out.openings = _read_openings(conn, scope_id, ask, line)
     node, at = recognise(turn, ask.scope.is_named, NodeRows(conn, scope_id))
     if node:
         out.past = _read_previous_turn(conn, scope_id, node, at)
@@ -181,6 +196,14 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
         elif out.waiting.holder is not None:
             out.held = node_holders.lives(conn, out.waiting.holder)
     return out
+
+
+def _read_openings(
+    conn: Connection, scope_id: int, ask: SnapshotQuery, line: ConversationState | None
+) -> Sequence[StoredOpening]:
+    """Return what earlier requests were like, if this one continues nothing."""
+    is_first = line is None or line.head is None
+    return opening_rows.read(conn, scope_id) if ask.openings and is_first else ()
 
 
 def _prepend_kept_history(
@@ -213,7 +236,9 @@ def find_conversation(
     ).first()
     if row is None:
         return None
-    return ConversationState(row.id, row.name, row.explicit, row.resent, row.head, row.version)
+    return ConversationState(
+        row.id, row.name, row.explicit, row.resent, row.head, row.version, row.task
+    )
 
 
 def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int) -> PreviousTurn:

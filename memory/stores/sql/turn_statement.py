@@ -68,7 +68,10 @@ c AS (
   WHERE v.id = :conversation::bigint AND v.scope_id = s.id AND v.version = :expected::bigint
     AND coalesce((SELECT max(id) FROM messages WHERE conversation = v.id), 0) < :key::bigint
   RETURNING v.version)"""
-MOVE = ", head = :head::bigint, resent = v.resent OR :resent::boolean, updated_at = :now::float8"
+# The second turn ends an opening (see `openings`).
+MOVE = """, head = :head::bigint, resent = v.resent OR :resent::boolean, updated_at = :now::float8,
+    opening = CASE WHEN v.head IS NULL OR v.head = :head::bigint THEN v.opening END,
+    task = v.task AND (v.head IS NULL OR v.head = :head::bigint)"""
 TOUCH = f"""
 touched AS (
   UPDATE scopes SET active_at = :now::float8 FROM s, c
@@ -167,7 +170,7 @@ def _is_plain(r: TurnRecord, opening: PendingTurn | None, c: ConversationState) 
     """Tell whether a turn has nothing that the statement cannot write."""
     if opening is not None and (opening.adopted or opening.large or opening.rounds):
         return False
-    if len(r.nodes) != 1 or any((r.again, r.large, r.evicted, r.beside, r.epoch)):
+    if len(r.nodes) != 1 or any((r.again, r.large, r.evicted, r.beside, r.epoch, c.task)):
         return False
     return _keeps_the_line(r, c) and not any(job.alone or job.every for job in r.jobs)
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, false, null, select, update
 
 from memory.context.epoch import Epoch
 from memory.conversation.matching import trail_after
@@ -19,6 +19,7 @@ from memory.stores.sql import (
     message_pieces,
     model_records,
     node_holders,
+    openings,
     scopes,
     turn_rivals,
     unread_turns,
@@ -69,6 +70,10 @@ MOVED = (
 # Where others may keep the conversation too: they compare its version.
 RAISE = update(t.conversations).where(cv.id == bindparam("which")).values(version=cv.version + 1)
 MOVED_BESIDE = MOVED.values(version=cv.version + 1)
+# The second turn of a conversation: it is no opening any more.
+CONTINUED, CONTINUED_BESIDE = (
+    moved.values(opening=null(), task=false()) for moved in (MOVED, MOVED_BESIDE)
+)
 
 
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
@@ -134,9 +139,13 @@ def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: floa
         resent=c.resent,
         forked_from=o.forked_from,
         head=None,
+        opening=c.opening,
+        task=c.task,
         created_at=now,
         updated_at=now,
     )
+    if c.same_tasks:
+        openings.mark_tasks(conn, scope_id, c.same_tasks)
 
 
 def _request_rows(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
@@ -365,9 +374,13 @@ def _move(conn: Connection, line: Any, r: TurnRecord, now: float, *, stays: bool
         and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
     )
     to: int = head if stays else first.turn
+    goes_on = line.opening is not None and head not in (None, to)
+    if goes_on and line.task and r.unread:
+        openings.let_extraction_read(conn, head)
+    beside, alone = (CONTINUED_BESIDE, CONTINUED) if goes_on else (MOVED_BESIDE, MOVED)
     execute(
         conn,
-        MOVED_BESIDE if driver(conn) is None else MOVED,
+        beside if driver(conn) is None else alone,
         {
             "which": r.conversation,
             "scope": line.id,

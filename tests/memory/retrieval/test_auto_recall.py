@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from memory.context.tokens import TokenCounter
+from memory.core.blocks import escape
 from memory.retrieval.auto_recall import (
+    HEADING,
     MIN_COVERAGE,
     AlreadyThere,
     Beginnings,
@@ -90,3 +92,24 @@ def test_the_gate_looks_at_the_best_and_then_at_each():
 def test_small_talk_and_pasted_text_are_not_searched_for(message, query):
     found = recall_query(message)
     assert (found and found.text) == query
+
+
+def test_an_item_never_quotes_a_span_of_ours_that_a_model_repeated():
+    item = "- (2026-01-02, user) I was born in Porto"
+    repeated = f'<recalled_memory tag="t">\n{HEADING}\n{item}\n</recalled_memory>'
+    said = [
+        f"You were born by the sea. {repeated}",
+        repeated.replace(' tag="t"', "") + "\n\nThe tram is old.",
+        f"> {HEADING}\n{item}\nPort wine is sweet.",
+        f"The river is wide. {repeated[:60]}",
+        f"The bridge is high. {escape(repeated)}",
+        repeated,
+    ]
+    hits = [hit(text, i, role="assistant") for i, text in enumerate(said, 1)]
+    text = shown(hits, room=10_000).text
+    assert "Porto" not in text
+    assert text.count(HEADING) == 1
+    assert text.count("recalled_memory") == 2
+    for words in ("by the sea", "tram is old", "wine is sweet", "river is wide", "bridge is high"):
+        assert words in text
+    assert shown([hit(repeated, 1, role="user")]).text == ""

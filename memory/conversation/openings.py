@@ -1,0 +1,152 @@
+"""Tells a task, which is no talk, by the requests before it. Pure.
+
+Programs send templated prompts one by one ("Classify the sentiment of this review: ..."), often
+with a `user` for abuse tracking. Memory would put earlier prompts beside each new one. An *opening*
+is a request that continues nothing. It is a task if its user message begins or ends with the same
+40 columns or more as three of the user's last eight openings that were never continued. Whoever
+opens a new chat for each question says each time something else.
+
+Of an opening only keyed digests are stored.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from memory.conversation.matching import RequestHistory
+from memory.conversation.messages import keyed_hash, text_of
+
+COLUMNS = 40  # of a message's beginning or end that tell a template; a Chinese character takes two
+COMPARED_OPENINGS = 8
+TASK_OPENINGS = 3  # of those compared that are like another one, and make it a task
+DIGEST_BYTES = 8  # of each part of an opening
+INSPECTED_CHARACTERS = 4096  # of each end of a message, in which white space may take any room
+NO_EDGE = b"\x00" * DIGEST_BYTES  # of a message that is too short to have one
+# Blocks that harnesses put around what their users say.
+HARNESS = ("system-reminder", "environment_context")
+_DIGITS = re.compile(r"\d+")
+
+
+class Opening(NamedTuple):
+    """Digests of a request that continues nothing.
+
+    begin, end: of the first and the last columns of its user message. prompt: of all that it says,
+    with its system text, so that a repetition counts once.
+    """
+
+    begin: bytes
+    end: bytes
+    prompt: bytes
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Opening:
+        size = DIGEST_BYTES
+        return cls(packed[:size], packed[size : 2 * size], packed[2 * size :])
+
+    def pack(self) -> bytes:
+        return b"".join(self)
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether its message is long enough to be like another one."""
+        return self.begin != NO_EDGE or self.end != NO_EDGE
+
+    def is_like(self, earlier: Opening) -> bool:
+        """Tell whether both begin, or both end, with the same words."""
+        begins = self.begin == earlier.begin != NO_EDGE
+        return begins or self.end == earlier.end != NO_EDGE
+
+
+def opening_of(history: RequestHistory) -> Opening | None:
+    """Return the opening of a request; None if it continues something or nobody speaks in it."""
+    messages, key = history.messages, history.chain.key
+    if history.newest >= 0 or messages.after.user < 0:
+        return None
+    text = _without_harness(text_of(messages[messages.after.user]))
+    prompt = keyed_hash(key, b"opening", history.chain.end, messages.after.system)
+    return Opening(
+        _digest_edge(key, _beginning(text)),
+        _digest_edge(key, _ending(text)),
+        prompt[:DIGEST_BYTES],
+    )
+
+
+def similar(opening: Opening, earlier: Iterable[Opening]) -> Sequence[Opening]:
+    """Return which of the last openings are like this one. earlier: newest first.
+
+    One that was repeated counts once, and repetitions of this very one do not count.
+    """
+    return [o for o in islice(_distinct(opening, earlier), COMPARED_OPENINGS) if opening.is_like(o)]
+
+
+def _distinct(opening: Opening, earlier: Iterable[Opening]) -> Iterator[Opening]:
+    prompts = {opening.prompt}
+    for candidate in earlier:
+        if candidate.prompt not in prompts:
+            prompts.add(candidate.prompt)
+            yield candidate
+
+
+def _digest_edge(key: bytes, edge: str) -> bytes:
+    if not edge:
+        return NO_EDGE
+    return keyed_hash(key, b"edge", edge.encode("utf-8", "surrogatepass"))[:DIGEST_BYTES]
+
+
+def _beginning(text: str) -> str:
+    """Return the first columns of a text, however they are spaced, spelt and numbered."""
+    return _first_columns(_normalise(text[:INSPECTED_CHARACTERS]))
+
+
+def _ending(text: str) -> str:
+    """Return the last columns of a text, backwards."""
+    return _first_columns(_normalise(text[-INSPECTED_CHARACTERS:])[::-1])
+
+
+def _normalise(text: str) -> str:
+    """Return a text without what differs between two uses of a template: space, case, numbers."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return _DIGITS.sub("0", " ".join(plain.split()))
+
+
+def _first_columns(text: str) -> str:
+    """Return the characters that take the first columns; "" for a text that is shorter."""
+    width = 0
+    for index, character in enumerate(text):
+        width += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if width >= COLUMNS:
+            return text[: index + 1]
+    return ""
+
+
+def _without_harness(text: str) -> str:
+    """Return a text without the blocks of a harness before and behind it."""
+    begin = _skip_space(text, 0)
+    while name := next((x for x in HARNESS if text.startswith(f"<{x}>", begin)), None):
+        closing = text.find(f"</{name}>", begin)
+        if closing < 0:
+            break
+        begin = _skip_space(text, closing + len(name) + 3)
+    end = _skip_space_back(text, begin, len(text))
+    while name := next((x for x in HARNESS if text.endswith(f"</{x}>", begin, end)), None):
+        opening = text.rfind(f"<{name}>", begin, end)
+        if opening < 0:
+            break
+        end = _skip_space_back(text, begin, opening)
+    return text[begin:end]
+
+
+def _skip_space(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _skip_space_back(text: str, begin: int, at: int) -> int:
+    while at > begin and text[at - 1].isspace():
+        at -= 1
+    return at
