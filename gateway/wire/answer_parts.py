@@ -80,14 +80,19 @@ class Parts(Generic[P]):
 
     def find(self, key: PartKey) -> P | None:
         """Return the part that a piece belongs to; None where no part has begun for it."""
-        if self._newest is not None and self._newest[0] == key:
-            return self._newest[1]
+        if (again := self.find_again(key)) is not None:
+            return again
         part = self._find_by_ident(key) or self._find_open(key) or self._find_ended(key)
         if part is not None:
             part.is_fresh = False
             self._learn(part, key)
             self._newest = key, part
         return part
+
+    def find_again(self, key: PartKey) -> P | None:
+        """Return the part of the newest piece, where a key tells the same as that piece did."""
+        newest = self._newest
+        return newest[1] if newest is not None and newest[0] == key else None
 
     def find_end(self, key: PartKey) -> P | None:
         """Return the part that an end belongs to; None where no part has begun for it."""

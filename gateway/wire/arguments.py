@@ -6,6 +6,7 @@ import re
 
 OUTSIDE = re.compile(r'["{}\[\]]')
 INSIDE = re.compile(r'["\\]')
+ENDS = "}] \n\r\t"  # how arguments may end that have closed
 SCANNED_CHARACTERS = 1 << 17  # of one call; what is longer is judged by its last character
 
 
@@ -45,7 +46,8 @@ class ArgumentsProgress:
         """Whether an object or a list has begun and closed."""
         if self.has_closed or not self._pieces:
             return self.has_closed
-        if not self._pieces[-1].rstrip().endswith(("}", "]")):
+        last = self._pieces[-1]
+        if last[-1] not in ENDS or not last.rstrip().endswith(("}", "]")):
             return False
         text = "".join(self._pieces)
         self._pieces = []

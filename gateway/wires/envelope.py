@@ -106,10 +106,11 @@ class MaskedParts(Parts[MaskedPart]):
 class EnvelopeMask(ABC):
     """See `ReplyMask`. A format says what its events are, and how they are written.
 
-    owned: names of calls that are never shown. text_kind: of the parts that hold text.
+    owned: names of calls that are never shown. quick_kinds: of parts whose pieces `fast_forward`
+    knows.
     """
 
-    text_kind = ""
+    quick_kinds = frozenset[str]()
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         self.alias = alias
@@ -121,7 +122,7 @@ class EnvelopeMask(ABC):
         self._ends: list[int] = []  # how much was shown at the end of each of these
         self._owned = frozenset(owned)
         self._parts = MaskedParts()  # of the round
-        # The part whose text the newest event told, as it came, and what that event told of it.
+        # The part that the newest event belongs to, shown as it came, and what it told of it.
         self._growing: tuple[MaskedPart, PartKey] | None = None
         self._hid = False  # something of ours was taken out, so the numbers are ours to give
         self._error: Any = None
@@ -248,6 +249,10 @@ class EnvelopeMask(ABC):
 
     def _take_part(self, kind: str, event: Json, raw: bytes) -> bytes:
         key, self._growing = self.key_of(event), None
+        part = self._parts.find_again(key) if kind == DELTA else None
+        if part is not None and part.place >= 0:
+            self.fold_part(kind, event, part)
+            return self._show_part(event, raw, part, key)
         part = self._part_at(kind, key)
         if part is None:
             return b""  # the end of nothing
@@ -263,8 +268,11 @@ class EnvelopeMask(ABC):
         if self._parts.is_held(part):
             part.held.append((event, raw))
             return self._release()
+        return self._show_part(event, raw, part, key)
+
+    def _show_part(self, event: Json, raw: bytes, part: MaskedPart, key: PartKey) -> bytes:
         shown = self.render(event, raw, part.place)
-        if shown is raw and kind != END and part.kind == self.text_kind:
+        if shown is raw and part.kind in self.quick_kinds and not part.has_ended:
             self._growing = part, key
         return shown
 

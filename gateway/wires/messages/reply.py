@@ -16,7 +16,7 @@ import msgspec
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.chat import Json
-from gateway.wire.part_keys import messages_key
+from gateway.wire.part_keys import TOOL_USE, messages_key
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -56,20 +56,21 @@ WORDS = tuple(GROWING.values())
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")  # told at the end
 DELTA_LINES = b"event: content_block_delta\ndata: "
-TEXT_PIECE = "text_delta"
+PIECES = {"text": "text_delta", TOOL_USE: "input_json_delta"}  # by the kind of block
 
 
-class _TextPiece(msgspec.Struct):
+class _Piece(msgspec.Struct):
     type: str
-    text: str
+    text: str | None = None
+    partial_json: str | None = None
 
 
 class _BlockDelta(msgspec.Struct):
-    """A piece of text, as far as it matters here."""
+    """A piece of text or input, as far as it matters here."""
 
     type: str
     index: int
-    delta: _TextPiece
+    delta: _Piece
 
 
 _read_delta = msgspec.json.Decoder(_BlockDelta).decode
@@ -79,7 +80,7 @@ PING = event_of({"type": "ping"})
 class MessagesMask(EnvelopeMask):
     """The one message that a client sees of a turn."""
 
-    text_kind = "text"
+    quick_kinds = frozenset(PIECES)
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         super().__init__(owned, alias)
@@ -93,21 +94,24 @@ class MessagesMask(EnvelopeMask):
         self._has_begun = False
 
     def fast_forward(self, raw: bytes) -> bytes:
-        if b'"text_delta"' not in raw:
+        if (growing := self._growing) is None:
             return b""
-        if (text := data_of(raw, DELTA_LINES)) is None:
+        part, key = growing
+        kind = PIECES[part.kind]
+        if (data := data_of(raw, DELTA_LINES)) is None:
             return b""
         try:
-            found = _read_delta(text)
+            found = _read_delta(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        piece = found.delta
-        if (growing := self._growing) is None or found.index != growing[1].index:
+        piece, is_text = found.delta, part.kind == "text"
+        text = piece.text if is_text else piece.partial_json
+        if text is None or piece.type != kind or found.index != key.index:
             return b""
-        if piece.type != TEXT_PIECE or KINDS.get(found.type) != DELTA:
+        if KINDS.get(found.type) != DELTA:
             return b""
-        self.text_shown = True
-        growing[0].grow("text", piece.text)
+        self.text_shown = self.text_shown or is_text
+        part.pieces.setdefault("text" if is_text else "input", []).append(text)
         return raw
 
     def kind_of(self, event: Json) -> str:

@@ -48,11 +48,14 @@ TEXT_DELTA = "response.output_text.delta"
 ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 TEXT, ARGUMENTS = "text", "arguments"
 NO_IDENT = ("",)
-TEXT_LINES = b"event: response.output_text.delta\ndata: "
+PIECES = {  # of the kinds of items that grow: the event's type, its lines, and the member
+    "message": (TEXT_DELTA, b"event: response.output_text.delta\ndata: ", TEXT),
+    CALL: (ARGUMENTS_DELTA, b"event: response.function_call_arguments.delta\ndata: ", ARGUMENTS),
+}
 
 
-class _TextDelta(msgspec.Struct):
-    """The relevant members of a text delta. error, item: set for events of other kinds."""
+class _ItemDelta(msgspec.Struct):
+    """The relevant members of a piece. error, item: set for events of other kinds."""
 
     type: str
     delta: str
@@ -63,7 +66,7 @@ class _TextDelta(msgspec.Struct):
     item: Any = None
 
 
-_read_delta = msgspec.json.Decoder(_TextDelta).decode
+_read_delta = msgspec.json.Decoder(_ItemDelta).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Echo:
 class ResponsesMask(EnvelopeMask):
     """The one response that a client sees of a turn."""
 
-    text_kind = "message"
+    quick_kinds = frozenset(PIECES)
 
     def __init__(self, owned: Collection[str], alias: str | None, echo: Echo) -> None:
         super().__init__(owned, alias)
@@ -139,24 +142,23 @@ class ResponsesMask(EnvelopeMask):
         return self._number or 0
 
     def fast_forward(self, raw: bytes) -> bytes:
-        if (text := data_of(raw, TEXT_LINES)) is None:
-            return b""
-        try:
-            found = _read_delta(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return b""
-        if (growing := self._growing) is None or found.type != TEXT_DELTA:
+        if (growing := self._growing) is None:
             return b""
         part, key = growing
-        if found.output_index != key.index or (found.item_id,) != (key.idents or NO_IDENT):
+        kind, lines, member = PIECES[part.kind]
+        if (data := data_of(raw, lines)) is None:
             return b""
-        number = found.sequence_number
-        if self._numbered and number != self._number:
+        try:
+            found = _read_delta(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        if found.error is not None or found.item is not None:
+        same = found.output_index == key.index and found.item_id == (key.idents or NO_IDENT)[0]
+        if not same or found.type != kind or found.error is not None or found.item is not None:
             return b""
-        self.text_shown = True
-        part.grow(TEXT, found.delta)
+        if self._numbered and found.sequence_number != self._number:
+            return b""
+        self.text_shown = self.text_shown or member == TEXT
+        part.pieces.setdefault(member, []).append(found.delta)
         self._number = (self._number or 0) + 1
         return raw
 
@@ -218,7 +220,7 @@ class ResponsesMask(EnvelopeMask):
         """Take what the end of a response tells of its items that no event did."""
         listed = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
         check_count(len(listed))
-        keys = [item_key(item) for item in listed]
+        keys = list(map(item_key, listed))
         for item, key, part in zip(listed, keys, self._parts.match(keys), strict=True):
             if part is None:
                 self.add_whole_part(key, item)
@@ -273,9 +275,8 @@ class ResponsesMask(EnvelopeMask):
         return event_of(self._write({**event, "response": shown}, self._next_number(), None))
 
     def _next_number(self) -> int:
-        number = self._number or 0
-        self._number = number + 1
-        return number
+        self._number = self.number + 1
+        return self._number - 1
 
     def restored(self, reply: Json) -> Json:
         return super().restored(self._echo.restore(reply))
@@ -350,8 +351,7 @@ class ResponsesMask(EnvelopeMask):
         Servers that stream the items leave them out at the end, where some clients look for them.
         """
         same = response.get("id") == self._head.get("id", response.get("id"))
-        items = response.get("output")
-        return same and len(items if isinstance(items, list) else ()) >= len(self.shown)
+        return same and len(response.get("output") or ()) >= len(self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())
