@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from memory.conversation.json_strings import mask_escapes
+from memory.conversation.foreign_json import json_steps
 from memory.search.query import iso, parse_time
 
 AGENT = "default"
@@ -235,10 +235,11 @@ def values_in(raw: bytes) -> int:
     """
     if (most := sum(map(raw.count, MARKS))) <= VALUES:
         return most
-    if (strings := (raw.count(b'"') - raw.count(b'\\"')) // 2) > 2 * VALUES:
-        return strings // 2
-    between = b"".join(mask_escapes(raw).split(b'"')[::2])
-    return sum(map(between.count, MARKS))
+    values = 0
+    for step in json_steps(raw):
+        outside = b"".join(step.parts[::2])
+        values += max(sum(map(outside.count, MARKS)), len(step.parts) // 4)
+    return values
 
 
 def _check_times(line: ExportLine) -> None:

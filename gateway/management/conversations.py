@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from gateway.errors import BadRequest, ResourceNotFound, quote_value
+from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.http.paths import segment
 from gateway.management import schemas
 from gateway.management.context import (
@@ -46,6 +48,8 @@ from memory import (
     text_of,
 )
 from memory.export_format import SAID
+
+SHORT_BYTES = 1 << 14  # of a message that is read at once
 
 
 def _to_schema(found: FoundConversation) -> Conversation:
@@ -103,7 +107,8 @@ async def conversations(
 )
 async def bring_conversation(desk: AtDesk) -> Conversation:
     caller, hand = desk.caller, desk.hand()
-    new = schemas.brought(await caller.much(), caller.rows)
+    body = await caller.much()
+    new = await run_by_weight(body, schemas.brought, body, caller.rows)
     parsed = await _parse_messages(new.messages, desk.memory.policy.screen)
     return _to_schema(
         await desk.write(
@@ -120,10 +125,16 @@ async def _parse_messages(messages: list[msgspec.Raw], screen: Screen) -> list[I
     now, glance, out = time.time(), QuickRead(), []
     for i, raw in enumerate(messages):
         where = f"messages[{i}]"
-        message = _parse_message(schemas.message_of(raw, where), where, now)
-        out.append(replace(message, message=screen.mask_message(message.message)))
+        work = partial(_read_message, raw, where, now, screen)
+        out.append(work() if len(raw) <= SHORT_BYTES else await run_heavy(work))
         await glance.rest()
     return out
+
+
+def _read_message(raw: msgspec.Raw, where: str, now: float, screen: Screen) -> ImportedMessage:
+    """Return a message without its secrets. Raises BadRequest naming it."""
+    message = _parse_message(schemas.message_of(raw, where), where, now)
+    return replace(message, message=screen.mask_message(message.message))
 
 
 def _parse_message(message: Json, where: str, now: float) -> ImportedMessage:

@@ -16,7 +16,8 @@ import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 
 from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_mean, quote_value
-from gateway.wire.chat import decode
+from gateway.http.pacing import rest
+from gateway.wire.chat import decode_weighed
 from gateway.wire.chat_request import parse
 from memory import CoreBlock, iso
 from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
@@ -331,7 +332,7 @@ class _Brought(_Asked):
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
 
 
-MARKED = 4_000_000  # limits the number of values before a body is parsed
+MARKED = 1_000_000  # limits the number of values before a body is parsed
 _brought = msgspec.json.Decoder(_Brought).decode
 
 
@@ -346,11 +347,13 @@ def brought(body: bytes, most: int | None) -> _Brought:
             "Import the conversation in several parts.",
             code="too_many_values",
         )
+    rest(len(body))
     try:
         found = _brought(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         parse_body(body, ConversationPost)  # raises a precise error
         raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
+    rest(len(body))
     if most is not None and len(found.messages) > most:
         raise TooLarge(
             f"`messages` has {len(found.messages)} messages, and this key may import {most} at "
@@ -364,10 +367,14 @@ def brought(body: bytes, most: int | None) -> _Brought:
 
 def message_of(raw: msgspec.Raw, where: str) -> Json:
     """Parse one message. Raises BadRequest."""
-    if (many := values_in(bytes(raw))) > VALUES:
+    sent = bytes(raw)
+    rest(len(sent))
+    if (many := values_in(sent)) > VALUES:
         raise BadRequest(f"`{where}` has {many} values; at most {VALUES} are allowed.", param=where)
+    rest(len(sent))
     try:
-        found = decode(bytes(raw))
+        found = decode_weighed(sent)
+        rest(len(sent))
         return msgspec.convert(found, Json)
     except msgspec.ValidationError as e:
         text = str(e)

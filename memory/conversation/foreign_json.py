@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from memory.conversation.json_strings import mask_escapes
+
 STEP_BYTES = 1 << 18
 SURE_BYTES = 1 << 15  # so few are decoded at once, whatever they hold
 MOST_VALUES = 100_000  # of a text inside a text, such as the arguments of a call
@@ -100,8 +102,5 @@ def without_split_escapes(piece: bytes) -> bytes:
 
     An escape that its end splits is left out.
     """
-    if b"\\" not in piece:
-        return piece
-    if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-        piece = piece[:-1]
-    return piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")
+    masked = mask_escapes(piece)
+    return masked[:-1] if masked.endswith(b"\\") else masked

@@ -8,7 +8,7 @@ character.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memory.errors import BadArguments
@@ -31,6 +31,8 @@ PATTERNS: Mapping[str, str] = {
     "password": r"(?i)(?:password|passwort|passphrase|passcode|kennwort|contraseña|mot de passe|"
     rf"senha|пароль|密码|密碼|パスワード){_IS}(?P<secret>[^\s\"'`]{{4,128}})",
 }
+WINDOW_CHARACTERS = 1 << 15  # of a long text, searched at once
+LONGEST_CHARACTERS = 1 << 13  # that the shipped patterns take, but for a private key
 MASK = "[removed: {}]"
 _MASKS = re.compile(r"\[removed: [^\]]{1,100}\]")
 
@@ -58,7 +60,7 @@ class Screen:
                 begin = m.start("secret") if "secret" in m.re.groupindex else m.start()
                 return m[0][: begin - m.start()] + MASK.format(name)
 
-            text = pattern.sub(replace, text)
+            text = _substitute(pattern, replace, text)
         return text, found
 
     def mask_message(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -101,6 +103,36 @@ class Screen:
                 )
             found += kinds
         return found
+
+
+def _substitute(
+    pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str
+) -> str:
+    """Replace what a pattern finds; a long text is searched in windows.
+
+    A search holds the interpreter, so that in a thread others run between two windows.
+    """
+    if len(text) <= WINDOW_CHARACTERS:
+        return pattern.sub(replace, text)
+    out, at, passed = [], 0, 0
+    while at < len(text):
+        border = at + WINDOW_CHARACTERS
+        end = border + LONGEST_CHARACTERS
+        match = pattern.search(text, at, end)
+        if match is not None and match.end() >= end:
+            # It ends with the window, which may have cut it.
+            start = match.start()
+            match = pattern.match(text, start)
+            if match is None:
+                at = start + 1
+                continue
+        if match is None or match.start() >= border:
+            at = border
+            continue
+        out += [text[passed : match.start()], replace(match)]
+        passed = match.end()
+        at = max(passed, match.start() + 1)
+    return "".join([*out, text[passed:]])
 
 
 def receipt(found: list[str]) -> str:

@@ -6,7 +6,7 @@ a size that is quick.
 
 import pytest
 
-from tests.bench.freeze import dimensions, format_dimensions
+from tests.bench.freeze import bound_dimensions, dimensions, format_dimensions
 from tests.bench.freeze.stage import Stage
 
 HELD_SECONDS = 0.15  # that others may wait over their usual
@@ -26,7 +26,7 @@ def held(stage, dimension, usual):
     return min(seconds), outcome
 
 
-@pytest.mark.parametrize("module", [dimensions, format_dimensions])
+@pytest.mark.parametrize("module", [dimensions, format_dimensions, bound_dimensions])
 @pytest.mark.parametrize("side", ["REQUESTS", "ANSWERS"])
 def test_no_dimension_holds_the_others(tmp_path, module, side):
     with Stage(tmp_path) as stage:

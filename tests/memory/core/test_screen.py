@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.core import screen
 from memory.core.screen import PATTERNS, Screen, receipt
 from memory.errors import BadArguments
 
@@ -122,3 +123,20 @@ def test_secrets_leave_the_text_of_a_message_in_either_form():
         "content": [{**part, "text": masked}, {"type": "image_url"}, 3]
     }
     assert Screen().mask_message({"content": None}) == {"content": None}
+
+
+PIECES = ["sk-" + "a1" * 12, "password: q7w8e9", "4111 1111 1111 1111", "eyJ" + "a" * 6000]
+WHOLE_KEY = "-----BEGIN " + "PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----"
+
+
+@given(
+    st.lists(st.sampled_from([*PIECES, WHOLE_KEY, " ", "word ", "sk-", ".b" * 20, "-----BEGIN "])),
+    st.integers(1, 40),
+)
+def test_a_long_text_is_screened_as_a_short_one(pieces, window):
+    text = "".join(pieces)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(screen, "WINDOW_CHARACTERS", 1 << 30)
+        expected = Screen().mask(text)
+        patched.setattr(screen, "WINDOW_CHARACTERS", window)
+        assert Screen().mask(text) == expected
