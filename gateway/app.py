@@ -70,7 +70,7 @@ from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 if TYPE_CHECKING:
     import httpx
 from gateway.models.facts import facts_file
-from gateway.server import conversation_routes
+from gateway.server import conversation_routes, stored_routes
 from gateway.server.exception_handlers import EXCEPTION_HANDLERS
 from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.lifespan import on_shutdown, on_startup
@@ -107,7 +107,7 @@ def create_app(
 
     gateway = build_state(settings, connect_upstreams(settings))
     app = Litestar(
-        [*HANDLERS, *conversation_routes.HANDLERS, management()],
+        [*HANDLERS, *stored_routes.HANDLERS, *conversation_routes.HANDLERS, management()],
         openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
         exception_handlers=EXCEPTION_HANDLERS,
         logging_config=None,

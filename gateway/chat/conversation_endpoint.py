@@ -54,7 +54,7 @@ class ConversationVerb:
         body = read_conversation_body(self._raw)
         await self._check_names()
         there = self._target.keeps_responses
-        found = await self._provider.ask_if_there("/conversations", self._raw) if there else None
+        found = await self._provider.ask_if_there("conversations", self._raw) if there else None
         if found is not None:
             if isinstance(found.get("id"), str):
                 await self._write(self._row(found["id"], {}, target=self._target.label))
@@ -70,13 +70,13 @@ class ConversationVerb:
     async def get(self) -> bytes:
         """Return the conversation."""
         row = await self._find()
-        return encode(_conversation_of(row) if row is not None else await self._pass_on(""))
+        return encode(_conversation_of(row) if row is not None else await self._pass_on())
 
     async def change(self) -> bytes:
         """Replace the conversation's metadata."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on(""))
+            return encode(await self._pass_on())
         metadata = metadata_in(read_conversation_body(self._raw))
         await self._change(row.id, lambda echo: {**echo, "metadata": metadata})
         return encode(_conversation_of(replace(row, echo={"metadata": metadata})))
@@ -85,7 +85,7 @@ class ConversationVerb:
         """Delete the conversation and the items that its client added."""
         row = await self._find()
         if row is None:
-            told = await self._pass_on("")
+            told = await self._pass_on()
         else:
             told = {"id": row.id, "object": "conversation.deleted", "deleted": True}
         try:
@@ -98,7 +98,7 @@ class ConversationVerb:
         """Return a page of its items, without ours."""
         row = await self._find()
         if row is None:
-            page = await self._pass_on("/items")
+            page = await self._pass_on("items")
             tag = self._gateway.memory.scope(self._principal.tenant, self._owner, "default").tag
             return encode(client_items(without_owned(page), tag))
         found = await self._items_of(row)
@@ -108,7 +108,7 @@ class ConversationVerb:
         """Add items to it."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on("/items"))
+            return encode(await self._pass_on("items"))
         items = items_in(read_conversation_body(self._raw))
         if not items:
             raise BadRequest("`items` must be a list of items, and not empty.", param="items")
@@ -120,14 +120,14 @@ class ConversationVerb:
         """Return one of its items."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on(f"/items/{name}"))
+            return encode(await self._pass_on("items", name))
         return encode((await self._item(row, name))[1])
 
     async def delete_item(self, name: str) -> bytes:
         """Delete one of its items."""
         row = await self._find()
         if row is None:
-            return encode(await self._pass_on(f"/items/{name}"))
+            return encode(await self._pass_on("items", name))
         turn, item = await self._item(row, name)
         shown = (turn.shown or {}).get("output") or []
 
@@ -216,12 +216,11 @@ class ConversationVerb:
         items_in(body)
         await check_names(self._gateway, self._principal, self._asker, self._raw, body)
 
-    async def _pass_on(self, verb: str) -> Json:
-        query = f"?{self._query}" if self._query else ""
+    async def _pass_on(self, *names: str) -> Json:
         await self._check_names()
-        path = f"/conversations/{self._name}{verb}{query}"
         sent = self._raw if self._method == "POST" else None
-        return await self._provider.ask(self._method, path, sent)
+        path = ("conversations", self._name, *names)
+        return await self._provider.ask(self._method, *path, query=self._query, content=sent)
 
     @property
     def _provider(self) -> ProviderCall:

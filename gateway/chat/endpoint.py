@@ -19,6 +19,7 @@ from gateway.chat.request import TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
 from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
+from gateway.http.paths import UpstreamPath
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
 from gateway.routing.dispatcher import Dispatcher
@@ -39,7 +40,7 @@ class MemoryPath:
 
     wire: WireFormat = CHAT
     user: str | None = None
-    count: str = ""
+    count: UpstreamPath | None = None
 
 
 CHAT_PATH = MemoryPath()
@@ -63,7 +64,7 @@ async def serve(
             request = to_command(gateway, request, command)
         response = response_to(gateway, request, path.count)
     except ModelMissing as e:
-        await relay_nameless(gateway, scope, e.body, send, 1 if path.user is None else 3)
+        await relay_nameless(gateway, scope, e.body, send)
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:
@@ -76,7 +77,9 @@ async def serve(
         await response(scope, receive, send)
 
 
-def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> GatewayResponse:
+def response_to(
+    gateway: GatewayState, request: TurnInput, count: UpstreamPath | None = None
+) -> GatewayResponse:
     """Return the ASGI response to a chat request; nothing has begun yet.
 
     count: see `MemoryPath`.

@@ -56,7 +56,7 @@ class StoredVerb:
     async def stream(self) -> GatewayResponse:
         """Return what answers with the events that the client was shown."""
         row, after = await self._row(), self._starting_after()
-        call = ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
+        call = self._call(row)
         whole = partial(self._response, row, finished=True)
         events = StoredEvents(row, self._mask(row), call, whole, after)
         return stream_response(self._gateway, events, request_id(self._scope), NO_MEMORY)
@@ -72,7 +72,7 @@ class StoredVerb:
         """
         until = asyncio.get_running_loop().time() + self._target(row).settings.timeouts.total
         while True:
-            found = await self._ask(row, "GET", row.rounds[-1], "")
+            found = await self._ask(row, "GET", row.rounds[-1])
             late = asyncio.get_running_loop().time() > until
             if not finished or late or found.get("status") not in UNFINISHED:
                 return found
@@ -86,7 +86,7 @@ class StoredVerb:
                 f"Response {row.id[:80]!r} is finished: only one that runs in the background can "
                 "be cancelled."
             )
-        found = await self._ask(row, "POST", row.rounds[-1], "/cancel")
+        found = await self._ask(row, "POST", row.rounds[-1], "cancel")
         return encode(self._restored(row, found)), _json_headers()
 
     async def input_items(self) -> tuple[bytes, Pairs]:
@@ -94,8 +94,9 @@ class StoredVerb:
         row = await self._row()
         if is_kept(row):
             return encode(asked_page(input_of(row), self._query)), _json_headers()
-        query = f"?{self._query}" if self._query else ""
-        page = await self._ask(row, "GET", row.rounds[0], f"/input_items{query}")
+        call = self._call(row)
+        names = ("responses", row.rounds[0], "input_items")
+        page = await call.ask("GET", *names, query=self._query)
         tag = self._gateway.memory.scope(row.tenant, row.user, "default").tag
         return encode(client_items(page, tag)), _json_headers()
 
@@ -104,7 +105,7 @@ class StoredVerb:
         row = await self._row()
         for name in () if is_kept(row) else row.rounds:
             try:
-                await self._ask(row, "DELETE", name, "")
+                await self._ask(row, "DELETE", name)
             except UpstreamRefused as e:
                 if e.status != 404:  # what is gone there may go here
                     raise
@@ -125,10 +126,16 @@ class StoredVerb:
     async def _row(self) -> StoredResponse:
         return await find_own(self._gateway, self._principal, self._user, self._name)
 
-    async def _ask(self, row: StoredResponse, method: str, name: str, verb: str) -> Json:
-        """Ask the provider. Raises UpstreamRefused with its own answer, UpstreamUnreachable."""
-        call = ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
-        return await call.ask(method, f"/responses/{name}{verb}")
+    async def _ask(self, row: StoredResponse, method: str, *names: str) -> Json:
+        """Ask the provider about a response.
+
+        names: its id, and the verb. Raises UpstreamRefused with its own answer,
+        UpstreamUnreachable.
+        """
+        return await self._call(row).ask(method, "responses", *names)
+
+    def _call(self, row: StoredResponse) -> ProviderCall:
+        return ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
 
     def _target(self, row: StoredResponse) -> Target:
         route = self._gateway.router.route(row.model, self._principal)

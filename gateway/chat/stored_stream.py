@@ -116,7 +116,7 @@ class StoredStream(CompletionProducer):
 
     async def _open(self, name: str) -> UpstreamResponse | None:
         """Return the provider's stream of a round; None where it has none."""
-        incoming = await self._events.call.open("GET", f"/responses/{name}?stream=true")
+        incoming = await self._events.call.open("GET", "responses", name, query="stream=true")
         if incoming.status == 200 and incoming.is_events:
             return incoming
         await incoming.close()

@@ -9,6 +9,7 @@ import msgspec
 from gateway.auth.authenticator import Principal
 from gateway.auth.credential_cache import CredentialCache
 from gateway.errors import GatewayError
+from gateway.http.paths import upstream_path
 from gateway.routing.router import Router
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.headers import upstream_headers
@@ -66,7 +67,9 @@ class UpstreamEmbedder:
         )
         try:
             incoming = await target.upstream.send(
-                UpstreamRequest("/embeddings", body, upstream_headers([], authorization))
+                UpstreamRequest(
+                    upstream_path("embeddings"), body, upstream_headers([], authorization)
+                )
             )
             data = await incoming.read()
             await incoming.close()

@@ -23,6 +23,7 @@ from gateway.errors import (
     UpstreamUnreachable,
 )
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import UpstreamPath
 from gateway.http.response import SSE, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import EventReader, RawReply
@@ -43,13 +44,13 @@ USAGE = re.compile(rb'"usage"\s*:\s*\{')
 class RelayedRequest:
     """What to pass on.
 
-    path: below `/v1`, as it was sent, with its query. named: headers of ours on every outcome.
+    path: below `/v1`, with its query. named: headers of ours on every outcome.
 
     several: a chat completion of more than one choice. started: by perf_counter.
     """
 
     method: str
-    path: str
+    path: UpstreamPath
     body: bytes | None
     content_type: bytes = b"application/json"
     several: bool = False

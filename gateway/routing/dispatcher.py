@@ -128,7 +128,7 @@ class Dispatcher(msgspec.Struct):
             request, found = self.wire.encode(
                 compose(target), target, frozen=frozen, long=self.writes_off_loop
             )
-            request.path += self.query and f"?{self.query}"
+            request.add_query(self.query)
             return request
 
         async def send(target: Target) -> CompletionReply:

@@ -10,6 +10,7 @@ from litestar.types import ASGIApp
 
 from gateway.chat.conversation_endpoint import JSON, ConversationVerb
 from gateway.chat.memory_mode import mode_of
+from gateway.chat.relayed_names import check_content
 from gateway.http.asgi import respond
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body
@@ -34,10 +35,8 @@ async def _answer(
     headers = merge_headers(request.scope["headers"])
     kept = segment(name) if name else ""
     if gateway.keys.own and mode_of(headers) == "off":  # the account is the client's own
-        out: ASGIApp = await pass_on(
-            gateway, request.scope, request.receive, 1 if user is None else 3
-        )
-        return out
+        relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
+        return relayed
     gateway.keys.caller(headers)  # before the body is read
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(request.receive, headers, limit)
