@@ -18,7 +18,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route
 from gateway.state import GatewayState
 from gateway.usage.log import UsageRecord
-from gateway.wire.headers import client_side, encode_user_header, with_tenant_idempotency_key
+from gateway.wire.headers import client_side, encode_user_header, with_owners_idempotency_key
 from memory import Messages, conversation_key, keyed_hash
 
 
@@ -121,17 +121,22 @@ def affinity_key(messages: object, explicit: str | None, whose: str) -> bytes:
 
 
 def new_dispatcher(
-    gateway: GatewayState, route: Route, headers: Mapping[bytes, bytes], principal: Principal
+    gateway: GatewayState,
+    route: Route,
+    headers: Mapping[bytes, bytes],
+    principal: Principal,
+    user: str | None = None,
 ) -> Dispatcher:
     """Return the dispatcher of a request over its route's targets.
 
-    Its deadline is the longest total timeout of these targets.
+    user: whom it is for. Its deadline is the longest total timeout of these targets.
     """
     settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
     own = gateway.keys.own
     client = client_side(headers, settings.server.forward_headers, own=own)
-    if not own:
-        client = with_tenant_idempotency_key(client, gateway.secret, principal.tenant)
+    if not own or user:  # the account of an app is shared by its users
+        owner = f"{principal.tenant}\x00{user or ''}"
+        client = with_owners_idempotency_key(client, gateway.secret, owner)
     return Dispatcher(
         route,
         gateway.choice,

@@ -45,10 +45,6 @@ class ProviderCall:
         headers = upstream_headers(caller.headers, caller.credential(target), kind)
         return await target.upstream.send(UpstreamRequest(path, content, headers, method))
 
-    def redact(self, data: bytes) -> bytes:
-        """Return a text of the provider's without the key that it was asked with."""
-        return self._dispatcher().redact_key(data, self.target)
-
     def _dispatcher(self) -> Dispatcher:
         route = Route(((self.target,),), self.target.model)
         return new_dispatcher(self.gateway, route, self.headers, self.principal)
@@ -69,7 +65,7 @@ class ProviderCall:
             raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
         if not 200 <= incoming.status < 300:
             told = client_headers(incoming.headers)
-            raise UpstreamRefused(incoming.status, self.redact(data), told)
+            raise UpstreamRefused(incoming.status, data, told)
         try:
             found = decode(data or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:

@@ -20,7 +20,7 @@ from gateway.routing.replies import EventReader
 from gateway.state import GatewayState
 from gateway.storage.responses import StoredResponse
 from gateway.upstream.base import UpstreamResponse
-from gateway.wire.chat import Json, decode, encode
+from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
 from gateway.wire.sse import SseFramer
 from gateway.wires.envelope import event_of
@@ -110,7 +110,7 @@ class StoredStream(CompletionProducer):
             await incoming.close()
         _, result = self._mask.close()
         if result.error is not None:
-            raise UpstreamFailed(decode(self._events.call.redact(encode(result.error))))
+            raise UpstreamFailed(result.error)
         if not result.complete:
             raise StreamIncomplete("The provider's stream ended before the response did.")
 

@@ -84,7 +84,8 @@ async def pass_on(
     route = _route(gateway, model, principal)
     if principal.paths is not None and content.data:
         await check(gateway, content)
-    forward = new_dispatcher(gateway, route, headers, principal)
+    user = _user_of(content) if principal.paths is not None else None
+    forward = new_dispatcher(gateway, route, headers, principal, user)
     if known in BY_TOKENS:  # however it is spelt, it costs the same
         forward.meter.guess = guess_tokens(len(content.data))
     passing = RelayedRequest(
@@ -151,6 +152,25 @@ async def upstream_models(gateway: GatewayState, principal: Principal) -> list[J
         TypeError,
     ):
         return []
+
+
+def _user_of(content: RelayedContent) -> str | None:
+    """Return whom a request with an Idempotency-Key names, however it does: as it stands there."""
+    if b"idempotency-key" not in content.headers:
+        return None
+    named = content.headers.get(b"x-memory-user", b"").decode("latin-1") or content.user
+    try:
+        found = msgspec.json.decode(content.data, type=_Users) if not named else _Users()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return named or found.user or found.safety_identifier
+
+
+class _Users(msgspec.Struct):
+    """The members of a body that may name its user."""
+
+    user: str | None = None
+    safety_identifier: str | None = None
 
 
 def _tell_of_no_memory(

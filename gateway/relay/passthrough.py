@@ -99,15 +99,9 @@ class PassthroughProducer:
         alias = self._forward.alias
         first = await anext(incoming.body, b"")
         json = b"json" in (incoming.header(b"content-type") or b"").lower()
-        if json and (alias is not None or b'"error"' in first):
-            whole = self._forward.redact_key(
-                first + await incoming.read()
-            )  # some servers report errors under a 200
-            first = self._whole = (
-                await run_by_weight(whole, _with_requested_model, whole, alias)
-                if alias is not None
-                else whole
-            )
+        if json and alias is not None:
+            whole = first + await incoming.read()
+            first = self._whole = await run_by_weight(whole, _with_requested_model, whole, alias)
         seen, size = [first], len(first)
         yield first
         async for data in incoming.body:
@@ -179,7 +173,7 @@ class PassthroughProducer:
     def _edit(self, event: SseEvent) -> SseEvent:
         if not event.data or event.data == DONE:
             return event
-        data = self._forward.redact_key(event.data) if b'"error"' in event.data else event.data
+        data = event.data
         if USAGE.search(data):
             self._forward.meter.record_usage(usage_of(data))
         if (alias := self._forward.alias) is not None and b'"model"' in data:

@@ -25,7 +25,7 @@ from gateway.errors import (
     UpstreamTimeout,
 )
 from gateway.http.pacing import PacedStream
-from gateway.routing.caller import Caller, redact_key
+from gateway.routing.caller import Caller
 from gateway.routing.concurrency import SlotBody
 from gateway.routing.failures import (
     code_of,
@@ -387,10 +387,6 @@ class Dispatcher(msgspec.Struct):
         except BaseException:
             await incoming.close()
             raise
-
-    def redact_key(self, data: bytes, target: Target | None = None) -> bytes:
-        """Return an upstream's text without the key it was called with."""
-        return redact_key(data, target or self.served)
 
     async def _send(
         self, target: Target, outgoing: UpstreamRequest, another: bool

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.conftest import running
 from tests.e2e.responses.asking import ask, user
 from tests.e2e.responses.test_owners import ADA, FILES, OTHER, Provider, live_at
 from tests.gateway.http.test_paths import spelt_once
@@ -239,9 +240,66 @@ async def test_each_spelling_gives_the_canonical_answer_or_404(data):
                 if owner.status_code == 200:
                     assert owner.headers["x-memory-status"] in ("ok", "off"), odd
                     assert reached(up)[-1] == f"/v1/{tail}"
-        for _ in range(60):
+
+
+async def test_what_is_forwarded_is_the_folded_path(data):
+    rng = random.Random(13)
+
+    async def answers(seen, wire):
+        await wire.json({})
+
+    async with RawServer(answers) as up, live_at(up, data) as live:
+        for _ in range(120):
             odd = spelt_once(rng, ["files", "file-1"])
             found = await asked(live, "GET", f"/v1/{odd}", FILES)
             assert found.status_code in (200, 404, 400), (odd, found.text)
             if found.status_code == 200:
                 assert reached(up)[-1] == "/v1/files/file-1", odd
+
+
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_equal_idempotency_keys_of_two_users_arrive_apart(data, mode):
+    async with Provider("One.") as up, live_at(up, data) as live:
+        for path, sent in (
+            ("/responses", {"model": "m", "input": "x"}),
+            ("/embeddings", {"model": "m", "input": "x"}),
+        ):
+            arrived = []
+            for name in ("ada", "bob", "ada"):
+                headers = {"x-memory": mode, "idempotency-key": "same"}
+                for named in ({**headers, "x-memory-user": name}, headers):
+                    body = {**sent, "user": name}
+                    await live.http.post(f"{live.url}{path}", json=body, headers=named)
+                    arrived.append(up.requests[-1].header("idempotency-key"))
+            assert None not in arrived
+            assert arrived[0] == arrived[1] == arrived[4] == arrived[5], path
+            assert arrived[2] == arrived[3] != arrived[0]
+            assert "same" not in "".join(arrived)
+
+
+async def test_the_management_api_trims_a_name_as_requests_do(data):
+    async with Provider("One.") as up, live_at(up, data) as live:
+        block = {"value": "Likes tea"}
+        made = await live.memory("PUT", "/users/%20ada%20/blocks/human", json=block)
+        assert made.status_code in (200, 201), made.text
+        await ask(live, "Hi", headers={"x-memory-user": "%20ada%20"})
+        assert "Likes tea" in up.requests[-1].body.decode()
+        found = (await live.memory("GET", "/users")).json()["data"]
+        assert [u["user"] for u in found] == ["ada"]
+
+
+async def test_models_cover_what_a_built_in_tool_asks(data):
+    async with Provider("One.") as up:
+        key = {"name": "k", "key": "key-k-aaaaaaaaaaaaaaaaaa", "tenant": "t", "models": ["m"]}
+        provider = {"base_url": up.url, "api_key": "sk-operator"}
+        config = {"providers": {"main": provider}, "keys": [key]}
+        async with running("", data, config, key=key["key"]) as live:
+            for mode in ("full", "off"):
+                for path in ("/responses", "/responses/compact"):
+                    for model, status in (("m", 200), ("dear", 403)):
+                        tool = {"type": "image_generation", "model": model}
+                        body = {"model": "m", "input": "x", "tools": [tool]}
+                        headers = {"x-memory": mode}
+                        url = f"{live.url}{path}"
+                        http = await live.http.post(url, json=body, headers=headers)
+                        assert http.status_code == status, http.text
