@@ -27,8 +27,6 @@ from gateway.wire.headers import merge_headers
 from gateway.wires.responses.items import without_owned
 from memory import StoreUnavailable, management
 
-JSON = [(b"content-type", b"application/json")]
-
 
 class ConversationVerb:
     """One request on a conversation.

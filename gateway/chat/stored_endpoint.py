@@ -14,20 +14,21 @@ from urllib.parse import parse_qs
 
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
+from gateway.chat.stored_answer import StoredAnswer, stored_answer
 from gateway.chat.stored_responses import client_items, find_own, user_named
-from gateway.chat.stored_stream import UNFINISHED, StoredEvents, stream_response
+from gateway.chat.stored_stream import UNFINISHED, StoredEvents, StoredStream
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.response import GatewayResponse
 from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
-from gateway.wire.headers import Pairs, merge_headers
+from gateway.wire.headers import merge_headers
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from memory.core.tool_definitions import OURS, client_names
 
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
-NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
+SUBPATHS = ("cancel", "input_items")
 
 
 class StoredVerb:
@@ -43,23 +44,34 @@ class StoredVerb:
         self._user = user_named(gateway, self._principal, self._headers, path_user)
         self._query = scope.get("query_string", b"").decode("latin-1")
 
-    async def get(self) -> tuple[bytes, Pairs]:
+    async def get(self) -> bytes:
         """Return the response as JSON."""
         row = await self._row()
-        return encode(await self._response(row, finished=False)), _json_headers()
+        return encode(await self._response(row, finished=False))
 
     @property
-    def streams(self) -> bool:
+    def _streams(self) -> bool:
         """Whether the response is asked for as events."""
         return parse_qs(self._query).get("stream") == ["true"]
 
-    async def stream(self) -> GatewayResponse:
-        """Return what answers with the events that the client was shown."""
+    def answer(self, verb: str) -> GatewayResponse:
+        """Return what answers a request.
+
+        verb: get, delete, cancel or input_items.
+        """
+        path = "/responses/{id}" + (f"/{verb}" if verb in SUBPATHS else "")
+        begin = StoredAnswer(getattr(self, verb)).ready
+        if verb == "get" and self._streams:
+            begin = self._stream
+        return stored_answer(self._gateway, self._principal, path, request_id(self._scope), begin)
+
+    async def _stream(self) -> StoredStream:
+        """Return the events that the client was shown."""
         row, after = await self._row(), self._starting_after()
         call = self._call(row)
         whole = partial(self._response, row, finished=True)
         events = StoredEvents(row, self._mask(row), call, whole, after)
-        return stream_response(self._gateway, events, request_id(self._scope), NO_MEMORY)
+        return StoredStream(events)
 
     async def _response(self, row: StoredResponse, *, finished: bool) -> Json:
         shown = row.shown or await self._ask_for(row, finished=finished)
@@ -78,7 +90,7 @@ class StoredVerb:
                 return found
             await asyncio.sleep(POLL_SECONDS)
 
-    async def cancel(self) -> tuple[bytes, Pairs]:
+    async def cancel(self) -> bytes:
         """Cancel a response that runs in the background."""
         row = await self._row()
         if is_kept(row):
@@ -87,20 +99,20 @@ class StoredVerb:
                 "be cancelled."
             )
         found = await self._ask(row, "POST", row.rounds[-1], "cancel")
-        return encode(self._restored(row, found)), _json_headers()
+        return encode(self._restored(row, found))
 
-    async def input_items(self) -> tuple[bytes, Pairs]:
+    async def input_items(self) -> bytes:
         """Return what the client had sent, without our additions."""
         row = await self._row()
         if is_kept(row):
-            return encode(asked_page(input_of(row), self._query)), _json_headers()
+            return encode(asked_page(input_of(row), self._query))
         call = self._call(row)
         names = ("responses", row.rounds[0], "input_items")
         page = await call.ask("GET", *names, query=self._query)
         tag = self._gateway.memory.scope(row.tenant, row.user, "default").tag
-        return encode(client_items(page, tag)), _json_headers()
+        return encode(client_items(page, tag))
 
-    async def delete(self) -> tuple[bytes, Pairs]:
+    async def delete(self) -> bytes:
         """Delete a response and all its rounds."""
         row = await self._row()
         for name in () if is_kept(row) else row.rounds:
@@ -111,7 +123,7 @@ class StoredVerb:
                     raise
         await self._gateway.responses.remove(row.tenant, row.id)
         told = {"id": row.id, "object": "response", "deleted": True}
-        return encode(told), _json_headers()
+        return encode(told)
 
     def _starting_after(self) -> int:
         """Return the number of the event after which to begin. Raises BadRequest."""
@@ -169,7 +181,3 @@ class StoredVerb:
             include=row.echo.get("include"),
             changed=True,
         )
-
-
-def _json_headers() -> Pairs:
-    return [(b"content-type", b"application/json"), *NO_MEMORY]

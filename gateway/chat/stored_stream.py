@@ -13,11 +13,10 @@ from typing import Any
 
 from gateway.chat.kept_responses import is_kept
 from gateway.chat.provider_call import ProviderCall
+from gateway.chat.stored_answer import NO_MEMORY
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed
-from gateway.http.access_log import current_line
-from gateway.http.response import CompletionProducer, GatewayResponse, ResponseHead
+from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.replies import EventReader
-from gateway.state import GatewayState
 from gateway.storage.responses import StoredResponse
 from gateway.upstream.base import UpstreamResponse
 from gateway.wire.chat import Json
@@ -42,20 +41,6 @@ class StoredEvents:
     call: ProviderCall
     whole: Callable[[], Awaitable[Json]]
     after: int
-
-
-def stream_response(
-    gateway: GatewayState, events: StoredEvents, name: str, headers: Pairs
-) -> GatewayResponse:
-    """Return the ASGI response that streams them. name: the request's."""
-    producer = StoredStream(events)
-
-    async def prepared() -> tuple[StoredStream, Pairs]:
-        return producer, []
-
-    base = [(b"x-mnemogate-request-id", name.encode()), *headers]
-    server = gateway.settings.server
-    return GatewayResponse(prepared, _Uncounted(), base, gateway.process.live, server)
 
 
 class StoredStream(CompletionProducer):
@@ -128,25 +113,17 @@ class StoredStream(CompletionProducer):
     def build_head(self, *, committed: bool) -> ResponseHead:
         return self.completion_head([])
 
+    async def ready(self) -> StoredStream:
+        return self
+
     def extra_headers(self) -> Pairs:
-        return []
+        return NO_MEMORY
 
     def error_event(self, error: GatewayError) -> bytes:
         return self._mask.fault(error)
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         return None
-
-
-class _Uncounted:
-    """Nothing is accounted for: the response was, when it was made."""
-
-    def on_first_byte(self, status: int, *, committed: bool) -> None:
-        current_line().status = status
-
-    def on_finish(self, memory: str, error: BaseException | None) -> None:
-        if isinstance(error, GatewayError):
-            current_line().note_error(error)
 
 
 def _taken_apart(response: Json, cuts: Any, after: int) -> Iterator[bytes]:

@@ -170,8 +170,6 @@ async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
         "/u/{user:str}/v1/{path:path}",
         "/u/{user:str}/v1/chat/{path:path}",
         "/u/{user:str}/v1/chat/completions/{path:path}",
-        "/u/{user:str}/v1/responses/{path:path}",
-        "/u/{user:str}/v1/conversations/{path:path}",
         "/u/{user:str}/v1/messages/{path:path}",
     ],
     http_method=METHODS,

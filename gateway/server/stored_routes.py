@@ -11,10 +11,9 @@ from litestar.types import ASGIApp
 from gateway.chat.memory_mode import mode_of
 from gateway.chat.relayed_names import check_content
 from gateway.chat.stored_endpoint import StoredVerb
-from gateway.http.asgi import respond
 from gateway.http.paths import segment
 from gateway.relay.endpoint import pass_on
-from gateway.state import GatewayState, request_id
+from gateway.state import GatewayState
 from gateway.wire.headers import merge_headers
 
 OF_A_USER = "/u/{user:str}"
@@ -28,16 +27,9 @@ async def _answer(request: Request[Any, Any, Any], name: str, verb: str) -> ASGI
     if gateway.keys.own and mode_of(merge_headers(request.scope["headers"])) == "off":
         relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
         return relayed  # the account is the client's own
-    asked = StoredVerb(gateway, request.scope, segment(name), user and segment(user))
-    if verb == "get" and asked.streams:
-        return await asked.stream()
-    body, headers = await getattr(asked, verb)()
-
-    async def served(scope: Any, receive: Any, send: Any) -> None:
-        length = (b"content-length", b"%d" % len(body))
-        name = (b"x-mnemogate-request-id", request_id(scope).encode())
-        await respond(send, 200, body, [name, *headers, length])
-
+    served: ASGIApp = StoredVerb(
+        gateway, request.scope, segment(name), user and segment(user)
+    ).answer(verb)
     return served
 
 

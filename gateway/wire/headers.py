@@ -106,12 +106,12 @@ def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pai
     Nobody else who shares the provider's account can send the same one. owner: tenant and user.
     """
 
-    def bound(key: bytes) -> bytes:
+    def bind(key: bytes) -> bytes:
         whose = owner.encode("utf-8", "surrogatepass")
         digest = hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256")
         return digest.hex()[:40].encode()
 
-    return [(k, bound(v) if k == b"idempotency-key" else v) for k, v in client]
+    return [(k, bind(v) if k == b"idempotency-key" else v) for k, v in client]
 
 
 def with_body_idempotency_key(client: Pairs, body: bytes) -> Pairs:

@@ -303,3 +303,44 @@ async def test_models_cover_what_a_built_in_tool_asks(data):
                         url = f"{live.url}{path}"
                         http = await live.http.post(url, json=body, headers=headers)
                         assert http.status_code == status, http.text
+
+
+STORED = [
+    ("GET", "/v1/responses/RESPONSE"),
+    ("GET", "/v1/responses/RESPONSE?stream=true"),
+    ("GET", "/u/ada/v1/responses/RESPONSE/input_items"),
+    ("GET", "/v1/conversations/CONVERSATION"),
+    ("GET", "/v1/conversations/CONVERSATION/items"),
+    ("POST", "/v1/conversations/CONVERSATION/items"),
+    ("GET", "/v1/conversations/CONVERSATION/items/msg_1"),
+    ("POST", "/v1/conversations"),
+    ("DELETE", "/v1/responses/RESPONSE"),
+]
+
+
+async def test_requests_on_stored_objects_are_limited_and_booked(data):
+    async with Provider("One.") as up:
+        key = {"name": "k", "key": "key-k-aaaaaaaaaaaaaaaaaa", "tenant": "t"}
+        key["limits"] = {"rpm": len(STORED) + 2}
+        provider = {"base_url": up.url, "api_key": "sk-operator"}
+        config = {"providers": {"main": provider}, "keys": [key]}
+        async with running("", data, config, key=key["key"]) as live:
+            first, _ = await ask(live, "Say one", headers=ADA)
+            made = await asked(live, "POST", "/v1/conversations", ADA, {})
+            names = {"RESPONSE": first["id"], "CONVERSATION": made.json()["id"]}
+            for method, route in STORED:
+                path = route.replace("RESPONSE", names["RESPONSE"])
+                path = path.replace("CONVERSATION", names["CONVERSATION"])
+                body = {"items": [user("x")]} if method == "POST" else None
+                http = await asked(live, method, path, ADA, body)
+                assert http.status_code == 200, (method, path, http.text)
+                assert "x-ratelimit-remaining-requests" in http.headers, path
+                assert http.headers["x-memory-status"] == "off"
+            for method, route in STORED:
+                http = await asked(live, method, route, ADA, {} if method == "POST" else None)
+                assert http.status_code == 429, (method, route, http.text)
+            await live.gateway.memory.wait_until_ready()
+            await live.gateway.usage.flush()
+            rows = (await live.memory("GET", "/usage?group_by=request")).json()["data"]
+            paths = [r.get("path") for r in rows]
+            assert len(rows) >= len(STORED) + 2, paths
