@@ -38,6 +38,7 @@ from gateway.routing.selector import TargetSelector
 from gateway.server.middleware import GatewayMiddleware
 from gateway.server.router_caches import RouterCaches
 from gateway.state import GatewayState, no_lacks
+from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
@@ -158,6 +159,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         limits,
         usage,
         responses,
+        KeptSizes(database),
         ContextWindows(servers[1]),
         metrics,
         shared,

@@ -18,6 +18,7 @@ from gateway.redis_client import RedisClient
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
+from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces
@@ -79,6 +80,7 @@ class GatewayState:
     limits: Limiter
     usage: UsageLog
     responses: ResponseTable
+    kept_sizes: KeptSizes
     windows: ContextWindows
     metrics: Metrics
     shared: RedisClient | None = None

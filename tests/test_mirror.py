@@ -77,7 +77,7 @@ COVERED = {
     """,
     "e2e/responses/test_owners": """
         gateway.chat.stored_names gateway.chat.relayed_names gateway.server.stored_routes
-        gateway.chat.stored_answer
+        gateway.chat.stored_answer gateway.storage.kept_sizes
     """,
     "e2e/responses/test_stored": """
         gateway.chat.stored_endpoint gateway.chat.stored_passthrough gateway.chat.stored_stream

@@ -27,6 +27,8 @@ from gateway.wire.headers import merge_headers
 from gateway.wires.responses.items import without_owned
 from memory import StoreUnavailable, management
 
+ROW_BYTES = 1000  # of a row beside its items, with its metadata
+
 
 class ConversationVerb:
     """One request on a conversation.
@@ -59,6 +61,9 @@ class ConversationVerb:
             return encode(found)
         await self._check_may_write()
         items, metadata = items_in(body), metadata_in(body)
+        await kept_responses.check_room(
+            self._gateway, self._principal.tenant, self._user, "", ROW_BYTES
+        )
         row = self._row(f"{KEPT}{secrets.token_hex(20)}", metadata)
         await self._write(row)
         if items:
@@ -88,6 +93,7 @@ class ConversationVerb:
             told = {"id": row.id, "object": "conversation.deleted", "deleted": True}
         try:
             await self._gateway.responses.remove_thread(self._principal.tenant, self._name)
+            self._gateway.kept_sizes.forget(self._principal.tenant, self._owner, self._name)
         except StoreUnavailable as e:
             raise kept_responses.store_is_away() from e
         return encode(told)
@@ -171,6 +177,8 @@ class ConversationVerb:
     async def _add(self, row: StoredResponse, items: list[Json]) -> StoredResponse:
         await kept_responses.thread_rows(self._gateway, self._principal, row.user, row.id)
         await self._check_may_write()
+        size = len(encode(items)) + ROW_BYTES
+        await kept_responses.check_room(self._gateway, row.tenant, row.user, row.id, size)
         name = f"{ADDED}_{secrets.token_hex(16)}"
         echo = {"kind": ADDED, "input": items, "output": []}
         added = replace(row, id=name, echo=echo, created_at=time.time())

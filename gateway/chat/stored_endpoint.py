@@ -122,6 +122,7 @@ class StoredVerb:
                 if e.status != 404:  # what is gone there may go here
                     raise
         await self._gateway.responses.remove(row.tenant, row.id)
+        self._gateway.kept_sizes.forget(row.tenant, row.user, row.thread)
         told = {"id": row.id, "object": "response", "deleted": True}
         return encode(told)
 

@@ -344,3 +344,50 @@ async def test_requests_on_stored_objects_are_limited_and_booked(data):
             rows = (await live.memory("GET", "/usage?group_by=request")).json()["data"]
             paths = [r.get("path") for r in rows]
             assert len(rows) >= len(STORED) + 2, paths
+
+
+async def test_what_is_kept_here_has_a_quota(data):
+    limits = {"memory.kept_mib": 0.05, "memory.kept_conversation_mib": 0.02}
+    answer = {
+        "id": "c",
+        "object": "chat.completion",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "One."},
+                "finish_reason": "stop",
+            }
+        ],
+    }
+
+    async def answers(seen, wire):
+        await wire.json(answer)
+
+    async with RawServer(answers) as up:
+        key = {"name": "k", "key": "key-k-aaaaaaaaaaaaaaaaaa", "tenant": "t"}
+        provider = {"base_url": up.url, "api_key": "sk-operator", "wires": ["chat"]}
+        config = {"providers": {"main": provider}, "keys": [key], **limits}
+        async with running("", data, config, key=key["key"]) as live:
+            made = await asked(live, "POST", "/v1/conversations", ADA, {})
+            path = f"/v1/conversations/{made.json()['id']}/items"
+            items, codes = {"items": [user("x" * 5000)]}, []
+            for _ in range(8):
+                http = await asked(live, "POST", path, ADA, items)
+                codes.append(http.status_code)
+            assert codes == [200, 200, 200, 409, 409, 409, 409, 409], http.text
+            error = http.json()["error"]
+            assert error["code"] == "kept_space"
+            assert "0.02 MiB (memory.kept_conversation_mib)" in error["message"]
+            body = {"model": "m", "input": "x" * 8000}
+            codes = []
+            for _ in range(8):  # served, and from some time on not kept
+                http = await asked(live, "POST", "/v1/responses", ADA, body)
+                codes.append(http.json()["store"])
+                assert http.status_code == 200, http.text
+            assert codes[0] is True
+            assert codes[-1] is False
+            http = await asked(live, "POST", "/v1/responses", ADA, {**body, "store": True})
+            assert (http.status_code, http.json()["error"]["code"]) == (409, "kept_space")
+            other = {"x-memory-user": "bob"}
+            http = await asked(live, "POST", "/v1/responses", other, {**body, "store": True})
+            assert (http.status_code, http.json()["store"]) == (200, True)
