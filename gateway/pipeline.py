@@ -26,6 +26,7 @@ class RequestInfo(msgspec.Struct):
     """What the accounting of a request knows before it begins.
 
     user: None if the usage record names no user. output: most tokens that the answer may have.
+    background: the answer goes on after the request.
     """
 
     id: str
@@ -36,6 +37,7 @@ class RequestInfo(msgspec.Struct):
     mode: str = "off"
     user: str | None = None
     output: int | None = None
+    background: bool = False
 
 
 def accounted_response(
@@ -92,6 +94,7 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
         gateway.metrics,
         gateway.traces,
         entry.output,
+        entry.background,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
@@ -49,13 +50,14 @@ class ServerState:
     """What survives a reload.
 
     busy: number of requests in progress. live: their responses. relayed: programs and paths
-    without memory that the log has told of, at most `MOST_TOLD`.
+    without memory that the log has told of, at most `MOST_TOLD`. jobs: tasks that end with it.
     """
 
     draining: bool = False
     busy: int = 0
     live: set[GatewayResponse] = field(default_factory=set)
     relayed: set[tuple[str, str]] = field(default_factory=set)
+    jobs: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gateway.chat.background_booking import runs_in_background
 from gateway.chat.body import ModelMissing
 from gateway.chat.commands import command_of, to_command
 from gateway.chat.count import count_response
@@ -27,6 +28,7 @@ from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
 from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
+from gateway.wires.responses.format import RESPONSES
 
 log = logging.getLogger("mnemogate")
 
@@ -97,6 +99,7 @@ def response_to(
         request.mode,
         None if off else request.user,
         request.total_output,
+        request.wire is RESPONSES and runs_in_background(request),
     )
     begin = (
         partial(begin_turn, gateway, request, forward)

@@ -8,17 +8,19 @@ removed from its answer.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
+from gateway.chat.background_booking import BOOKING, UNFINISHED, book_finished
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_answer import StoredAnswer, stored_answer
 from gateway.chat.stored_responses import client_items, find_own, user_named
-from gateway.chat.stored_stream import UNFINISHED, StoredEvents, StoredStream
+from gateway.chat.stored_stream import StoredEvents, StoredStream
 from gateway.errors import BadRequest, UpstreamRefused
-from gateway.http.response import GatewayResponse
+from gateway.http.response import GatewayResponse, ResponseProducer
 from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
 from gateway.storage.responses import StoredResponse
@@ -60,7 +62,7 @@ class StoredVerb:
         verb: get, delete, cancel or input_items.
         """
         path = "/responses/{id}" + (f"/{verb}" if verb in SUBPATHS else "")
-        begin = StoredAnswer(getattr(self, verb)).ready
+        begin: Callable[[], Awaitable[ResponseProducer]] = StoredAnswer(getattr(self, verb)).ready
         if verb == "get" and self._streams:
             begin = self._stream
         return stored_answer(self._gateway, self._principal, path, request_id(self._scope), begin)
@@ -85,6 +87,7 @@ class StoredVerb:
         until = asyncio.get_running_loop().time() + self._target(row).settings.timeouts.total
         while True:
             found = await self._ask(row, "GET", row.rounds[-1])
+            await book_finished(self._call(row), row, found)
             late = asyncio.get_running_loop().time() > until
             if not finished or late or found.get("status") not in UNFINISHED:
                 return found
@@ -99,6 +102,7 @@ class StoredVerb:
                 "be cancelled."
             )
         found = await self._ask(row, "POST", row.rounds[-1], "cancel")
+        await book_finished(self._call(row), row, found)
         return encode(self._restored(row, found))
 
     async def input_items(self) -> bytes:
@@ -173,7 +177,7 @@ class StoredVerb:
 
     def _echo(self, row: StoredResponse) -> Echo | None:
         """Return the client's own members; None where its request went as it was."""
-        if not row.echo.keys() - {"items"} or row.kind:
+        if not row.echo.keys() - {"items", BOOKING} or row.kind:
             return None
         return Echo(
             OURS - client_names((row.shown or {}).get("tools")),

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.chat.background_booking import UNFINISHED, book_finished
 from gateway.chat.kept_responses import is_kept
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_answer import NO_MEMORY
@@ -24,8 +25,6 @@ from gateway.wire.headers import Pairs
 from gateway.wire.sse import SseFramer
 from gateway.wires.envelope import event_of
 from gateway.wires.responses.reply import CLOSINGS, ResponsesMask, lift
-
-UNFINISHED = ("queued", "in_progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,7 @@ class StoredStream(CompletionProducer):
                 )
             async for shown in self._round(incoming):
                 yield shown
+        await book_finished(self._events.call, self._events.row, self._mask.merged())
         yield self._mask.end(None)
 
     async def _round(self, incoming: UpstreamResponse) -> AsyncGenerator[bytes, None]:
