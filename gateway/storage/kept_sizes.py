@@ -11,12 +11,11 @@ import time
 from sqlalchemy import func, select
 
 from gateway.storage.responses import READ_SECONDS, SIZE
-from memory import Cache
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 
 FRESH_SECONDS = 60.0
-CACHE_BYTES, EACH = 1 << 20, 300  # of the sums that are remembered
+MOST_SUMS = 500  # that are remembered
 c = t.responses.c
 Place = tuple[str, str, str]  # tenant, user or conversation, and which of the two
 
@@ -26,9 +25,7 @@ class KeptSizes:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._sums: Cache[Place, tuple[int, float]] = Cache(
-            CACHE_BYTES, EACH, lambda place, _: 4 * len(place[1])
-        )
+        self._sums: dict[Place, tuple[int, float]] = {}
 
     async def of_user(self, tenant: str, user: str | None) -> int:
         """Return the bytes of a user, of nobody for None. Raises StoreUnavailable."""
@@ -43,12 +40,12 @@ class KeptSizes:
         """Take note of bytes that are written. name: their conversation, "" for none."""
         for place in ((tenant, user or "", "user"), (tenant, name, "conversation")):
             if (known := self._sums.get(place)) is not None:
-                self._sums.put(place, (known[0] + size, known[1]))
+                self._sums[place] = known[0] + size, known[1]
 
     def forget(self, tenant: str, user: str | None, name: str) -> None:
         """Take the sums anew: something was removed."""
         for place in ((tenant, user or "", "user"), (tenant, name, "conversation")):
-            self._sums.put(place, (0, float("-inf")))
+            self._sums.pop(place, None)
 
     async def _sum(self, place: Place, whose: object) -> int:
         known = self._sums.get(place)
@@ -57,5 +54,8 @@ class KeptSizes:
         query = select(func.sum(SIZE)).where(c.tenant == place[0], whose)  # type: ignore[arg-type]
         found = await self._db.read(lambda conn: conn.execute(query).scalar(), READ_SECONDS)
         size = int(found or 0)
-        self._sums.put(place, (size, time.monotonic()))
+        self._sums.pop(place, None)
+        self._sums[place] = size, time.monotonic()
+        while len(self._sums) > MOST_SUMS:
+            self._sums.pop(next(iter(self._sums)))
         return size
