@@ -37,7 +37,8 @@ class RequestAccount(msgspec.Struct):
     """The accounting of one request: admission, then the callbacks of its response.
 
     record: what is known of the request so far. started: by perf_counter. output: most tokens that
-    the answer may have; None if unknown.
+    the answer may have; None if unknown. background: it goes on after the request, so what it used
+    is not known at the end: then what was reserved counts.
     """
 
     forward: Dispatcher
@@ -49,6 +50,8 @@ class RequestAccount(msgspec.Struct):
     metrics: Metrics
     traces: TurnTraces | None = None
     output: int | None = None
+    background: bool = False
+    _reserved: float = 0.0  # USD
     _ticket: Admission | None = None  # None where nothing is limited
     _status: int = 0
 
@@ -77,8 +80,9 @@ class RequestAccount(msgspec.Struct):
         usage = TokenUsage(input=guess, output=output)
         costs = (cost_of(usage, t.price) or 0.0 for t in self.forward.route.targets)
         lease = self.forward.deadline - asyncio.get_running_loop().time() + LEASE_MARGIN
+        self._reserved = max(costs, default=0.0)
         self._ticket = await self.limits.admit(
-            self.allowance, guess + output, max(costs, default=0.0), lease
+            self.allowance, guess + output, self._reserved, lease
         )
 
     def _quota_headers(self) -> Pairs:
@@ -105,6 +109,9 @@ class RequestAccount(msgspec.Struct):
 
     async def _close(self, memory: str, error: BaseException | None) -> None:
         bill = self.forward.meter.bill()
+        if self.background and bill.estimated:
+            bill.known = max(bill.known, self._reserved)
+            bill.cost = bill.known if bill.cost is not None else None
         if self._ticket is not None:
             await self.limits.settle(
                 self._ticket, bill.tokens.input + bill.tokens.output, bill.known

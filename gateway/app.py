@@ -38,6 +38,7 @@ from gateway.routing.selector import TargetSelector
 from gateway.server.middleware import GatewayMiddleware
 from gateway.server.router_caches import RouterCaches
 from gateway.state import GatewayState, no_lacks
+from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
@@ -71,7 +72,7 @@ from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 if TYPE_CHECKING:
     import httpx
 from gateway.models.facts import facts_file
-from gateway.server import conversation_routes
+from gateway.server import conversation_routes, stored_routes
 from gateway.server.exception_handlers import EXCEPTION_HANDLERS
 from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.lifespan import on_shutdown, on_startup
@@ -108,7 +109,7 @@ def create_app(
 
     gateway = build_state(settings, connect_upstreams(settings))
     app = Litestar(
-        [*HANDLERS, *conversation_routes.HANDLERS, management()],
+        [*HANDLERS, *stored_routes.HANDLERS, *conversation_routes.HANDLERS, management()],
         openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
         exception_handlers=EXCEPTION_HANDLERS,
         logging_config=None,
@@ -159,6 +160,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         limits,
         usage,
         responses,
+        KeptSizes(database),
         ContextWindows(servers[1]),
         metrics,
         shared,

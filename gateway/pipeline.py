@@ -18,7 +18,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route
 from gateway.state import GatewayState
 from gateway.usage.log import UsageRecord
-from gateway.wire.headers import client_side, encode_user_header, with_tenant_idempotency_key
+from gateway.wire.headers import client_side, encode_user_header, with_owners_idempotency_key
 from memory import Messages, conversation_key, keyed_hash
 
 
@@ -26,6 +26,7 @@ class RequestInfo(msgspec.Struct):
     """What the accounting of a request knows before it begins.
 
     user: None if the usage record names no user. output: most tokens that the answer may have.
+    background: the answer goes on after the request.
     """
 
     id: str
@@ -36,6 +37,7 @@ class RequestInfo(msgspec.Struct):
     mode: str = "off"
     user: str | None = None
     output: int | None = None
+    background: bool = False
 
 
 def accounted_response(
@@ -92,6 +94,7 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
         gateway.metrics,
         gateway.traces,
         entry.output,
+        entry.background,
     )
 
 
@@ -121,17 +124,22 @@ def affinity_key(messages: object, explicit: str | None, whose: str) -> bytes:
 
 
 def new_dispatcher(
-    gateway: GatewayState, route: Route, headers: Mapping[bytes, bytes], principal: Principal
+    gateway: GatewayState,
+    route: Route,
+    headers: Mapping[bytes, bytes],
+    principal: Principal,
+    user: str | None = None,
 ) -> Dispatcher:
     """Return the dispatcher of a request over its route's targets.
 
-    Its deadline is the longest total timeout of these targets.
+    user: whom it is for. Its deadline is the longest total timeout of these targets.
     """
     settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
     own = gateway.keys.own
     client = client_side(headers, settings.server.forward_headers, own=own)
-    if not own:
-        client = with_tenant_idempotency_key(client, gateway.secret, principal.tenant)
+    if not own or user:  # the account of an app is shared by its users
+        owner = f"{principal.tenant}\x00{user or ''}"
+        client = with_owners_idempotency_key(client, gateway.secret, owner)
     return Dispatcher(
         route,
         gateway.choice,

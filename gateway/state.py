@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
@@ -18,6 +19,7 @@ from gateway.redis_client import RedisClient
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
+from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces
@@ -48,13 +50,14 @@ class ServerState:
     """What survives a reload.
 
     busy: number of requests in progress. live: their responses. relayed: programs and paths
-    without memory that the log has told of, at most `MOST_TOLD`.
+    without memory that the log has told of, at most `MOST_TOLD`. jobs: tasks that end with it.
     """
 
     draining: bool = False
     busy: int = 0
     live: set[GatewayResponse] = field(default_factory=set)
     relayed: set[tuple[str, str]] = field(default_factory=set)
+    jobs: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class GatewayState:
     limits: Limiter
     usage: UsageLog
     responses: ResponseTable
+    kept_sizes: KeptSizes
     windows: ContextWindows
     metrics: Metrics
     shared: RedisClient | None = None

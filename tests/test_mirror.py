@@ -46,7 +46,7 @@ COVERED = {
         memory.stores.sql.policies
     """,
     "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",
-    "e2e/wire/test_other_endpoints": "gateway.http.paths gateway.server.middleware",
+    "e2e/wire/test_other_endpoints": "gateway.server.middleware",
     "e2e/wire/test_other_relay": """
         gateway.relay.endpoint gateway.relay.passthrough
     """,
@@ -76,7 +76,11 @@ COVERED = {
         gateway.chat.conversation_body gateway.chat.conversation_endpoint
         gateway.chat.kept_conversations gateway.server.conversation_routes
     """,
-    "e2e/responses/test_owners": "gateway.chat.stored_names",
+    "e2e/responses/test_background_booking": "gateway.chat.background_booking",
+    "e2e/responses/test_owners": """
+        gateway.chat.stored_names gateway.chat.relayed_names gateway.server.stored_routes
+        gateway.chat.stored_answer gateway.storage.kept_sizes
+    """,
     "e2e/responses/test_stored": """
         gateway.chat.stored_endpoint gateway.chat.stored_passthrough gateway.chat.stored_stream
         gateway.chat.provider_call gateway.chat.response_keeper

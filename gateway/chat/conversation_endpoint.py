@@ -34,7 +34,7 @@ from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
 from memory import StoreUnavailable, management
 
-JSON = [(b"content-type", b"application/json")]
+ROW_BYTES = 1000  # of a row beside its items, with its metadata
 
 
 class ConversationVerb:
@@ -61,13 +61,16 @@ class ConversationVerb:
         body = await read_conversation_body(self._raw)
         await self._check_names()
         there = self._target.keeps_responses
-        found = await self._provider.ask_if_there("/conversations", self._raw) if there else None
+        found = await self._provider.ask_if_there("conversations", self._raw) if there else None
         if found is not None:
             if isinstance(found.get("id"), str):
                 await self._write(self._row(found["id"], {}, target=self._target.label))
             return await encode_whole(found)
         await self._check_may_write()
         items, metadata = items_in(body), metadata_in(body)
+        await kept_responses.check_room(
+            self._gateway, self._principal.tenant, self._user, "", ROW_BYTES
+        )
         row = self._row(f"{KEPT}{secrets.token_hex(20)}", metadata)
         await self._write(row)
         if items:
@@ -78,14 +81,14 @@ class ConversationVerb:
         """Return the conversation."""
         row = await self._find()
         if row is None:
-            return await encode_whole(await self._pass_on(""))
+            return await encode_whole(await self._pass_on())
         return encode(_conversation_of(row))
 
     async def change(self) -> bytes:
         """Replace the conversation's metadata."""
         row = await self._find()
         if row is None:
-            return await encode_whole(await self._pass_on(""))
+            return await encode_whole(await self._pass_on())
         body = await read_conversation_body(self._raw)
         metadata = metadata_in(body)
         await self._change(row.id, lambda echo: {**echo, "metadata": metadata})
@@ -95,11 +98,12 @@ class ConversationVerb:
         """Delete the conversation and the items that its client added."""
         row = await self._find()
         if row is None:
-            told = await self._pass_on("")
+            told = await self._pass_on()
         else:
             told = {"id": row.id, "object": "conversation.deleted", "deleted": True}
         try:
             await self._gateway.responses.remove_thread(self._principal.tenant, self._name)
+            self._gateway.kept_sizes.forget(self._principal.tenant, self._owner, self._name)
         except StoreUnavailable as e:
             raise kept_responses.store_is_away() from e
         return encode(told)
@@ -108,7 +112,7 @@ class ConversationVerb:
         """Return a page of its items, without ours."""
         row = await self._find()
         if row is None:
-            page = await self._pass_on("/items")
+            page = await self._pass_on("items")
             tag = self._gateway.memory.scope(self._principal.tenant, self._owner, "default").tag
             return await encode_page(page, tag)
         found = await self._items_of(row)
@@ -118,7 +122,7 @@ class ConversationVerb:
         """Add items to it."""
         row = await self._find()
         if row is None:
-            return await encode_whole(await self._pass_on("/items"))
+            return await encode_whole(await self._pass_on("items"))
         items = items_in(await read_conversation_body(self._raw))
         if not items:
             raise BadRequest("`items` must be a list of items, and not empty.", param="items")
@@ -129,14 +133,14 @@ class ConversationVerb:
         """Return one of its items."""
         row = await self._find()
         if row is None:
-            return await encode_whole(await self._pass_on(f"/items/{name}"))
+            return await encode_whole(await self._pass_on("items", name))
         return await encode_whole((await self._item(row, name))[1])
 
     async def delete_item(self, name: str) -> bytes:
         """Delete one of its items."""
         row = await self._find()
         if row is None:
-            return await encode_whole(await self._pass_on(f"/items/{name}"))
+            return await encode_whole(await self._pass_on("items", name))
         turn, item = await self._item(row, name)
         shown = (turn.shown or {}).get("output") or []
 
@@ -182,6 +186,8 @@ class ConversationVerb:
     async def _add(self, row: StoredResponse, items: list[Json]) -> StoredResponse:
         await kept_responses.thread_rows(self._gateway, self._principal, row.user, row.id)
         await self._check_may_write()
+        size = len(encode(items)) + ROW_BYTES
+        await kept_responses.check_room(self._gateway, row.tenant, row.user, row.id, size)
         name = f"{ADDED}_{secrets.token_hex(16)}"
         echo = {"kind": ADDED, "input": items, "output": []}
         added = replace(row, id=name, echo=echo, created_at=time.time())
@@ -225,12 +231,11 @@ class ConversationVerb:
         items_in(body)
         await check_names(self._gateway, self._principal, self._asker, self._raw, body)
 
-    async def _pass_on(self, verb: str) -> Json:
-        query = f"?{self._query}" if self._query else ""
+    async def _pass_on(self, *names: str) -> Json:
         await self._check_names()
-        path = f"/conversations/{self._name}{verb}{query}"
         sent = self._raw if self._method == "POST" else None
-        return await self._provider.ask(self._method, path, sent)
+        path = ("conversations", self._name, *names)
+        return await self._provider.ask(self._method, *path, query=self._query, content=sent)
 
     @property
     def _provider(self) -> ProviderCall:

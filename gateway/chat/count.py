@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gateway.chat.memory_request import ask_of
 from gateway.chat.request import TurnInput
+from gateway.http.paths import UpstreamPath, with_query
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
@@ -26,7 +27,7 @@ UNAVAILABLE = "degraded: the memory store is unavailable"
 
 
 def count_response(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: str
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: UpstreamPath
 ) -> GatewayResponse:
     """Return the ASGI response to a request for a token count.
 
@@ -41,7 +42,7 @@ def count_response(
 
 
 async def _begin(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: str
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: UpstreamPath
 ) -> PassthroughProducer:
     """Compose the request; return what asks the upstream to count it."""
     content, state, reason = request.raw, "off", request.off_reason
@@ -54,8 +55,8 @@ async def _begin(
             state, reason = "degraded", UNAVAILABLE
     named: Pairs = [(b"x-memory-status", state.encode())]
     named += [(b"x-memory-reason", reason.encode())] if reason else []
-    query = f"?{forward.query}" if forward.query else ""
-    passing = RelayedRequest("POST", path + query, content, named=named, started=request.started)
+    sent = with_query(path, forward.query)
+    passing = RelayedRequest("POST", sent, content, named=named, started=request.started)
     return PassthroughProducer(forward, passing, stream=False)
 
 

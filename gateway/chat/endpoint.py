@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from gateway.chat.background_booking import runs_in_background
 from gateway.chat.body import ModelMissing
 from gateway.chat.commands import command_of, to_command
 from gateway.chat.count import count_response
@@ -19,6 +20,7 @@ from gateway.chat.request import TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
 from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
+from gateway.http.paths import UpstreamPath
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
 from gateway.routing.dispatcher import Dispatcher
@@ -26,6 +28,7 @@ from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
 from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
+from gateway.wires.responses.format import RESPONSES
 
 log = logging.getLogger("mnemogate")
 
@@ -39,7 +42,7 @@ class MemoryPath:
 
     wire: WireFormat = CHAT
     user: str | None = None
-    count: str = ""
+    count: UpstreamPath | None = None
 
 
 CHAT_PATH = MemoryPath()
@@ -63,7 +66,7 @@ async def serve(
             request = to_command(gateway, request, command)
         response = response_to(gateway, request, path.count)
     except ModelMissing as e:
-        await relay_nameless(gateway, scope, e.body, send, 1 if path.user is None else 3)
+        await relay_nameless(gateway, scope, e.body, send)
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:
@@ -76,7 +79,9 @@ async def serve(
         await response(scope, receive, send)
 
 
-def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> GatewayResponse:
+def response_to(
+    gateway: GatewayState, request: TurnInput, count: UpstreamPath | None = None
+) -> GatewayResponse:
     """Return the ASGI response to a chat request; nothing has begun yet.
 
     count: see `MemoryPath`.
@@ -94,6 +99,7 @@ def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> G
         request.mode,
         None if off else request.user,
         request.total_output,
+        request.wire is RESPONSES and runs_in_background(request),
     )
     begin = (
         partial(begin_turn, gateway, request, forward)
@@ -106,7 +112,10 @@ def response_to(gateway: GatewayState, request: TurnInput, count: str = "") -> G
 def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     """Return what carries the request to the targets of its route."""
     principal = request.principal
-    forward = new_dispatcher(gateway, request.route, request.headers, principal)
+    # In an account that one person uses, their key passes as it is.
+    alone = gateway.settings.single_user or not request.uses_memory
+    owner = None if principal.paths is None and alone else request.user
+    forward = new_dispatcher(gateway, request.route, request.headers, principal, owner)
     forward.wire = request.wire
     if request.found is not None:
         history = request.found.history

@@ -19,7 +19,7 @@ import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.chat.request import TurnInput
-from gateway.errors import BadRequest, Unavailable
+from gateway.errors import BadRequest, RequestConflict, Unavailable
 from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import (
@@ -41,6 +41,7 @@ CHAINED = ("previous_response_id", "conversation")
 MOST_ITEMS = 100  # of a page
 KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
 DELETED = "deleted"  # the type of an item that was
+MIB = 1 << 20
 MAX_KEPT_BYTES = 8 << 20  # of one request's items; a longer one is served, and not kept
 
 
@@ -229,6 +230,40 @@ def store_is_away() -> Unavailable:
         "The store that keeps responses is unavailable. Try again shortly.",
         headers=[(b"retry-after", b"1")],
     )
+
+
+async def check_room(
+    gateway: GatewayState, tenant: str, user: str | None, thread: str, size: int
+) -> None:
+    """Check that so many bytes more may be kept, and count them.
+
+    thread: the conversation that they are of, "" for none. Raises RequestConflict, Unavailable.
+    """
+    settings, sizes = gateway.settings.memory, gateway.kept_sizes
+    try:
+        await gateway.memory.wait_until_ready()
+        mine = await sizes.of_user(tenant, user)
+        there = await sizes.of_conversation(tenant, thread) if thread else 0
+    except StoreUnavailable as e:
+        raise store_is_away() from e
+    whose = f"The user {user[:64]!r}" if user is not None else "Requests that name no user"
+    has = "has" if user is not None else "have"
+    _refuse_if_full(f"{whose} {has}", mine + size, "kept_mib", settings.kept_mib)
+    if thread:
+        limit = settings.kept_conversation_mib
+        where = f"The conversation {thread[:80]!r} has"
+        _refuse_if_full(where, there + size, "kept_conversation_mib", limit)
+    sizes.add(tenant, user, thread, size)
+
+
+def _refuse_if_full(whose: str, size: int, setting: str, limit: float) -> None:
+    if size > limit * MIB:
+        raise RequestConflict(
+            f"{whose} {size / MIB:.1f} MiB of stored responses and conversation items with this "
+            f"request; the limit is {limit:g} MiB (memory.{setting}). Delete some of them, or send "
+            "`store: false`, or have the limit raised.",
+            code="kept_space",
+        )
 
 
 def is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:

@@ -7,11 +7,13 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.chat.command_answer import CommandAnswer
+from gateway.chat.relayed_names import check_content
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_passthrough import StoredPassthrough
 from gateway.errors import GatewayError
 from gateway.http.asgi import Send, respond_error
-from gateway.relay.endpoint import PRINTABLE, pass_on
+from gateway.http.paths import PRINTABLE, with_query
+from gateway.relay.endpoint import pass_on
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
@@ -25,13 +27,8 @@ def query_of(request: TurnInput) -> str:
     return quote(request.query, safe=PRINTABLE)
 
 
-async def relay_nameless(
-    gateway: GatewayState, scope: Any, body: bytes, send: Send, skip: int
-) -> None:
-    """Relay a request without a model: the provider may know it (a stored prompt).
-
-    skip: number of our segments in the path.
-    """
+async def relay_nameless(gateway: GatewayState, scope: Any, body: bytes, send: Send) -> None:
+    """Relay a request without a model: the provider may know it (a stored prompt)."""
     plain = [h for h in scope["headers"] if h[0] != b"content-encoding"]
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
@@ -42,7 +39,7 @@ async def relay_nameless(
 
     name = [(b"x-mnemogate-request-id", request_id(scope).encode())]
     try:
-        response = await pass_on(gateway, {**scope, "headers": plain}, receive, skip)
+        response = await pass_on(gateway, {**scope, "headers": plain}, receive, check_content)
     except GatewayError as e:
         await respond_error(send, e, name)
     else:
@@ -58,11 +55,10 @@ def relay_turn(
         if request.too_heavy
         else ("off", request.off_reason)
     )
-    query = query_of(request)
     status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
     passing = RelayedRequest(
         "POST",
-        request.wire.path + (f"?{query}" if query else ""),
+        with_query(request.wire.path, query_of(request)),
         request.raw,
         several=request.body.get("n") not in (None, 1),
         named=status,

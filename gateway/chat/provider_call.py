@@ -10,6 +10,7 @@ import msgspec
 from gateway.auth.authenticator import Principal
 from gateway.errors import UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import upstream_path
 from gateway.pipeline import new_dispatcher
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route, Target
@@ -32,30 +33,34 @@ class ProviderCall:
     headers: dict[bytes, bytes]
     target: Target
 
-    async def open(self, method: str, path: str, content: bytes | None = None) -> UpstreamResponse:
+    async def open(
+        self, method: str, *names: str, query: str = "", content: bytes | None = None
+    ) -> UpstreamResponse:
         """Return the provider's answer, whatever it is, as soon as it begins.
 
-        Raises UpstreamUnreachable.
+        names: segments of the path, as they are. Raises UpstreamUnreachable, ResourceNotFound.
         """
+        path = upstream_path(*names, query=query)
         target = self.target
         kind = JSON if content is not None else None
         caller = self._dispatcher().caller
         headers = upstream_headers(caller.headers, caller.credential(target), kind)
         return await target.upstream.send(UpstreamRequest(path, content, headers, method))
 
-    def redact(self, data: bytes) -> bytes:
-        """Return a text of the provider's without the key that it was asked with."""
-        return self._dispatcher().redact_key(data, self.target)
-
     def _dispatcher(self) -> Dispatcher:
         route = Route(((self.target,),), self.target.model)
         return new_dispatcher(self.gateway, route, self.headers, self.principal)
 
-    async def ask(self, method: str, path: str, content: bytes | None = None) -> Json:
-        """Ask. Raises UpstreamRefused with the provider's own answer, UpstreamUnreachable."""
+    async def ask(
+        self, method: str, *names: str, query: str = "", content: bytes | None = None
+    ) -> Json:
+        """Ask for what lies at these segments.
+
+        Raises UpstreamRefused with the provider's own answer, UpstreamUnreachable.
+        """
         try:
             async with asyncio.timeout(self.target.settings.timeouts.total):
-                incoming = await self.open(method, path, content)
+                incoming = await self.open(method, *names, query=query, content=content)
                 refused = not 200 <= incoming.status < 300
                 data = await incoming.read(ERROR_BYTES if refused else OBJECT_BYTES + 1)
                 await incoming.close()
@@ -63,7 +68,7 @@ class ProviderCall:
             raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
         if refused:
             told = client_headers(incoming.headers)
-            raise UpstreamRefused(incoming.status, self.redact(data), told)
+            raise UpstreamRefused(incoming.status, data, told)
         if len(data) > OBJECT_BYTES:
             raise UpstreamUnreachable(
                 f"The provider's answer has more than {OBJECT_BYTES >> 20} MiB, the most that is "
@@ -77,10 +82,10 @@ class ProviderCall:
             ) from e
         return found if isinstance(found, dict) else {}
 
-    async def ask_if_there(self, path: str, content: bytes) -> Json | None:
+    async def ask_if_there(self, name: str, content: bytes) -> Json | None:
         """Post to a path; None if the provider does not have it. Raises as `ask` does."""
         try:
-            return await self.ask("POST", path, content)
+            return await self.ask("POST", name, content=content)
         except UpstreamRefused as e:
             if e.status in NO_PATH and is_path_missing(e.status, e.content):
                 return None

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.chat import kept_responses
+from gateway.chat.background_booking import booking_of, runs_in_background, watch
+from gateway.chat.provider_call import ProviderCall
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_passthrough import response_in
 from gateway.routing.dispatcher import Dispatcher
@@ -126,8 +128,7 @@ class ResponseKeeper:
     @property
     def _in_background(self) -> bool:
         """Whether the response goes on at its provider without its client."""
-        body = self.request.body
-        return bool(body.get("background")) and body.get("store") is not False
+        return runs_in_background(self.request)
 
     def _early_row(self, name: str, served: Target, conversation: str) -> StoredResponse:
         """Return the row of a response that has begun."""
@@ -148,11 +149,16 @@ class ResponseKeeper:
         """Write the row by itself, if it was not written with its turn."""
         if found is not None and not written:
             self.gateway.responses.save(found)
+        if found is not None and found.shown is None and self.forward.served is not None:
+            request = self.request
+            headers, target = dict(request.headers), self.forward.served
+            watch(ProviderCall(self.gateway, request.principal, headers, target), found)
         self.gateway.responses.write_held()
 
     def _echo(self) -> Json:
         """Return members of the request as the client sent them."""
-        return {m: self._client_member(m) for m in ECHOED}
+        echo = {m: self._client_member(m) for m in ECHOED}
+        return echo | booking_of(self.request)
 
     def _client_member(self, name: str) -> Any:
         if name == "previous_response_id":

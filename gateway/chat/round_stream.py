@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamTimeout
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply, feed_framer
-from gateway.wire.chat import decode, encode
 from gateway.wire.sse import SseEvent
 from gateway.wires.base import ReplyMask
 from gateway.wires.round_result import RoundResult
@@ -76,7 +75,7 @@ def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) 
     Unless it came whole, raise StreamIncomplete for a missing finish.
     """
     if result.error is not None:
-        failed = UpstreamFailed(decode(forward.redact_key(encode(result.error))))
+        failed = UpstreamFailed(result.error)
         if forward.served is not None:
             forward.log_failure(failed, forward.served)
         raise failed

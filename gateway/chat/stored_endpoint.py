@@ -8,27 +8,30 @@ removed from its answer.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
+from gateway.chat.background_booking import BOOKING, UNFINISHED, book_finished
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
+from gateway.chat.stored_answer import StoredAnswer, stored_answer
 from gateway.chat.stored_responses import client_items, find_own, user_named
-from gateway.chat.stored_stream import UNFINISHED, StoredEvents, stream_response
+from gateway.chat.stored_stream import StoredEvents, StoredStream
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.json_thread import run_heavy
-from gateway.http.response import GatewayResponse
+from gateway.http.response import GatewayResponse, ResponseProducer
 from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
-from gateway.wire.headers import Pairs, merge_headers
+from gateway.wire.headers import merge_headers
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from memory.core.tool_definitions import OURS, client_names
 
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
-NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
+SUBPATHS = ("cancel", "input_items")
 
 
 class StoredVerb:
@@ -44,24 +47,35 @@ class StoredVerb:
         self._user = user_named(gateway, self._principal, self._headers, path_user)
         self._query = scope.get("query_string", b"").decode("latin-1")
 
-    async def get(self) -> tuple[bytes, Pairs]:
+    async def get(self) -> bytes:
         """Return the response as JSON."""
         row = await self._row()
         shown = row.shown or await self._ask_for(row, finished=False)
-        return await run_heavy(self._encode_restored, row, shown), _json_headers()
+        return await run_heavy(self._encode_restored, row, shown)
 
     @property
-    def streams(self) -> bool:
+    def _streams(self) -> bool:
         """Whether the response is asked for as events."""
         return parse_qs(self._query).get("stream") == ["true"]
 
-    async def stream(self) -> GatewayResponse:
-        """Return what answers with the events that the client was shown."""
+    def answer(self, verb: str) -> GatewayResponse:
+        """Return what answers a request.
+
+        verb: get, delete, cancel or input_items.
+        """
+        path = "/responses/{id}" + (f"/{verb}" if verb in SUBPATHS else "")
+        begin: Callable[[], Awaitable[ResponseProducer]] = StoredAnswer(getattr(self, verb)).ready
+        if verb == "get" and self._streams:
+            begin = self._stream
+        return stored_answer(self._gateway, self._principal, path, request_id(self._scope), begin)
+
+    async def _stream(self) -> StoredStream:
+        """Return the events that the client was shown."""
         row, after = await self._row(), self._starting_after()
-        call = ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
+        call = self._call(row)
         whole = partial(self._response, row, finished=True)
         events = StoredEvents(row, self._mask(row), call, whole, after)
-        return stream_response(self._gateway, events, request_id(self._scope), NO_MEMORY)
+        return StoredStream(events)
 
     async def _response(self, row: StoredResponse, *, finished: bool) -> Json:
         shown = row.shown or await self._ask_for(row, finished=finished)
@@ -74,13 +88,14 @@ class StoredVerb:
         """
         until = asyncio.get_running_loop().time() + self._target(row).settings.timeouts.total
         while True:
-            found = await self._ask(row, "GET", row.rounds[-1], "")
+            found = await self._ask(row, "GET", row.rounds[-1])
+            await book_finished(self._call(row), row, found)
             late = asyncio.get_running_loop().time() > until
             if not finished or late or found.get("status") not in UNFINISHED:
                 return found
             await asyncio.sleep(POLL_SECONDS)
 
-    async def cancel(self) -> tuple[bytes, Pairs]:
+    async def cancel(self) -> bytes:
         """Cancel a response that runs in the background."""
         row = await self._row()
         if is_kept(row):
@@ -88,31 +103,34 @@ class StoredVerb:
                 f"Response {row.id[:80]!r} is finished: only one that runs in the background can "
                 "be cancelled."
             )
-        found = await self._ask(row, "POST", row.rounds[-1], "/cancel")
-        return await run_heavy(self._encode_restored, row, found), _json_headers()
+        found = await self._ask(row, "POST", row.rounds[-1], "cancel")
+        await book_finished(self._call(row), row, found)
+        return await run_heavy(self._encode_restored, row, found)
 
-    async def input_items(self) -> tuple[bytes, Pairs]:
+    async def input_items(self) -> bytes:
         """Return what the client had sent, without our additions."""
         row = await self._row()
         if is_kept(row):
-            return await run_heavy(self._encode_input, row), _json_headers()
-        query = f"?{self._query}" if self._query else ""
-        page = await self._ask(row, "GET", row.rounds[0], f"/input_items{query}")
+            return await run_heavy(self._encode_input, row)
+        call = self._call(row)
+        names = ("responses", row.rounds[0], "input_items")
+        page = await call.ask("GET", *names, query=self._query)
         tag = self._gateway.memory.scope(row.tenant, row.user, "default").tag
-        return await run_heavy(_encode_items, page, tag), _json_headers()
+        return await run_heavy(_encode_items, page, tag)
 
-    async def delete(self) -> tuple[bytes, Pairs]:
+    async def delete(self) -> bytes:
         """Delete a response and all its rounds."""
         row = await self._row()
         for name in () if is_kept(row) else row.rounds:
             try:
-                await self._ask(row, "DELETE", name, "")
+                await self._ask(row, "DELETE", name)
             except UpstreamRefused as e:
                 if e.status != 404:  # what is gone there may go here
                     raise
         await self._gateway.responses.remove(row.tenant, row.id)
+        self._gateway.kept_sizes.forget(row.tenant, row.user, row.thread)
         told = {"id": row.id, "object": "response", "deleted": True}
-        return encode(told), _json_headers()
+        return encode(told)
 
     def _starting_after(self) -> int:
         """Return the number of the event after which to begin. Raises BadRequest."""
@@ -127,10 +145,16 @@ class StoredVerb:
     async def _row(self) -> StoredResponse:
         return await find_own(self._gateway, self._principal, self._user, self._name)
 
-    async def _ask(self, row: StoredResponse, method: str, name: str, verb: str) -> Json:
-        """Ask the provider. Raises UpstreamRefused with its own answer, UpstreamUnreachable."""
-        call = ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
-        return await call.ask(method, f"/responses/{name}{verb}")
+    async def _ask(self, row: StoredResponse, method: str, *names: str) -> Json:
+        """Ask the provider about a response.
+
+        names: its id, and the verb. Raises UpstreamRefused with its own answer,
+        UpstreamUnreachable.
+        """
+        return await self._call(row).ask(method, "responses", *names)
+
+    def _call(self, row: StoredResponse) -> ProviderCall:
+        return ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
 
     def _target(self, row: StoredResponse) -> Target:
         route = self._gateway.router.route(row.model, self._principal)
@@ -161,7 +185,7 @@ class StoredVerb:
 
     def _echo(self, row: StoredResponse) -> Echo | None:
         """Return the client's own members; None where its request went as it was."""
-        if not row.echo.keys() - {"items"} or row.kind:
+        if not row.echo.keys() - {"items", BOOKING} or row.kind:
             return None
         return Echo(
             OURS - client_names((row.shown or {}).get("tools")),
@@ -174,7 +198,3 @@ class StoredVerb:
 
 def _encode_items(page: Json, tag: str) -> bytes:
     return encode(client_items(page, tag))
-
-
-def _json_headers() -> Pairs:
-    return [(b"content-type", b"application/json"), *NO_MEMORY]

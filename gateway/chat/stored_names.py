@@ -8,15 +8,16 @@ they are unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
+from itertools import islice
 
 from gateway.auth.authenticator import Principal
 from gateway.chat import kept_responses
+from gateway.chat.named_objects import may_name_models, may_name_objects, models_in, objects_in
 from gateway.chat.request import TurnInput
-from gateway.errors import BadRequest, ResourceNotFound
+from gateway.errors import BadRequest, Forbidden, ResourceNotFound
 from gateway.http.json_thread import run_by_weight
+from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
 from gateway.storage.responses import LOOKED_UP
 from gateway.wire.chat import Json
@@ -24,25 +25,8 @@ from gateway.wires.chat.format import CHAT
 from gateway.wires.responses.format import input_items
 from memory import StoreUnavailable
 
-# Members whose text, or list of texts, names what is stored below a path of the provider's.
-PLACES = {
-    "file_id": "files",
-    "file_ids": "files",
-    "vector_store_ids": "vector_stores",
-    "container": "containers",
-    "container_id": "containers",
-    "skill_id": "skills",
-}
 CONTAINERS = "containers"  # those that answers told of are known, as items are
-LOOKED_INTO = ("input", "items", "messages", "tools", "container")
-# A body without any of these names nothing. An escape may spell a member in other characters.
-ESCAPE = b"\\u00"
-NAMING = (ESCAPE, *(f'"{name}"'.encode() for name in PLACES))
-REFERRING = (ESCAPE, b"item_reference")
-# What a client's own tools are given has members of their own making.
-OF_TOOLS = frozenset({"parameters", "input_schema", "input_examples"})
-MAX_DEPTH = 24  # nothing that the APIs define lies deeper
-PUBLIC = "anthropic"  # the type of a skill that is the provider's own
+REFERRING = (b"\\u00", b"item_reference")  # an escape may spell a member in other characters
 
 
 async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -50,28 +34,35 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
 
     Raises ResourceNotFound for objects that the caller may not name, BadRequest, Unavailable.
     """
-    if request.principal.paths is None or not _holds_any(request.raw, NAMING):
+    principal = request.principal
+    if principal.paths is None:
+        return request
+    if not await run_by_weight(request.raw, may_name, principal, request.raw):
         return request
     request = await kept_responses.read_input(request)
     body = request.body
     if request.wire is CHAT:  # whose messages are not decoded
         body = await run_by_weight(request.raw, kept_responses.read_whole, request.raw)
-    await check_names(gateway, request.principal, request.user, request.raw, body)
+    await check_names(gateway, principal, request.user, request.raw, body)
     return request
+
+
+def may_name(principal: Principal, raw: bytes) -> bool:
+    """Tell whether a body may name what its key does not reach, before it is read."""
+    limited = "*" not in principal.models
+    return may_name_objects(raw) or (limited and may_name_models(raw))
 
 
 async def check_names(
     gateway: GatewayState, principal: Principal, user: str | None, raw: bytes, body: Json
 ) -> None:
-    """Raise ResourceNotFound if a body names an object that is not the caller's."""
-    if (paths := principal.paths) is None:
+    """Check that a body names nothing that is beyond the caller's reach.
+
+    Raises ResourceNotFound for a stored object, Forbidden for a model.
+    """
+    if principal.paths is None:
         return
-    found = await run_by_weight(raw, _names_in, body)
-    named = [
-        (place, name)
-        for place, name in found
-        if not any(fnmatchcase(f"/v1/{place}/{name}", pattern) for pattern in paths)
-    ]
+    named = await run_by_weight(raw, _out_of_reach, principal, body)
     told = [name for place, name in named if place == CONTAINERS]
     owners = await _owners_of(gateway, principal.tenant, told)
     for place, name in named:
@@ -93,23 +84,30 @@ async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInp
     if (account and not request.uses_memory) or not _holds_any(request.raw, REFERRING):
         return request
     request = await kept_responses.read_input(request)
-    ids = list(dict.fromkeys(kept_responses.references(input_items(request.body))))
+    await check_items(gateway, request.principal, request.user, input_items(request.body))
+    return request
+
+
+async def check_items(
+    gateway: GatewayState, principal: Principal, user: str | None, items: list[Json]
+) -> None:
+    """Raise ResourceNotFound if items are named by their ids that are another owner's."""
+    ids = list(dict.fromkeys(kept_responses.references(items)))
     if not ids:
-        return request
+        return
     if len(ids) > LOOKED_UP:
         raise BadRequest(
             f"The input names {len(ids)} items by their ids; the limit is {LOOKED_UP}. Send the "
             "items themselves.",
             param="input",
         )
-    owners = await _owners_of(gateway, request.principal.tenant, ids)
+    owners = await _owners_of(gateway, principal.tenant, ids)
     for name in ids:
         known = name in owners
-        if owners.get(name) != request.user if known else not account:
+        if owners.get(name) != user if known else not gateway.keys.own:
             raise ResourceNotFound(
                 f"Item with id {name[:80]!r} not found.", code="item_not_found", param="input"
             )
-    return request
 
 
 async def _owners_of(gateway: GatewayState, tenant: str, ids: list[str]) -> dict[str, str | None]:
@@ -127,30 +125,20 @@ def _holds_any(raw: bytes, marks: tuple[bytes, ...]) -> bool:
     return any(mark in raw for mark in marks)
 
 
-def _names_in(body: Json) -> list[tuple[str, str]]:
-    """Return the objects that a body names: their path and their name."""
-    return [x for m in LOOKED_INTO for x in _walk(body.get(m), 0, m)]
+def _out_of_reach(principal: Principal, body: Json) -> list[tuple[str, str]]:
+    """Return the objects that a body names and the key's `paths` do not reach; the first of many.
 
-
-def _walk(value: Any, depth: int, member: str) -> Iterator[tuple[str, str]]:
-    place = PLACES.get(member)
-    if isinstance(value, str):
-        if place is not None:
-            yield place, value
-    elif depth > MAX_DEPTH:
-        raise BadRequest(f"The body is nested deeper than {MAX_DEPTH} levels.")
-    elif isinstance(value, list):
-        for item in value:
-            yield from _walk(item, depth + 1, member)
-    elif isinstance(value, dict):
-        yield from _walk_object(value, depth, member)
-
-
-def _walk_object(value: Json, depth: int, member: str) -> Iterator[tuple[str, str]]:
-    if member == "container" and isinstance(value.get("id"), str):
-        yield PLACES[member], value["id"]
-    kind = value.get("type")
-    for name, inner in value.items():
-        given = name in OF_TOOLS or (name == "input" and str(kind).endswith("tool_use"))
-        if not given and not (name == "skill_id" and kind == PUBLIC):
-            yield from _walk(inner, depth + 1, name)
+    Raises Forbidden for a model that the key may not call.
+    """
+    for model in models_in(body) if "*" not in principal.models else ():
+        if not is_model_allowed(principal, model):
+            raise Forbidden(
+                f"The request names the model {model[:80]!r} beside its own, which this key may "
+                f"not call. It may call: {', '.join(principal.models)}.",
+                code="model_not_allowed",
+                param="model",
+            )
+    paths = principal.paths or ()
+    named = dict.fromkeys(objects_in(body))
+    beyond = (n for n in named if not any(fnmatchcase("/v1/" + "/".join(n), p) for p in paths))
+    return list(islice(beyond, LOOKED_UP + 1))

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
+from gateway.chat.background_booking import booking_of, watch
+from gateway.chat.provider_call import ProviderCall
 from gateway.chat.request import TurnInput
 from gateway.http.json_thread import run_by_weight
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
@@ -54,7 +56,7 @@ class StoredPassthrough(PassthroughProducer):
         if not noted and size <= READ_BYTES:
             await self._note_owner(b"".join(seen))
         if self._row is not None and self._items:
-            row = replace(self._row, echo={"items": self._items[:ITEMS]})
+            row = replace(self._row, echo={**self._row.echo, "items": self._items[:ITEMS]})
             self._gateway.responses.save(row)
 
     def _tells_all(self, part: bytes, size: int) -> bool:
@@ -75,10 +77,12 @@ class StoredPassthrough(PassthroughProducer):
             row = StoredResponse(
                 found["id"], tenant, request.user, [found["id"]], served.label, model
             )
-            self._row = replace(row, created_at=time.time())
+            self._row = replace(row, created_at=time.time(), echo=booking_of(request))
             self._items += item_ids(found)
             if found.get("background") is True:  # it goes on without its client
                 await self._gateway.responses.note(self._row)
+                headers = dict(request.headers)
+                watch(ProviderCall(self._gateway, request.principal, headers, served), self._row)
             else:
                 self._gateway.responses.save(self._row)
         return True

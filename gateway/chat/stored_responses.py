@@ -7,6 +7,7 @@ what the client saw. A response without a row of the caller's is unknown: 404.
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from gateway.chat import kept_responses
 from gateway.chat.kept_conversations import find_thread
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_names import check_references, check_stored_names
-from gateway.errors import ResourceNotFound, Unavailable
+from gateway.errors import RequestConflict, ResourceNotFound, Unavailable
 from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
@@ -27,6 +28,7 @@ from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
 
+log = logging.getLogger("mnemogate")
 MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no server gave
 
 
@@ -42,7 +44,9 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     kept_here = thread is not None and not thread.target
     if kept_here or not request.route.keeps_responses:
         name = thread.id if thread is not None else ""
-        return await kept_responses.expand(gateway, request, name)
+        return await _with_room(
+            gateway, request, await kept_responses.expand(gateway, request, name)
+        )
     request = await check_references(gateway, request)
     request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
@@ -53,8 +57,30 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if row is None:
         return await _begin_anew(request, named)
     if kept_responses.is_kept(row):  # though the server keeps those of today
-        return await kept_responses.expand(gateway, request)
+        return await _with_room(gateway, request, await kept_responses.expand(gateway, request))
     return await _go_on(request, row, named)
+
+
+async def _with_room(gateway: GatewayState, asked: TurnInput, request: TurnInput) -> TurnInput:
+    """Return an expanded request, which is kept here if there is room for it.
+
+    One that says nothing of `store`, and goes on from nothing, is served all the same and not kept.
+    asked: as it was sent. Raises RequestConflict, Unavailable.
+    """
+    if request.kept is None:
+        return request
+    tenant, user, size = request.principal.tenant, request.user, len(asked.raw)
+    try:
+        await kept_responses.check_room(gateway, tenant, user, request.thread, size)
+    except RequestConflict as e:
+        if request.thread or request.chained or asked.body.get("store") is True:
+            raise
+        log.warning("a response is not kept: %s", e.message)
+        found = request.found
+        if found is not None and isinstance(view := found.view, NativeView):
+            found = msgspec.structs.replace(found, view=replace(view, stored=False))
+        return msgspec.structs.replace(request, kept=None, found=found)
+    return request
 
 
 async def find_base(

@@ -11,23 +11,21 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.chat.background_booking import UNFINISHED, book_finished
 from gateway.chat.kept_responses import is_kept
 from gateway.chat.provider_call import ProviderCall
+from gateway.chat.stored_answer import NO_MEMORY
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed
-from gateway.http.access_log import current_line
 from gateway.http.json_thread import run_heavy
-from gateway.http.response import CompletionProducer, GatewayResponse, ResponseHead
+from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.replies import EventReader
-from gateway.state import GatewayState
 from gateway.storage.responses import StoredResponse
 from gateway.upstream.base import UpstreamResponse
-from gateway.wire.chat import Json, decode, encode
+from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
 from gateway.wire.sse import SseFramer
 from gateway.wires.envelope import event_of
 from gateway.wires.responses.reply import CLOSINGS, ResponsesMask, lift
-
-UNFINISHED = ("queued", "in_progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +41,6 @@ class StoredEvents:
     call: ProviderCall
     whole: Callable[[], Awaitable[Json]]
     after: int
-
-
-def stream_response(
-    gateway: GatewayState, events: StoredEvents, name: str, headers: Pairs
-) -> GatewayResponse:
-    """Return the ASGI response that streams them. name: the request's."""
-    producer = StoredStream(events)
-
-    async def prepared() -> tuple[StoredStream, Pairs]:
-        return producer, []
-
-    base = [(b"x-mnemogate-request-id", name.encode()), *headers]
-    server = gateway.settings.server
-    return GatewayResponse(prepared, _Uncounted(), base, gateway.process.live, server)
 
 
 class StoredStream(CompletionProducer):
@@ -98,6 +82,7 @@ class StoredStream(CompletionProducer):
                 )
             async for shown in self._round(incoming):
                 yield shown
+        await book_finished(self._events.call, self._events.row, self._mask.merged())
         yield self._mask.end(None)
 
     async def _round(self, incoming: UpstreamResponse) -> AsyncGenerator[bytes, None]:
@@ -112,13 +97,13 @@ class StoredStream(CompletionProducer):
             await incoming.close()
         _, result = self._mask.close()
         if result.error is not None:
-            raise UpstreamFailed(decode(self._events.call.redact(encode(result.error))))
+            raise UpstreamFailed(result.error)
         if not result.complete:
             raise StreamIncomplete("The provider's stream ended before the response did.")
 
     async def _open(self, name: str) -> UpstreamResponse | None:
         """Return the provider's stream of a round; None where it has none."""
-        incoming = await self._events.call.open("GET", f"/responses/{name}?stream=true")
+        incoming = await self._events.call.open("GET", "responses", name, query="stream=true")
         if incoming.status == 200 and incoming.is_events:
             return incoming
         await incoming.close()
@@ -130,25 +115,17 @@ class StoredStream(CompletionProducer):
     def build_head(self, *, committed: bool) -> ResponseHead:
         return self.completion_head([])
 
+    async def ready(self) -> StoredStream:
+        return self
+
     def extra_headers(self) -> Pairs:
-        return []
+        return NO_MEMORY
 
     def error_event(self, error: GatewayError) -> bytes:
         return self._mask.fault(error)
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         return None
-
-
-class _Uncounted:
-    """Nothing is accounted for: the response was, when it was made."""
-
-    def on_first_byte(self, status: int, *, committed: bool) -> None:
-        current_line().status = status
-
-    def on_finish(self, memory: str, error: BaseException | None) -> None:
-        if isinstance(error, GatewayError):
-            current_line().note_error(error)
 
 
 def _join_events(response: Json, cuts: Any, after: int) -> bytes:

@@ -140,4 +140,6 @@ class MemorySettings(Section):
     summary_seconds: float = Field(30, gt=0)
     import_rows: int = Field(100_000, gt=0)
     import_mib: float = Field(32, gt=0)
+    kept_mib: float = Field(64, gt=0)
+    kept_conversation_mib: float = Field(32, gt=0)
     blocks: tuple[BlockDefault, ...] = BLOCKS

@@ -231,7 +231,7 @@ def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "")
         raise BadRequest(
             "`tenant` is '*', but a user belongs to one tenant: name it.", param="tenant"
         )
-    name = check_name(user, "user")
+    name = check_name(user.strip(), "user")  # as requests do
     if not caller.principal.may_name(name):
         raise Forbidden(
             f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "

@@ -151,7 +151,8 @@ def visible_user(caller: ManagementRequest, user: str | None) -> str | None:
                 param="user",
             )
         return None
-    if not caller.principal.may_name(check_name(user, "user")):
+    user = check_name(user.strip(), "user")  # as requests do
+    if not caller.principal.may_name(user):
         raise Forbidden(
             f"This key may not reach the user {user[:64]!r}. Use one of its own users, or a "
             "trusted key.",

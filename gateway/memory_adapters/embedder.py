@@ -10,6 +10,7 @@ from gateway.auth.authenticator import Principal
 from gateway.auth.credential_cache import CredentialCache
 from gateway.errors import GatewayError
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import upstream_path
 from gateway.routing.router import Router
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import decode
@@ -69,7 +70,9 @@ class UpstreamEmbedder:
         )
         try:
             incoming = await target.upstream.send(
-                UpstreamRequest("/embeddings", body, upstream_headers([], authorization))
+                UpstreamRequest(
+                    upstream_path("embeddings"), body, upstream_headers([], authorization)
+                )
             )
             data = await incoming.read(VECTOR_BYTES)
             await incoming.close()

@@ -8,30 +8,31 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.errors import GatewayError
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import relayed_path, tail_of, upstream_path, user_in
 from gateway.http.request_body import read_body
 from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, new_dispatcher
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
-from gateway.relay.path_policy import READING, check_path, model_asked, plain
+from gateway.relay.path_policy import READING, check_path, folded_path, model_asked
 from gateway.routing.router import Route, is_model_allowed
 from gateway.state import MOST_TOLD, GatewayState, request_id
 from gateway.upstream.base import UpstreamRequest
 from gateway.usage.meter import guess_tokens
 from gateway.wire.chat import Json, decode
 from gateway.wire.headers import merge_headers, upstream_headers
+from gateway.wire.json_members import UnreadableMembers, find_members, read_string
 
+USER_MEMBERS = (b"user", b"safety_identifier")  # of a body that may name its user
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
-PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 BY_TOKENS = frozenset(
     {"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/moderations"}
 )  # whose calls are billed by the tokens of texts
@@ -43,41 +44,78 @@ SEGMENTS = 4
 log = logging.getLogger("mnemogate")
 
 
-async def pass_on(gateway: GatewayState, scope: Any, receive: Any, skip: int) -> GatewayResponse:
+class RelayedContent(NamedTuple):
+    """A request to relay. path: canonical, below `/v1`. user: from `/u/{user}`."""
+
+    principal: Principal
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    user: str | None
+    data: bytes
+
+    @property
+    def content_type(self) -> bytes:
+        return self.headers.get(b"content-type", b"application/json")
+
+    @property
+    def wants_events(self) -> bool:
+        return b"json" in self.content_type and STREAMS.search(self.data[: 1 << 20]) is not None
+
+
+# Checks what the body of a request names. Raises GatewayError.
+ContentCheck = Callable[[GatewayState, RelayedContent], Awaitable[None]]
+
+
+async def pass_on(
+    gateway: GatewayState, scope: Any, receive: Any, check: ContentCheck
+) -> GatewayResponse:
     """Return the ASGI response that relays this request.
 
-    skip: segments of the path that are ours. Raises GatewayError.
+    scope: with its canonical path. check: of keys that share the provider's account. Raises
+    GatewayError.
     """
     started = time.perf_counter()
-    headers = merge_headers(scope["headers"])
-    principal = gateway.keys.caller(headers)
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    path = quote(_below(raw.split(b"?", 1)[0], skip), safe=PRINTABLE)
-    check_path(principal, scope["method"], known := plain(path))
-    limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
-    body = await read_body(receive, headers, limit)
-    content_type = headers.get(b"content-type", b"application/json")
-    query = quote(scope.get("query_string", b""), safe=PRINTABLE)
+    content = await _read_content(gateway, scope, receive)
+    principal, headers, known = content.principal, content.headers, folded_path(content.path)
+    query = scope.get("query_string", b"").decode("latin-1")
+    sent = (content.data, content.content_type)
     model = await run_by_weight(
-        body, model_asked, principal, scope["method"], known, query, (body, content_type)
+        content.data, model_asked, principal, content.method, known, query, sent
     )
-    forward = new_dispatcher(gateway, _route(gateway, model, principal), headers, principal)
+    route = _route(gateway, model, principal)
+    if principal.paths is not None and content.data:
+        await check(gateway, content)
+    user = None
+    if principal.paths is not None:
+        user = await run_by_weight(content.data, _user_of, content)
+    forward = new_dispatcher(gateway, route, headers, principal, user)
     if known in BY_TOKENS:  # however it is spelt, it costs the same
-        forward.meter.guess = guess_tokens(len(body))
+        forward.meter.guess = guess_tokens(len(content.data))
     passing = RelayedRequest(
-        scope["method"],
-        path + (f"?{query}" if query else ""),
-        body or None,
-        content_type,
+        content.method,
+        relayed_path(content.path, query, folded=principal.paths is not None),
+        content.data or None,
+        content.content_type,
         named=[(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")],
         started=started,
     )
-    output = 0 if path == "/embeddings" else None
-    entry = RequestInfo(request_id(scope), principal, path, started, model or "", output=output)
-    streams = b"json" in content_type and STREAMS.search(body[: 1 << 20]) is not None
-    _tell_of_no_memory(gateway, scope["method"], headers, known)
-    producer = PassthroughProducer(forward, passing, streams)
+    output = 0 if known == "/embeddings" else None
+    entry = RequestInfo(request_id(scope), principal, known, started, model or "", output=output)
+    _tell_of_no_memory(gateway, content.method, headers, known)
+    producer = PassthroughProducer(forward, passing, content.wants_events)
     return accounted_response(gateway, forward, entry, producer.ready)
+
+
+async def _read_content(gateway: GatewayState, scope: Any, receive: Any) -> RelayedContent:
+    """Read a request whose key reaches its path. Raises GatewayError."""
+    headers, method = merge_headers(scope["headers"]), scope["method"]
+    principal = gateway.keys.caller(headers)
+    path = tail_of(scope["path"])
+    check_path(principal, method, folded_path(path))
+    limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
+    body = await read_body(receive, headers, limit)
+    return RelayedContent(principal, method, path, headers, user_in(scope["path"]), body)
 
 
 async def upstream_models(gateway: GatewayState, principal: Principal) -> list[Json]:
@@ -92,7 +130,7 @@ async def upstream_models(gateway: GatewayState, principal: Principal) -> list[J
         async with asyncio.timeout(LIST_SECONDS):
             incoming = await target.upstream.send(
                 UpstreamRequest(
-                    "/models",
+                    upstream_path("models"),
                     None,
                     upstream_headers([], forward.caller.credential(target), None),
                     "GET",
@@ -122,6 +160,20 @@ async def upstream_models(gateway: GatewayState, principal: Principal) -> list[J
         return []
 
 
+def _user_of(content: RelayedContent) -> str | None:
+    """Return whom a request with an Idempotency-Key names, however it does: as it stands there."""
+    if b"idempotency-key" not in content.headers:
+        return None
+    if named := content.headers.get(b"x-memory-user", b"").decode("latin-1") or content.user:
+        return named
+    try:
+        places = find_members(content.data, USER_MEMBERS)
+    except UnreadableMembers:
+        return None
+    names = (read_string(content.data, places[m]) for m in USER_MEMBERS if m in places)
+    return next(filter(None, names), None)
+
+
 def _tell_of_no_memory(
     gateway: GatewayState, method: str, headers: Mapping[bytes, bytes], path: str
 ) -> None:
@@ -144,17 +196,6 @@ def _tell_of_no_memory(
             client,
             place,
         )
-
-
-def _below(path: bytes, skip: int) -> bytes:
-    """Return the path behind so many segments, as it was sent; several slashes are one."""
-    at = 0
-    for _ in range(skip):
-        while path.startswith(b"/", at):
-            at += 1
-        found = path.find(b"/", at)
-        at = found if found >= 0 else len(path)
-    return path[at:]
 
 
 def _route(gateway: GatewayState, name: str | None, principal: Principal) -> Route:

@@ -23,6 +23,7 @@ from gateway.errors import (
     UpstreamUnreachable,
 )
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import UpstreamPath
 from gateway.http.response import SSE, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import EventReader, RawReply
@@ -46,13 +47,13 @@ USAGE = re.compile(rb'"usage"\s*:\s*\{')
 class RelayedRequest:
     """What to pass on.
 
-    path: below `/v1`, as it was sent, with its query. named: headers of ours on every outcome.
+    path: below `/v1`, with its query. named: headers of ours on every outcome.
 
     several: a chat completion of more than one choice. started: by perf_counter.
     """
 
     method: str
-    path: str
+    path: UpstreamPath
     body: bytes | None
     content_type: bytes = b"application/json"
     several: bool = False
@@ -104,17 +105,13 @@ class PassthroughProducer:
         first = await anext(incoming.body, b"")
         json = b"json" in (incoming.header(b"content-type") or b"").lower()
         editor: MemberEditor | None = None
-        if json and (alias is not None or b'"error"' in first):
+        if json and alias is not None:
             first += await incoming.read(WHOLE_BYTES)
             if len(first) < WHOLE_BYTES:
-                # Some servers report errors under a 200.
-                whole = self._forward.redact_key(first)
-                first = self._whole = (
-                    await run_by_weight(whole, _with_requested_model, whole, alias)
-                    if alias is not None
-                    else whole
+                first = self._whole = await run_by_weight(
+                    first, _with_requested_model, first, alias
                 )
-            elif alias is not None:
+            else:
                 self._is_edited = True
                 editor = MemberEditor(b"model", encode(alias))
                 first = editor.feed(first)
@@ -193,7 +190,7 @@ class PassthroughProducer:
     def _edit(self, event: SseEvent) -> SseEvent:
         if not event.data or event.data == DONE:
             return event
-        data = self._forward.redact_key(event.data) if b'"error"' in event.data else event.data
+        data = event.data
         if USAGE.search(data):
             self._forward.meter.record_usage(usage_of(data))
         if (alias := self._forward.alias) is not None and b'"model"' in data:

@@ -8,13 +8,13 @@ says who may.
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from urllib.parse import parse_qsl, unquote, unquote_plus
+from urllib.parse import parse_qsl, unquote_plus
 
 from gateway.auth.authenticator import Principal
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
+from gateway.http.paths import folded_segments
 from gateway.routing.router import is_model_allowed
 from gateway.wire.model_field import model_for_certain, model_of
 
@@ -57,33 +57,35 @@ NAMING = ("models", "engines", "deployments")  # what a model's name stands behi
 QUERY_FIELDS = 100
 
 
-def plain(path: str) -> str:
-    """Return the path below `/v1` as servers understand it.
+def folded_path(path: str) -> str:
+    """Return a canonical path below `/v1` as the most lenient server reads it.
 
-    Raises NotFound for one that leads upwards.
+    Raises ResourceNotFound, see `folded_segments`.
     """
-    decoded = unquote(path)
-    parts = re.split(r"[/\\]", unquote(decoded))  # some servers decode twice
-    if any(part.partition(";")[0] == ".." for part in parts):
-        raise ResourceNotFound(f"There is nothing at {path[:200]!r}.")
-    return "/" + "/".join(part for part in decoded.split("/") if part not in ("", "."))
+    return "/" + "/".join(folded_segments(path))
 
 
 def check_path(principal: Principal, method: str, path: str) -> None:
-    """path: see `plain`. Raises Forbidden."""
-    if principal.paths is None or (method == "POST" and path in STATELESS):
+    """Check that a key reaches a path. path: see `folded_path`.
+
+    Raises Forbidden, and ResourceNotFound for one that it reaches in other capitals.
+    """
+    if principal.paths is None or _reaches(principal, method, path):
         return
-    if not any(fnmatchcase(f"/v1{path}", pattern) for pattern in principal.paths):
-        raise Forbidden(
-            f"The key {principal.key!r} may not {method} {f'/v1{path}'[:200]!r}: all keys "
-            "share "
-            "the provider's account, and what is "
-            "stored there is for keys whose `paths` list it. The operator can add it "
-            "there, "
-            "such "
-            'as "/v1/files*".',
-            code="path_not_allowed",
-        )
+    if _reaches(principal, method, path.lower()):
+        raise ResourceNotFound(f"There is nothing at {path[:200]!r}.")
+    raise Forbidden(
+        f"The key {principal.key!r} may not {method} {f'/v1{path}'[:200]!r}: all keys share the "
+        "provider's account, and what is stored there is for keys whose `paths` list it. The "
+        'operator can add it there, such as "/v1/files*".',
+        code="path_not_allowed",
+    )
+
+
+def _reaches(principal: Principal, method: str, path: str) -> bool:
+    if method == "POST" and path in STATELESS:
+        return True
+    return any(fnmatchcase(f"/v1{path}", pattern) for pattern in principal.paths or ())
 
 
 def model_asked(

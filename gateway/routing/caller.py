@@ -9,10 +9,6 @@ from gateway.routing.failures import LOGGED
 from gateway.routing.router import Target
 from gateway.wire.headers import Pairs
 
-# Bytes of the shortest key that is redacted: dummy keys of servers that accept any key ("x",
-# "none", "EMPTY") are words that may occur in texts.
-SHORTEST_SECRET = 8
-
 
 class Caller(msgspec.Struct, frozen=True):
     """Whom the upstream calls of one client request are made for.
@@ -50,10 +46,3 @@ class Caller(msgspec.Struct, frozen=True):
         key = (self.authorization or b"").rpartition(b" ")[2]
         data = data.replace(key, b"[key]") if key else data
         return " ".join(data[: 4 * LOGGED].decode("utf-8", "replace").split())[:LOGGED]
-
-
-def redact_key(data: bytes, target: Target | None) -> bytes:
-    """Redact the key that a target was called with from its text."""
-    key = target.settings.api_key if target else None
-    secret = key.get_secret_value().encode() if key is not None else b""
-    return data.replace(secret, b"[key]") if len(secret) >= SHORTEST_SECRET else data

@@ -25,7 +25,7 @@ from gateway.errors import (
     UpstreamTimeout,
 )
 from gateway.http.pacing import PacedStream
-from gateway.routing.caller import Caller, redact_key
+from gateway.routing.caller import Caller
 from gateway.routing.concurrency import SlotBody
 from gateway.routing.failures import (
     code_of,
@@ -128,7 +128,7 @@ class Dispatcher(msgspec.Struct):
             request, found = self.wire.encode(
                 compose(target), target, frozen=frozen, long=self.writes_off_loop
             )
-            request.path += self.query and f"?{self.query}"
+            request.add_query(self.query)
             return request
 
         async def send(target: Target) -> CompletionReply:
@@ -387,10 +387,6 @@ class Dispatcher(msgspec.Struct):
         except BaseException:
             await incoming.close()
             raise
-
-    def redact_key(self, data: bytes, target: Target | None = None) -> bytes:
-        """Return an upstream's text without the key it was called with."""
-        return redact_key(data, target or self.served)
 
     async def _send(
         self, target: Target, outgoing: UpstreamRequest, another: bool

@@ -16,7 +16,7 @@ from gateway.errors import (
     UpstreamUnreachable,
 )
 from gateway.http.json_thread import run_by_weight
-from gateway.routing.caller import Caller, redact_key
+from gateway.routing.caller import Caller
 from gateway.routing.failures import error_json, status_of, worth_retrying
 from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
@@ -97,7 +97,7 @@ async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:
         except MalformedReply as e:
             raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
         if error is not None:
-            raise _reported(error, encode({"error": error}), reply.target, reply.headers)
+            raise _reported(error, encode({"error": error}), reply.headers)
         reply.events = batch
         return
     raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
@@ -125,7 +125,7 @@ async def _read_whole(reply: CompletionReply, wire: WireFormat) -> None:
             f"({type(e).__name__}). Try again, or check its base_url."
         ) from e
     if error:
-        raise _reported(error, data, reply.target, reply.headers)
+        raise _reported(error, data, reply.headers)
     reply.chunk, reply.plain = found, data
 
 
@@ -163,20 +163,20 @@ def _check_forerun(before: int, batch: Sequence[SseEvent]) -> int:
 async def _refuse_error(data: bytes, reply: RawReply) -> None:
     """Raise UpstreamRefused for an error that another try may not meet."""
     if error := await run_by_weight(data, _error, data):
-        failure = _reported(error, data, reply.target, client_headers(reply.incoming.headers))
+        failure = _reported(error, data, client_headers(reply.incoming.headers))
         if worth_retrying(failure):
             raise failure
 
 
-def _reported(error: Any, data: bytes, target: Target, headers: Pairs) -> UpstreamRefused:
+def _reported(error: Any, data: bytes, headers: Pairs) -> UpstreamRefused:
     """Return the refusal that an error inside an accepted answer is: JSON, whatever it came in."""
     told = [*((k, v) for k, v in headers if k != b"content-type"), JSON_TYPE]
-    return UpstreamRefused(status_of(error), redact_key(data, target), told)
+    return UpstreamRefused(status_of(error), data, told)
 
 
 async def read_refusal(caller: Caller, target: Target, incoming: UpstreamResponse) -> GatewayError:
     """Read an answer that is no success; return the error that the client is told."""
-    data = redact_key(await incoming.read(ERROR_BYTES), target)
+    data = await incoming.read(ERROR_BYTES)
     headers = client_headers(incoming.headers)
     if incoming.status == 401 and caller.managed:
         return _own_credential_refused(target, keyless=caller.credential(target) is None)

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from litestar import Request, delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.chat.conversation_endpoint import JSON, ConversationVerb
+from gateway.chat.conversation_endpoint import ConversationVerb
 from gateway.chat.memory_mode import mode_of
-from gateway.http.asgi import respond
+from gateway.chat.relayed_names import check_content
+from gateway.chat.stored_answer import StoredAnswer, stored_answer
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body
 from gateway.relay.endpoint import pass_on
 from gateway.state import GatewayState, request_id
 from gateway.wire.headers import merge_headers
 
-NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
 ALL = "/v1/conversations"
 ONE = f"{ALL}/{{name:str}}"
 ITEMS = f"{ONE}/items"
 ITEM = f"{ITEMS}/{{item:str}}"
 OF_A_USER = "/u/{user:str}"
+# What records say of each verb's path below `/v1`; of others `/conversations/{id}`.
+PATHS = {
+    "create": "/conversations",
+    "items": "/conversations/{id}/items",
+    "add_items": "/conversations/{id}/items",
+    "item": "/conversations/{id}/items/{item}",
+    "delete_item": "/conversations/{id}/items/{item}",
+}
 
 
 async def _answer(
@@ -34,21 +43,15 @@ async def _answer(
     headers = merge_headers(request.scope["headers"])
     kept = segment(name) if name else ""
     if gateway.keys.own and mode_of(headers) == "off":  # the account is the client's own
-        out: ASGIApp = await pass_on(
-            gateway, request.scope, request.receive, 1 if user is None else 3
-        )
-        return out
-    gateway.keys.caller(headers)  # before the body is read
+        relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
+        return relayed
+    principal = gateway.keys.caller(headers)  # before the body is read
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(request.receive, headers, limit)
     asked = ConversationVerb(gateway, request.scope, kept, user and segment(user), raw)
-    body = await getattr(asked, verb)(*map(segment, more))
-
-    async def served(scope: Any, receive: Any, send: Any) -> None:
-        length = (b"content-length", b"%d" % len(body))
-        named = (b"x-mnemogate-request-id", request_id(scope).encode())
-        await respond(send, 200, body, [named, *JSON, *NO_MEMORY, length])
-
+    make = StoredAnswer(partial(getattr(asked, verb), *map(segment, more)))
+    path, ident = PATHS.get(verb, "/conversations/{id}"), request_id(request.scope)
+    served: ASGIApp = stored_answer(gateway, principal, path, ident, make.ready)
     return served
 
 

@@ -81,6 +81,8 @@ def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
         app.state.opening.cancel()
         shared = [gateway.shared.close] if gateway.shared is not None else []
         traces = [gateway.traces.close] if gateway.traces is not None else []
+        for job in list(gateway.process.jobs):
+            job.cancel()
         for step in (
             gateway.keys.made.stop,
             gateway.worker.stop,

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 from gateway.chat.endpoint import MemoryPath, serve
 from gateway.config.settings import Settings
-from gateway.errors import BadRequest, Forbidden, Unavailable, UpgradeRequired
+from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line
 from gateway.http.asgi import Receive, Send, respond, respond_error
+from gateway.http.paths import canonical_path
 from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.router_caches import RouterCaches
 from gateway.state import REQUEST_ID, GatewayState
@@ -90,6 +91,10 @@ ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema"
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
+# Of what no handler answers.
+REFUSALS = (BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired)
+
+
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
 
@@ -118,6 +123,16 @@ def route_of(path: str) -> str:
 
 
 def _reshape(scope: Any) -> None:
+    """Give the path its canonical spelling.
+
+    Raises BadRequest if it is not UTF-8, ResourceNotFound; see `canonical_path`.
+    """
+    _restore(scope)
+    if scope["path"] not in MEMORY_PATHS:
+        scope["path"] = canonical_path(scope["path"])
+
+
+def _restore(scope: Any) -> None:
     """Restore the path as it was sent. Raises BadRequest if it is not UTF-8."""
     raw = scope.get("raw_path")
     if raw and b"%" in raw:
@@ -203,7 +218,7 @@ class GatewayMiddleware:
             send = _with_cors(send, origin)
         try:
             self._check(scope, headers, origin, allowed)
-        except (BadRequest, Forbidden, Unavailable, UpgradeRequired) as e:
+        except REFUSALS as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
         if scope["method"] == "HEAD" and scope["path"] == "/":  # some clients ask who is there
@@ -233,7 +248,7 @@ class GatewayMiddleware:
     ) -> None:
         """Refuse what no handler answers.
 
-        Raises BadRequest, Forbidden, Unavailable, UpgradeRequired.
+        Raises one of REFUSALS.
         """
         _reshape(scope)
         if MESSAGES_PATH.match(scope["path"]):

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from litestar import Request, Response, delete, get, post, route
+from litestar import Request, Response, get, post, route
 from litestar.enums import HttpMethod
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat import endpoint
 from gateway.chat.endpoint import MemoryPath
-from gateway.chat.memory_mode import mode_of
-from gateway.chat.stored_endpoint import StoredVerb
+from gateway.chat.relayed_names import check_content
 from gateway.errors import ResourceNotFound
-from gateway.http.asgi import respond
-from gateway.http.paths import segment
+from gateway.http.paths import UpstreamPath, segment, upstream_path
 from gateway.models.listing import model_card, model_list
 from gateway.relay.endpoint import pass_on, upstream_models
-from gateway.state import GatewayState, request_id
+from gateway.state import GatewayState
 from gateway.telemetry.metrics import CONTENT_TYPE
 from gateway.wire.headers import merge_headers
 from gateway.wires.base import WireFormat
@@ -41,12 +39,16 @@ METHODS = [
 ]
 
 
-COUNT_TOKENS, INPUT_TOKENS = "/messages/count_tokens", "/responses/input_tokens"
+COUNT_TOKENS = upstream_path("messages", "count_tokens")
+INPUT_TOKENS = upstream_path("responses", "input_tokens")
 RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method but POST
 
 
 def _serve(
-    request: Request[Any, Any, Any], path_user: str | None, wire: WireFormat = CHAT, count: str = ""
+    request: Request[Any, Any, Any],
+    path_user: str | None,
+    wire: WireFormat = CHAT,
+    count: UpstreamPath | None = None,
 ) -> ASGIApp:
     path = MemoryPath(wire, path_user, count)
 
@@ -103,63 +105,7 @@ async def user_count_tokens(request: Request[Any, Any, Any], user: FromPath[str]
     include_in_schema=False,
 )
 async def relay_other_methods(request: Request[Any, Any, Any]) -> ASGIApp:
-    return await _relay(request, 3 if request.scope["path"].startswith("/u/") else 1)
-
-
-async def _stored(
-    request: Request[Any, Any, Any], name: str, user: str | None, verb: str
-) -> ASGIApp:
-    gateway: GatewayState = request.app.state.gateway
-    if gateway.keys.own and mode_of(merge_headers(request.scope["headers"])) == "off":
-        return await _relay(request, 1 if user is None else 3)  # the account is the client's own
-    asked = StoredVerb(gateway, request.scope, segment(name), user and segment(user))
-    if verb == "get" and asked.streams:
-        return await asked.stream()
-    body, headers = await getattr(asked, verb)()
-
-    async def served(scope: Any, receive: Any, send: Any) -> None:
-        length = (b"content-length", b"%d" % len(body))
-        name = (b"x-mnemogate-request-id", request_id(scope).encode())
-        await respond(send, 200, body, [name, *headers, length])
-
-    return served
-
-
-STORED = "/v1/responses/{name:str}"
-
-
-@get(STORED, summary="A stored response, as its client was shown it")
-async def stored_response(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
-    return await _stored(request, name, None, "get")
-
-
-@get(f"/u/{{user:str}}{STORED}", include_in_schema=False)
-async def user_stored_response(
-    request: Request[Any, Any, Any], user: FromPath[str], name: FromPath[str]
-) -> ASGIApp:
-    return await _stored(request, name, user, "get")
-
-
-@delete(STORED, status_code=200, summary="Delete a stored response and all its rounds")
-async def delete_response(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
-    return await _stored(request, name, None, "delete")
-
-
-@delete(f"/u/{{user:str}}{STORED}", status_code=200, include_in_schema=False)
-async def user_delete_response(
-    request: Request[Any, Any, Any], user: FromPath[str], name: FromPath[str]
-) -> ASGIApp:
-    return await _stored(request, name, user, "delete")
-
-
-@post(f"{STORED}/cancel", status_code=200, summary="Cancel a response in the background")
-async def cancel_response(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
-    return await _stored(request, name, None, "cancel")
-
-
-@get(f"{STORED}/input_items", summary="What the client had sent for a stored response")
-async def response_items(request: Request[Any, Any, Any], name: FromPath[str]) -> ASGIApp:
-    return await _stored(request, name, None, "input_items")
+    return await _relay(request)
 
 
 @post("/v1/responses/input_tokens", status_code=200, summary="The tokens of a response with memory")
@@ -170,11 +116,6 @@ async def input_tokens(request: Request[Any, Any, Any]) -> ASGIApp:
 @post("/u/{user:str}/v1/responses/input_tokens", status_code=200, include_in_schema=False)
 async def user_input_tokens(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
     return _serve(request, segment(user), RESPONSES, INPUT_TOKENS)
-
-
-@post("/v1/responses/compact", status_code=200, include_in_schema=False)
-async def relay_compact(request: Request[Any, Any, Any]) -> ASGIApp:
-    return await _relay(request, 1)
 
 
 @post("/chat/completions", include_in_schema=False)
@@ -211,14 +152,15 @@ async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Res
     return _json(model_card(wanted))
 
 
-async def _relay(request: Request[Any, Any, Any], skip: int) -> ASGIApp:
-    out: ASGIApp = await pass_on(request.app.state.gateway, request.scope, request.receive, skip)
-    return out
+async def _relay(request: Request[Any, Any, Any]) -> ASGIApp:
+    gateway: GatewayState = request.app.state.gateway
+    relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
+    return relayed
 
 
 @route("/v1/{path:path}", http_method=METHODS, status_code=200, include_in_schema=False)
 async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
-    return await _relay(request, 1)
+    return await _relay(request)
 
 
 # Below a path of ours with a parameter in it the router looks no further, so these are named one by
@@ -228,8 +170,6 @@ async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
         "/u/{user:str}/v1/{path:path}",
         "/u/{user:str}/v1/chat/{path:path}",
         "/u/{user:str}/v1/chat/completions/{path:path}",
-        "/u/{user:str}/v1/responses/{path:path}",
-        "/u/{user:str}/v1/conversations/{path:path}",
         "/u/{user:str}/v1/messages/{path:path}",
     ],
     http_method=METHODS,
@@ -237,12 +177,12 @@ async def relay(request: Request[Any, Any, Any]) -> ASGIApp:
     include_in_schema=False,
 )
 async def user_relay(request: Request[Any, Any, Any], user: FromPath[str]) -> ASGIApp:
-    return await _relay(request, 3)
+    return await _relay(request)
 
 
 @route("/v1/models/{path:path}", http_method=METHODS[3:], status_code=200, include_in_schema=False)
 async def relay_model_change(request: Request[Any, Any, Any]) -> ASGIApp:
-    return await _relay(request, 1)
+    return await _relay(request)
 
 
 @route(
@@ -252,7 +192,7 @@ async def relay_model_change(request: Request[Any, Any, Any]) -> ASGIApp:
     include_in_schema=False,
 )
 async def relay_user_model_change(request: Request[Any, Any, Any]) -> ASGIApp:
-    return await _relay(request, 3)
+    return await _relay(request)
 
 
 @get("/health", summary="Alive: needs no key and touches nothing")
@@ -312,13 +252,6 @@ HANDLERS = (
     relay_other_methods,
     input_tokens,
     user_input_tokens,
-    relay_compact,
-    stored_response,
-    user_stored_response,
-    delete_response,
-    user_delete_response,
-    cancel_response,
-    response_items,
     models,
     user_models,
     one_model,

@@ -153,6 +153,30 @@ async def read_spending(db: Database, key: str, since: float) -> float:
     return await db.read(lambda conn: spent_since(conn, key, since), SPENT_SECONDS)
 
 
+async def correct_record(
+    db: Database, request: str, usage: Any, cost: float | None
+) -> float | None:
+    """Replace an estimated record's tokens and cost; a record is an estimate only once.
+
+    usage: with the names of the columns. Returns the cost before, or `cost` for a record that was
+    final; None if there is none.
+    """
+    names = ("input", "cached_input", "cache_write", "output", "reasoning")
+    values = {name: getattr(usage, name) for name in names}
+
+    def work(conn: Connection) -> float | None:
+        row = conn.execute(select(c.id, c.cost).where(c.request_id == request).limit(1)).first()
+        if row is None:
+            return None
+        known = (c.id == row.id) & c.estimated.is_(True)
+        change = update(t.usage).where(known).values(**values, cost=cost, estimated=False)
+        if not conn.execute(change).rowcount:
+            return cost or 0.0
+        return float(row.cost or 0.0)
+
+    return await db.write(work, small=True, lock=NOTHING)
+
+
 class UsageTables:
     """The usage table as the memory's hook for erasure and expiry.
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import upstream_path, with_query
 from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
@@ -38,7 +39,8 @@ from gateway.wire.anthropic.response import StreamedAnswer, WholeAnswer, answer,
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.json_weight import UNREADABLE, is_readable
 
-CHAT = "/chat/completions"
+CHAT = upstream_path("chat", "completions")
+MESSAGES_PATH = upstream_path("messages")
 SPEAKS = "messages"
 VERSION = b"2023-06-01"
 OAUTH = b"sk-ant-oat"
@@ -76,7 +78,7 @@ class AnthropicUpstream:
         Raises BadRequest for a chat completion that cannot be translated.
         """
         request = replace(request, headers=self._headers(request.headers))
-        path, mark, query = request.path.partition("?")
+        path, _, query = request.path.partition("?")
         if path != CHAT or request.method != "POST":
             if request.composed and binds_thinking(self._facts(request.model)):
                 request = await _tolerate_changes(request)
@@ -85,7 +87,7 @@ class AnthropicUpstream:
         asked = await run_by_weight(original, self._translate_request, original, request)
         headers = _with_beta(request.headers, BINDING) if asked.bound else request.headers
         sent = replace(
-            request, path=f"/messages{mark}{query}", content=asked.content, headers=headers
+            request, path=with_query(MESSAGES_PATH, query), content=asked.content, headers=headers
         )
         incoming = _with_request_id(await self._wire.send(sent))
         out = translate_response(incoming, _into(incoming, asked))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from msgspec.structs import replace
 
+from gateway.http.paths import below, split_query, upstream_path, with_query
 from gateway.upstream.base import Headers, UpstreamRequest, UpstreamResponse, Wire
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
@@ -47,15 +47,15 @@ class AzureUpstream(OpenAIUpstream):
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request, see the port. A client's own api-version is kept."""
-        path, _, query = request.path.partition("?")
+        path, query = split_query(request.path)
         if self._dated and DEPLOYED.fullmatch(path) and (model := request.model or _model(request)):
-            path = f"/deployments/{quote(model, safe='')}{path}"
+            path = below(upstream_path("deployments", model), path)
         if self._version and not re.search(r"(?:^|&)api-version=", query):
             query = f"{query}&api-version={self._version}".lstrip("&")
         return await super().send(
             replace(
                 request,
-                path=f"{path}?{query}" if query else path,
+                path=with_query(path, query),
                 headers=_with_api_key(request.headers),
             )
         )

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from gateway.errors import GatewayError
+from gateway.http.paths import UpstreamPath, with_query
 from gateway.upstream.deadlines import Deadlines
 
 ANSWER_BYTES = 128 << 20  # limit of a response that is read as a whole
@@ -43,7 +44,7 @@ def _ignore() -> None:
 class UpstreamRequest(msgspec.Struct):
     """One upstream request.
 
-    path: relative to the provider's base URL; may have a query. model: the name its target knows
+    path: below the provider's base URL; names in it are quoted. model: the name its target knows
     the model by; "" if the body names none. frozen: the first system message ends with core text
     that stays the same for a while, so a provider whose prompt cache needs marks may set one there.
     stream: events were asked for, so silence is limited; otherwise only the total time is. written:
@@ -51,7 +52,7 @@ class UpstreamRequest(msgspec.Struct):
     it did at the same place, since memory changes.
     """
 
-    path: str
+    path: UpstreamPath
     content: Content | None
     headers: Sequence[tuple[bytes, bytes]] = ()
     method: str = "POST"
@@ -61,6 +62,10 @@ class UpstreamRequest(msgspec.Struct):
     stream: bool = False
     written: Callable[[], None] = _ignore
     composed: bool = False
+
+    def add_query(self, query: str) -> None:
+        """Send a query too, "" for none."""
+        self.path = with_query(self.path, query)
 
     @property
     def body(self) -> bytes | None:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import upstream_path
 from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
@@ -46,7 +47,7 @@ COUNTS: dict[str, tuple[str, Json]] = {
     "/messages/count_tokens": (MESSAGES, {}),
 }
 CHAT = "chat"
-CHAT_PATH = "/chat/completions"
+CHAT_PATH = upstream_path("chat", "completions")
 OMITTED_FROM = {**FORMATS, **{path: name for path, (name, _) in COUNTS.items()}, CHAT_PATH: CHAT}
 KNOWN_SECONDS = 3600.0
 NO_PATH = (404, 405, 501)

@@ -7,6 +7,7 @@ read as httpx reads them. `proxy = "none"` means no proxy, whatever the environm
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from gateway.upstream.base import Upstream, Wire
 from gateway.upstream.bridged import BridgedUpstream, BridgeOptions, SpokenFormats
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
+from gateway.upstream.redaction import RedactedUpstream, secrets_of
 from gateway.upstream.responses import ResponsesUpstream
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from gateway.config.settings import ProviderSettings
 from gateway.models.facts import facts_file
@@ -235,11 +237,21 @@ def build_upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, 
 def _open_server(name: str, p: ProviderSettings, wire: Wire, facts: Facts) -> Upstream:
     timeouts = Timeouts(**p.timeouts.model_dump())
     server: Upstream = OpenAIUpstream(p.base_url, wire, timeouts)
-    if p.kind == "anthropic":
-        return AnthropicUpstream(server, facts, p.default_max_tokens, p.api_version)
     if p.kind == "azure":
         server = AzureUpstream(p.base_url, wire, timeouts, p.api_version)
+    if secrets := _secrets_of(p):
+        server = RedactedUpstream(server, secrets)
+    if p.kind == "anthropic":
+        return AnthropicUpstream(server, facts, p.default_max_tokens, p.api_version)
     return server if p.speaks_chat else ResponsesUpstream(server, name, p.drop)
+
+
+def _secrets_of(p: ProviderSettings) -> list[bytes]:
+    """Return what a provider is called with and no client may read: its key, a URL's password."""
+    key = "" if p.api_key is None else p.api_key.get_secret_value()
+    named = p.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    basic = b64encode(unquote(named).encode()).decode()
+    return secrets_of(key, unquote(named.partition(":")[2]), basic)
 
 
 def _formats_of(p: ProviderSettings) -> SpokenFormats:

@@ -20,6 +20,7 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
     It is requested as the gateway does, since each kind has its own header for the key. base_url:
     replaces the provider's own. Raises GatewayError, ConfigError.
     """
+    from gateway.http.paths import upstream_path
     from gateway.upstream.base import UpstreamRequest
     from gateway.upstream.factory import build_upstreams, connection_options, open_provider_wire
 
@@ -45,7 +46,7 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
         upstream = build_upstreams(
             settings.model_copy(update={"providers": {name: impatient}}), {name: wire}
         )[name]
-        incoming = await upstream.send(UpstreamRequest("/models", None, key, "GET"))
+        incoming = await upstream.send(UpstreamRequest(upstream_path("models"), None, key, "GET"))
         await incoming.close()
         return incoming.status
     finally:

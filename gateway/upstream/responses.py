@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import upstream_path, with_query
 from gateway.upstream.base import (
     ANSWER_BYTES,
     Carriage,
@@ -31,7 +32,8 @@ from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.responses.answer import StreamedResponse, completion_of
 from gateway.wire.responses.request import response_request
 
-CHAT = "/chat/completions"
+CHAT = upstream_path("chat", "completions")
+RESPONSES_PATH = upstream_path("responses")
 SPEAKS = "responses"
 
 
@@ -59,15 +61,15 @@ class ResponsesUpstream:
 
         Raises BadRequest, which names the member, for what cannot be carried.
         """
-        path, mark, query = request.path.partition("?")
+        path, _, query = request.path.partition("?")
         if path != CHAT or request.method != "POST":
             return await self._server.send(request)
         original = request.body or b"{}"
         asked = await run_by_weight(original, self._translate, original)
         # Another body than the one the client's Idempotency-Key stands for.
         headers = with_body_idempotency_key([*request.headers], asked.content)
-        path = f"/responses{mark}{query}"
-        sent = replace(request, path=path, content=asked.content, headers=headers)
+        below = with_query(RESPONSES_PATH, query)
+        sent = replace(request, path=below, content=asked.content, headers=headers)
         incoming = await self._server.send(sent)
         if 200 <= incoming.status < 300:
             incoming = translate_response(incoming, _into(incoming, asked))

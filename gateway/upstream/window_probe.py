@@ -20,6 +20,7 @@ import msgspec
 
 from gateway.config.settings import ProviderSettings
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import UpstreamPath, upstream_path
 from gateway.upstream.base import Upstream, UpstreamRequest, Wire
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
@@ -66,7 +67,9 @@ class FoundWindow(NamedTuple):
 
 
 Json = Mapping[str, Any]
-Ask = Callable[[str, Json | None], Awaitable[Json]]  # of a path beside the `/v1`, with a body
+Ask = Callable[
+    [UpstreamPath, Json | None], Awaitable[Json]
+]  # of a path beside the `/v1`, with a body
 
 
 def is_asked(provider: ProviderSettings, facts: Mapping[str, Any]) -> bool:
@@ -97,7 +100,9 @@ class WindowProbe:
         """Return the names that the server's list of models has. Raises as `ask`."""
         headers = [(b"authorization", authorization)] if authorization else []
         async with asyncio.timeout(ASK_SECONDS), self._limit:
-            listed = await _read_json(await _answer(self._server, "/models", headers, None))
+            listed = await _read_json(
+                await _answer(self._server, upstream_path("models"), headers, None)
+            )
         entries = listed.get("data")
         found = entries if isinstance(entries, list) else ()
         return [m["id"] for m in found if isinstance(m, dict) and isinstance(m.get("id"), str)]
@@ -113,7 +118,7 @@ class WindowProbe:
         headers = [(b"authorization", authorization)] if authorization else []
         account = hashlib.sha256(authorization or b"").digest()
 
-        async def about(upstream: Upstream, path: str, body: Json | None) -> Json:
+        async def about(upstream: Upstream, path: UpstreamPath, body: Json | None) -> Json:
             if body is not None:
                 return await _read_json(await _answer(upstream, path, headers, body))
             data = None if anew else self._shared.get((path, account))
@@ -122,11 +127,11 @@ class WindowProbe:
                 self._shared.put((path, account), data)
             return await _read_json(data)
 
-        async def beside(path: str, body: Json | None) -> Json:
+        async def beside(path: UpstreamPath, body: Json | None) -> Json:
             return await about(self._root, path, body)
 
         async with asyncio.timeout(ASK_SECONDS), self._limit:
-            listed = await about(self._server, "/models", None)
+            listed = await about(self._server, upstream_path("models"), None)
             if found := _window_in_list(listed, model):
                 return FoundWindow(found)
             if not self._only_list:
@@ -160,7 +165,10 @@ class _SharedAnswers:
 
 
 async def _answer(
-    upstream: Upstream, path: str, headers: Sequence[tuple[bytes, bytes]], body: Json | None
+    upstream: Upstream,
+    path: UpstreamPath,
+    headers: Sequence[tuple[bytes, bytes]],
+    body: Json | None,
 ) -> bytes:
     """Return a server's answer; nothing for a refusal."""
     content = None if body is None else msgspec.json.encode(body)
@@ -199,13 +207,13 @@ def _window_in_list(answer: Json, model: str) -> int | None:
 
 async def _ask_ollama(ask: Ask, model: str) -> FoundWindow | None:
     """Ask Ollama: of a loaded model it knows the window, of another what it would be."""
-    running = await ask("/api/ps", None)
+    running = await ask(upstream_path("api", "ps"), None)
     if not isinstance(running.get("models"), list):
         return None
     for entry in _entries(running, "models", model):
         if found := _first(entry, ("context_length",)):
             return FoundWindow(found, LOADED_SECONDS)
-    shown = await ask("/api/show", {"model": model})
+    shown = await ask(upstream_path("api", "show"), {"model": model})
     told = shown.get("model_info")
     info = told if isinstance(told, dict) else {}
     greatest = _first(info, [n for n in info if n.endswith(".context_length")])
@@ -218,14 +226,14 @@ async def _ask_ollama(ask: Ask, model: str) -> FoundWindow | None:
 
 async def _ask_llama_cpp(ask: Ask, model: str) -> FoundWindow | None:
     """Ask llama.cpp's server, which has one model loaded."""
-    settings = (await ask("/props", None)).get("default_generation_settings")
+    settings = (await ask(upstream_path("props"), None)).get("default_generation_settings")
     found = _first(settings, ("n_ctx",)) if isinstance(settings, dict) else None
     return FoundWindow(found, LOADED_SECONDS) if found else None
 
 
 async def _ask_lm_studio(ask: Ask, model: str) -> FoundWindow | None:
     """Ask LM Studio: of a loaded model the window it was loaded with, else its greatest."""
-    for entry in _entries(await ask("/api/v0/models", None), "data", model):
+    for entry in _entries(await ask(upstream_path("api", "v0", "models"), None), "data", model):
         if loaded := _first(entry, ("loaded_context_length",)):
             return FoundWindow(loaded, LOADED_SECONDS)
         if greatest := _first(entry, ("max_context_length",)):

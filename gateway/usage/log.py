@@ -26,7 +26,7 @@ import msgspec
 from gateway.auth.user_resolver import USER_CHARACTERS
 from gateway.errors import Unavailable
 from gateway.storage import usage as table
-from gateway.usage.pricing import MAX_COUNT
+from gateway.usage.pricing import MAX_COUNT, TokenUsage
 from memory import Database, MemoryFault, StoreUnavailable
 
 log = logging.getLogger("mnemogate")
@@ -152,6 +152,14 @@ class UsageLog:
                 "shortly.",
                 headers=[(b"retry-after", b"1")],
             ) from e
+
+    async def correct(self, request: str, usage: TokenUsage, cost: float | None) -> float | None:
+        """Put what a request used in place of an estimate, once.
+
+        Returns the cost that it had; None if the record is not there yet. Raises StoreUnavailable.
+        """
+        await self.flush()
+        return await table.correct_record(self._db, request, usage, cost)
 
     def start(self) -> None:
         if self._task is None:

@@ -100,21 +100,18 @@ def client_side(
     return [(k, v) for k, v in client.items() if k in let_in and k not in listed]
 
 
-def with_tenant_idempotency_key(client: Pairs, secret: bytes, tenant: str) -> Pairs:
-    """Return the headers with the Idempotency-Key, if any, bound to its tenant.
+def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pairs:
+    """Return the headers with the Idempotency-Key, if any, bound to its owner.
 
-    Another tenant that shares the provider's account cannot send the same one.
+    Nobody else who shares the provider's account can send the same one. owner: tenant and user.
     """
 
-    def mine(key: bytes) -> bytes:
-        whose = tenant.encode("utf-8", "surrogatepass")
-        return (
-            hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256")
-            .hex()[:40]
-            .encode()
-        )
+    def bind(key: bytes) -> bytes:
+        whose = owner.encode("utf-8", "surrogatepass")
+        digest = hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256")
+        return digest.hex()[:40].encode()
 
-    return [(k, mine(v) if k == b"idempotency-key" else v) for k, v in client]
+    return [(k, bind(v) if k == b"idempotency-key" else v) for k, v in client]
 
 
 def with_body_idempotency_key(client: Pairs, body: bytes) -> Pairs:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.errors import GatewayError
+from gateway.http.paths import UpstreamPath
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import Json
 from gateway.wire.placement import Piece
@@ -212,7 +213,7 @@ class WireFormat(Protocol):
     """
 
     name: str
-    path: str
+    path: UpstreamPath
     noun: str  # what an answer is called in errors
     sums_usage: bool  # a client is shown all rounds' usage; else the last's, the context's size
     marks_overflow: bool  # clients know a prompt that is too long by a code, which we add

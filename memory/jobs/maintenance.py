@@ -10,7 +10,14 @@ from memory.ids import clock
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
-from memory.stores.sql import fts, message_pieces, passage_lifecycle, retention, vectors
+from memory.stores.sql import (
+    fts,
+    message_pieces,
+    model_records,
+    passage_lifecycle,
+    retention,
+    vectors,
+)
 from memory.stores.sql.database import Database
 from memory.stores.sql.erasure import expire_unnamed, finish
 from memory.stores.sql.jobs import Effect, QueuedJob, delete_dead, enqueue
@@ -70,6 +77,7 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
             lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
+            model_records.expire,
             *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),
         ):
             while await db.write(work, piece=True):

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from gateway.errors import GatewayError, StreamIncomplete
+from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import (
     Chunk,
@@ -48,7 +49,7 @@ class ChatFormat:
     """`POST /v1/chat/completions`."""
 
     name = "chat"
-    path = "/chat/completions"
+    path = upstream_path("chat", "completions")
     noun = "chat completion"
     sums_usage = True
     marks_overflow = True

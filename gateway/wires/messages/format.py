@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import BadRequest, GatewayError
+from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
@@ -39,7 +40,7 @@ class MessagesFormat:
     """`POST /v1/messages`."""
 
     name = "messages"
-    path = "/messages"
+    path = upstream_path("messages")
     noun = "message"
     sums_usage = False
     marks_overflow = False

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.errors import BadRequest, GatewayError
+from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
@@ -43,7 +44,7 @@ class ResponsesFormat:
     """`POST /v1/responses`."""
 
     name = "responses"
-    path = "/responses"
+    path = upstream_path("responses")
     noun = "response"
     sums_usage = False
     marks_overflow = True

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
 from memory.core.autonomy import ModelRecord
 from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.statements import put_row
 
-MAX_MODELS = 1000  # the most recent ones are read at the start
+MAX_MODELS = 1000  # the most recent ones are kept, and read at the start
+BATCH = 500  # rows removed in a transaction
 r = t.model_records.c
 
 
@@ -21,6 +22,18 @@ def load(conn: Connection) -> dict[str, ModelRecord]:
     return {
         row.model: ModelRecord(row.offered, row.called, row.silent) for row in conn.execute(query)
     }
+
+
+def expire(conn: Connection) -> int:
+    """Remove so many of the records beyond the newest MAX_MODELS: clients may invent names.
+
+    Returns their number; call again until it is 0.
+    """
+    newest_first = select(r.model).order_by(r.updated_at.desc(), r.model)
+    oldest = conn.execute(newest_first.offset(MAX_MODELS).limit(BATCH)).scalars().all()
+    if not oldest:
+        return 0
+    return conn.execute(delete(t.model_records).where(r.model.in_(oldest))).rowcount
 
 
 def save(conn: Connection, records: Mapping[str, ModelRecord]) -> None:

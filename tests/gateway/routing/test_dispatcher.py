@@ -23,6 +23,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route, Target
 from gateway.routing.selector import TargetSelector
 from gateway.upstream.base import UpstreamRequest
+from gateway.upstream.redaction import RedactedUpstream, secrets_of
 from gateway.upstream.scripted import ScriptedUpstream, completion, refusal, stream
 from gateway.wire.sse import DONE
 
@@ -35,6 +36,11 @@ CHUNK = {"id": "c", "choices": [{"index": 0, "delta": {"content": "Hello"}}]}
 KEY = "sk-provider-key"
 
 
+def server_of(upstream, key):
+    """An upstream as the factory builds it: what it answers holds no key of its provider."""
+    return RedactedUpstream(upstream, secrets_of(key)) if key else upstream
+
+
 class Fleet:
     """Targets named a, b, c ... in tiers of their own, each of which plays its answers."""
 
@@ -42,7 +48,7 @@ class Fleet:
         self.upstreams = [ScriptedUpstream(s if isinstance(s, list) else [s]) for s in scripts]
         settings = ProviderSettings(base_url="http://up/v1", api_key=key)
         targets = [
-            Target(name, "theirs" if alias else "m", upstream, settings)
+            Target(name, "theirs" if alias else "m", server_of(upstream, key), settings)
             for name, upstream in zip("abc", self.upstreams, strict=False)
         ]
         selector = TargetSelector(

@@ -15,7 +15,7 @@ from gateway.wire.headers import (
     merge_headers,
     upstream_headers,
     with_body_idempotency_key,
-    with_tenant_idempotency_key,
+    with_owners_idempotency_key,
 )
 
 
@@ -51,7 +51,7 @@ def test_an_idempotency_key_is_one_tenants_and_one_bodys():
     client = [(b"accept", b"*/*"), (b"idempotency-key", b"k")]
 
     def key(tenant, body=b""):
-        pairs = with_body_idempotency_key(with_tenant_idempotency_key(client, b"s", tenant), body)
+        pairs = with_body_idempotency_key(with_owners_idempotency_key(client, b"s", tenant), body)
         assert pairs[0] == client[0]
         return pairs[1]
 

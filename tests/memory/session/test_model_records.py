@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memory.core.autonomy import ModelRecord
+from memory.jobs.maintenance import RetentionPolicy, expire_handler
 from memory.session.model_records import MAX_NAME_CHARACTERS, ModelRecords
 from memory.stores.sql import model_records
 
@@ -34,3 +35,17 @@ def test_a_very_long_name_is_bounded():
     records = ModelRecords()
     records.count("m" * 100_000, called=False)
     assert [len(name) for name in records.take_unsaved()] == [MAX_NAME_CHARACTERS]
+
+
+async def test_names_that_clients_invent_leave_a_bounded_number_of_rows(db, monkeypatch):
+    monkeypatch.setattr(model_records, "MAX_MODELS", 5)
+    monkeypatch.setattr(model_records, "BATCH", 4)
+    for i in range(20):
+        await db.write(
+            lambda conn, i=i: model_records.save(conn, {f"m{i:02}": ModelRecord(1, 0, 1)})
+        )
+    policy = RetentionPolicy(explain=1, unnamed=1)
+    await expire_handler(db, policy)(None)
+    monkeypatch.setattr(model_records, "MAX_MODELS", 100)
+    kept = await db.read(model_records.load)
+    assert sorted(kept) == [f"m{i:02}" for i in range(15, 20)]

@@ -1,0 +1,162 @@
+"""Takes a provider's key out of everything that its server sends: headers and bodies.
+
+This is the one place: what a server quotes of the key leaves it as `[key]`, whatever the status,
+the format or the chunks that it came in. JSON may spell a character as an escape, so those
+spellings are looked for too. An answer that told its length keeps it. The client's own key in
+own-key mode is not the provider's, and passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+
+from gateway.upstream.base import Upstream, UpstreamRequest, UpstreamResponse
+
+# Bytes of the shortest key that is redacted: dummy keys of servers that accept any key ("x",
+# "none", "EMPTY") are words that may occur in texts.
+SHORTEST_SECRET = 8
+MASK = b"[key]"
+PROBE_BYTES = 8
+BACKSLASH = b"\\"
+ESCAPE = b"\\u00"
+SLASH = b"\\/"
+# How a body whose length is told keeps it: blanks behind its JSON, or a longer mask.
+TRAILED, PADDED = "trailed", "padded"
+MOST_BACKSLASHES = 4  # before an escape: JSON inside of JSON doubles them
+
+
+class Secret:
+    """A key, and how it may be spelt. Pure."""
+
+    def __init__(self, secret: bytes) -> None:
+        # Long texts cost more to look for; where its end is not, the key is not.
+        self._end = secret[-PROBE_BYTES:]
+        patterns = [rb"(?:%s)" % b"|".join(_spellings_of(byte)) for byte in secret]
+        self._escaped = re.compile(b"".join(patterns))
+        self._tokens = [re.compile(pattern) for pattern in patterns]
+        self.longest = len(secret) * (MOST_BACKSLASHES + 5)
+        self._firsts = frozenset((secret[0], ord("\\")))
+
+    def redact(self, data: bytes, *, padded: bool = False) -> bytes:
+        """Return bytes without the key. Bytes that do not hold it are returned as they are.
+
+        padded: they keep their length.
+        """
+        if self._end in data or (BACKSLASH in data and (ESCAPE in data or SLASH in data)):
+            return self._escaped.sub(_padded_mask if padded else MASK, data)
+        return data
+
+    def begun_at_end(self, data: bytes) -> int:
+        """Return how many bytes at the end may be the beginning of the key."""
+        begin = max(data.rfind(b"\n"), len(data) - self.longest - 1) + 1
+        for at in range(begin, len(data)):
+            if data[at] in self._firsts and self._reads_to_end(data, at):
+                return len(data) - at
+        return 0
+
+    def _reads_to_end(self, data: bytes, at: int) -> bool:
+        for token in self._tokens:
+            if at == len(data):
+                return True
+            if (found := token.match(data, at)) is None:
+                return _is_cut(data[at:])
+            at = found.end()
+        return False
+
+
+class RedactedUpstream:
+    """A server whose answers never hold the key that it is called with."""
+
+    def __init__(self, server: Upstream, secrets: Sequence[bytes]) -> None:
+        self._server = server
+        self._secrets = [Secret(secret) for secret in secrets]
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a request, see the port."""
+        incoming = await self._server.send(request)
+        length = _length_kept_by(incoming)
+        for secret in self._secrets:
+            incoming.headers = [(k, secret.redact(v)) for k, v in incoming.headers]
+            incoming.body = RedactedBody(incoming.body, secret, length)
+        return incoming
+
+
+class RedactedBody:
+    """The pieces of a body without the key, also where it is split over several.
+
+    Only what may be the key's beginning is held back, until the next piece. length: how the body
+    keeps its length, "" if it need not.
+    """
+
+    __slots__ = ("_body", "_held", "_length", "_lost", "_secret")
+
+    def __init__(self, body: AsyncIterator[bytes], secret: Secret, length: str = "") -> None:
+        self._body, self._secret, self._held = body, secret, b""
+        self._length, self._lost = length, 0
+
+    def __aiter__(self) -> RedactedBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            try:
+                data = await self._body.__anext__()
+            except StopAsyncIteration:
+                if not (last := self._end()):
+                    raise
+                return last
+            if self._held:
+                data, self._held = self._held + data, b""
+            size = len(data)
+            data = self._secret.redact(data, padded=self._length == PADDED)
+            self._lost += size - len(data)
+            if data.endswith(b"\n"):
+                return data  # as an event does: no key has a line feed in it
+            if held := self._secret.begun_at_end(data):
+                data, self._held = data[:-held], data[-held:]
+            if data or not held:
+                return data
+
+    def _end(self) -> bytes:
+        """Return what is left, with blanks for what was taken out of JSON whose length is told."""
+        last = self._held + b" " * (self._lost if self._length == TRAILED else 0)
+        self._held, self._lost = b"", 0
+        return last
+
+    async def aclose(self) -> None:
+        """Close the underlying body."""
+        closer = getattr(self._body, "aclose", None)
+        if closer is not None:
+            await closer()
+
+
+def secrets_of(*keys: str) -> list[bytes]:
+    """Return the keys that are long enough to be told from words."""
+    found = dict.fromkeys(key.encode() for key in keys)
+    return [key for key in found if len(key) >= SHORTEST_SECRET]
+
+
+def _length_kept_by(incoming: UpstreamResponse) -> str:
+    """Return how a body keeps its length; refusals are read whole, and need not."""
+    if not 200 <= incoming.status < 300 or incoming.header(b"content-length") is None:
+        return ""
+    return TRAILED if b"json" in (incoming.header(b"content-type") or b"").lower() else PADDED
+
+
+def _padded_mask(found: re.Match[bytes]) -> bytes:
+    return MASK.ljust(len(found[0]), b"*")
+
+
+def _spellings_of(byte: int) -> list[bytes]:
+    """Return patterns of a character as it is, and as JSON may escape it."""
+    plain = re.escape(bytes([byte]))
+    escaped = rb"\\{1,%d}u00(?i:%02x)" % (MOST_BACKSLASHES, byte)
+    return [plain, escaped, *([rb"\\{1,%d}/" % MOST_BACKSLASHES] if byte == ord("/") else [])]
+
+
+def _is_cut(tail: bytes) -> bool:
+    """Tell whether the bytes may be the beginning of an escape."""
+    bare = tail.lstrip(b"\\")
+    slashes = len(tail) - len(bare)
+    return 0 < slashes <= MOST_BACKSLASHES and b"u00".startswith(bare[:3]) and len(bare) < 5
