@@ -284,8 +284,9 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     who = gateway.settings.telemetry.metrics
     if who == "off":
         raise ResourceNotFound("Metrics are off: set telemetry.metrics in the configuration.")
-    if who == "key" or (who == "auto" and not gateway.settings.server.loopback):
-        gateway.keys.operator(merge_headers(request.scope["headers"]))
+    headers = merge_headers(request.scope["headers"])
+    if who == "key" or (who == "auto" and not gateway.is_from_here(request.scope, headers)):
+        gateway.keys.operator(headers)
     gauges = {
         "requests_in_progress": gateway.process.busy - 1,  # without this one
         "memory_ready": float(gateway.memory.ready),
