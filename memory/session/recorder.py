@@ -107,9 +107,11 @@ class TurnRecorder:
         except StoreUnavailable:
             # The request is not written, so nothing was sent to the client yet.
             self.late = True
-            if opening is not None or not await store.spill(record):
+            if opening is not None:
                 return False
+            is_durable = await store.spill(record)
             turn.attempt.claim.is_stored = False  # held until it is stored after all
+            return is_durable
         finally:
             self.release()
         return True

@@ -114,15 +114,20 @@ class TurnStore(msgspec.Struct):
     async def spill(self, record: TurnRecord) -> bool:
         """Write a record that the store did not take to the recovery log.
 
-        Returns False if that fails too: the record is lost, but the answer is still sent.
+        Returns False if only memory has it, or nothing: the answer is sent all the same.
         """
         try:
-            await self.spill_file.keep(record)
+            is_in_memory_alone = await self.spill_file.keep(record)
         except Exception:
             # The client has its answer, and no other place is left to write to.
             log.exception("an answer is not recorded: both the store and the recovery log failed")
             return False
-        return True
+        if is_in_memory_alone:
+            log.error(
+                "an answer is not recorded yet: both the store and the recovery log failed. It "
+                "stays in memory until one of them takes it"
+            )
+        return not is_in_memory_alone
 
 
 def log_failed_drop(task: asyncio.Task[Any]) -> None:
