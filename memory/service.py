@@ -196,7 +196,7 @@ class Memory:
             log.exception(
                 "%d turns are lost with this process: neither the store nor the recovery file "
                 "takes them",
-                self.spill.held,
+                self.spill.held_records,
             )
 
     def scope(self, tenant: str, user: str | None, agent: str) -> Scope:

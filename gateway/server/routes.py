@@ -264,7 +264,7 @@ async def health() -> dict[str, str]:
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     gateway: GatewayState = request.app.state.gateway
     degraded = [] if gateway.memory.ready else ["memory"]
-    if gateway.memory.spill.held:
+    if gateway.memory.spill.held_records:
         degraded.append("recovery_file")
     if gateway.shared is not None and gateway.shared.degraded:
         degraded.append("redis")
@@ -293,7 +293,7 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
         "requests_in_progress": gateway.process.busy - 1,  # without this one
         "memory_ready": float(gateway.memory.ready),
         "usage_records_dropped": gateway.usage.dropped,
-        "unwritten_turns": gateway.memory.spill.held,
+        "unwritten_turns": gateway.memory.spill.held_records,
         "turns_dropped": gateway.memory.spill.lost,
     }
     return Response(gateway.metrics.render(gauges), headers={"content-type": CONTENT_TYPE})

@@ -98,7 +98,7 @@ class RecoveryLog:
             self._lock = None
 
     @property
-    def held(self) -> int:
+    def held_records(self) -> int:
         """How many records are in memory alone."""
         return len(self._held)
 

@@ -148,7 +148,7 @@ async def test_records_come_back_once_and_in_order_whatever_the_disk_does(steps)
                     spill.flush()
         assert spilling._append is append
         assert replayed == list(range(1, kept + 1))
-        assert (spill.held, spill.held_bytes) == (0, 0)
+        assert (spill.held_records, spill.held_bytes) == (0, 0)
 
 
 async def test_what_is_held_is_bounded_in_bytes(tmp_path, monkeypatch):
@@ -159,10 +159,14 @@ async def test_what_is_held_is_bounded_in_bytes(tmp_path, monkeypatch):
     spill = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
     for number, is_full in ((1, True), (2, True)):
         assert await spill.keep(record())
-        assert (spill.held, spill.held_bytes, spill.is_full) == (number, number * size, is_full)
+        assert (spill.held_records, spill.held_bytes, spill.is_full) == (
+            number,
+            number * size,
+            is_full,
+        )
     with pytest.raises(OSError):
         await spill.keep(record())
-    assert (spill.held, spill.lost) == (2, 1)
+    assert (spill.held_records, spill.lost) == (2, 1)
 
 
 async def test_what_is_held_is_erased_with_its_user(tmp_path, monkeypatch):
