@@ -145,6 +145,7 @@ class Memory:
         if self.db.is_shared:
             self.spill.claim()
         await self._replay.run()
+        await self.db.fill_pool()
         self.models.load(await self.db.read(model_records.load))
         await self.policies.load()
         self.retrieval.indexing.start()
@@ -460,8 +461,10 @@ class Memory:
         is, all requests bypass it for a while.
         """
         try:
-            await self.db.read(scopes.probe, PROBE_SECONDS, small=True)
-        except StoreUnavailable as e:
+            # Also for a connection: where all are held by a server that stands still, none is free.
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self.db.read(scopes.probe, PROBE_SECONDS, small=True)
+        except (StoreUnavailable, TimeoutError) as e:
             log.warning(
                 "the store does not respond (%s): requests continue without memory for %g s",
                 e,

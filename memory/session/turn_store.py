@@ -21,6 +21,7 @@ from memory.stores.sql.message_pieces import LargeBody
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.turn_rows import TurnRecord
+from memory.stores.sql.waiting import limit_from_connection
 from memory.stores.sql.write_lock import EVERYTHING, WriteLock, owner_lock
 
 T = TypeVar("T")
@@ -79,7 +80,8 @@ class TurnStore(msgspec.Struct):
             if most is None:
                 return await self._write(work, large, shortcut)
             with self.patience.of(most) as seconds:
-                async with asyncio.timeout(seconds):
+                shared = self.db.is_shared
+                async with limit_from_connection(seconds) if shared else asyncio.timeout(seconds):
                     return await self._write(work, large, shortcut)
         except MemoryFault:
             raise
