@@ -82,12 +82,22 @@ class Authenticator:
         # kept: read several times a request
         self._mode, self._single = settings.mode, settings.single_user
         self._keyless = settings.is_keyless
+        self._tenants = frozenset(key.tenant for key in settings.keys)
         self._keys = {k.digest: k for k in settings.keys}
 
     @property
     def own(self) -> bool:
         """Whether each client brings its provider's key."""
         return self._mode == "own-key"
+
+    @property
+    def serves_several_tenants(self) -> bool:
+        """Whether tenants have to share what this gateway has, such as connections."""
+        if self._mode == "managed":
+            made = self.made.tenants
+            # The last one only where both have at most one.
+            return len(self._tenants) > 1 or len(made) > 1 or len(self._tenants.union(made)) > 1
+        return self._mode == "own-key" and not self._single
 
     @property
     def admins(self) -> int:
