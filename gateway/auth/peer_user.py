@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
-Address = tuple[str, int]
+Address = tuple[str, int | None]  # host and port; the latter is unset for other sockets
 
 GONE = -1  # instead of a user: the other end is closed, and belongs to nobody
 PROC = Path("/proc/net")
@@ -81,8 +81,8 @@ def _ask_kernel(family: int, own: Address, remote: Address) -> int:
         socket.IPPROTO_TCP,
         0,
         0xFFFFFFFF,
-        own[1].to_bytes(2),
-        remote[1].to_bytes(2),
+        (own[1] or 0).to_bytes(2),
+        (remote[1] or 0).to_bytes(2),
         socket.inet_pton(family, own[0]),
         socket.inet_pton(family, remote[0]),
         0,
@@ -130,4 +130,4 @@ def _in_table(end: Address, name: str) -> str:
     if name == "tcp6" and address.version == 4:
         packed = bytes(10) + b"\xff\xff" + packed
     words = struct.unpack(f"={len(packed) // 4}I", packed)
-    return "".join(f"{word:08X}" for word in words) + f":{end[1]:04X}"
+    return "".join(f"{word:08X}" for word in words) + f":{end[1] or 0:04X}"

@@ -76,7 +76,7 @@ async def limit_from_connection(seconds: float) -> AsyncIterator[None]:
                 is_waiting = False
 
 
-async def gets_connection(task: asyncio.Task[Any], has_connection: asyncio.Event) -> bool:
+async def gets_connection(task: asyncio.Future[Any], has_connection: asyncio.Event) -> bool:
     """Wait until a work has its connection, or has ended; tell whether that was in time."""
     if has_connection.is_set() or task.done():
         return True
