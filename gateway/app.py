@@ -120,7 +120,7 @@ def create_app(
     app.state.gateway = gateway
     return GatewayMiddleware(
         app,
-        LazyDashboard(app.state, EXCEPTION_HANDLERS),
+        LazyDashboard(app.state),
         lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
         RouterCaches(app.asgi_router.handle_routing.cache_clear),
     )
@@ -240,11 +240,7 @@ def _traces(settings: Settings) -> TurnTraces | None:
 
 
 def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authenticator:
-    token = (
-        load_or_create_secret(settings.data / "token", 24).hex()
-        if settings.single_user and settings.mode != "managed"
-        else ""
-    )
+    token = load_or_create_secret(settings.data / "token", 24).hex() if settings.is_keyless else ""
     return Authenticator(settings, secret, token, made)
 
 

@@ -143,7 +143,13 @@ def new_dispatcher(
     return Dispatcher(
         route,
         gateway.choice,
-        Caller(client, principal.authorization, not own, principal.tenant if own else ""),
+        Caller(
+            client,
+            principal.authorization,
+            not own,
+            account=principal.tenant if own else "",
+            tenant=principal.tenant if gateway.keys.serves_several_tenants else "",
+        ),
         retries=settings.routing.retries,
         deadline=asyncio.get_running_loop().time() + total,
     )

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
 
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
+from gateway.auth.keyless_guard import (
+    KeylessGuard,
+    is_local_host,
+    is_local_peer,
+    sign_of_a_proxy,
+    sign_of_another_user,
+)
 from gateway.auth.user_resolver import UserResolver
 from gateway.config.settings import Settings
 from gateway.http.parse_cache import RequestParseCache
@@ -91,11 +99,24 @@ class GatewayState:
     lacks: Lacks = field(default_factory=no_lacks)
     clients: ClientProfiles = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
-    local: bool = field(init=False)  # single-user mode, which `GatewayMiddleware` guards
+    guard: KeylessGuard | None = field(init=False)  # of `GatewayMiddleware`
 
     def __post_init__(self) -> None:
         self.clients = ClientProfiles(self.settings)
-        self.local = self.settings.server.loopback and self.settings.single_user
+        settings = self.settings
+        is_local = settings.server.loopback and settings.single_user
+        self.guard = KeylessGuard(settings) if settings.is_keyless or is_local else None
+
+    def is_from_here(self, scope: Any, headers: Mapping[bytes, bytes]) -> bool:
+        """Tell whether a program of this machine and user asks, as far as can be seen."""
+        server = self.settings.server
+        return (
+            server.loopback
+            and is_local_peer(scope)
+            and is_local_host(headers)
+            and not sign_of_a_proxy(scope, headers)
+            and (server.answers_any_peer or not sign_of_another_user(scope))
+        )
 
 
 def request_id(scope: Any) -> str:

@@ -146,11 +146,14 @@ class Memory:
         if self.db.is_shared:
             self.spill.claim()
         await self._replay.run()
+        await self.db.fill_pool()
         self.models.load(await self.db.read(model_records.load))
         await self.policies.load()
         self.retrieval.indexing.start()
-        if self.db.holder is not None and not self._following:
-            work = (self.policies.follow(), self._replay.follow())
+        if not self._following:
+            work = [self._replay.follow()]
+            if self.db.holder is not None:
+                work.append(self.policies.follow())
             self._following = [asyncio.create_task(one, name="memory-follow") for one in work]
         self._ready.set()
 
@@ -183,8 +186,20 @@ class Memory:
             if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
                 await self.retrieval.meaning.index.close()
         finally:
+            await self._keep_the_unwritten()
             await self.db.close()
             self.spill.release()
+
+    async def _keep_the_unwritten(self) -> None:
+        """Write the turns that are in memory alone to the recovery file, as a last resort."""
+        try:
+            await asyncio.to_thread(self.spill.flush)
+        except OSError:
+            log.exception(
+                "%d turns are lost with this process: neither the store nor the recovery file "
+                "takes them",
+                self.spill.held_records,
+            )
 
     def scope(self, tenant: str, user: str | None, agent: str) -> Scope:
         """Return a scope; its keys are derived once and cached."""
@@ -203,7 +218,7 @@ class Memory:
     @property
     def ready(self) -> bool:
         is_open = self._ready.is_set() and time.monotonic() >= self._closed_until
-        return is_open and self.db.may_write
+        return is_open and self.db.may_write and not self.spill.is_full
 
     async def wait_until_ready(self) -> None:
         """Wait for the store at start-up.
@@ -244,6 +259,8 @@ class Memory:
             raise StoreUnavailable(f"the memory failed: {type(e).__name__}") from e
 
     async def _begin(self, ask: TurnRequest) -> Session:
+        if ask.records and self.spill.is_full:
+            raise StoreUnavailable("turns that the store did not take fill the room kept for them")
         policy = self.policy  # the same for the whole request, even if reloaded meanwhile
         await self.wait_until_ready()
         heavy = ask.messages.heavy
@@ -455,8 +472,10 @@ class Memory:
         is, all requests bypass it for a while.
         """
         try:
-            await self.db.read(scopes.probe, PROBE_SECONDS, small=True)
-        except StoreUnavailable as e:
+            # Also for a connection: where all are held by a server that stands still, none is free.
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self.db.read(scopes.probe, PROBE_SECONDS, small=True)
+        except (StoreUnavailable, TimeoutError) as e:
             log.warning(
                 "the store does not respond (%s): requests continue without memory for %g s",
                 e,

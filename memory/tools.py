@@ -23,6 +23,7 @@ from memory.core.blocks import (
     escape,
     has_line,
     new_block,
+    quote_value,
     remove_line,
     replace_text,
     rewrite_value,
@@ -236,7 +237,7 @@ def _edit_function(
             seen[label] = b.version  # the error shows it
             raise BadArguments(
                 f"The block {label!r} changed since you saw it. It now reads:\n"
-                f"{b.value or '(empty)'}\nMerge your rewrite with this and call memory_rethink "
+                f"{quote_value(b)}\nMerge your rewrite with this and call memory_rethink "
                 "again."
             )
         return rewrite_value(b, memory)

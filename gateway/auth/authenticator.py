@@ -18,6 +18,7 @@ from gateway.http.access_log import current_line
 from gateway.storage.key_probe import NONE
 
 LOCAL = "local"  # the tenant of single-user mode
+OPEN = "open"  # that of open mode for several users
 
 
 Headers = Mapping[bytes, bytes]
@@ -72,22 +73,31 @@ class Principal(msgspec.Struct, frozen=True):
 class Authenticator:
     """Turns credentials into principals.
 
-    secret: the server's, for the tenants of own-key mode. token: the local token of single-user
-    mode. made: the keys created at run time.
+    secret: the server's, for the tenants of own-key mode. token: the local token, where clients
+    need no key. made: the keys created at run time.
     """
 
     def __init__(self, settings: Settings, secret: bytes, token: str, made: KeyStore) -> None:
         self._settings, self._secret, self._token, self.made = settings, secret, token, made
-        self._mode, self._single = (
-            settings.mode,
-            settings.single_user,
-        )  # kept: read several times a request
+        # kept: read several times a request
+        self._mode, self._single = settings.mode, settings.single_user
+        self._keyless = settings.is_keyless
+        self._tenants = frozenset(key.tenant for key in settings.keys)
         self._keys = {k.digest: k for k in settings.keys}
 
     @property
     def own(self) -> bool:
         """Whether each client brings its provider's key."""
         return self._mode == "own-key"
+
+    @property
+    def serves_several_tenants(self) -> bool:
+        """Whether tenants have to share what this gateway has, such as connections."""
+        if self._mode == "managed":
+            made = self.made.tenants
+            # The last one only where both have at most one.
+            return len(self._tenants) > 1 or len(made) > 1 or len(self._tenants.union(made)) > 1
+        return self._mode == "own-key" and not self._single
 
     @property
     def admins(self) -> int:
@@ -108,7 +118,7 @@ class Authenticator:
             return self._find_managed(credential)
         user = "me" if self._single else ""
         if mode == "open":
-            return Principal(LOCAL if self._single else "open", "open", default_user=user)
+            return Principal(self._keyless_tenant, "open", default_user=user)
         if credential is None:
             raise Unauthenticated(
                 "No API key given. Send your provider's key as `Authorization: Bearer ...`; "
@@ -138,7 +148,7 @@ class Authenticator:
         return _note_principal(self._manager(headers))
 
     def _manager(self, headers: Headers) -> Principal:
-        if not (self._single and self._mode != "managed"):
+        if not self._keyless:
             return self._caller(headers)
         credential = bearer(headers)
         if credential is None or not hmac.compare_digest(credential, self._token.encode()):
@@ -146,7 +156,15 @@ class Authenticator:
                 "Memory management on this machine needs the local token: send the contents of "
                 "the `token` file of the data folder as `Authorization: Bearer ...`."
             )
-        return Principal(LOCAL, "token", default_user="me")
+        return self._token_holder()
+
+    @property
+    def _keyless_tenant(self) -> str:
+        return LOCAL if self._single else OPEN
+
+    def _token_holder(self) -> Principal:
+        default_user = "me" if self._single else ""
+        return Principal(self._keyless_tenant, "token", default_user=default_user)
 
     def session_name(self, headers: Headers) -> str:
         """Return a name for the caller in a session of the dashboard, without their key.
@@ -156,7 +174,7 @@ class Authenticator:
         principal, credential = self.manager(headers), bearer(headers) or b""
         if self._mode == "managed":
             return f"key {digest_of(credential)}"
-        if self._single:
+        if self._keyless:
             return f"token {digest_of(credential)}"
         return f"tenant {principal.tenant}"
 
@@ -168,11 +186,11 @@ class Authenticator:
         kind, _, value = name.partition(" ")
         if kind == "key" and self._mode == "managed":
             return _note_principal(self._principal_of(value))
-        if self._mode != "managed" and kind == ("token" if self._single else "tenant"):
-            if not self._single:
-                return _note_principal(Principal(value, "own" if self.own else "open"))
+        if self._mode != "managed" and kind == ("token" if self._keyless else "tenant"):
+            if not self._keyless:
+                return _note_principal(Principal(value, "own"))
             if hmac.compare_digest(value, digest_of(self._token.encode())):
-                return _note_principal(Principal(LOCAL, "token", default_user="me"))
+                return _note_principal(self._token_holder())
         raise Unauthenticated("This session has ended. Sign in again.")
 
     def operator(self, headers: Headers) -> Principal:
@@ -181,7 +199,7 @@ class Authenticator:
         Raises Unauthenticated, Unavailable, Forbidden.
         """
         found = self.manager(headers)
-        if not (found.admin or (self._single and self._mode != "managed")):
+        if not (found.admin or self._keyless):
             raise Forbidden(
                 "Only an admin key may read this. Send one as `Authorization: Bearer ...`, or "
                 'set telemetry.metrics = "open".'

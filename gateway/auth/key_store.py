@@ -60,6 +60,7 @@ class KeyStore:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._grants: dict[str, KeyGrant] = {}
+        self.tenants: frozenset[str] = frozenset()
         self._counts: api_keys.Counts | None = None
         self._reading = asyncio.Lock()  # an older read never replaces a newer one
         self._task: asyncio.Task[None] | None = None
@@ -92,7 +93,11 @@ class KeyStore:
                 self._grants = {
                     row.digest: grant for row in rows if (grant := parse_grant(row)) is not None
                 }
+                self._note_tenants()
             self._first.set()
+
+    def _note_tenants(self) -> None:
+        self.tenants = frozenset(grant.tenant for grant in self._grants.values())
 
     async def adopt(self, digest: str, grant: KeyGrant | None) -> None:
         """Apply a change of this process at once.
@@ -104,6 +109,7 @@ class KeyStore:
                 self._grants.pop(digest, None)
             else:
                 self._grants[digest] = grant
+            self._note_tenants()
 
     def start(self) -> None:
         """Start to follow changes of the store, which is open."""

@@ -52,8 +52,7 @@ class RequestOpening:
         if (task := self._task) is None:
             return True
         if not task.done():
-            with self._session.patience.of(patience) as seconds:
-                await asyncio.wait([task], timeout=seconds)
+            await self._session.wait_for_opening(task, patience)
         if task.done():
             if not task.cancelled():
                 task.result()

@@ -113,7 +113,7 @@ def user_path(user: str, *rest: str) -> str:
 
 
 def local_token(data: Path) -> str | None:
-    """Return the local token of single-user mode from the data folder."""
+    """Return the local token from the data folder."""
     try:
         return (data / "token").read_text().strip() or None
     except OSError:

@@ -8,6 +8,7 @@ a gateway without an admin key can be repaired.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -300,3 +301,21 @@ def _keyless(url: str) -> bool:
 
     parts = urlsplit(url)
     return nearby(parts.hostname or "") or bool(parts.username)
+
+
+def describe_peers(settings: Settings) -> str:
+    """Return which programs of this machine are answered without a key."""
+    from gateway.auth.peer_user import can_find_peer_user
+
+    behind = (
+        "behind a proxy of this machine, strangers would read this memory: use managed keys there"
+    )
+    if settings.server.answers_any_peer:
+        why = 'server.peers = "any"' if settings.server.peers == "any" else "server.hosts is set"
+        return f"programs of every user of this machine, since {why}; {behind}"
+    if not can_find_peer_user():
+        return f"programs of every user, since this system does not tell whose they are; {behind}"
+    return (
+        f"programs of this user only ({os.geteuid()}); a proxy of the same user cannot be told "
+        "apart: use managed keys behind one"
+    )

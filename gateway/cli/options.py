@@ -196,7 +196,7 @@ def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--key",
         envvar="MNEMOGATE_KEY",
-        help="A key of that gateway.  [default: the local token of single-user mode; env: "
+        help="A key of that gateway.  [default: the local token of this machine; env: "
         "MNEMOGATE_KEY]",
     )
     @click.option(

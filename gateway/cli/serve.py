@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from gateway.cli.keys import key_summary, keyless_provider_warnings, missing_admin_warning
+from gateway.cli.keys import (
+    describe_peers,
+    key_summary,
+    keyless_provider_warnings,
+    missing_admin_warning,
+)
 from gateway.cli.options import CommandFailed, Serving, private, serve_options
 from gateway.cli.tenants import unseen, why_not_shared
 
@@ -228,6 +233,8 @@ def startup_lines(settings: Settings, url: str) -> list[str]:
             "  users      single-user: this machine only, one memory for all its apps (user "
             "'me', unless a request names another)"
         )
+    if settings.is_keyless:
+        lines.append(f"  peers      {describe_peers(settings)}")
     if settings.mode == "managed":
         lines.append(f"  keys       {key_summary(settings)}")
     lines += [

@@ -88,6 +88,7 @@ class ServerSettings(Section):
     hosts: tuple[str, ...] = ()
     open: bool = False
     single_user: Literal["auto"] | bool = "auto"
+    peers: Literal["same_user", "any"] = "same_user"
     drain_seconds: float = Field(600, ge=0)
     keepalive_seconds: float = Field(15, ge=0)
     commit_seconds: float = Field(15, gt=0)
@@ -105,6 +106,14 @@ class ServerSettings(Section):
     @property
     def loopback(self) -> bool:
         return self.host in LOOPBACK
+
+    @property
+    def answers_any_peer(self) -> bool:
+        """Whether programs of other users of this machine are answered without a key.
+
+        Whoever names more hosts has such programs: a container's connections are its engine's.
+        """
+        return self.peers == "any" or bool(self.hosts)
 
 
 class TimeoutSettings(Section):
@@ -357,6 +366,14 @@ class Settings(Section):
         if self.keys or (self._made and self._made.ever):
             return "managed"
         return "open" if self.server.open else "own-key"
+
+    @property
+    def is_keyless(self) -> bool:
+        """Whether no credential tells a caller from any other who reaches the port.
+
+        In single-user mode that of a provider is passed on, and any is as good.
+        """
+        return self.mode == "open" or (self.mode == "own-key" and self.single_user)
 
     @property
     def single_user(self) -> bool:

@@ -115,7 +115,7 @@ class ManagementRequest:
     def runs_it(self) -> bool:
         """Whether the caller operates the gateway: an admin key, or this machine's local token."""
         settings = self.gateway.settings
-        return self.principal.admin or (settings.single_user and settings.mode != "managed")
+        return self.principal.admin or settings.is_keyless
 
     @property
     def rows(self) -> int | None:

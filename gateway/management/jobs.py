@@ -48,13 +48,11 @@ class Retried(msgspec.Struct):
 def _reach(caller: AtDoor) -> VisibleScopes:
     """Return whose jobs are visible.
 
-    In single-user mode the caller operates the gateway, and also sees its own jobs, which belong to
+    Without keys the caller operates the gateway, and also sees its own jobs, which belong to
     nobody.
     """
     settings = caller.gateway.settings
-    return (
-        VisibleScopes(None) if settings.single_user and settings.mode != "managed" else caller.reach
-    )
+    return VisibleScopes(None) if settings.is_keyless else caller.reach
 
 
 @get("/jobs", summary="Background jobs, newest first: those that gave up, or in another state")

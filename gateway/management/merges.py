@@ -24,7 +24,7 @@ def open_merge(desk: UserContext, into: str, tenant: str | None = None) -> Merge
 
     caller = desk.caller
     if not caller.runs_it:
-        raise Forbidden("Only an admin key, or the token of single-user mode, merges memories.")
+        raise Forbidden("Only an admin key, or the local token, merges memories.")
     if desk.agent is not None:
         raise BadRequest(
             "A user is always merged with all agents. Leave out ?agent=.", param="agent"

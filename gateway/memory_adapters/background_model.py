@@ -82,7 +82,7 @@ class BackgroundModelClient:
         return Dispatcher(
             self.router.route(body["model"], Principal("", "background")),
             self.choice,
-            Caller([], authorization, not own, call.tenant if own else ""),
+            Caller([], authorization, not own, *((call.tenant, call.tenant) if own else ())),
             retries=self.settings.routing.retries,
             deadline=asyncio.get_running_loop().time() + CALL_SECONDS,
             meter=Meter(guess_tokens(len(msgspec.json.encode(body)))),

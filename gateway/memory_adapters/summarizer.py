@@ -43,7 +43,13 @@ class Summarizer:
         dispatcher = Dispatcher(
             route,
             before.choice,
-            Caller([], caller.authorization, caller.managed, caller.account),
+            Caller(
+                [],
+                caller.authorization,
+                caller.managed,
+                account=caller.account,
+                tenant=caller.tenant,
+            ),
             retries=1,
             deadline=before.deadline,
             meter=Meter(guess_tokens(sum(len(str(m.get("content"))) for m in messages))),

@@ -95,3 +95,8 @@ class AccountShares:
     def give(self, provider: str, account: str) -> None:
         """Release a slot of the account."""
         self._providers[provider].leave(account)
+
+    def drop_idle(self, name: str) -> None:
+        """Forget what nobody uses: clients may choose the names of targets."""
+        if (shares := self._providers.get(name)) and not (shares.taken or shares.waiting):
+            del self._providers[name]

@@ -15,13 +15,20 @@ class Caller(msgspec.Struct, frozen=True):
 
     headers: the client's that may go upstream. authorization: the client's own, in own-key mode.
     managed: the gateway owns the provider keys, so an upstream's 401 concerns the gateway. account:
-    whose quota is used, if it is not the gateway's.
+    whose quota is used, if it is not the gateway's. tenant: who shares the places of a provider
+    with others; empty where there is one alone.
     """
 
     headers: Pairs = []
     authorization: bytes | None = None
     managed: bool = True
     account: str = ""
+    tenant: str = ""
+
+    @property
+    def shares(self) -> bool:
+        """Whether several tenants share the places of a provider."""
+        return self.tenant not in ("", LOCAL)
 
     @property
     def among_many(self) -> bool:

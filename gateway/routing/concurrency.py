@@ -23,14 +23,15 @@ class ConcurrencyLimiter:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def full(self, target: Target) -> bool:
-        return target.concurrent > 0 and self._limit(target) <= self._held[target.label]
+        return target.concurrent > 0 and self.limit_of(target) <= self._held[target.label]
 
-    def _limit(self, target: Target) -> int:
+    def limit_of(self, target: Target) -> int:
+        """Return how many slots of a target are this process's."""
         return ceil(target.concurrent / max(1, self._sharers()))
 
     async def take(self, target: Target, patience: float) -> None:
         """Take one of the target's slots, within `patience` seconds. Raises Unavailable."""
-        name, limit = target.label, self._limit(target)
+        name, limit = target.label, self.limit_of(target)
         waiting = self._waiting.get(name)
         if not waiting and self._held[name] < limit:
             self._held[name] += 1

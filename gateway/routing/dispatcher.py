@@ -302,7 +302,8 @@ class Dispatcher(msgspec.Struct):
         Raises Unavailable if no slot is free in time.
         """
         outgoing.until, outgoing.model, outgoing.written = self.deadline, target.model, self._leaves
-        places = await self._take_slots(target) if target.concurrent or self.among_many else None
+        limited = target.concurrent or self.caller.shares
+        places = await self._take_slots(target) if limited else None
         try:
             self.attempts, self.tried = self.attempts + 1, target
             incoming = await target.upstream.send(outgoing)
@@ -323,22 +324,31 @@ class Dispatcher(msgspec.Struct):
         return self.caller.among_many
 
     async def _take_slots(self, target: Target) -> ExitStack:
-        """Take the slots a call needs, of its account and of its target.
+        """Take the slots a call needs, of its tenant and of its target.
 
         Returns what gives them back. Raises Unavailable.
         """
-        left, choice = self.deadline - asyncio.get_running_loop().time(), self.choice
+        loop, choice = asyncio.get_running_loop(), self.choice
         with ExitStack() as places:
-            if self.among_many:
-                patience = min(target.settings.timeouts.connect, left)
-                await choice.shares.take(
-                    target.provider, self.caller.account, target.settings.max_connections, patience
-                )
-                places.callback(choice.shares.give, target.provider, self.caller.account)
+            if self.caller.shares:
+                seconds, most = target.settings.timeouts.connect, target.settings.max_connections
+                await self._take_share(places, target.provider, most, loop.time() + seconds)
             if target.concurrent:
-                await choice.slots.take(target, min(choice.rules.queue_seconds, left))
+                until = min(loop.time() + choice.rules.queue_seconds, self.deadline)
+                if self.caller.shares:
+                    most = choice.slots.limit_of(target)
+                    places.callback(choice.shares.drop_idle, target.label)
+                    await self._take_share(places, target.label, most, until)
+                await choice.slots.take(target, until - loop.time())
                 places.callback(choice.slots.give, target.label)
             return places.pop_all()
+
+    async def _take_share(self, places: ExitStack, name: str, most: int, until: float) -> None:
+        """Take one of the tenant's share of `most` slots, by the loop's time `until`."""
+        shares, tenant = self.choice.shares, self.caller.tenant
+        patience = min(until, self.deadline) - asyncio.get_running_loop().time()
+        await shares.take(name, tenant, most, patience)
+        places.callback(shares.give, name, tenant)
 
     def _leaves(self) -> None:
         """Note that the request is being sent: from now on it may cost something."""

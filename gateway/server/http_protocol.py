@@ -20,6 +20,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.auth.peer_user import find_peer_user
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, RequestTimeout, UrlTooLong
 from gateway.http import access_log
 from gateway.http.asgi import CONNECTION
@@ -59,8 +60,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self._fault: GatewayError | None = None
         self._until: float | None = None
         self._watch: asyncio.TimerHandle | None = None
+        # From the first answer on; uvicorn sets them at its first tick.
+        self.server_state.default_headers = self.config.encoded_headers
         self._has_ended = False
         self._watchers: set[Callable[[], None]] = set()
+        self._peer_user: int | None = None  # looked up once, when it is first needed
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -83,6 +87,12 @@ class GuardedProtocol(HttpToolsProtocol):
             self.flow.resume_reading()  # else the end would go unseen
         self._watchers.add(callback)
         return True
+
+    def find_peer_user(self) -> int | None:
+        """Return the user who opened this connection; see `peer_user.find_peer_user`."""
+        if self._peer_user is None and self.client is not None and self.server is not None:
+            self._peer_user = find_peer_user(self.client, self.server)
+        return self._peer_user
 
     def unwatch(self, callback: Callable[[], None]) -> None:
         """See `ClientConnection`."""
@@ -199,7 +209,8 @@ class GuardedProtocol(HttpToolsProtocol):
         body = fault.body()
         head = (
             b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-            b"connection: close\r\n\r\n" % (fault.status, STATUS[fault.status], len(body))
+            b"x-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
+            % (fault.status, STATUS[fault.status], len(body))
         )
         self.transport.write(head + body)
 

@@ -7,7 +7,6 @@ processes never show it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from litestar import Litestar
@@ -20,11 +19,10 @@ class LazyDashboard:
     """The ASGI application of the dashboard.
 
     state: of the gateway's own application, whose `gateway` is the current state.
-    exception_handlers: for what the dashboard's own do not know.
     """
 
-    def __init__(self, state: State, exception_handlers: Mapping[Any, Any]) -> None:
-        self._state, self._exception_handlers = state, exception_handlers
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._building = asyncio.Lock()
         self._app: Litestar | None = None
 
@@ -36,13 +34,13 @@ class LazyDashboard:
         await self._app(scope, receive, send)
 
     def _build(self) -> Litestar:
-        from gateway.ui.router import dashboard, template_config
+        from gateway.ui.router import EXCEPTION_HANDLERS, dashboard, template_config
 
         app = Litestar(
             [dashboard(self._state.gateway.secret)],
             template_config=template_config(),
             openapi_config=None,
-            exception_handlers=dict(self._exception_handlers),
+            exception_handlers=EXCEPTION_HANDLERS,
             logging_config=None,
             request_max_body_size=None,
         )

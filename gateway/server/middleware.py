@@ -1,4 +1,4 @@
-"""The ASGI layer before Litestar: raw paths, single-user guard, CORS, drain. Pure ASGI.
+"""The ASGI layer before Litestar: raw paths, the guard without keys, CORS, drain. Pure ASGI.
 
 ASGI decodes `%2F`, so a user named `a/b` would become another path. Here everything else is
 decoded, and handlers decode the rest within a segment.
@@ -31,48 +31,6 @@ from memory import new_id
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
 
 
-# Headers that proxies, tunnels and meshes add, but no client itself. A request with one of them, or
-# over HTTP/1.0, which bare reverse proxies speak, may come from anybody.
-FROM_ELSEWHERE = frozenset(
-    {
-        b"forwarded",
-        b"via",
-        b"client-ip",
-        b"remote-addr",
-        b"true-client-ip",
-        b"x-client-ip",
-        b"x-cluster-client-ip",
-        b"x-real-ip",
-        b"x-remote-ip",
-        b"x-remote-addr",
-        b"x-scheme",
-        b"x-url-scheme",
-        b"x-host",
-        b"cdn-loop",
-        b"cf-connecting-ip",
-        b"cf-connecting-ipv6",
-        b"cf-ipcountry",
-        b"cf-ray",
-        b"cf-visitor",
-        b"fastly-client-ip",
-        b"fly-client-ip",
-        b"x-appengine-user-ip",
-        b"x-azure-clientip",
-        b"x-azure-socketip",
-        b"x-envoy-external-address",
-        b"x-nf-client-connection-ip",
-        b"x-vercel-ip-country",
-    }
-)
-
-
-FROM_ELSEWHERE_BEGINS = re.compile(
-    rb"^(?:x-forwarded|x-original-|cf-access-|tailscale-|x-goog-iap-|x-vercel-forwarded"
-    rb"|ngrok-auth-)",
-    re.MULTILINE,
-)
-
-
 OPEN_PATHS = ("/health", "/ready", "/metrics")
 
 
@@ -93,9 +51,6 @@ METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 # Of what no handler answers.
 REFUSALS = (BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired)
-
-
-LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
 
 def normalize_path(raw: bytes) -> str:
@@ -217,7 +172,7 @@ class GatewayMiddleware:
         if allowed and not asks:
             send = _with_cors(send, origin)
         try:
-            self._check(scope, headers, origin, allowed)
+            self._check(scope, headers, allowed=allowed)
         except REFUSALS as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
@@ -243,9 +198,7 @@ class GatewayMiddleware:
         finally:
             process.busy -= 1
 
-    def _check(
-        self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
-    ) -> None:
+    def _check(self, scope: Any, headers: Mapping[bytes, bytes], *, allowed: bool) -> None:
         """Refuse what no handler answers.
 
         Raises one of REFUSALS.
@@ -254,49 +207,12 @@ class GatewayMiddleware:
         if MESSAGES_PATH.match(scope["path"]):
             current_line().error_body = messages_error
         _refuse_websocket(scope, headers)
-        if self.gateway.local:
-            self._guard(scope, headers, origin, allowed)
+        if (guard := self.gateway.guard) is not None:
+            guard.check(scope, headers, is_listed=allowed)
         if self.gateway.process.draining and scope["path"] not in OPEN_PATHS:
             raise Unavailable(
                 "The gateway is shutting down. Try again at once: another one may answer.",
                 headers=[(b"retry-after", b"1"), (b"connection", b"close")],
-            )
-
-    def _more_hosts(self) -> list[str]:
-        """Return the names that the operator lets single-user mode answer to."""
-        return [host.lower() for host in self.gateway.settings.server.hosts]
-
-    def _guard(
-        self, scope: Any, headers: Mapping[bytes, bytes], origin: str, allowed: bool
-    ) -> None:
-        """Refuse what may come from another machine or site in single-user mode.
-
-        Raises Forbidden.
-        """
-        peer = (scope.get("client") or ("127.0.0.1", 0))[0]
-        if peer not in LOCAL_HOSTS and not peer.startswith(("127.", "::ffff:127.")):
-            raise Forbidden(
-                "Mnemogate runs in single-user mode and serves this machine only. Configure "
-                "managed keys to serve others."
-            )
-        host = headers.get(b"host", b"").decode("latin-1")
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
-        if name.lower() not in LOCAL_HOSTS and name.lower() not in self._more_hosts():
-            raise Forbidden(
-                "Mnemogate runs in single-user mode and answers to 127.0.0.1 and localhost, "
-                f"not to {host[:80]!r}. If that is this machine, list it in server.hosts."
-            )
-        if origin and not allowed and origin not in (f"http://{host}", f"https://{host}"):
-            raise Forbidden(f"The origin {origin[:80]!r} is not listed in server.cors_origins.")
-        if not allowed and headers.get(b"sec-fetch-site") == b"cross-site":
-            raise Forbidden(
-                "Mnemogate runs in single-user mode and refuses requests from pages of other "
-                "sites. If the page is yours, list its origin in server.cors_origins."
-            )
-        if what := _sign_of_a_proxy(scope, headers):
-            raise Forbidden(
-                f"Mnemogate runs in single-user mode and refuses {what}: behind a proxy or tunnel "
-                "all visitors would count as one person. Configure managed keys."
             )
 
 
@@ -309,16 +225,6 @@ def _refuse_websocket(scope: Any, headers: Mapping[bytes, bytes]) -> None:
             "`supports_websockets = false` for this provider in config.toml.",
             headers=[(b"connection", b"close")],
         )
-
-
-def _sign_of_a_proxy(scope: Any, headers: Mapping[bytes, bytes]) -> str:
-    """Name what shows that a request came through a proxy; empty where nothing does."""
-    if not FROM_ELSEWHERE.isdisjoint(headers) or FROM_ELSEWHERE_BEGINS.search(b"\n".join(headers)):
-        name = next(n for n in headers if n in FROM_ELSEWHERE or FROM_ELSEWHERE_BEGINS.match(n))
-        return f"the header {name.decode('latin-1')[:80]!r}"
-    if scope.get("http_version") == "1.0" and scope["path"] != "/health":
-        return "HTTP/1.0, which bare reverse proxies speak"
-    return ""
 
 
 def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

@@ -204,6 +204,8 @@ async def health() -> dict[str, str]:
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
     gateway: GatewayState = request.app.state.gateway
     degraded = [] if gateway.memory.ready else ["memory"]
+    if gateway.memory.spill.held_records:
+        degraded.append("recovery_file")
     if gateway.shared is not None and gateway.shared.degraded:
         degraded.append("redis")
     status = "draining" if gateway.process.draining else "degraded" if degraded else "ok"
@@ -224,12 +226,15 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     who = gateway.settings.telemetry.metrics
     if who == "off":
         raise ResourceNotFound("Metrics are off: set telemetry.metrics in the configuration.")
-    if who == "key" or (who == "auto" and not gateway.settings.server.loopback):
-        gateway.keys.operator(merge_headers(request.scope["headers"]))
+    headers = merge_headers(request.scope["headers"])
+    if who == "key" or (who == "auto" and not gateway.is_from_here(request.scope, headers)):
+        gateway.keys.operator(headers)
     gauges = {
         "requests_in_progress": gateway.process.busy - 1,  # without this one
         "memory_ready": float(gateway.memory.ready),
         "usage_records_dropped": gateway.usage.dropped,
+        "unwritten_turns": gateway.memory.spill.held_records,
+        "turns_dropped": gateway.memory.spill.lost,
     }
     return Response(gateway.metrics.render(gauges), headers={"content-type": CONTENT_TYPE})
 

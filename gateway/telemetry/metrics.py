@@ -69,6 +69,11 @@ GAUGES: dict[str, tuple[str, Literal["livesum", "livemin"]]] = {  # how processe
     "requests_in_progress": ("Requests in progress.", "livesum"),
     "memory_ready": ("1 while the memory's store works, in every process.", "livemin"),
     "usage_records_dropped": ("Usage records that were lost.", "livesum"),
+    "unwritten_turns": (
+        "Turns that neither the store nor the recovery file has taken yet.",
+        "livesum",
+    ),
+    "turns_dropped": ("Finished turns that found no place at all.", "livesum"),
 }
 KINDS = ("input", "cached_input", "cache_write", "output", "reasoning")
 

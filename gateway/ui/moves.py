@@ -173,7 +173,7 @@ async def _plan(subject: Subject, target: Owner) -> MergePlan:
 def _require_operator(visitor: Visitor) -> None:
     """Raise Forbidden unless the visitor runs this gateway."""
     if not visitor.caller.runs_it:
-        raise Forbidden("Only an admin key, or the token of single-user mode, moves memories.")
+        raise Forbidden("Only an admin key, or the local token, moves memories.")
 
 
 def _target(visitor: Visitor, source: Owner) -> Owner:

@@ -107,9 +107,20 @@ def _unexpected_page(request: AnyRequest, error: Exception) -> Response[Any]:
 
 
 def _http_error_page(request: AnyRequest, error: HTTPException) -> Response[Any]:
+    if error.status_code == 404:
+        path = request.scope["path"][:200]
+        return _error_page(request, ResourceNotFound(f"There is no page at {path!r}."))
     found = GatewayError(str(error.detail))
     found.status = error.status_code
     return _error_page(request, found)
+
+
+# Of the application too, which answers what no route does.
+EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
+    GatewayError: _error_page,
+    HTTPException: _http_error_page,
+    Exception: _unexpected_page,
+}
 
 
 def dashboard(secret: bytes) -> Router:
@@ -138,10 +149,6 @@ def dashboard(secret: bytes) -> Router:
         },
         response_headers=HEADERS,
         request_class=HTMXRequest,
-        exception_handlers={
-            GatewayError: _error_page,
-            HTTPException: _http_error_page,
-            Exception: _unexpected_page,
-        },
+        exception_handlers=EXCEPTION_HANDLERS,
         include_in_schema=False,
     )

@@ -35,7 +35,7 @@ USED_LINK = "This link has been used or is older than a minute. Run `mnemogate u
 def _page(request: AnyRequest, after: str, fault: str = "") -> Template:
     gateway: GatewayState = request.app.state.gateway
     settings = gateway.settings
-    local = settings.single_user and settings.mode != "managed"
+    local = settings.is_keyless
     status = 401 if fault else 200
     context = {"after": after, "fault": fault, "local": local, "folder": str(settings.data)}
     return Template("sign-in.html", context=context, status_code=status)

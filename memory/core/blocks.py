@@ -111,8 +111,7 @@ def replace_text(block: CoreBlock, old: str, new: str) -> CoreBlock:
     count = block.value.count(old)
     if count == 0:
         raise BadArguments(
-            f"That text is not in the block {block.label!r}. Its value is:\n"
-            f"{block.value or '(empty)'}"
+            f"That text is not in the block {block.label!r}. Its value is:\n{quote_value(block)}"
         )
     if count > 1:
         first = old.split("\n", 1)[0]
@@ -142,6 +141,11 @@ def escape(text: str) -> str:
     return (
         text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
     )
+
+
+def quote_value(block: CoreBlock) -> str:
+    """Return a block's value as a tool result may quote it: as text, and never as a tag."""
+    return escape(block.value) or "(empty)"
 
 
 def unescape(text: str) -> str:

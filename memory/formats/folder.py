@@ -31,11 +31,16 @@ def write_folder(folder: Path, lines: Iterable[ExportLine]) -> int:
             if name not in pages:
                 pages.add(name)
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8", newline="") as page:
+            with open(path, "a", encoding="utf-8", newline="", opener=_open_private) as page:
                 page.writelines(text for _, text in texts)
     except OSError as e:
         raise BadSource(f"{folder} cannot be written: {e.strerror}. Choose another folder.") from e
     return len(pages)
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, if it is new."""
+    return os.open(path, flags, 0o600)
 
 
 def read_folder(folder: Path) -> Iterator[Bundle | Broken]:

@@ -30,6 +30,7 @@ from memory.session.turn_store import LIGHT, log_failed_drop, weight_of
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
+from memory.stores.sql.waiting import ends_within, gets_connection, told_of_connection
 from memory.stores.sql.write_lock import owner_lock
 
 # for the answer, before it goes to the recovery log; limited by the turn's patience
@@ -45,6 +46,7 @@ class TurnRecorder:
         self._over = False
         self._lost = False  # the store did not take the request
         self.late = False  # what was to be written waits in the recovery log
+        self._has_connection = asyncio.Event()  # the write of the request
 
     @property
     def can_defer_opening(self) -> bool:
@@ -71,9 +73,24 @@ class TurnRecorder:
             opening.holder = opening.once = None
         self._lost = True
         write, shortcut = opening_of(turn, opening)
-        progress.scope_id = await turn.store.write(write, large=opening.large, shortcut=shortcut)
+        with told_of_connection(self._has_connection.set):
+            progress.scope_id = await turn.store.write(
+                write, large=opening.large, shortcut=shortcut
+            )
         progress.opened, self._lost = True, False
         turn.attempt.claim.is_stored = opening.holder is not None
+
+    async def wait_for_opening(self, opening: asyncio.Future[None], patience: float) -> None:
+        """Wait for the write of the request: for a connection, then at most `patience` seconds.
+
+        A shared store is busy with others' writes too, and gets as long as for an answer.
+        """
+        if self._turn.services.db.is_shared:
+            await gets_connection(opening, self._has_connection)
+            self._has_connection.set()  # nobody waits as long a second time
+            patience = max(patience, WRITE_SECONDS)
+        with self._turn.attempt.patience.of(patience) as seconds:
+            await ends_within(opening, seconds)
 
     async def finish(
         self, prompt: Prompt, outcome: TurnOutcome, sent: SentPrompt | None = None
@@ -107,9 +124,11 @@ class TurnRecorder:
         except StoreUnavailable:
             # The request is not written, so nothing was sent to the client yet.
             self.late = True
-            if opening is not None or not await store.spill(record):
+            if opening is not None:
                 return False
+            is_durable = await store.spill(record)
             turn.attempt.claim.is_stored = False  # held until it is stored after all
+            return is_durable
         finally:
             self.release()
         return True

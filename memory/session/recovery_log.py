@@ -1,8 +1,9 @@
 """The recovery log: records of turns that the store refused after the answer was sent.
 
-They are kept in a file with fsync, and replayed at the next start; where several workers share the
-store, as soon as it is back. Each worker of a data folder has a file of its own, which it locks,
-and takes over those of workers that have ended.
+They are kept in a file with fsync, and replayed as soon as the store is back, or at the next start.
+What the file does not take either (a full disk, a folder that became read-only) stays in memory, in
+order, until the store or the file takes it. Each worker of a data folder has a file of its own,
+which it locks, and takes over those of workers that have ended.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,9 @@ from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.turn_rows import TurnRecord
 
 log = logging.getLogger("mnemogate")
+# Of records in memory alone. From the first on no turn is begun; turns that had begun, whose
+# clients were told `ok`, are kept up to the second.
+HELD_BYTES, HELD_BYTES_AT_MOST = 64 << 20, 128 << 20
 MEMBERS = {
     "scope",
     "generation",
@@ -60,6 +65,12 @@ class RecoveryLog:
         self._bad = path.with_name("spill.bad") if path is not None else None
         self._writing = threading.Lock()
         self._loaded: set[bytes] = set()  # what `clear` removes
+        # Lines that the file could not be rid of once they were stored: digests, and its size then.
+        self._stored: set[bytes] = set()
+        self._stored_size = 0
+        self._held: list[bytes] = []  # lines that the file did not take, oldest first
+        self.held_bytes = 0
+        self.lost = 0  # records that found no place
         self._lock: int | None = None
 
     def claim(self) -> None:
@@ -87,19 +98,68 @@ class RecoveryLog:
             self._lock = None
 
     @property
+    def held_records(self) -> int:
+        """How many records are in memory alone."""
+        return len(self._held)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more turns should begin, since theirs might find no place."""
+        return self.held_bytes >= HELD_BYTES
+
+    @property
     def is_empty(self) -> bool:
         """Whether no turn waits to be stored."""
-        return self._path is None or not self._path.exists() or not self._path.stat().st_size
+        if self._held or self._path is None:
+            return not self._held
+        return _size(self._path) == self._stored_size
 
-    async def keep(self, record: TurnRecord) -> None:
-        """Append a record with fsync. Raises OSError."""
-        if self._path is not None:
-            await asyncio.to_thread(self._append, pack_record(record))
+    async def keep(self, record: TurnRecord) -> bool:
+        """Append a record with fsync; tell whether memory alone has it, since that failed.
 
-    def _append(self, data: dict[str, Any]) -> None:
-        assert self._path is not None  # noqa: S101 - checked by the caller
+        Raises OSError if there is no room in memory either.
+        """
+        if self._path is None:
+            return False
+        return await asyncio.to_thread(self._keep, record)
+
+    def _keep(self, record: TurnRecord) -> bool:
+        line = msgspec.json.encode(pack_record(record))
         with self._writing:
-            _append(self._path, [msgspec.json.encode(data)])
+            try:
+                self._append_held(line)
+            except OSError as e:
+                self._hold(line, e)
+                return True
+        return False
+
+    def _append_held(self, *lines: bytes) -> None:
+        """Append what is held, and then these lines. Raises OSError."""
+        assert self._path is not None  # noqa: S101 - checked by the callers
+        _append(self._path, [*self._held, *lines])
+        self._held, self.held_bytes = [], 0
+
+    def _hold(self, line: bytes, error: OSError) -> None:
+        """Keep a line in memory. Raises the error if there is no room."""
+        if self.held_bytes + len(line) > HELD_BYTES_AT_MOST:
+            self.lost += 1
+            raise error
+        if not self._held:
+            log.error(
+                "%s cannot be written (%s): turns that the store does not take stay in memory, at "
+                "most %d MiB, until it does. Make room, or make the folder writable",
+                self._path,
+                error.strerror,
+                HELD_BYTES >> 20,
+            )
+        self._held.append(line)
+        self.held_bytes += len(line)
+
+    def flush(self) -> None:
+        """Write what is held to the file, before the process ends. Raises OSError."""
+        with self._writing:
+            if self._held:
+                self._append_held()
 
     def load(self) -> list[TurnRecord]:
         """Return the records, oldest first.
@@ -111,7 +171,7 @@ class RecoveryLog:
         with self._writing:
             found: list[TurnRecord] = []
             good, bad = [], []
-            for line in _lines(self._path):
+            for line in self._unstored():
                 try:
                     found.append(
                         unpack_record(msgspec.json.decode(line, type=dict[str, Any]), self._secret)
@@ -134,9 +194,26 @@ class RecoveryLog:
                     bad.append(line)
             self._loaded = set(good)
             if bad:
-                _append(self._bad, bad)
-                _rewrite(self._path, good)
+                self._set_lines_aside(bad, good)
         return found
+
+    def _unstored(self) -> list[bytes]:
+        """Return all lines but those that are stored, those of the file first."""
+        assert self._path is not None  # noqa: S101 - checked by the callers
+        lines = _lines(self._path)
+        if self._stored:
+            lines = [line for line in lines if _digest(line) not in self._stored]
+        return [*lines, *self._held]
+
+    def _set_lines_aside(self, bad: list[bytes], good: list[bytes]) -> None:
+        """Move lines to `spill.bad`; they stay where there is no place for it."""
+        assert self._path is not None  # noqa: S101 - checked by the caller
+        assert self._bad is not None  # noqa: S101 - checked by the caller
+        try:
+            _append(self._bad, bad)
+            _rewrite(self._path, [line for line in good if line not in self._held])
+        except OSError as e:
+            log.warning("%s cannot be written (%s)", self._bad, e.strerror)
 
     def set_aside(self, record: TurnRecord) -> None:
         """Move a record that the store will never accept to `spill.bad`."""
@@ -161,6 +238,7 @@ class RecoveryLog:
     def _drop(self, which: Callable[[bytes, dict[str, Any] | None], bool]) -> None:
         """Remove records; the others survive an interruption at any point."""
         with self._writing:
+            self._let_go({line for line in self._held if which(line, _decode(line))})
             for path in (self._path, self._bad):
                 if path is not None and path.exists():
                     _rewrite(
@@ -169,10 +247,27 @@ class RecoveryLog:
 
     def clear(self) -> None:
         """Remove the records that were loaded; others may have come meanwhile."""
-        if self._path is not None:
-            with self._writing:
-                left = [line for line in _lines(self._path) if line not in self._loaded]
-                _rewrite(self._path, left)
+        if self._path is None:
+            return
+        with self._writing:
+            self._let_go(self._loaded)
+            left = [line for line in self._unstored() if line not in self._loaded]
+            try:
+                _rewrite(self._path, [line for line in left if line not in self._held])
+                self._stored.clear()
+                self._stored_size = 0
+            except OSError:  # they stay in the file, and would be stored again and again
+                self._stored |= {_digest(line) for line in self._loaded}
+                self._stored_size = _size(self._path)
+            self._loaded = set()
+
+    def _let_go(self, lines: set[bytes]) -> None:
+        """Remove lines from those that are held."""
+        if lines and self._held:
+            self._held = [line for line in self._held if line not in lines]
+            self.held_bytes = sum(map(len, self._held))
+            if not self._held:
+                log.warning("the turns that waited in memory are stored")
 
 
 def _try_lock(path: Path) -> int | None:
@@ -232,6 +327,18 @@ def _write(fd: int, parts: Sequence[bytes]) -> None:
         while left:
             left = left[os.write(fd, left) :]
     os.fsync(fd)
+
+
+def _size(path: Path) -> int:
+    """Return a file's size; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _digest(line: bytes) -> bytes:
+    return blake2b(line, digest_size=16).digest()
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

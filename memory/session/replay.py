@@ -28,17 +28,17 @@ class Replay:
         self._db, self._spill = db, spill
 
     async def run(self) -> None:
-        """Write all records. Raises StoreUnavailable; then they stay."""
-        for record in self._spill.load():
+        """Write all records, in order. Raises StoreUnavailable; then they stay."""
+        for record in await asyncio.to_thread(self._spill.load):
             await self._write(record)
-        self._spill.clear()
+        await asyncio.to_thread(self._spill.clear)
 
     async def follow(self) -> None:
         """Write records whenever there are some and the store takes them."""
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
             if self._db.may_write and not self._spill.is_empty:
-                with contextlib.suppress(StoreUnavailable):
+                with contextlib.suppress(StoreUnavailable, OSError):
                     await self.run()
 
     async def _write(self, record: TurnRecord) -> None:

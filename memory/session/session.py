@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from memory.context.compaction import COMPACTION
@@ -96,6 +97,10 @@ class Session:
     @property
     def can_defer_opening(self) -> bool:
         return self._recorder.can_defer_opening
+
+    async def wait_for_opening(self, opening: asyncio.Future[None], patience: float) -> None:
+        """Wait for the write of the request: for a connection, then at most `patience` seconds."""
+        await self._recorder.wait_for_opening(opening, patience)
 
     async def compact_harder(self, attempt: int, told: tuple[int, int] | None = None) -> bool:
         """Cut the prompt to a half, then a quarter, after a context overflow.

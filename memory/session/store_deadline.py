@@ -1,6 +1,7 @@
 """Limits the total time that a turn waits for its store.
 
-A stuck store thus costs each client the same, however many rounds its turn has.
+A stuck store thus costs each client the same, however many rounds its turn has. What a work waits
+for a connection does not count; see `memory.stores.sql.waiting`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+
+from memory.stores.sql.waiting import told_of_connection
 
 TURN_SECONDS = 0.8  # plus the wait of a search for its index: one second
 
@@ -25,7 +28,15 @@ class StoreDeadline:
     def of(self, most: float) -> Iterator[float]:
         """Yield the seconds that one wait may take, at most `most`; then deduct the time taken."""
         granted, began = min(most, self.left), time.monotonic()
+        waits = True
+
+        def begin() -> None:
+            nonlocal began, waits
+            if waits:  # a second connection is a second try of the same work
+                began, waits = time.monotonic(), False
+
         try:
-            yield granted
+            with told_of_connection(begin):
+                yield granted
         finally:
             self.left = max(0.0, self.left - min(granted, time.monotonic() - began))

@@ -21,6 +21,7 @@ from memory.stores.sql.message_pieces import LargeBody
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.turn_rows import TurnRecord
+from memory.stores.sql.waiting import limit_from_connection
 from memory.stores.sql.write_lock import EVERYTHING, WriteLock, owner_lock
 
 T = TypeVar("T")
@@ -79,7 +80,8 @@ class TurnStore(msgspec.Struct):
             if most is None:
                 return await self._write(work, large, shortcut)
             with self.patience.of(most) as seconds:
-                async with asyncio.timeout(seconds):
+                shared = self.db.is_shared
+                async with limit_from_connection(seconds) if shared else asyncio.timeout(seconds):
                     return await self._write(work, large, shortcut)
         except MemoryFault:
             raise
@@ -114,15 +116,20 @@ class TurnStore(msgspec.Struct):
     async def spill(self, record: TurnRecord) -> bool:
         """Write a record that the store did not take to the recovery log.
 
-        Returns False if that fails too: the record is lost, but the answer is still sent.
+        Returns False if only memory has it, or nothing: the answer is sent all the same.
         """
         try:
-            await self.spill_file.keep(record)
+            is_in_memory_alone = await self.spill_file.keep(record)
         except Exception:
             # The client has its answer, and no other place is left to write to.
             log.exception("an answer is not recorded: both the store and the recovery log failed")
             return False
-        return True
+        if is_in_memory_alone:
+            log.error(
+                "an answer is not recorded yet: both the store and the recovery log failed. It "
+                "stays in memory until one of them takes it"
+            )
+        return not is_in_memory_alone
 
 
 def log_failed_drop(task: asyncio.Task[Any]) -> None:

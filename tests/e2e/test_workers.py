@@ -250,7 +250,7 @@ async def test_what_a_worker_could_not_store_is_stored_when_the_store_is_back(
         assert answers(postgres_url) == []
         proxy.passes.set()
         assert await within(15, lambda: answers(postgres_url) == ["so be it"])
-        assert not (tmp_path / "one" / "spill.ndjson").exists()
+        assert await within(5, lambda: not (tmp_path / "one" / "spill.ndjson").exists())
 
 
 async def test_a_key_that_one_worker_revoked_is_refused_by_the_other(postgres_url, tmp_path):

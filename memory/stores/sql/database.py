@@ -7,8 +7,8 @@ Work is a function of a SQLAlchemy connection.
   withdraws a write that has not begun.
 - Long work (an import, an erasure) is written in pieces (see `batches`). Each piece has its own
   commit, and only one piece waits at a time: any other write waits for the current piece at most.
-- A read has a deadline. After it the caller continues without; the query is left to end by itself,
-  since cancelling it would cost its connection.
+- A read has a deadline, from when it has a connection. After it the caller continues without; the
+  query is left to end by itself, since cancelling it would cost its connection.
 - On SQLite a whole work is one hop to a connection's thread, or none (see `sqlite`): through the
   asynchronous engine every statement is three or four, which measured 114 hops and 26 ms of CPU a
   turn.
@@ -35,7 +35,12 @@ from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
 from memory.stores.sql.preparation import prepare_tables
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.sqlite import SqliteThreads
-from memory.stores.sql.waiting import ends_within
+from memory.stores.sql.waiting import (
+    WAIT_SECONDS,
+    ends_within,
+    gets_connection,
+    told_of_connection,
+)
 from memory.stores.sql.write_lock import EVERYTHING, Withdrawn, WriteLock
 
 if TYPE_CHECKING:
@@ -74,6 +79,8 @@ class Connections(Protocol):
     def need_lease(self) -> None: ...
 
     async def open(self) -> None: ...
+
+    async def fill(self) -> None: ...
 
     async def read(self, work: Work[T], *, single: bool = False) -> T: ...
 
@@ -253,19 +260,29 @@ class Database:
         """Run `work` in a read transaction.
 
         small: reads a few rows by key, so it may run at once on this thread. single: is one
-        statement, which needs no transaction. Raises StoreUnavailable after `deadline` seconds, or
-        if the database fails.
+        statement, which needs no transaction. Raises StoreUnavailable after `deadline` seconds, if
+        no connection is free in time, or if the database fails.
         """
         if small and (found := self._connections.at_once([work], reading=True)) is not None:
             one: T = found[0]
             return one
-        task = asyncio.create_task(self._read_once(work, single))
+        has_connection = asyncio.Event()
+        waits = self.is_shared and deadline is not None
+        with told_of_connection(has_connection.set) if waits else contextlib.nullcontext():
+            task = asyncio.create_task(self._read_once(work, single))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        if waits and not await gets_connection(task, has_connection):
+            task.cancel()  # it has no connection that this would cost
+            raise StoreUnavailable(f"no connection to the store was free within {WAIT_SECONDS:g} s")
         if not await ends_within(task, deadline):
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
             raise StoreUnavailable(f"the store did not answer within {deadline} s")
         return task.result()
+
+    async def fill_pool(self) -> None:
+        """Open every connection to a server, before the first request needs one."""
+        await self._connections.fill()
 
     async def _read_once(self, work: Work[T], single: bool) -> T:
         try:

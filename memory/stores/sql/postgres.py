@@ -37,6 +37,7 @@ from memory.stores.sql.postgres_statements import (
 )
 from memory.stores.sql.shortcut import Shortcut, Sql
 from memory.stores.sql.statements import Query, all_storable, storable
+from memory.stores.sql.waiting import tell_of_connection
 from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, Withdrawn, WriteLock
 
 log = logging.getLogger("mnemogate")
@@ -281,15 +282,40 @@ class PostgresConnections:
             raise OperationalError(None, None, OSError("the store is not open"))
         await self._take_place()
         try:
-            while self._free:
-                one = self._free.pop()
-                if not one.raw.is_closed():
-                    return one
-                await self._drop(one)
-            return await self._connect()
+            one = await self._find_free() or await self._connect()
         except BaseException:
             self._places.release()
             raise
+        tell_of_connection()
+        return one
+
+    async def _find_free(self) -> PostgresConnection | None:
+        while self._free:
+            one = self._free.pop()
+            if not one.raw.is_closed():
+                return one
+            await self._drop(one)
+        return None
+
+    async def fill(self) -> None:
+        """Open every connection, so that the first requests wait for none.
+
+        A server that refuses some of them is shared with others, and the rest has to do.
+        """
+        taken = await asyncio.gather(
+            *(self._take() for _ in range(self._size)), return_exceptions=True
+        )
+        refused = [one for one in taken if not isinstance(one, PostgresConnection)]
+        for one in taken:
+            if isinstance(one, PostgresConnection):
+                await self._give(one)
+        if refused:
+            log.warning(
+                "the database refuses %d of the %d connections of storage.pool: %s",
+                len(refused),
+                self._size,
+                type(refused[0]).__name__,
+            )
 
     async def _take_place(self) -> None:
         if not self._places.locked():

@@ -283,7 +283,7 @@ marks = Table(
 )
 
 # Facts about the database itself. secret: a fingerprint of the secret that its memory is keyed by.
-# readable_by: the oldest version that may serve it, if that is not its own.
+# readable_by: the oldest version that may serve it, if not its own. ticket ...: a session.
 meta = Table(
     "meta",
     metadata,

@@ -232,6 +232,9 @@ class SqliteThreads:
         )
         return thread
 
+    async def fill(self) -> None:
+        """Do nothing: the file's threads are there."""
+
     async def read(self, work: Work[T], *, single: bool = False) -> T:
         thread = await self._readers.get()
         try:

@@ -1,10 +1,20 @@
-"""Waits for the store without blaming it for a busy event loop."""
+"""Waits for the store without blaming it for a busy event loop, or for a queue.
+
+A deadline says how long the store may take. Until one of its connections is free it takes nothing:
+that wait has a bound of its own, `WAIT_SECONDS`, and the deadline runs from its end.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
+
+WAIT_SECONDS = 5.0  # that a work with a deadline waits for a connection
+_on_connection: ContextVar[Callable[[], None] | None] = ContextVar("on_connection", default=None)
 
 BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
 
@@ -22,3 +32,59 @@ async def ends_within(task: asyncio.Future[Any], seconds: float | None) -> bool:
         if late > BUSY_SECONDS:
             done, _ = await asyncio.wait({task}, timeout=late)
     return bool(done)
+
+
+@contextlib.contextmanager
+def told_of_connection(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` each time a work that is begun meanwhile has got its connection."""
+    outer = _on_connection.get()
+
+    def tell_both() -> None:
+        if outer is not None:
+            outer()
+        tell()
+
+    token = _on_connection.set(tell_both)
+    try:
+        yield
+    finally:
+        _on_connection.reset(token)
+
+
+def tell_of_connection() -> None:
+    """Tell who waits that this work has got its connection."""
+    if (tell := _on_connection.get()) is not None:
+        tell()
+
+
+@contextlib.asynccontextmanager
+async def limit_from_connection(seconds: float) -> AsyncIterator[None]:
+    """Limit a work on a shared store, from when it has a connection. Raises TimeoutError."""
+    loop, is_waiting = asyncio.get_running_loop(), seconds > 0
+    async with asyncio.timeout(seconds + WAIT_SECONDS * is_waiting) as limit:
+
+        def begin() -> None:
+            nonlocal is_waiting
+            if is_waiting:  # not again, nor once the limit is over
+                is_waiting = False
+                limit.reschedule(loop.time() + seconds)
+
+        with told_of_connection(begin):
+            try:
+                yield
+            finally:
+                is_waiting = False
+
+
+async def gets_connection(task: asyncio.Future[Any], has_connection: asyncio.Event) -> bool:
+    """Wait until a work has its connection, or has ended; tell whether that was in time."""
+    if has_connection.is_set() or task.done():
+        return True
+    waiter = asyncio.create_task(has_connection.wait())
+    try:
+        await asyncio.wait(
+            {task, waiter}, timeout=WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        waiter.cancel()
+    return has_connection.is_set() or task.done()

@@ -127,3 +127,79 @@ async def test_who_has_none_is_never_held_up(most):
         await shares.take("p", account, most, 0.001)
     with pytest.raises(Unavailable, match="1 of the"):
         await shares.take("p", "a", most, 0.001)
+
+
+FOUR = {"keys": [{"name": n, "key": f"k-{n}-0123456789", "tenant": n} for n in ("ada", "bob")]}
+LIMITS = {
+    "connections": {**provider(max_connections=4, timeouts={"connect": 4})},
+    "a target's places": {
+        **provider(),
+        "models": {"*": {"targets": [{"provider": "openai", "concurrent": 4}]}},
+        "routing": {"queue_seconds": 1, "retries": 0},
+    },
+}
+
+
+def fails_fast(config):
+    return {"routing": {"retries": 0}, **config}
+
+
+@each_way
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("made", [False, True], ids=["configured", "made"])
+async def test_with_managed_keys_no_tenant_takes_all_places(data, way, limit, made):
+    """Eight slow requests of one tenant, of whom the other knows nothing."""
+    hold = asyncio.Event()
+
+    async def waits(seen, wire):
+        if "slow" in str(seen.json):
+            await hold.wait()
+        return "fine"
+
+    async def ask(live, tenant, words):
+        key = keys[tenant]
+        if way == "relay":
+            return await live.http.post(
+                f"{live.url}/completions",
+                json={"model": "m", "prompt": words},
+                headers=by(key, "full"),
+            )
+        return await live.chat(f"{words} {random.random()}", by(key, way))
+
+    first = [{"name": "ops", "key": "k-ops-0123456789", "tenant": "ops", "admin": True}]
+    config = {**fails_fast(limit), **({"keys": first} if made else FOUR)}
+    async with Model(waits) as up, running(up.url, data, config, key="") as live:
+        keys = {name: f"k-{name}-0123456789" for name in ("ada", "bob")}
+        if made:
+            admin = {"authorization": "Bearer k-ops-0123456789"}
+            for name in keys:
+                body = {"name": name, "tenant": name}
+                answer = await live.memory("POST", "/keys", json=body, headers=admin)
+                keys[name] = answer.json()["key"]
+        slow = [asyncio.ensure_future(ask(live, "ada", "slow")) for _ in range(8)]
+        await until(lambda: len(up.requests) == 3)
+        begun = asyncio.get_running_loop().time()
+        found = [(await ask(live, "bob", "quick")).status_code for _ in range(5)]
+        assert found == [200] * 5
+        assert asyncio.get_running_loop().time() - begun < 20
+        hold.set()
+        codes = sorted([answer.status_code for answer in await asyncio.gather(*slow)])
+        assert codes[:3] == [200] * 3
+        assert set(codes) <= {200, 503}
+        assert all(not shares.taken for shares in live.gateway.choice.shares._providers.values())
+
+
+async def test_one_tenant_with_managed_keys_has_all_places(data):
+    hold = asyncio.Event()
+
+    async def waits(seen, wire):
+        await hold.wait()
+        return "fine"
+
+    keys = [{"name": n, "key": f"k-{n}-0123456789", "tenant": "t"} for n in ("ada", "bob")]
+    config = {**provider(max_connections=3), "keys": keys}
+    async with Model(waits) as up, running(up.url, data, config, key="k-ada-0123456789") as live:
+        asked = [asyncio.ensure_future(live.chat(f"hi {i}", {"x-memory": "off"})) for i in range(3)]
+        await until(lambda: len(up.requests) == 3)
+        hold.set()
+        assert [answer.status_code for answer in await asyncio.gather(*asked)] == [200] * 3

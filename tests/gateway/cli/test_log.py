@@ -154,10 +154,12 @@ def test_a_request_whose_client_left_is_in_the_log(tmp_path, upstream):
             f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer "
             f"{KEY}\r\ncontent-length: 9\r\n\r\nhalf".encode()
         )
-        half.close()
+        # No more comes, but the connection is still somebody's: else nobody is asked for a key.
+        half.shutdown(socket.SHUT_WR)
         until = time.monotonic() + 20
         while len(lines(process)) < 2 and time.monotonic() < until:
             time.sleep(0.05)
+        half.close()
         taken.close()
     assert {(one["status"], one["user"], one["key"]) for one in lines(process)} == {
         (499, "ada", "own"),

@@ -22,7 +22,16 @@ from tests.models import Model, call, calls
 
 ROOT = Path(__file__).parents[3]
 FIND = call("archival_memory_search", {"query": "zebra"})
-BASE_UNITS = ("_seconds", "_tokens", "_usd_total", "_total", "_progress", "_ready", "_dropped")
+BASE_UNITS = (
+    "_seconds",
+    "_tokens",
+    "_usd_total",
+    "_total",
+    "_progress",
+    "_ready",
+    "_dropped",
+    "_turns",
+)
 
 
 async def scrape(live, **options):

@@ -124,6 +124,15 @@ def test_refusals_say_what_to_do():
         replace_text(CoreBlock("human", "tea\nx\ntea"), "tea", "x")
 
 
+@given(st.text(alphabet="<>&\"'/ab\n", min_size=1))
+def test_a_refusal_quotes_a_block_as_text_and_never_as_a_tag(value):
+    with pytest.raises(BadArguments) as refusal:
+        replace_text(CoreBlock("human", value), "not in it", "x")
+    quoted = str(refusal.value).split("Its value is:\n", 1)[1]
+    assert not re.search(r'[<>"]', quoted)
+    assert unescape(quoted) == value
+
+
 def test_empty_new_text_deletes():
     assert replace_text(CoreBlock("human", "a\nb\nc"), "b", "").value == "a\nc"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from memory.export_format import (
@@ -30,6 +32,18 @@ def test_what_is_written_is_read_back_blocks_before_their_versions(tmp_path):
     assert write_folder(tmp_path / "new" / "ada", LINES) == 5
     found = list(read_folder(tmp_path / "new" / "ada"))
     assert [list(b.lines) for b in found] == [LINES[1:2], LINES[2:5], LINES[5:]]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o002, 0o022])
+def test_pages_are_their_owners_alone_whatever_the_umask(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_folder(tmp_path / "ada", LINES)
+    finally:
+        os.umask(before)
+    paths = [tmp_path / "ada", *(tmp_path / "ada").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
 
 
 def test_no_member_of_a_line_names_a_file_outside_the_folder(tmp_path):

@@ -4,10 +4,15 @@ disk tears nothing.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import tempfile
+from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memory.conversation.matching import TurnNode
 from memory.scope import Scope
@@ -95,9 +100,9 @@ async def test_a_write_that_fails_half_way_leaves_nothing_behind(tmp_path, monke
             "write",
             lambda fd, data: real(fd, bytes(data[:100])) if len(data) > 200 else full(fd, data),
         )
-        with pytest.raises(OSError):
-            await spill.keep(record(ident=2))
+        assert await spill.keep(record(ident=2))
     assert path.read_bytes() == whole
+    assert [r.nodes[0].id for r in spill.load()] == [1, 2]
 
 
 async def test_what_was_set_aside_is_erased_with_its_user(tmp_path):
@@ -114,3 +119,71 @@ async def test_what_was_set_aside_is_erased_with_its_user(tmp_path):
     kept = (tmp_path / "spill.bad").read_bytes()
     assert b"bob" in kept
     assert b"ada" not in kept
+
+
+def refuse(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@given(st.lists(st.sampled_from(["keep", "break", "mend", "replay", "flush"]), max_size=30))
+async def test_records_come_back_once_and_in_order_whatever_the_disk_does(steps):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        spill, append = RecoveryLog(Path(folder) / "spill.ndjson", SECRET), spilling._append
+        kept, replayed = 0, []
+        for step in [*steps, "mend", "replay"]:
+            if step == "keep":
+                kept += 1
+                await spill.keep(record(ident=kept))
+            elif step == "break":
+                patch.setattr(spilling, "_append", refuse)
+                patch.setattr(spilling, "_rewrite", refuse)
+            elif step == "mend":
+                patch.undo()
+            elif step == "replay":
+                replayed += [r.nodes[0].id for r in spill.load()]
+                spill.clear()
+                assert spill.is_empty
+            else:
+                with contextlib.suppress(OSError):
+                    spill.flush()
+        assert spilling._append is append
+        assert replayed == list(range(1, kept + 1))
+        assert (spill.held_records, spill.held_bytes) == (0, 0)
+
+
+async def test_what_is_held_is_bounded_in_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(spilling, "_append", refuse)
+    size = len(msgspec.json.encode(spilling.pack_record(record())))
+    monkeypatch.setattr(spilling, "HELD_BYTES", size)
+    monkeypatch.setattr(spilling, "HELD_BYTES_AT_MOST", 2 * size)
+    spill = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
+    for number, is_full in ((1, True), (2, True)):
+        assert await spill.keep(record())
+        assert (spill.held_records, spill.held_bytes, spill.is_full) == (
+            number,
+            number * size,
+            is_full,
+        )
+    with pytest.raises(OSError):
+        await spill.keep(record())
+    assert (spill.held_records, spill.lost) == (2, 1)
+
+
+async def test_what_is_held_is_erased_with_its_user(tmp_path, monkeypatch):
+    spill = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
+    with monkeypatch.context() as patch:
+        patch.setattr(spilling, "_append", refuse)
+        for user in ("ada", "bob"):
+            await spill.keep(record(user))
+    spill.forget("t", "ada")
+    assert [r.owner.scope.user for r in spill.load()] == ["bob"]
+
+
+async def test_what_is_held_goes_to_the_file_when_the_process_ends(tmp_path, monkeypatch):
+    spill = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
+    with monkeypatch.context() as patch:
+        patch.setattr(spilling, "_append", refuse)
+        await spill.keep(record(ident=1))
+    spill.flush()
+    again = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
+    assert [r.nodes[0].id for r in again.load()] == [1]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from memory.session.store_deadline import StoreDeadline
+from memory.stores.sql.waiting import tell_of_connection
 
 
 def test_a_wait_gets_no_more_than_it_asked_for_or_than_is_left():
@@ -26,3 +27,11 @@ def test_what_a_wait_took_is_deducted_also_when_it_failed():
     with deadline.of(1):
         time.sleep(0.06)
     assert deadline.left == 0
+
+
+def test_a_wait_for_a_connection_is_not_deducted():
+    deadline = StoreDeadline(0.5)
+    with deadline.of(0.4):
+        time.sleep(0.2)
+        tell_of_connection()
+    assert deadline.left > 0.4
