@@ -12,6 +12,8 @@ The grammar is llhttp's, by way of httptools, as in uvicorn. Rules:
 
 from __future__ import annotations
 
+import re
+
 import httptools
 
 from gateway.wire.headers import Pairs
@@ -20,6 +22,7 @@ CHUNK_BYTES = 1 << 16  # largest piece handed over
 HEAD = 1 << 16  # most bytes of headers; twice as many may stand around the pieces of a body
 TRAILER_BYTES = 1 << 13  # most bytes of trailers
 FRAME_BYTES = 24  # around a chunk, without extensions
+_length = re.compile(rb"\r\ncontent-length[ \t]*:([^\r\n]*)", re.IGNORECASE)
 
 
 class MalformedResponse(Exception):
@@ -37,6 +40,8 @@ class ResponseParser:
     __slots__ = (
         "_body",
         "_bodyless",
+        "_failure",
+        "_head",
         "_parser",
         "_quiet",
         "_size",
@@ -57,15 +62,21 @@ class ResponseParser:
         self._bodyless = bodyless
         self._size = self._quiet = self._trailers = 0
         self._body = bytearray()
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = self._begin()
+        # What came of the head, and why llhttp refused it, while that may be mended.
+        self._head = bytearray()
+        self._failure = ""
+
+    def _begin(self) -> httptools.HttpResponseParser:
+        parser = httptools.HttpResponseParser(self)
         # Seen from real servers, and accepted by other clients: bare LF, odd bytes in header
-        # values,
-        # blanks after a chunk's size.
-        self._parser.set_dangerous_leniencies(
+        # values, blanks after a chunk's size.
+        parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
+        return parser
 
     def feed(self, data: bytes) -> None:
         """Parse the next bytes, split anywhere.
@@ -75,16 +86,49 @@ class ResponseParser:
         assert self._parser is not None  # noqa: S101 - never fed after the end
         self.silent = False
         self._quiet += len(data)
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as e:
-            self.reusable = False
-            if not self.whole:
-                raise MalformedResponse(type(e).__name__) from e
+        if self.status:
+            self._head.clear()
+        else:
+            self._head += data
+        if self._failure:
+            self._mend()
+        else:
+            self._parse(data)
         if not self.whole and (self._size > HEAD or self._quiet > 2 * HEAD):
             raise MalformedResponse(f"more than {HEAD >> 10} KB of headers")
         if self._trailers > TRAILER_BYTES and not self.whole:
             raise MalformedResponse(f"more than {TRAILER_BYTES >> 10} KB of trailers")
+
+    def _parse(self, data: bytes) -> None:
+        """Let llhttp parse bytes. Raises MalformedResponse."""
+        assert self._parser is not None  # noqa: S101 - never fed after the end
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as e:
+            self.reusable = False
+            if self.whole:
+                return
+            if not self._head or "Content-Length" not in str(e):
+                raise MalformedResponse(type(e).__name__) from e
+            self._failure = type(e).__name__
+            self._mend()
+
+    def _mend(self) -> None:
+        """Parse a head anew that told one length several times, as proxies do.
+
+        Equal lengths are one, unequal ones a fault (RFC 9110, section 8.6). Waits for the whole
+        head. Raises MalformedResponse.
+        """
+        head, blank, body = bytes(self._head).partition(b"\r\n\r\n")
+        if not blank and len(head) <= HEAD:
+            return
+        mended = merge_lengths(head)
+        if mended == head:
+            raise MalformedResponse(self._failure)
+        self._head.clear()
+        self.headers, self._size, self._failure = [], 0, ""
+        self._parser = self._begin()
+        self._parse(mended + blank + body)
 
     def end(self, fault: str) -> None:
         """Note that no more data will come.
@@ -161,6 +205,14 @@ class ResponseParser:
         assert self._parser is not None  # noqa: S101 - it is the one that calls
         self.whole = True
         self.reusable = self.status != 101 and self._parser.should_keep_alive()
+
+
+def merge_lengths(head: bytes) -> bytes:
+    """Return a response's head that tells its length once; unchanged if the lengths differ."""
+    values = [v.strip() for line in _length.findall(head) for v in line.split(b",")]
+    if len(values) < 2 or len(set(values)) > 1 or not values[0].isdigit():
+        return head
+    return _length.sub(b"", head) + b"\r\ncontent-length: " + values[0]
 
 
 def _frames(name: bytes, value: bytes) -> bool:

@@ -68,3 +68,17 @@ async def test_a_byte_order_mark_before_an_answer_is_passed_over(data, mode, pat
         assert response.status_code == 200, response.text
         assert response.headers["x-memory-status"] == ("off" if mode == "off" else "ok")
         assert "Hi 😀" in json.dumps(response.json(), ensure_ascii=False)
+
+
+@pytest.mark.parametrize("mode", ["full", "off"])
+@pytest.mark.parametrize(("second", "status"), [("same", 200), ("other", 502)])
+async def test_two_equal_lengths_are_one_and_unequal_ones_a_bad_answer(data, mode, second, status):
+    body = json.dumps(ANSWERS["chat/completions"]).encode()
+    length = len(body) if second == "same" else len(body) - 1
+    again = f"content-length: {length}"
+    async with (
+        Model(lambda seen, wire: wire.answer(200, body, again)) as model,
+        running(model.url, data, {"routing.retries": 0}) as live,
+    ):
+        response = await live.chat("hi", {"x-memory": mode})
+        assert response.status_code == status

@@ -215,3 +215,35 @@ def test_many_small_chunks_are_no_flood_of_extensions():
             size += len(part)
     assert (response.whole, size) == (True, 200_000)
     assert response.headers == [(b"Transfer-Encoding", b"chunked")]
+
+
+LENGTHS = [
+    (b"Content-Length: 2\r\ncontent-length: 2\r\n", True),
+    (b"Content-Length: 2, 2\r\nX: y\r\n", True),
+    (b"Content-Length: 2\r\nX: y\r\nContent-Length: 2,2\r\n", True),
+    (b"Content-Length: 2\r\nContent-Length: 3\r\n", False),
+    (b"Content-Length: 2, 3\r\n", False),
+    (b"Content-Length: 2x\r\n", False),
+    (b"Content-Length: 2\r\nContent-Length: \r\n", False),
+    (b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", False),
+]
+
+
+@pytest.mark.parametrize(("lengths", "sound"), LENGTHS)
+@given(cuts=st.lists(st.integers(0, 120), max_size=6))
+def test_equal_lengths_are_one_and_unequal_ones_a_fault(lengths, sound, cuts):
+    data = b"HTTP/1.1 200 OK\r\n" + lengths + b"\r\nhi"
+    if sound:
+        parser = fed(data, cuts)
+        assert (parser.status, parser.take(), parser.whole) == (200, b"hi", True)
+        assert [v for k, v in parser.headers if k.lower() == b"content-length"] == [b"2"]
+    else:
+        with pytest.raises(MalformedResponse):
+            fed(data, cuts)
+
+
+def test_a_head_without_an_end_is_not_waited_for():
+    parser = ResponseParser()
+    parser.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n")
+    with pytest.raises(MalformedResponse):
+        parser.feed(b"x: " + b"y" * (2 * HEAD))
