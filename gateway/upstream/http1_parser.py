@@ -209,7 +209,7 @@ class ResponseParser:
 
 def merge_lengths(head: bytes) -> bytes:
     """Return a response's head that tells its length once; unchanged if the lengths differ."""
-    values = [v.strip() for line in _length.findall(head) for v in line.split(b",")]
+    values: list[bytes] = [v.strip() for line in _length.findall(head) for v in line.split(b",")]
     if len(values) < 2 or len(set(values)) > 1 or not values[0].isdigit():
         return head
     return _length.sub(b"", head) + b"\r\ncontent-length: " + values[0]
