@@ -82,7 +82,7 @@ COVERED = {
         gateway.chat.stored_responses gateway.storage.responses
     """,
     "gateway/wire/bridge/test_responses_request": """
-        gateway.wire.bridge.chat_messages gateway.wire.bridge.chat_tools
+        gateway.wire.bridge.chat_tools
         gateway.wire.bridge.losses gateway.wire.bridge.responses_items
     """,
     "gateway/wire/bridge/test_chat_reply": """

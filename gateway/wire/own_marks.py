@@ -1,0 +1,66 @@
+"""The beginnings of opaque members that this gateway gave to clients. Pure.
+
+SEALED: what a server of chat completions said beside the model's words, see `bridge.member_seal`.
+ORPHANED: reasoning that led to a call of ours, which the client does not see. A server refuses such
+reasoning without its call, so it goes upstream only as part of a hidden exchange that is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gateway.wire.chat import Json
+
+SEALED = "mnemogate-chat."
+ORPHANED = "mnemogate-hidden."
+OWN = (SEALED, ORPHANED)
+BYTES = b"mnemogate-"  # what each of them begins with
+OPAQUE = ("signature", "encrypted_content")  # of a thinking block, of a reasoning item
+REASONING = ("thinking", "reasoning")
+
+
+def has_mark(part: Any, marks: str | tuple[str, ...] = OWN) -> bool:
+    """Tell whether a block or an item is reasoning with a mark of ours."""
+    if not isinstance(part, dict) or part.get("type") not in REASONING:
+        return False
+    return any(str(part.get(member) or "").startswith(marks) for member in OPAQUE)
+
+
+def without_marked(body: Json, marks: str | tuple[str, ...]) -> Json:
+    """Return a request without reasoning that has such a mark; the same where it has none."""
+    for member, clean in (("messages", _clean_messages), ("input", _clean_items)):
+        parts = body.get(member)
+        if isinstance(parts, list):
+            cleaned = list(clean(parts, marks))
+            if cleaned != parts:
+                body = {**body, member: cleaned}
+    return body
+
+
+def _clean_messages(messages: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, list):
+            yield message
+            continue
+        left = [block for block in content if not has_mark(block, marks)]
+        if left or not content:
+            yield message if len(left) == len(content) else {**message, "content": left}
+
+
+def _clean_items(items: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
+    """Yield the items; what followed the reasoning is no longer named by its id.
+
+    By that id a server would ask for the reasoning that came with it.
+    """
+    nameless = False
+    for item in items:
+        if has_mark(item, marks):
+            nameless = True
+            continue
+        kind = item.get("type") if isinstance(item, dict) else None
+        said = kind == "message" and item.get("role") == "assistant"
+        if not (said or str(kind).endswith("_call")):
+            nameless = False
+        yield {k: v for k, v in item.items() if k != "id"} if nameless else item
