@@ -89,6 +89,7 @@ COVERED = {
         gateway.wire.bridge.messages_reply gateway.wire.bridge.reply_stream
         gateway.wire.bridge.responses_reply
     """,
+    "gateway/upstream/test_bridged": "gateway.upstream.bridge_translation",
     "e2e/bridges/test_chat_at_responses": "gateway.upstream.responses",
     "gateway/wire/responses/test_request": "gateway.wire.responses.items",
     "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",

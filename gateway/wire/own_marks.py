@@ -27,6 +27,11 @@ def has_mark(part: Any, marks: str | tuple[str, ...] = OWN) -> bool:
     return any(str(part.get(member) or "").startswith(marks) for member in OPAQUE)
 
 
+def has_seal(parts: Sequence[Any]) -> bool:
+    """Tell whether an answer holds what a server of chat completions wants back."""
+    return any(has_mark(part, SEALED) for part in parts)
+
+
 def without_marked(body: Json, marks: str | tuple[str, ...]) -> Json:
     """Return a request without reasoning that has such a mark; the same where it has none."""
     for member, clean in (("messages", _clean_messages), ("input", _clean_items)):

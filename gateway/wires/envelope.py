@@ -182,11 +182,15 @@ class EnvelopeMask(ABC):
 
     def _place(self, part: Json) -> int | None:
         """Return where a new part is shown, None for one that is hidden."""
-        if self.call_name(part) in self._owned:
+        if self.is_hidden(part):
             self._hid = True
             return None
         self._taken += 1
         return len(self.shown) + self._taken - 1
+
+    def is_hidden(self, part: Json) -> bool:
+        """Tell whether a part is not shown."""
+        return self.call_name(part) in self._owned
 
     def show_whole(self, whole: Json) -> bytes:
         return b"".join(self.take(event, b"") for event in self.lift(whole))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gateway.wire.bridge.member_seal import MemberSeal, SealedMembers
+from gateway.wire.bridge.member_seal import CallMembers, MemberSeal, SealedMembers
 from gateway.wire.chat import Json
 from gateway.wire.merge import merge, plain_text
 
@@ -182,17 +182,24 @@ def _finished(message: Json) -> Json:
     content: Any = BETWEEN.join(texts) if len(texts) == len(parts) else parts
     if message["role"] != ASSISTANT:
         return {**message, "content": content}
-    calls, carried = _carried_calls(message), plain_text(message[CARRIED])
+    calls = _with_members(message["tool_calls"], message[CARRIED_CALLS])
+    carried = plain_text(message[CARRIED])
     if calls:
         return {**carried, "role": ASSISTANT, "content": content or None, "tool_calls": calls}
     return {**carried, "role": ASSISTANT, "content": content}
 
 
-def _carried_calls(message: Json) -> list[Json]:
-    """Return a message's calls, with what the server said beside each."""
-    calls = list(message["tool_calls"])
+def with_carried(message: Json, sealed: SealedMembers) -> Json:
+    """Return a finished message with what its server said beside it."""
+    calls = _with_members(message.get("tool_calls") or (), sealed.calls)
+    return {**sealed.members, **message, **({"tool_calls": calls} if calls else {})}
+
+
+def _with_members(told: Sequence[Json], carried: Sequence[CallMembers]) -> list[Json]:
+    """Return calls with what the server said beside each."""
+    calls = list(told)
     places = {c["id"]: n for n, c in enumerate(calls) if isinstance(c["id"], str)}
-    for found in message[CARRIED_CALLS]:
+    for found in carried:
         place = places.get(found.ident, found.place)
         if 0 <= place < len(calls):
             call = calls[place]

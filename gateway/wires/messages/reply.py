@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.chat import Json
+from gateway.wire.own_marks import SEALED, has_mark
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -72,10 +73,16 @@ PING = event_of({"type": "ping"})
 
 
 class MessagesMask(EnvelopeMask):
-    """The one message that a client sees of a turn."""
+    """The one message that a client sees of a turn.
 
-    def __init__(self, owned: Collection[str], alias: str | None) -> None:
+    hides_seals: its client did not ask for thinking, in which what servers want back is carried.
+    """
+
+    def __init__(
+        self, owned: Collection[str], alias: str | None, *, hides_seals: bool = False
+    ) -> None:
         super().__init__(owned, alias)
+        self._hides_seals = hides_seals
         self._start: Json = {}  # the first round's message
         self._blocks: dict[int, Json] = {}
         self._json: dict[int, list[str]] = {}  # pieces of tool input, by block
@@ -122,6 +129,9 @@ class MessagesMask(EnvelopeMask):
     def call_name(self, part: Json) -> str | None:
         name = part.get("name") if part.get("type") == "tool_use" else None
         return name if isinstance(name, str) else None
+
+    def is_hidden(self, part: Json) -> bool:
+        return super().is_hidden(part) or (self._hides_seals and has_mark(part, SEALED))
 
     def fold(self, kind: str, event: Json) -> None:
         index = self.index_of(event)
@@ -188,7 +198,7 @@ class MessagesMask(EnvelopeMask):
 
     def result(self) -> RoundResult:
         blocks = [self._whole_block(i) for i in sorted(self._blocks)]
-        self.shown += [b for b in blocks if self.call_name(b) not in self._owned]
+        self.shown += [b for b in blocks if not self.is_hidden(b)]
         delta = self._delta[0] if self._delta is not None else {}
         ending = delta.get("delta")
         usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}

@@ -15,8 +15,10 @@ from typing import Any
 
 from gateway.errors import BadRequest, GatewayError
 from gateway.upstream.base import UpstreamRequest
+from gateway.wire.bridge.carried import ENCRYPTED, takes_tokens
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.own_marks import has_seal
 from gateway.wires.base import (
     Composed,
     HiddenRounds,
@@ -34,7 +36,6 @@ from memory.context.tokens import estimate
 from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
 
-ENCRYPTED = "reasoning.encrypted_content"
 FREE_CHOICES = (None, "auto")
 LEAST_OUTPUT = 16  # tokens: the API takes no lower limit
 
@@ -92,7 +93,7 @@ class ResponsesFormat:
         body = {**composed, "model": target.model}
         content = encode_in_parts(body) if long else encode(body)
         stream = bool(composed.get("stream"))
-        return UpstreamRequest(self.path, content, stream=stream), ()
+        return UpstreamRequest(self.path, content, stream=stream, masked=True), ()
 
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:
@@ -128,6 +129,7 @@ class ResponsesFormat:
             injected,
             stored,
             thread,
+            hides_seals=not takes_tokens(self.name, body),
         )
         return ResponsesMask(owned, alias, echo)
 
@@ -184,7 +186,7 @@ class HiddenItems(HiddenParts):
 
     def record_last(self, result: RoundResult, by: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
-        if self.messages:
+        if self.messages or (result.theirs and has_seal(result.reply["output"])):
             left = {id(c) for c in result.ours}
             self.messages += [i for i in result.reply["output"] if id(i) not in left]
             self.by = by or self.by

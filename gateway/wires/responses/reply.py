@@ -17,6 +17,7 @@ import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.chat import Json
+from gateway.wire.own_marks import SEALED, has_mark, has_seal
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -66,7 +67,8 @@ class Echo:
     client's `previous_response_id`. hides_reasoning: the client did not ask for encrypted
     reasoning, which we did. stored: the response is kept here, which the provider does not know.
     changed: the request that went upstream is not the client's own. thread: the conversation kept
-    here that it is in.
+    here that it is in. hides_seals: the client did not ask for encrypted reasoning, in which what
+    servers want back is carried.
     """
 
     owned: frozenset[str]
@@ -77,11 +79,12 @@ class Echo:
     changed: bool = False
     stored: bool = False
     thread: str = ""
+    hides_seals: bool = False
 
     def restore(self, response: Json) -> Json:
         """Return a response with the client's own values; the same where there is none of ours."""
         if not self.changed:
-            return response
+            return self._without_seals(response)
         out = dict(response)
         if "instructions" in out:
             out["instructions"] = self.instructions
@@ -96,12 +99,27 @@ class Echo:
         if isinstance(tools := out.get("tools"), list):
             out["tools"] = [t for t in tools if not self._is_ours(t)]
         if isinstance(items := out.get("output"), list):
-            out["output"] = [self.item(i) for i in items]
+            out["output"] = self._visible(items)
         return out
+
+    def _without_seals(self, response: Json) -> Json:
+        items = response.get("output")
+        if not (self.hides_seals and isinstance(items, list) and has_seal(items)):
+            return response
+        return {**response, "output": self._visible(items)}
+
+    def _visible(self, items: list[Any]) -> list[Any]:
+        return [self.item(i) for i in items if not self.is_carrier(i)]
+
+    def is_carrier(self, item: Any) -> bool:
+        """Tell whether an item only carries what the client did not ask for."""
+        return self.hides_seals and has_mark(item, SEALED) and not item.get("content")
 
     def item(self, item: Any) -> Any:
         """Return an item without what the client did not ask for."""
-        if self.hides_reasoning and isinstance(item, dict) and "encrypted_content" in item:
+        if not (isinstance(item, dict) and "encrypted_content" in item):
+            return item
+        if self.hides_reasoning or (self.hides_seals and has_mark(item, SEALED)):
             return {k: v for k, v in item.items() if k != "encrypted_content"}
         return item
 
@@ -170,6 +188,9 @@ class ResponsesMask(EnvelopeMask):
         item = event.get("item")
         return item if isinstance(item, dict) else {}
 
+    def is_hidden(self, part: Json) -> bool:
+        return super().is_hidden(part) or self._echo.is_carrier(part)
+
     def call_name(self, part: Json) -> str | None:
         name = part.get("name") if part.get("type") == CALL else None
         return name if isinstance(name, str) else None
@@ -208,8 +229,9 @@ class ResponsesMask(EnvelopeMask):
     def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
         number = self._next_number()
         same = event.get("sequence_number") == number or not self._numbered
-        if self._echo.hides_reasoning and "encrypted_content" in self.part_of(event):
-            event, same = {**event, "item": self._echo.item(event["item"])}, False
+        part = self.part_of(event)
+        if (item := self._echo.item(part)) is not part:
+            event, same = {**event, "item": item}, False
         if raw and same and (place is None or event.get("output_index") == place):
             return raw
         return event_of(self._write(event, number, place))
@@ -262,7 +284,7 @@ class ResponsesMask(EnvelopeMask):
         listed = response.get("output")
         if isinstance(listed, list) and len(listed) > len(items):
             items = [i for i in listed if isinstance(i, dict)]
-        seen = [(n, i) for n, i in enumerate(items) if self.call_name(i) not in self._owned]
+        seen = [(n, i) for n, i in enumerate(items) if not self.is_hidden(i)]
         self.shown += [self._echo.item(i) for _, i in seen]
         pieces = [self._texts.get(order[n], []) if n < len(order) else [] for n, _ in seen]
         self.cuts += [[len(text) for text in texts] for texts in pieces]
