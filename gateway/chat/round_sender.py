@@ -14,6 +14,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import as_context_overflow, is_overflow, sizes_told
 from gateway.routing.replies import CompletionReply
 from gateway.routing.router import Target
+from gateway.upstream.bridge_translation import HIDDEN_REASONING
 from gateway.wire.chat import Json
 from gateway.wires.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
 from memory import Session
@@ -82,7 +83,8 @@ class RoundSender:
     """Sends the rounds of one turn.
 
     reply: the newest. is_last: no round follows for calls of ours. gave_up: a target took only the
-    client's own body. cut_to: tokens that a target silently cut the request to, 0 if it did not.
+    client's own body. lost_rounds: reasoning was left out whose hidden calls are not known. cut_to:
+    tokens that a target silently cut the request to, 0 if it did not.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class RoundSender:
         self.reply: CompletionReply | None = None
         self.injection = Injection.FULL if offers else Injection.WITHOUT_TOOLS
         self.is_last = not offers
-        self.gave_up = False
+        self.gave_up = self.lost_rounds = False
         self.cut_to = 0
         self.hidden = forward.wire.hidden_rounds()
         self._body = body
@@ -219,6 +221,8 @@ class RoundSender:
         if self.injection is not Injection.NONE and not self.hidden.messages:
             self._session.remember_sent_prompt(reply.target.label, reply.messages)
         if (carriage := reply.incoming.carriage) is not None:
+            if HIDDEN_REASONING in carriage.lost and not self._session.continues:
+                self.lost_rounds = True
             lost = ", ".join(carriage.lost)
             note = f"{reply.target.label} was sent {SENT[carriage.form]}"
             note += f"; dropped: {lost}" if lost else ""

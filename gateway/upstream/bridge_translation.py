@@ -87,8 +87,7 @@ class BridgeTranslator:
     def translate(self, original: bytes, name: str, request: UpstreamRequest) -> CarriedBody:
         body, options = read_body(original), self._options
         losses = Losses(options.provider, options.drop)
-        if (cleaned := without_marked(body, ORPHANED)) is not body:
-            body = cleaned
+        if ORPHANED.encode() in original:
             losses.names[HIDDEN_REASONING] = None
         seal = MemberSeal(self._carrying.secret, request.tenant, options.provider)
         sent, make_writer = carry(name, body, losses, options.limit, seal)

@@ -32,6 +32,14 @@ def has_seal(parts: Sequence[Any]) -> bool:
     return any(has_mark(part, SEALED) for part in parts)
 
 
+def mark_orphan(part: Json) -> Json:
+    """Return reasoning with the mark that its call is not shown; anything else as it is."""
+    if part.get("type") not in REASONING:
+        return part
+    marks = {m: ORPHANED + part[m] for m in OPAQUE if isinstance(part.get(m), str) and part[m]}
+    return {**part, **marks} if marks else part
+
+
 def without_marked(body: Json, marks: str | tuple[str, ...]) -> Json:
     """Return a request without reasoning that has such a mark; the same where it has none."""
     for member, clean in (("messages", _clean_messages), ("input", _clean_items)):
@@ -57,15 +65,24 @@ def _clean_messages(messages: Sequence[Any], marks: str | tuple[str, ...]) -> It
 def _clean_items(items: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
     """Yield the items; what followed the reasoning is no longer named by its id.
 
-    By that id a server would ask for the reasoning that came with it.
+    By that id a server would ask for the reasoning that came with it. Reasoning directly before
+    what is left out goes too: it would have no follower either.
     """
     nameless = False
+    waiting: list[Any] = []  # reasoning whose follower is not known yet
     for item in items:
         if has_mark(item, marks):
-            nameless = True
+            nameless, waiting = True, []
             continue
+        if isinstance(item, dict) and item.get("type") == "reasoning":
+            waiting.append(item)
+            nameless = False
+            continue
+        yield from waiting
+        waiting = []
         kind = item.get("type") if isinstance(item, dict) else None
         said = kind == "message" and item.get("role") == "assistant"
         if not (said or str(kind).endswith("_call")):
             nameless = False
         yield {k: v for k, v in item.items() if k != "id"} if nameless else item
+    yield from waiting

@@ -24,6 +24,7 @@ from gateway.errors import GatewayError, StreamIncomplete
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
+from gateway.wire.own_marks import mark_orphan
 from gateway.wire.sse import COMMENT, DONE, SseEvent
 from gateway.wires.round_result import RoundResult
 
@@ -52,15 +53,21 @@ class EnvelopeMask(ABC):
         self.usage: Json | None = None
         self.text_shown = False
         self.shown: list[Json] = []  # the parts that the client has seen whole
-        self.rounds = 0  # those before this one
-        self._ends: list[int] = []  # how much was shown at the end of each of these
+        self._ends: list[int] = []  # how much was shown at the end of each round before
         self._owned = frozenset(owned)
         self._places: dict[int, int | None] = {}  # of the round's parts: None is hidden
         self._taken = 0  # of these, those that are shown
         self._hid = False  # something of ours was taken out, so the numbers are ours to give
+        # The end of reasoning, until it is known whether a call of ours follows.
+        self._held: list[tuple[Json, bytes, int]] = []
         self._error: Any = None
         self._passed: tuple[bytes, RoundResult] | None = None
         self._closed: RoundResult | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds came before this one."""
+        return len(self._ends)
 
     # What a format says.
 
@@ -91,6 +98,14 @@ class EnvelopeMask(ABC):
     @abstractmethod
     def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
         """Return an event as it is shown, its part at this place."""
+
+    @abstractmethod
+    def ends_reasoning(self, kind: str, event: Json) -> bool:
+        """Tell whether an event holds the opaque member by which reasoning is sent back."""
+
+    @abstractmethod
+    def mark(self, event: Json) -> Json:
+        """Return such an event with the mark that a call of ours followed."""
 
     @abstractmethod
     def lift(self, reply: Json) -> Iterable[Json]:
@@ -163,12 +178,12 @@ class EnvelopeMask(ABC):
             return self.render(event, raw, None)
         if kind == ERROR:
             self._error, self.over = event, True
-            return b""
+            return self._release()
         self.fold(kind, event)
         if kind == OPEN:
             return b"" if self.rounds else self.show_opening(event, raw)
         if kind == CLOSE:
-            return b""
+            return self._release()
         return self._show_part(kind, event, raw)
 
     def _show_part(self, kind: str, event: Json, raw: bytes) -> bytes:
@@ -178,7 +193,28 @@ class EnvelopeMask(ABC):
         if index not in self._places:
             self._places[index] = self._place(self.part_of(event) if kind == BEGIN else {})
         place = self._places[index]
-        return b"" if place is None else self.render(event, raw, place)
+        if place is not None and self._owned and self.ends_reasoning(kind, event):
+            self._held.append((event, raw, place))
+            return b""
+        before = self._release(ours=place is None and kind == BEGIN) if self._held else b""
+        return before if place is None else before + self.render(event, raw, place)
+
+    def _release(self, *, ours: bool = False) -> bytes:
+        """Return the end of reasoning that was held back. ours: a call of ours follows."""
+        held, self._held = self._held, []
+        return b"".join(
+            self.render(self.mark(event) if ours else event, b"" if ours else raw, place)
+            for event, raw, place in held
+        )
+
+    def visible(self, parts: Sequence[Json]) -> list[Json]:
+        """Return the parts that are shown; reasoning before a call of ours is marked."""
+        followers = [*parts[1:], {}]
+        return [
+            mark_orphan(part) if self.call_name(follower) in self._owned else part
+            for part, follower in zip(parts, followers, strict=False)
+            if not self.is_hidden(part)
+        ]
 
     def _place(self, part: Json) -> int | None:
         """Return where a new part is shown, None for one that is hidden."""
@@ -212,13 +248,13 @@ class EnvelopeMask(ABC):
         self._passed = raw, result
 
     def close(self) -> tuple[bytes, RoundResult]:
+        held = self._release()
         if self._closed is None:
             self._closed = self.result()
             self.usage = usage_sum(self.usage, self._closed.usage)
-        return b"", self._closed
+        return held, self._closed
 
     def start_next_round(self) -> None:
-        self.rounds += 1
         self._ends.append(len(self.shown))
         self._hid = True
         self._passed = self._closed = None

@@ -77,6 +77,11 @@ class Session:
         return self._turn.progress.unsaved
 
     @property
+    def continues(self) -> bool:
+        """Whether what earlier turns hid is known, and put back."""
+        return self._turn.injects and self._turn.snapshot.past.node is not None
+
+    @property
     def injected_tokens(self) -> int:
         return self.prompt.injected_tokens
 

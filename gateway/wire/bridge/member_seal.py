@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.wire.chat import Json
-from gateway.wire.own_marks import SEALED
+from gateway.wire.own_marks import ORPHANED, SEALED
 
 MAC_BYTES = 16
+NOWHERE = -(1 << 60)  # a place that no call has
 MOST_BYTES = 32 << 20  # of what is sealed; more is not carried
 
 
@@ -67,7 +68,17 @@ class MemberSeal:
 
     def open(self, token: Any) -> SealedMembers | None:
         """Return what a token holds; None for one that is not of this tenant and provider."""
-        if not isinstance(token, str) or not token.startswith(SEALED):
+        if not isinstance(token, str):
+            return None
+        shown = token.removeprefix(ORPHANED)
+        sealed = self._open(shown)
+        if sealed is None or shown is token:
+            return sealed
+        # A call of ours followed, which is not there: only an id tells which call is meant.
+        return sealed._replace(calls=[c._replace(place=NOWHERE) for c in sealed.calls])
+
+    def _open(self, token: str) -> SealedMembers | None:
+        if not token.startswith(SEALED):
             return None
         text = token.removeprefix(SEALED)
         try:

@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.chat import Json
-from gateway.wire.own_marks import SEALED, has_mark
+from gateway.wire.own_marks import ORPHANED, SEALED, has_mark
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -183,6 +183,18 @@ class MessagesMask(EnvelopeMask):
             return raw
         return event_of(event if place is None else {**event, "index": place})
 
+    def ends_reasoning(self, kind: str, event: Json) -> bool:
+        delta = event.get("delta")
+        if kind == DELTA:
+            return isinstance(delta, dict) and delta.get("type") == "signature_delta"
+        return kind == END and bool(self._held)
+
+    def mark(self, event: Json) -> Json:
+        if event["type"] != "content_block_delta":
+            return event
+        signature = ORPHANED + str(event["delta"].get("signature") or "")
+        return {**event, "delta": {**event["delta"], "signature": signature}}
+
     def lift(self, reply: Json) -> Iterator[Json]:
         return lift(reply)
 
@@ -198,7 +210,7 @@ class MessagesMask(EnvelopeMask):
 
     def result(self) -> RoundResult:
         blocks = [self._whole_block(i) for i in sorted(self._blocks)]
-        self.shown += [b for b in blocks if not self.is_hidden(b)]
+        self.shown += self.visible(blocks)
         delta = self._delta[0] if self._delta is not None else {}
         ending = delta.get("delta")
         usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}

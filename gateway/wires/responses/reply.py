@@ -17,7 +17,7 @@ import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.chat import Json
-from gateway.wire.own_marks import SEALED, has_mark, has_seal
+from gateway.wire.own_marks import SEALED, has_mark, has_seal, mark_orphan
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -236,6 +236,13 @@ class ResponsesMask(EnvelopeMask):
             return raw
         return event_of(self._write(event, number, place))
 
+    def ends_reasoning(self, kind: str, event: Json) -> bool:
+        part = self.part_of(event)
+        return kind == END and part.get("type") == "reasoning" and "encrypted_content" in part
+
+    def mark(self, event: Json) -> Json:
+        return {**event, "item": mark_orphan(event["item"])}
+
     def _write(self, event: Json, number: int, place: int | None) -> Json:
         out = dict(event)
         if place is not None:
@@ -285,7 +292,7 @@ class ResponsesMask(EnvelopeMask):
         if isinstance(listed, list) and len(listed) > len(items):
             items = [i for i in listed if isinstance(i, dict)]
         seen = [(n, i) for n, i in enumerate(items) if not self.is_hidden(i)]
-        self.shown += [self._echo.item(i) for _, i in seen]
+        self.shown += [self._echo.item(i) for i in self.visible(items)]
         pieces = [self._texts.get(order[n], []) if n < len(order) else [] for n, _ in seen]
         self.cuts += [[len(text) for text in texts] for texts in pieces]
         calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]

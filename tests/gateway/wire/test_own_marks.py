@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.wire.own_marks import ORPHANED, OWN, SEALED, has_mark, without_marked
+from gateway.wire.own_marks import (
+    ORPHANED,
+    OWN,
+    SEALED,
+    has_mark,
+    has_seal,
+    mark_orphan,
+    without_marked,
+)
 
 
 def thinking(signature):
@@ -47,3 +55,16 @@ def test_what_followed_marked_reasoning_is_not_named_by_its_id():
     assert cleaned == [{k: v for k, v in call.items() if k != "id"}, user, said]
     items = [reasoning(f"{ORPHANED}x"), reasoning("own"), call]
     assert without_marked({"input": items}, ORPHANED)["input"] == items[1:]
+
+
+def test_reasoning_before_marked_reasoning_goes_with_it():
+    items = [reasoning("own"), reasoning(f"{ORPHANED}x"), reasoning("other"), {"role": "user"}]
+    assert without_marked({"input": items}, ORPHANED)["input"] == items[2:]
+
+
+def test_only_reasoning_with_an_opaque_member_is_marked():
+    assert has_mark(mark_orphan(reasoning("own")), ORPHANED)
+    assert mark_orphan(thinking("")) == thinking("")
+    assert mark_orphan({"type": "text", "signature": "x"}) == {"type": "text", "signature": "x"}
+    assert has_seal([thinking(f"{SEALED}x")])
+    assert not has_seal([mark_orphan(thinking(f"{SEALED}x"))])
