@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
 import msgspec
 
+from gateway.chat.capabilities import INCLUDE, STATE, USAGE, named_addition
 from gateway.errors import UpstreamRefused
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.dispatcher import Dispatcher
@@ -27,7 +28,7 @@ SENT = {  # by the format; "" is the client's own, without what its provider is 
     "messages": "a request of the Messages API",
     "responses": "a request of the Responses API",
 }
-COMPACTIONS = 2  # of a prompt that is refused for its size, before nothing of ours is sent
+COMPACTIONS = 3  # of a prompt that is refused for its size, before nothing of ours is sent
 
 
 class Injection(Enum):
@@ -68,7 +69,9 @@ class TargetOptions(msgspec.Struct, frozen=True):
     ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target
     refused our additions. frozen: the core text stays the same for an epoch, and is no live one.
     facts: None where the body is to be asked. keeper: keeps what the turn leaves at the provider.
-    windows: learns from what targets refuse and report.
+    windows: learns from what targets refuse and report. refused: single additions that the target
+    is known to refuse. reject_addition: told when it took a request only without one. given_up:
+    what memory leaves out since an earlier refusal, "" for nothing.
     """
 
     ask_usage: bool = True
@@ -77,6 +80,9 @@ class TargetOptions(msgspec.Struct, frozen=True):
     facts: RequestFacts | None = None
     keeper: TurnKeeper | None = None
     windows: ContextWindows | None = None
+    refused: frozenset[str] = frozenset()
+    reject_addition: Callable[[Target, str], None] | None = None
+    given_up: str = ""
 
 
 class RoundSender:
@@ -106,6 +112,7 @@ class RoundSender:
         self._session = session
         self._forward = forward
         self._options = options
+        self._refused = set(options.refused)
 
     def withdraw_tools(self) -> None:
         """Let the next round be the last: our tools are not offered in it."""
@@ -125,8 +132,12 @@ class RoundSender:
         additions, so that no client sees an overflow that we alone caused. Raises GatewayError.
         """
         before, compactions, rejected = self.injection, 0, False
+        known = set(self._refused)
+        if STATE in known:
+            self.hidden.send_whole()
         while True:
-            changed = compactions > 0 or self.injection is Injection.NONE
+            less = self.injection is Injection.NONE or self._refused != known
+            changed = compactions > 0 or less
             try:
                 reply = await self._forward.complete(
                     self.compose, another=changed or not first, frozen=self._is_frozen
@@ -138,14 +149,13 @@ class RoundSender:
                             raise as_context_overflow(e) from e
                         raise
                     compactions += 1
-                elif self.hidden.messages and e.status in NOT_KEPT and self.hidden.send_whole():
-                    continue
-                elif self._may_be_our_fault(e):
-                    self.injection, rejected = Injection.NONE, True
-                else:
+                elif not self._leaves_out(e):
                     raise
+                elif compactions == 0 and self.injection is Injection.NONE:
+                    rejected = True
                 continue
             self._note_sent(reply)
+            self._note_additions(reply.target, self._refused - known)
             if before is not self.injection:
                 self._note_given_up(reply.target, rejected)
             self.reply = reply
@@ -176,8 +186,9 @@ class RoundSender:
             prompt,
             self.hidden,
             self.injection is Injection.FULL,
-            self._options.ask_usage,
+            self._options.ask_usage and USAGE not in self._refused,
             self._options.facts.view if self._options.facts else None,
+            INCLUDE not in self._refused,
         )
         return self._wire.compose(parts, target.label)
 
@@ -207,6 +218,36 @@ class RoundSender:
             return False
         self.injection, self.is_last = Injection.NONE, True
         return True
+
+    def _leaves_out(self, refusal: UpstreamRefused) -> bool:
+        """Leave out what a target may have refused; False where that is not ours."""
+        if self._gives_up_addition(refusal):
+            return True
+        if self.hidden.messages and refusal.status in NOT_KEPT and self.hidden.send_whole():
+            self._refused.add(STATE)
+            return True
+        if not self._may_be_our_fault(refusal):
+            return False
+        self.injection = Injection.NONE
+        return True
+
+    def _gives_up_addition(self, refusal: UpstreamRefused) -> bool:
+        """Leave out the one addition of ours that a refusal names; False where it names none."""
+        if refusal.status not in ADDITIONS_REFUSED or self.injection is Injection.NONE:
+            return False
+        name = named_addition(refusal)
+        if not name or name in self._refused or self._body.get(name):
+            return False
+        self._refused.add(name)
+        return True
+
+    def _note_additions(self, target: Target, names: Collection[str]) -> None:
+        """Note what a target took a request only without."""
+        for name in sorted(names):
+            told = "to go on from its own state" if name == STATE else f"`{name}`"
+            self._session.trace.notes.append(f"{target.label} refused {told}; it was left out")
+            if self._options.reject_addition is not None:
+                self._options.reject_addition(target, name)
 
     def _may_be_our_fault(self, refusal: UpstreamRefused) -> bool:
         """Tell whether a target may have refused our additions, in the first round."""

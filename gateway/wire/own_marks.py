@@ -7,7 +7,7 @@ reasoning without its call, so it goes upstream only as part of a hidden exchang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gateway.wire.chat import Json
@@ -62,7 +62,18 @@ def _clean_messages(messages: Sequence[Any], marks: str | tuple[str, ...]) -> It
             yield message if len(left) == len(content) else {**message, "content": left}
 
 
+def without_reasoning(items: Sequence[Any], drops: Callable[[Json], bool]) -> list[Any]:
+    """Return items of the Responses API without such reasoning, and what only it names."""
+    return list(
+        _clean(items, lambda i: isinstance(i, dict) and i.get("type") == "reasoning" and drops(i))
+    )
+
+
 def _clean_items(items: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
+    return _clean(items, lambda item: has_mark(item, marks))
+
+
+def _clean(items: Sequence[Any], drops: Callable[[Any], bool]) -> Iterator[Any]:
     """Yield the items; what followed the reasoning is no longer named by its id.
 
     By that id a server would ask for the reasoning that came with it. Reasoning directly before
@@ -71,7 +82,7 @@ def _clean_items(items: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator
     nameless = False
     waiting: list[Any] = []  # reasoning whose follower is not known yet
     for item in items:
-        if has_mark(item, marks):
+        if drops(item):
             nameless, waiting = True, []
             continue
         if isinstance(item, dict) and item.get("type") == "reasoning":

@@ -18,7 +18,7 @@ from gateway.upstream.base import UpstreamRequest
 from gateway.wire.bridge.carried import ENCRYPTED, takes_tokens
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
-from gateway.wire.own_marks import has_seal
+from gateway.wire.own_marks import has_seal, without_reasoning
 from gateway.wires.base import (
     Composed,
     HiddenRounds,
@@ -75,7 +75,7 @@ class ResponsesFormat:
         if parts.tools and parts.prompt.offered:
             own = body.get("tools")
             body["tools"] = [*(own or ()), *_tools(parts.prompt.offered)]
-            if _needs_encrypted(parts.body):
+            if parts.ask_reasoning and _needs_encrypted(parts.body):
                 body["include"] = [*(parts.body.get("include") or ()), ENCRYPTED]
         items = _place_memory(parts, target)
         _put_core(body, items, parts.prompt.core)
@@ -163,7 +163,8 @@ class HiddenItems(HiddenParts):
     def send_whole(self) -> bool:
         """Send all items from now on, once the provider has refused to go on from its state."""
         was, self.whole = self.whole, True
-        return not was and self._stored
+        unreadable = len(_readable(self.messages)) < len(self.messages)
+        return not was and (self._stored or unreadable)
 
     @property
     def _stored(self) -> bool:
@@ -221,7 +222,7 @@ def _shown_tokens(result: RoundResult) -> int:
 
 def _readable(items: Sequence[Json]) -> list[Json]:
     """Return items without reasoning that only the provider's own state could tell again."""
-    return [i for i in items if i.get("type") != "reasoning" or i.get("encrypted_content")]
+    return without_reasoning(items, lambda item: not item.get("encrypted_content"))
 
 
 def input_items(body: Json) -> list[Any]:
@@ -240,7 +241,7 @@ def for_target(items: Sequence[Json], by: str, target: str) -> list[Json]:
     """Return hidden items for a target; another than gave them cannot read their reasoning."""
     if by in ("", target):
         return list(items)
-    return [i for i in items if i.get("type") != "reasoning"]
+    return without_reasoning(items, lambda _: True)
 
 
 def _place_memory(parts: RoundParts, target: str) -> list[Json]:
@@ -345,14 +346,12 @@ def _takes_tools(body: Json) -> bool:
 
 
 def _needs_encrypted(body: Json) -> bool:
-    """Tell whether reasoning must come back to us to be sent again, and the client did not ask."""
+    """Tell whether reasoning must come back to us to be sent again, and the client did not ask.
+
+    Models reason whether or not a request says so.
+    """
     asked = body.get("include") or []
-    return (
-        body.get("store") is False
-        and isinstance(body.get("reasoning"), dict)
-        and isinstance(asked, list)
-        and ENCRYPTED not in asked
-    )
+    return body.get("store") is False and isinstance(asked, list) and ENCRYPTED not in asked
 
 
 def _tools(offered: Sequence[Json]) -> list[Json]:
