@@ -113,12 +113,19 @@ class RoundSender:
         self._forward = forward
         self._options = options
         self._refused = set(options.refused)
+        if options.given_up:
+            session.trace.notes.append(options.given_up)
 
     def withdraw_tools(self) -> None:
         """Let the next round be the last: our tools are not offered in it."""
         self.is_last = True
         if self.injection is Injection.FULL:
             self.injection = Injection.WITHOUT_TOOLS
+
+    @property
+    def given_up(self) -> str:
+        """What memory leaves out since an earlier refusal, "" for nothing."""
+        return self._options.given_up
 
     @property
     def has_room(self) -> bool:

@@ -61,9 +61,6 @@ class Turn:
         self.session = session
         self.replies: list[Json] = []  # what each round came to, as received
         self._keeper = options.keeper
-        self._given_up = options.given_up
-        if options.given_up:
-            session.trace.notes.append(options.given_up)
         self.used: list[Json | None] = []
         self.finished = False
         self.stream = bool(body.get("stream"))
@@ -93,7 +90,7 @@ class Turn:
             or self._sender.gave_up
             or self._sender.cut_to > 0
             or self._sender.lost_rounds
-            or bool(self._given_up)
+            or bool(self._sender.given_up)
             or self._unrecorded
             or self.session.unsaved
         )
@@ -108,8 +105,8 @@ class Turn:
                 f"the upstream cut the request to {self._sender.cut_to} tokens without saying so: "
                 "the oldest of it was not read"
             )
-        if self._given_up:
-            return self._given_up
+        if self._sender.given_up:
+            return self._sender.given_up
         if self._sender.lost_rounds:
             return (
                 "memory calls of earlier answers could not be put back, so the reasoning that led "

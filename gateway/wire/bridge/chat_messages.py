@@ -100,7 +100,7 @@ class ChatMessages:
     def _place_said(self, step: _Utterance) -> None:
         self._show_images()
         if not self._last_is(ASSISTANT):
-            message = {"role": ASSISTANT, "content": [], "tool_calls": []}
+            message: Json = {"role": ASSISTANT, "content": [], "tool_calls": []}
             # Of an answer that only carried something, nothing is sent.
             message |= {CARRIED: {}, CARRIED_CALLS: [], "said": False}
             self._messages.append(message)
