@@ -135,7 +135,13 @@ def new_dispatcher(
     return Dispatcher(
         route,
         gateway.choice,
-        Caller(client, principal.authorization, not own, principal.tenant if own else ""),
+        Caller(
+            client,
+            principal.authorization,
+            not own,
+            principal.tenant if own else "",
+            principal.tenant,
+        ),
         retries=settings.routing.retries,
         deadline=asyncio.get_running_loop().time() + total,
     )

@@ -19,13 +19,14 @@ class Caller(msgspec.Struct, frozen=True):
 
     headers: the client's that may go upstream. authorization: the client's own, in own-key mode.
     managed: the gateway owns the provider keys, so an upstream's 401 concerns the gateway. account:
-    whose quota is used, if it is not the gateway's.
+    whose quota is used, if it is not the gateway's. tenant: whose memory it is.
     """
 
     headers: Pairs = []
     authorization: bytes | None = None
     managed: bool = True
     account: str = ""
+    tenant: str = ""
 
     @property
     def among_many(self) -> bool:

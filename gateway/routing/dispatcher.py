@@ -302,6 +302,7 @@ class Dispatcher(msgspec.Struct):
         Raises Unavailable if no slot is free in time.
         """
         outgoing.until, outgoing.model, outgoing.written = self.deadline, target.model, self._leaves
+        outgoing.tenant = self.caller.tenant
         places = await self._take_slots(target) if target.concurrent or self.among_many else None
         try:
             self.attempts, self.tried = self.attempts + 1, target
