@@ -44,6 +44,7 @@ from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces, is_available, open_traces
 from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.bridge_translation import Carrying
 from gateway.upstream.factory import ConnectionOptions, connection_options
 from gateway.upstream.window_probe import WindowProbe, build_probes
 from gateway.usage.log import UsageLog
@@ -96,6 +97,7 @@ def create_app(
     """
     # By provider and connection options: a reload may change a provider's options.
     wires: dict[tuple[str, ConnectionOptions], Wire] = {}
+    carrying = _carrying(settings)
 
     def connect_upstreams(settings: Settings) -> Servers:
         serving: dict[str, Wire] = {}
@@ -105,9 +107,22 @@ def create_app(
                 wires[name, options] = open_wire(transport, name, options, provider.max_connections)
             serving[name] = wires[name, options]
         probes = {} if upstreams else build_probes(settings.providers, serving)
-        return upstreams or build_upstreams(settings, serving), probes
+        return upstreams or build_upstreams(settings, serving, carrying), probes
 
     gateway = build_state(settings, connect_upstreams(settings))
+    app = _litestar(gateway, wires)
+    return GatewayMiddleware(
+        app,
+        LazyDashboard(app.state),
+        lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
+        RouterCaches(app.asgi_router.handle_routing.cache_clear),
+    )
+
+
+def _litestar(
+    gateway: GatewayState, wires: Mapping[tuple[str, ConnectionOptions], Wire]
+) -> Litestar:
+    """Return the application's HTTP. wires: closed when it ends; reloads may add some."""
     app = Litestar(
         [*HANDLERS, *stored_routes.HANDLERS, *conversation_routes.HANDLERS, management()],
         openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
@@ -118,12 +133,13 @@ def create_app(
         on_shutdown=[on_shutdown(gateway, wires.values())],
     )
     app.state.gateway = gateway
-    return GatewayMiddleware(
-        app,
-        LazyDashboard(app.state),
-        lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
-        RouterCaches(app.asgi_router.handle_routing.cache_clear),
-    )
+    return app
+
+
+def _carrying(settings: Settings) -> Carrying:
+    """Return how bridges keep what servers want back. Raises ConfigError."""
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Carrying(server_secret(settings))
 
 
 def build_state(settings: Settings, servers: Servers) -> GatewayState:

@@ -40,6 +40,8 @@ PLACES = {
     "gateway.wires.messages.errors": "an error event of ours, or a refusal of at most 1 MiB",
     "gateway.auth.sessions": "a cookie of ours, checked by its signature",
     # Our own.
+    "gateway.wire.bridge.member_seal": "a token of ours, weighed when it was made, by its seal",
+    "gateway.upstream.carried_answers": "an entry of ours, weighed when it was made",
     "gateway.auth.key_store": OWN_ROWS,
     "gateway.storage.key_probe": OWN_ROWS,
     "gateway.storage.responses": OWN_ROWS,

@@ -69,7 +69,8 @@ COVERED = {
     "gateway/http/test_request_weight": "gateway.chat.body",
     "e2e/responses/test_turn": """
         gateway.wires.responses.format gateway.wires.responses.items
-        gateway.wires.responses.reply gateway.wires.envelope gateway.wires.native
+        gateway.wires.responses.echo gateway.wires.responses.reply gateway.wires.envelope
+        gateway.wires.masked_parts gateway.wires.native
     """,
     "e2e/responses/test_kept": "gateway.chat.kept_responses",
     "e2e/responses/test_conversations": """
@@ -87,13 +88,14 @@ COVERED = {
         gateway.chat.stored_responses gateway.storage.responses
     """,
     "gateway/wire/bridge/test_responses_request": """
-        gateway.wire.bridge.chat_messages gateway.wire.bridge.chat_tools
+        gateway.wire.bridge.chat_tools
         gateway.wire.bridge.losses gateway.wire.bridge.responses_items
     """,
     "gateway/wire/bridge/test_chat_reply": """
         gateway.wire.bridge.messages_reply gateway.wire.bridge.reply_stream
         gateway.wire.bridge.responses_reply
     """,
+    "gateway/upstream/test_bridged": "gateway.upstream.bridge_translation",
     "e2e/bridges/test_chat_at_responses": "gateway.upstream.responses",
     "gateway/wire/responses/test_request": "gateway.wire.responses.items",
     "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",

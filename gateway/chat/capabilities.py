@@ -1,20 +1,34 @@
-"""What a target accepts: our tools, or any addition at all.
+"""What a target accepts: our tools, single additions of ours, or any at all.
 
-Rejections are remembered for an hour.
+Rejections are remembered for an hour. A refusal is about what it names: a target that refuses an
+`include` is still offered our tools.
 """
 
 from __future__ import annotations
 
+import re
 import time
 
 import msgspec
 
+from gateway.errors import UpstreamRefused
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from gateway.wires.base import RequestFacts
 
 LACKS_SECONDS = 3600.0
+# Single additions of ours: what of a refusal names them.
+INCLUDE, USAGE, STATE = "include", "stream_options", "state"
+SINGLE = {
+    INCLUDE: re.compile(r"(?i)\binclude\b|encrypted[_ ]content"),
+    USAGE: re.compile(r"(?i)stream_options|include_usage"),
+}
+ERROR_BYTES = 4000  # of a refusal that are looked into
+GIVEN_UP = {
+    1: "the upstream refused the memory tools within the last hour, so they were not offered",
+    2: "the upstream refused the memory within the last hour, so none was added",
+}
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -68,3 +82,29 @@ def known_rejection(gateway: GatewayState, label: str) -> int:
     """
     level, at = gateway.lacks.get(label) or (0, 0.0)
     return level if time.monotonic() - at < LACKS_SECONDS else 0
+
+
+def named_addition(refusal: UpstreamRefused) -> str:
+    """Return which single addition of ours a refusal is about, "" for none."""
+    text = refusal.content[:ERROR_BYTES].decode("utf-8", "replace")
+    # `stream_options.include_usage` also has the other's word.
+    return next((name for name in (USAGE, INCLUDE) if SINGLE[name].search(text)), "")
+
+
+def record_addition(gateway: GatewayState, target: Target, name: str) -> None:
+    """Remember that a target took a request only without one addition of ours."""
+    gateway.lacks.put(f"{target.label}\0{name}", (1, time.monotonic()))
+
+
+def refused_additions(gateway: GatewayState, target: Target) -> frozenset[str]:
+    """Return the single additions that a target is known to refuse."""
+    names = (INCLUDE, USAGE, STATE)
+    return frozenset(n for n in names if known_rejection(gateway, f"{target.label}\0{n}"))
+
+
+def told_rejection(gateway: GatewayState, facts: RequestFacts, body: Json, target: Target) -> str:
+    """Return what memory gives up at a target because of an earlier refusal, "" for nothing."""
+    level = known_rejection(gateway, target.label)
+    if level == 1 and not offers_tools(gateway, facts, body, target):
+        return ""
+    return GIVEN_UP.get(level, "")

@@ -8,7 +8,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.chat.capabilities import record_rejection
+from gateway.chat.capabilities import (
+    record_addition,
+    record_rejection,
+    refused_additions,
+    told_rejection,
+)
 from gateway.chat.degraded import DegradedProducer
 from gateway.chat.memory_request import ask_of
 from gateway.chat.request import TurnInput
@@ -82,6 +87,9 @@ def _target_options(
         request.facts,
         keeper_of(gateway, request, forward),
         gateway.windows,
+        refused_additions(gateway, target),
+        partial(record_addition, gateway),
+        told_rejection(gateway, request.facts, request.body, target),
     )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
 import msgspec
 
+from gateway.chat.capabilities import INCLUDE, STATE, USAGE, named_addition
 from gateway.errors import UpstreamRefused
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import as_context_overflow, is_overflow, sizes_told
 from gateway.routing.replies import CompletionReply
 from gateway.routing.router import Target
+from gateway.upstream.bridge_translation import HIDDEN_REASONING
 from gateway.wire.chat import Json
 from gateway.wires.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
 from memory import Session
@@ -26,7 +28,7 @@ SENT = {  # by the format; "" is the client's own, without what its provider is 
     "messages": "a request of the Messages API",
     "responses": "a request of the Responses API",
 }
-COMPACTIONS = 2  # of a prompt that is refused for its size, before nothing of ours is sent
+COMPACTIONS = 3  # of a prompt that is refused for its size, before nothing of ours is sent
 
 
 class Injection(Enum):
@@ -67,7 +69,9 @@ class TargetOptions(msgspec.Struct, frozen=True):
     ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target
     refused our additions. frozen: the core text stays the same for an epoch, and is no live one.
     facts: None where the body is to be asked. keeper: keeps what the turn leaves at the provider.
-    windows: learns from what targets refuse and report.
+    windows: learns from what targets refuse and report. refused: single additions that the target
+    is known to refuse. reject_addition: told when it took a request only without one. given_up:
+    what memory leaves out since an earlier refusal, "" for nothing.
     """
 
     ask_usage: bool = True
@@ -76,13 +80,17 @@ class TargetOptions(msgspec.Struct, frozen=True):
     facts: RequestFacts | None = None
     keeper: TurnKeeper | None = None
     windows: ContextWindows | None = None
+    refused: frozenset[str] = frozenset()
+    reject_addition: Callable[[Target, str], None] | None = None
+    given_up: str = ""
 
 
 class RoundSender:
     """Sends the rounds of one turn.
 
     reply: the newest. is_last: no round follows for calls of ours. gave_up: a target took only the
-    client's own body. cut_to: tokens that a target silently cut the request to, 0 if it did not.
+    client's own body. lost_rounds: reasoning was left out whose hidden calls are not known. cut_to:
+    tokens that a target silently cut the request to, 0 if it did not.
     """
 
     def __init__(
@@ -96,7 +104,7 @@ class RoundSender:
         self.reply: CompletionReply | None = None
         self.injection = Injection.FULL if offers else Injection.WITHOUT_TOOLS
         self.is_last = not offers
-        self.gave_up = False
+        self.gave_up = self.lost_rounds = False
         self.cut_to = 0
         self.hidden = forward.wire.hidden_rounds()
         self._body = body
@@ -104,12 +112,20 @@ class RoundSender:
         self._session = session
         self._forward = forward
         self._options = options
+        self._refused = set(options.refused)
+        if options.given_up:
+            session.trace.notes.append(options.given_up)
 
     def withdraw_tools(self) -> None:
         """Let the next round be the last: our tools are not offered in it."""
         self.is_last = True
         if self.injection is Injection.FULL:
             self.injection = Injection.WITHOUT_TOOLS
+
+    @property
+    def given_up(self) -> str:
+        """What memory leaves out since an earlier refusal, "" for nothing."""
+        return self._options.given_up
 
     @property
     def has_room(self) -> bool:
@@ -123,8 +139,12 @@ class RoundSender:
         additions, so that no client sees an overflow that we alone caused. Raises GatewayError.
         """
         before, compactions, rejected = self.injection, 0, False
+        known = set(self._refused)
+        if STATE in known:
+            self.hidden.send_whole()
         while True:
-            changed = compactions > 0 or self.injection is Injection.NONE
+            less = self.injection is Injection.NONE or self._refused != known
+            changed = compactions > 0 or less
             try:
                 reply = await self._forward.complete(
                     self.compose, another=changed or not first, frozen=self._is_frozen
@@ -136,14 +156,13 @@ class RoundSender:
                             raise as_context_overflow(e) from e
                         raise
                     compactions += 1
-                elif self.hidden.messages and e.status in NOT_KEPT and self.hidden.send_whole():
-                    continue
-                elif self._may_be_our_fault(e):
-                    self.injection, rejected = Injection.NONE, True
-                else:
+                elif not self._leaves_out(e):
                     raise
+                elif compactions == 0 and self.injection is Injection.NONE:
+                    rejected = True
                 continue
             self._note_sent(reply)
+            self._note_additions(reply.target, self._refused - known)
             if before is not self.injection:
                 self._note_given_up(reply.target, rejected)
             self.reply = reply
@@ -174,8 +193,9 @@ class RoundSender:
             prompt,
             self.hidden,
             self.injection is Injection.FULL,
-            self._options.ask_usage,
+            self._options.ask_usage and USAGE not in self._refused,
             self._options.facts.view if self._options.facts else None,
+            INCLUDE not in self._refused,
         )
         return self._wire.compose(parts, target.label)
 
@@ -206,6 +226,36 @@ class RoundSender:
         self.injection, self.is_last = Injection.NONE, True
         return True
 
+    def _leaves_out(self, refusal: UpstreamRefused) -> bool:
+        """Leave out what a target may have refused; False where that is not ours."""
+        if self._gives_up_addition(refusal):
+            return True
+        if self.hidden.messages and refusal.status in NOT_KEPT and self.hidden.send_whole():
+            self._refused.add(STATE)
+            return True
+        if not self._may_be_our_fault(refusal):
+            return False
+        self.injection = Injection.NONE
+        return True
+
+    def _gives_up_addition(self, refusal: UpstreamRefused) -> bool:
+        """Leave out the one addition of ours that a refusal names; False where it names none."""
+        if refusal.status not in ADDITIONS_REFUSED or self.injection is Injection.NONE:
+            return False
+        name = named_addition(refusal)
+        if not name or name in self._refused or self._body.get(name):
+            return False
+        self._refused.add(name)
+        return True
+
+    def _note_additions(self, target: Target, names: Collection[str]) -> None:
+        """Note what a target took a request only without."""
+        for name in sorted(names):
+            told = "to go on from its own state" if name == STATE else f"`{name}`"
+            self._session.trace.notes.append(f"{target.label} refused {told}; it was left out")
+            if self._options.reject_addition is not None:
+                self._options.reject_addition(target, name)
+
     def _may_be_our_fault(self, refusal: UpstreamRefused) -> bool:
         """Tell whether a target may have refused our additions, in the first round."""
         return (
@@ -219,6 +269,8 @@ class RoundSender:
         if self.injection is not Injection.NONE and not self.hidden.messages:
             self._session.remember_sent_prompt(reply.target.label, reply.messages)
         if (carriage := reply.incoming.carriage) is not None:
+            if HIDDEN_REASONING in carriage.lost and not self._session.continues:
+                self.lost_rounds = True
             lost = ", ".join(carriage.lost)
             note = f"{reply.target.label} was sent {SENT[carriage.form]}"
             note += f"; dropped: {lost}" if lost else ""

@@ -27,7 +27,8 @@ from gateway.state import GatewayState, request_id
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
-from gateway.wires.responses.reply import Echo, ResponsesMask
+from gateway.wires.responses.echo import Echo
+from gateway.wires.responses.reply import ResponsesMask
 from memory.core.tool_definitions import OURS, client_names
 
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
@@ -50,8 +51,17 @@ class StoredVerb:
     async def get(self) -> bytes:
         """Return the response as JSON."""
         row = await self._row()
-        shown = row.shown or await self._ask_for(row, finished=False)
-        return await run_heavy(self._encode_restored, row, shown)
+        if self._wants_more and len(row.rounds) == 1 and not is_kept(row) and not row.kind:
+            call = self._call(row)
+            response = await call.ask("GET", "responses", row.rounds[0], query=self._query)
+        else:
+            response = row.shown or await self._ask_for(row, finished=False)
+        return await run_heavy(self._encode_restored, row, response)
+
+    @property
+    def _wants_more(self) -> bool:
+        """Whether a query asks for members that an answer does not have by itself."""
+        return any(name.startswith("include") for name in parse_qs(self._query))
 
     @property
     def _streams(self) -> bool:

@@ -64,8 +64,8 @@ class StoredStream(CompletionProducer):
             yield await run_heavy(_join_events, response, cuts, self._events.after)
             return
         async for shown in self._rounds(first):
-            if shown and self._mask.number - 1 > self._events.after:
-                yield shown
+            if shown and (behind := self._mask.number - 1 - self._events.after) > 0:
+                yield _newest_events(shown, behind)
 
     async def _rounds(self, first: UpstreamResponse) -> AsyncGenerator[bytes, None]:
         """Yield what is shown of the provider's rounds, event by event."""
@@ -126,6 +126,12 @@ class StoredStream(CompletionProducer):
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         return None
+
+
+def _newest_events(shown: bytes, count: int) -> bytes:
+    """Return at most so many of some events, the newest."""
+    events = shown.split(b"\n\n")
+    return b"\n\n".join(events[-1 - count :])
 
 
 def _join_events(response: Json, cuts: Any, after: int) -> bytes:

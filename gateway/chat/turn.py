@@ -89,6 +89,8 @@ class Turn:
             self._opening.degraded
             or self._sender.gave_up
             or self._sender.cut_to > 0
+            or self._sender.lost_rounds
+            or bool(self._sender.given_up)
             or self._unrecorded
             or self.session.unsaved
         )
@@ -102,6 +104,13 @@ class Turn:
             return (
                 f"the upstream cut the request to {self._sender.cut_to} tokens without saying so: "
                 "the oldest of it was not read"
+            )
+        if self._sender.given_up:
+            return self._sender.given_up
+        if self._sender.lost_rounds:
+            return (
+                "memory calls of earlier answers could not be put back, so the reasoning that led "
+                "to them was left out"
             )
         if self._opening.degraded:
             return "the memory store did not take the request in time"

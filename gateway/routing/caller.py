@@ -15,8 +15,8 @@ class Caller(msgspec.Struct, frozen=True):
 
     headers: the client's that may go upstream. authorization: the client's own, in own-key mode.
     managed: the gateway owns the provider keys, so an upstream's 401 concerns the gateway. account:
-    whose quota is used, if it is not the gateway's. tenant: who shares the places of a provider
-    with others; empty where there is one alone.
+    whose quota is used, if it is not the gateway's. tenant: whose memory it is. shares: several
+    tenants share the places of a provider.
     """
 
     headers: Pairs = []
@@ -24,11 +24,7 @@ class Caller(msgspec.Struct, frozen=True):
     managed: bool = True
     account: str = ""
     tenant: str = ""
-
-    @property
-    def shares(self) -> bool:
-        """Whether several tenants share the places of a provider."""
-        return self.tenant not in ("", LOCAL)
+    shares: bool = False
 
     @property
     def among_many(self) -> bool:

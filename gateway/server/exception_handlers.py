@@ -29,10 +29,10 @@ log = logging.getLogger("mnemogate")
 def error_response(request: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
     headers["x-mnemogate-request-id"] = request_id(request.scope)
-    current_line().note_error(error)
-    return Response(
-        error.body(), status_code=error.status, headers=headers, media_type="application/json"
-    )
+    line = current_line()
+    line.note_error(error)
+    body = line.write_error(error)
+    return Response(body, status_code=error.status, headers=headers, media_type="application/json")
 
 
 class _RawResponse:

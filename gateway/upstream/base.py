@@ -49,7 +49,8 @@ class UpstreamRequest(msgspec.Struct):
     that stays the same for a while, so a provider whose prompt cache needs marks may set one there.
     stream: events were asked for, so silence is limited; otherwise only the total time is. written:
     called when the request is being sent. composed: it may hold other things than the one before
-    it did at the same place, since memory changes.
+    it did at the same place, since memory changes. masked: who reads the answer for the client
+    takes out what is marked as ours. tenant: whose request it is.
     """
 
     path: UpstreamPath
@@ -62,6 +63,8 @@ class UpstreamRequest(msgspec.Struct):
     stream: bool = False
     written: Callable[[], None] = _ignore
     composed: bool = False
+    masked: bool = False
+    tenant: str = ""
 
     def add_query(self, query: str) -> None:
         """Send a query too, "" for none."""

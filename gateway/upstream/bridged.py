@@ -8,17 +8,13 @@ result is remembered for an hour, since servers are upgraded.
 from __future__ import annotations
 
 import re
-import secrets
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection
 
 import msgspec
 from msgspec.structs import replace
 
-from gateway.errors import BadRequest
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import (
     ANSWER_BYTES,
@@ -28,17 +24,21 @@ from gateway.upstream.base import (
     UpstreamRequest,
     UpstreamResponse,
 )
+from gateway.upstream.bridge_translation import (
+    BridgeOptions,
+    BridgeTranslator,
+    Carrying,
+    may_have_marks,
+    read_body,
+    remove_marks,
+)
 from gateway.upstream.translated_body import translate_response
 from gateway.wire.anthropic.response import WholeAnswer
-from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry
+from gateway.wire.bridge.carried import MESSAGES, RESPONSES
 from gateway.wire.bridge.chat_reply import ReplyWriter
-from gateway.wire.bridge.losses import Losses
 from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
 from gateway.wire.chat import Json, decode, encode
-from gateway.wire.chat_request import parse
 from gateway.wire.headers import with_body_idempotency_key
-from gateway.wire.json_weight import UNREADABLE, is_readable
-from memory import TokenCounter
 
 FORMATS = {"/responses": RESPONSES, "/messages": MESSAGES}
 # Paths that count a request's tokens: of which format, and what the answer says beside the number.
@@ -88,35 +88,18 @@ class SpokenFormats:
         self._found[name] = speaks, time.monotonic()
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeOptions:
-    """How a provider's requests are carried.
-
-    provider: its name in the settings. drop: what they may lose. limit: the member for the most
-    tokens of an answer. asks_usage: the usage of a stream is asked for. omit: by format, members
-    that are never sent.
-    """
-
-    provider: str
-    drop: Collection[str] = ()
-    limit: str = "max_tokens"
-    asks_usage: bool = True
-    omit: Mapping[str, Collection[str]] = field(default_factory=dict)
-
-
-class _Carried(NamedTuple):
-    """A request as a chat completion's, and what writes its answer."""
-
-    content: bytes
-    writer: ReplyWriter
-    lost: tuple[str, ...]
-
-
 class BridgedUpstream:
     """A server, with the formats that it does not speak carried as chat completions."""
 
-    def __init__(self, server: Upstream, spoken: SpokenFormats, options: BridgeOptions) -> None:
+    def __init__(
+        self,
+        server: Upstream,
+        spoken: SpokenFormats,
+        options: BridgeOptions,
+        carrying: Carrying | None = None,
+    ) -> None:
         self._server, self._spoken, self._options = server, spoken, options
+        self._translator = BridgeTranslator(options, carrying or Carrying())
 
     @property
     def bridges_responses(self) -> bool:
@@ -153,7 +136,7 @@ class BridgedUpstream:
             return await self._server.send(request)
         spoken = self._spoken.speaks(name)
         if spoken is not False:
-            incoming = await self._server.send(request)
+            incoming = await self._send_natively(name, request)
             if spoken or incoming.status not in NO_PATH:
                 if 200 <= incoming.status < 300:
                     self._spoken.note(name, speaks=True)
@@ -167,10 +150,25 @@ class BridgedUpstream:
             self._spoken.note(name, speaks=False)
         return incoming
 
+    async def _send_natively(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a request without reasoning that another server, or we, have marked."""
+        if not may_have_marks(request.content):
+            return await self._server.send(request)
+        body = request.body or b"{}"
+        cleaned = await run_by_weight(body, remove_marks, body, name)
+        if cleaned is None:
+            return await self._server.send(request)
+        content, names = cleaned
+        headers = with_body_idempotency_key([*request.headers], content)
+        incoming = await self._server.send(replace(request, content=content, headers=headers))
+        beyond = incoming.carriage or Carriage("")
+        incoming.carriage = beyond._replace(lost=(*names, *beyond.lost))
+        return incoming
+
     async def _count(self, name: str, members: Json, request: UpstreamRequest) -> UpstreamResponse:
         """Count a request's tokens: the server does, or this estimates where it cannot."""
         if self._spoken.speaks(name) is not False:
-            incoming = await self._server.send(request)
+            incoming = await self._send_natively(name, request)
             if incoming.status not in NO_PATH:
                 return incoming
             data = await incoming.read(ERROR_BYTES)
@@ -178,13 +176,20 @@ class BridgedUpstream:
             if not is_path_missing(incoming.status, data):
                 return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
         body = request.body or b"{}"
-        told = {**members, "input_tokens": await run_by_weight(body, self._estimate, body, name)}
+        told = {
+            **members,
+            "input_tokens": await run_by_weight(body, self._translator.estimate, body, name),
+        }
         headers = [(b"content-type", b"application/json")]
         return UpstreamResponse(200, headers, _OnePiece(encode(told)))
 
     async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         original = request.body or b"{}"
-        carried = await run_by_weight(original, self._translate, original, name)
+        translate = self._translator.translate
+        if may_have_marks(original):  # what is sealed is far longer than it looks
+            carried = await run_heavy(translate, original, name, request)
+        else:
+            carried = await run_by_weight(original, translate, original, name, request)
         # Another body than the one the client's Idempotency-Key stands for.
         headers = with_body_idempotency_key([*request.headers], carried.content)
         headers = [(k, v) for k, v in headers if not k.startswith(b"anthropic-")]
@@ -196,40 +201,13 @@ class BridgedUpstream:
         out.carriage = beyond._replace(lost=(*carried.lost, *beyond.lost))
         return out
 
-    def _estimate(self, original: bytes, name: str) -> int:
-        """Return about how many tokens a request has, as it would be carried."""
-        options = self._options
-        losses = Losses(options.provider, options.drop)
-        sent, _ = carry(name, _read(original), losses, options.limit)
-        counter = TokenCounter()
-        return sum(map(counter.message, sent["messages"])) + counter.tools(sent.get("tools"))
-
-    def _translate(self, original: bytes, name: str) -> _Carried:
-        body, options = _read(original), self._options
-        losses = Losses(options.provider, options.drop)
-        sent, writer = carry(name, body, losses, options.limit)
-        if sent.get("stream") and options.asks_usage:
-            sent["stream_options"] = {"include_usage": True}
-        return _Carried(
-            encode(sent), writer(secrets.token_hex(16), int(time.time())), tuple(losses.names)
-        )
-
 
 def _without(original: bytes, omitted: Collection[str]) -> tuple[bytes, tuple[str, ...]] | None:
     """Return a body without some members, and those it had; None where it has none of them."""
-    body = _read(original)
+    body = read_body(original)
     if not (names := tuple(name for name in body if name in omitted)):
         return None
     return encode({k: v for k, v in body.items() if k not in names}), names
-
-
-def _read(original: bytes) -> Json:
-    if not is_readable(original):
-        raise BadRequest(
-            f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
-            "server. Send fewer."
-        )
-    return parse(original)
 
 
 def _translated(incoming: UpstreamResponse, writer: ReplyWriter) -> UpstreamResponse:

@@ -17,7 +17,8 @@ from gateway.models.facts import ModelFacts
 from gateway.upstream.anthropic import AnthropicUpstream, Facts
 from gateway.upstream.azure import AzureUpstream
 from gateway.upstream.base import Upstream, Wire
-from gateway.upstream.bridged import BridgedUpstream, BridgeOptions, SpokenFormats
+from gateway.upstream.bridge_translation import BridgeOptions, Carrying
+from gateway.upstream.bridged import BridgedUpstream, SpokenFormats
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.redaction import RedactedUpstream, secrets_of
@@ -224,11 +225,17 @@ def open_wire(
     return HttpxWire(lambda: transport)
 
 
-def build_upstreams(settings: Settings, wires: Mapping[str, Wire]) -> dict[str, Upstream]:
+def build_upstreams(
+    settings: Settings, wires: Mapping[str, Wire], carrying: Carrying | None = None
+) -> dict[str, Upstream]:
+    """Return the providers' servers. carrying: how bridges keep what servers want back."""
     facts = ModelFacts.load(facts_file()).of
     return {
         name: BridgedUpstream(
-            _open_server(name, p, wires[name], facts), _formats_of(p), _bridge_options(name, p)
+            _open_server(name, p, wires[name], facts),
+            _formats_of(p),
+            _bridge_options(name, p),
+            carrying,
         )
         for name, p in settings.providers.items()
     }

@@ -8,7 +8,8 @@ from typing import Any
 
 from gateway.config.settings import ProviderSettings
 from gateway.upstream.base import Headers, UpstreamRequest, UpstreamResponse
-from gateway.upstream.bridged import BridgedUpstream, BridgeOptions, SpokenFormats
+from gateway.upstream.bridge_translation import BridgeOptions
+from gateway.upstream.bridged import BridgedUpstream, SpokenFormats
 from gateway.wire.chat import encode
 from gateway.wire.chat_request import parse
 from memory import new_id

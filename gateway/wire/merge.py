@@ -184,13 +184,21 @@ def _grown(have: list[Any], more: list[Any]) -> list[Any]:
             have.append(_copy(item))
             continue
         same = places.get(index)
-        # A new id at a used index is a new item.
-        if same is None or (item.get("id") and same.get("id") and item["id"] != same["id"]):
+        if same is None or _is_another(same, item):
             have.append(_copy(item))
             places[index] = have[-1]
         else:
             merge(same, item)
     return have
+
+
+def _is_another(same: Json, item: Json) -> bool:
+    """Tell whether an item is another than the one before it at its index.
+
+    A new id at a used index is a new item, and so is a new type: some servers number each type of a
+    list by itself. Calls are told apart by `StreamedCalls`.
+    """
+    return any(item.get(m) and same.get(m) and item[m] != same[m] for m in ("id", "type"))
 
 
 def usage_sum(one: Json | None, other: Json | None) -> Json | None:

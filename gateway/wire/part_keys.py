@@ -8,30 +8,31 @@ from gateway.wire.answer_parts import PartKey
 from gateway.wire.streamed_calls import Json, read_ident
 
 CALL = "function_call"
+REASONING, THINKING = "reasoning", "thinking"  # an item and a block of it
 RESPONSES_KINDS = (  # the kind of item that a type of event belongs to, by how the type begins
     ("response.output_text.", "message"),
     ("response.refusal.", "message"),
     ("response.function_call_arguments.", CALL),
     ("response.custom_tool_call_input.", "custom_tool_call"),
-    ("response.reasoning", "reasoning"),
+    ("response.reasoning", REASONING),
 )
 # The same for the events that streams consist of, so that each costs one look.
 EVENT_KINDS = {
     "response.output_text.delta": "message",
     "response.function_call_arguments.delta": CALL,
     "response.custom_tool_call_input.delta": "custom_tool_call",
-    "response.reasoning_text.delta": "reasoning",
-    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": REASONING,
+    "response.reasoning_summary_text.delta": REASONING,
 }
-CONTENT_KINDS = {"output_text": "message", "refusal": "message", "reasoning_text": "reasoning"}
+CONTENT_KINDS = {"output_text": "message", "refusal": "message", "reasoning_text": REASONING}
 TOOL_USE = "tool_call"  # any block that calls something
 BLOCK_KINDS = {
     "text": "text",
     "text_delta": "text",
     "citations_delta": "text",
-    "thinking": "thinking",
-    "thinking_delta": "thinking",
-    "signature_delta": "thinking",
+    "thinking": THINKING,
+    "thinking_delta": THINKING,
+    "signature_delta": THINKING,
     "input_json_delta": TOOL_USE,
 }
 

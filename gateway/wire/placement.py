@@ -110,9 +110,9 @@ def _with_call_ids(message: Json, ids: Mapping[Any, Any]) -> Json:
 
 
 def _with_core(messages: list[Json], core: str) -> list[Json]:
-    for i, message in enumerate(messages):
-        if message.get("role") in SYSTEM:
-            return [*messages[:i], with_text(message, core), *messages[i + 1 :]]
+    """Return messages with the core text at their beginning, where later ones do not move it."""
+    if messages and messages[0].get("role") in SYSTEM:
+        return [with_text(messages[0], core), *messages[1:]]
     return [{"role": "system", "content": core}, *messages]
 
 

@@ -176,7 +176,7 @@ class RoundParts(msgspec.Struct, frozen=True):
 
     body: the client's request. prompt: what is added to it. hidden: the rounds before. tools:
     ours are offered. ask_usage: the usage of a stream is told where it is asked for. view: see
-    `RequestFacts`.
+    `RequestFacts`. ask_reasoning: reasoning is told in the form in which it can be sent again.
     """
 
     body: Json
@@ -185,6 +185,7 @@ class RoundParts(msgspec.Struct, frozen=True):
     tools: bool
     ask_usage: bool = True
     view: Any = None
+    ask_reasoning: bool = True
 
 
 # A request in its format's own form, ready to be encoded for a target.

@@ -6,7 +6,8 @@ hides the parts that are our calls, numbers the others without gaps over all rou
 opening and one closing. The contents of a part are forwarded as they came.
 
 A call whose name some server tells late waits until it is known whose it is, and so does what
-begins after it: the client sees the parts in their order.
+begins after it: the client sees the parts in their order. The end of reasoning waits until it is
+known whether a call of ours follows, since reasoning that led to one is marked.
 
 Chat completions are different (names grow, parts have no end, several choices interleave) and have
 their own interceptor.
@@ -23,11 +24,13 @@ from typing import Any
 import msgspec
 
 from gateway.errors import GatewayError, StreamIncomplete
-from gateway.wire.answer_parts import AnswerPart, PartKey, Parts
+from gateway.wire.answer_parts import PartKey
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
+from gateway.wire.own_marks import mark_orphan
 from gateway.wire.sse import COMMENT, DONE, SseEvent
+from gateway.wires.masked_parts import MaskedPart, MaskedParts
 from gateway.wires.round_result import RoundResult
 
 OPEN, BEGIN, DELTA, END, CLOSE, ERROR, OTHER = (
@@ -44,73 +47,15 @@ SHORT_BYTES = 1 << 14  # of an event that is read at once
 MAX_PARTS = 4096  # of one round
 
 
-class MaskedPart(AnswerPart):
-    """A part of a round.
-
-    item: as it began, or whole. is_whole: which of these. pieces: what it grew by, by member.
-    hidden: it is a call of ours; None while that is not known. place: where it is shown. held: its
-    events, until then.
-    """
-
-    __slots__ = ("held", "hidden", "is_whole", "item", "pieces", "place")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.item: Json = {}
-        self.is_whole = False
-        self.pieces: dict[str, list[str]] = {}
-        self.hidden: bool | None = None
-        self.place = -1
-        self.held: list[tuple[Json, bytes]] = []
-
-    def grow(self, member: str, text: Any) -> None:
-        """Add a piece."""
-        self.pieces.setdefault(member, []).append(str(text or ""))
-
-    def text_of(self, member: str) -> str:
-        """Return what a member has grown to."""
-        return "".join(self.pieces.get(member, ()))
-
-
-class MaskedParts(Parts[MaskedPart]):
-    """The parts of a round. first_place: where the first of them is shown that is."""
-
-    def __init__(self, first_place: int = 0) -> None:
-        super().__init__(MaskedPart)
-        self._released = 0  # so many parts, from the first, are decided
-        self.next_place = first_place
-
-    def is_held(self, part: MaskedPart) -> bool:
-        """Tell whether a part waits, itself or for one before it."""
-        return part.order >= self._released
-
-    def undecided(self) -> list[MaskedPart]:
-        """Return the parts from the first on of which it is not known whose they are."""
-        return self.parts[self._released :]
-
-    def release(self) -> list[MaskedPart]:
-        """Give each decided part its place, in their order; return those that are visible."""
-        visible = []
-        while self._released < len(self.parts):
-            part = self.parts[self._released]
-            if part.hidden is None:
-                break
-            self._released += 1
-            if not part.hidden:
-                part.place = self.next_place
-                self.next_place += 1
-                visible.append(part)
-        return visible
-
-
 class EnvelopeMask(ABC):
     """See `ReplyMask`. A format says what its events are, and how they are written.
 
     owned: names of calls that are never shown. quick_kinds: of parts whose pieces `fast_forward`
-    knows.
+    knows. reasoning_kind: of parts whose end tells whether a call of ours followed.
     """
 
     quick_kinds = frozenset[str]()
+    reasoning_kind = ""
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         self.alias = alias
@@ -118,16 +63,22 @@ class EnvelopeMask(ABC):
         self.usage: Json | None = None
         self.text_shown = False
         self.shown: list[Json] = []  # the parts that the client has seen whole
-        self.rounds = 0  # those before this one
-        self._ends: list[int] = []  # how much was shown at the end of each of these
+        self._ends: list[int] = []  # how much was shown at the end of each round before
         self._owned = frozenset(owned)
         self._parts = MaskedParts()  # of the round
         # The part that the newest event belongs to, shown as it came, and what it told of it.
         self._growing: tuple[MaskedPart, PartKey] | None = None
         self._hid = False  # something of ours was taken out, so the numbers are ours to give
+        # The reasoning whose end is held until it is known whether a call of ours follows.
+        self._waiting: MaskedPart | None = None
         self._error: Any = None
         self._passed: tuple[bytes, RoundResult] | None = None
         self._closed: RoundResult | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds came before this one."""
+        return len(self._ends)
 
     # What a format says.
 
@@ -166,6 +117,18 @@ class EnvelopeMask(ABC):
     @abstractmethod
     def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
         """Return an event as it is shown, its part at this place."""
+
+    def is_carrier(self, part: Json) -> bool:
+        """Tell whether a part only carries what the client did not ask for: it is hidden."""
+        return False
+
+    @abstractmethod
+    def ends_reasoning(self, event: Json) -> bool:
+        """Tell whether an event of reasoning holds the member by which that is sent back."""
+
+    @abstractmethod
+    def mark(self, event: Json) -> Json:
+        """Return such an event with the mark that a call of ours followed."""
 
     @abstractmethod
     def lift(self, reply: Json) -> Iterable[Json]:
@@ -238,7 +201,7 @@ class EnvelopeMask(ABC):
             return self.render(event, raw, None)
         if kind == ERROR:
             self._error, self.over = event, True
-            return b""
+            return self._settle(cut=True)
         if kind in PART_EVENTS:
             return self._take_part(kind, event, raw)
         self.fold(kind, event)
@@ -271,10 +234,47 @@ class EnvelopeMask(ABC):
         return self._show_part(event, raw, part, key)
 
     def _show_part(self, event: Json, raw: bytes, part: MaskedPart, key: PartKey) -> bytes:
-        shown = self.render(event, raw, part.place)
+        shown = self._write_part(event, raw, part)
         if shown is raw and part.kind in self.quick_kinds and not part.has_ended:
             self._growing = part, key
         return shown
+
+    def _write_part(self, event: Json, raw: bytes, part: MaskedPart) -> bytes:
+        """Return an event of a part that has its place; b"" for one that is held."""
+        if part.kind != self.reasoning_kind or not self._owned:
+            return self.render(event, raw, part.place)
+        if not part.held and not self.ends_reasoning(event):
+            return self.render(event, raw, part.place)
+        part.held.append((event, raw))
+        return self._end_reasoning(part)
+
+    def _end_reasoning(self, part: MaskedPart, *, is_last: bool = False) -> bytes:
+        """Return the end of reasoning, once it is known what follows. is_last: nothing does."""
+        follower = self._parts.after(part)
+        if not is_last and (follower is None or follower.hidden is None):
+            self._waiting = part
+            return b""
+        self._waiting = None
+        held, part.held = part.held, []
+        if held and self._precedes_ours(part) and not part.is_marked:
+            part.is_marked = True
+            held[0] = self.mark(held[0][0]), b""
+        return b"".join(self.render(event, raw, part.place) for event, raw in held)
+
+    def _precedes_ours(self, part: MaskedPart) -> bool:
+        """Tell whether a call follows that is hidden."""
+        follower = self._parts.after(part)
+        if follower is None or not follower.hidden:
+            return False
+        return not self.is_carrier(follower.item)
+
+    def visible(self, parts: Iterable[tuple[MaskedPart, Json]]) -> list[Json]:
+        """Return the parts that are shown, whole; reasoning before a call of ours is marked."""
+        return [
+            mark_orphan(whole) if self._precedes_ours(part) else whole
+            for part, whole in parts
+            if not part.hidden
+        ]
 
     def _part_at(self, kind: str, key: PartKey) -> MaskedPart | None:
         """Return the part that an event belongs to. Raises StreamIncomplete."""
@@ -295,7 +295,10 @@ class EnvelopeMask(ABC):
     def _decide(self, part: MaskedPart) -> None:
         """Decide whose a part is, once that is certain."""
         if part.name or not (self._owned and self.may_name_late(part)):
-            part.hidden = self._is_owned(part)
+            part.hidden = self._is_hidden(part)
+
+    def _is_hidden(self, part: MaskedPart) -> bool:
+        return self._is_owned(part) or self.is_carrier(part.item)
 
     def _is_owned(self, part: MaskedPart) -> bool:
         kind = part.item.get("type") or part.kind
@@ -308,18 +311,23 @@ class EnvelopeMask(ABC):
         """
         for part in self._parts.undecided():
             if part.hidden is None:
-                part.hidden = self._is_owned(part) or (cut and not part.name)
+                part.hidden = self._is_hidden(part) or (cut and not part.name)
             if part.hidden:
                 self._hid = True
                 part.held.clear()
-        return self._release()
+        shown = self._release()
+        if self._waiting is not None:
+            shown += self._end_reasoning(self._waiting, is_last=True)
+        return shown
 
     def _release(self) -> bytes:
         """Return what was held of the parts that are decided now."""
-        out: list[bytes] = []
-        for part in self._parts.release():
-            out += [self.render(event, raw, part.place) for event, raw in part.held]
-            part.held.clear()
+        visible, out = self._parts.release(), []
+        if self._waiting is not None:
+            out.append(self._end_reasoning(self._waiting))
+        for part in visible:
+            held, part.held = part.held, []
+            out += [self._write_part(event, raw, part) for event, raw in held]
         return b"".join(out)
 
     def show_whole(self, whole: Json) -> bytes:
@@ -356,12 +364,11 @@ class EnvelopeMask(ABC):
         return held, self._closed
 
     def start_next_round(self) -> None:
-        self.rounds += 1
         self._ends.append(len(self.shown))
         self._hid = True
         self._passed = self._closed = None
         self._parts = MaskedParts(self._parts.next_place)
-        self._growing = None
+        self._growing = self._waiting = None
         self.over = self.ended = False
         self.end_round()
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import msgspec
 
 from memory.conversation.matching import RequestHistory, TurnNode, locate_node
-from memory.conversation.messages import Json
+from memory.conversation.messages import SYSTEM, Json
 from memory.core.blocks import INSTRUCTION, CoreBlock, compile_core, note
 from memory.ids import new_id
 
@@ -169,7 +169,7 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
         if place is None:
             return "a note's carrier is gone"
         if carrier.note:
-            out.notes[place - 1] = carrier.note
+            out.notes[end_of_words(turn, place)] = carrier.note
         if carrier.hidden:
             out.splices[place] = carrier.hidden
         out.places[carrier.id] = place
@@ -200,7 +200,7 @@ def _place_of(
     place = past.at if carrier.id == node.id else locate_node(turn, node, past.at, carrier)
     if place is None or not carrier.note:
         return place
-    return place if place and turn.messages[place - 1].get("role") == "user" else None
+    return place if end_of_words(turn, place) >= 0 else None
 
 
 def _add_note(
@@ -219,16 +219,30 @@ def _add_note(
     known = apply_overrides(out.epoch.blocks, out.told)
     if not now.keys() <= {*out.epoch.blocks, *out.told}:
         return "a block was added"  # a note cannot give its description
-    if known == now or not turn.messages or turn.messages[-1].get("role") != "user":
+    at = end_of_words(turn, len(turn.messages))
+    if known == now or at < 0:
         return out
     out.note = note(known, now, present.tag)
     if sum(map(len, out.notes.values())) + len(out.note) > rules.note_chars:
         return "notes over their budget"
-    out.notes[len(turn.messages) - 1] = out.note
+    out.notes[at] = out.note
     out.told = {
         k: now.get(k) for k in {*known, *now} | {*out.told} if now.get(k) != out.epoch.blocks.get(k)
     }
     return out
+
+
+def end_of_words(turn: RequestHistory, end: int) -> int:
+    """Return the index of the user message in which the messages before `end` end.
+
+    -1 if they end otherwise. Programs put instructions of their own behind it, as system or
+    developer messages.
+    """
+    for at in range(end - 1, -1, -1):
+        role = turn.messages[at].get("role")
+        if role not in SYSTEM:
+            return at if role == "user" else -1
+    return -1
 
 
 def new_node(

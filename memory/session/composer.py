@@ -39,7 +39,7 @@ from memory.session.context import TurnContext
 from memory.session.kept_summaries import KeptSummaries
 from memory.session.turn_store import LIGHT
 
-SHARES = (0.5, 0.25)  # of a prompt's tokens to keep, after each context overflow
+SHARES = (0.5, 0.25, 0.125)  # of a prompt's tokens to keep, after each context overflow
 EXPECTED_SHARE = 0.75  # of a prompt's tokens as counted here: a smaller report is looked into
 SURE_SHARE = 0.9  # of the fewest tokens that a text can have, for a vocabulary that has fewer
 ROLE_TOKENS = 3  # of a message, beside its text, in every template
@@ -224,7 +224,7 @@ class Composer:
     async def compact_harder(
         self, prompt: Prompt, attempt: int, told: tuple[int, int] | None
     ) -> Prompt | None:
-        """Cut a counted prompt to a half, then to a quarter.
+        """Cut a counted prompt to a half, a quarter, an eighth.
 
         told: see `recount`. Returns None if nothing more can be removed.
         """
@@ -303,7 +303,9 @@ class Composer:
             and planned.note
             and waiting.note
         ):  # the turn's own rounds show these edits
-            notes = {**planned.notes, len(snapshot.turn.messages) - 1: waiting.note}
+            history = snapshot.turn
+            at = epochs.end_of_words(history, len(history.messages))
+            notes = {**planned.notes, at: waiting.note}
             return msgspec.structs.replace(
                 planned, notes=notes, note=waiting.note, told=waiting.told
             )

@@ -83,6 +83,11 @@ class Session:
         return self._turn.progress.unsaved
 
     @property
+    def continues(self) -> bool:
+        """Whether what earlier turns hid is known, and put back."""
+        return self._turn.injects and self._turn.snapshot.past.node is not None
+
+    @property
     def injected_tokens(self) -> int:
         return self.prompt.injected_tokens
 
@@ -103,11 +108,12 @@ class Session:
         await self._recorder.wait_for_opening(opening, patience)
 
     async def compact_harder(self, attempt: int, told: tuple[int, int] | None = None) -> bool:
-        """Cut the prompt to a half, then a quarter, after a context overflow.
+        """Cut the prompt to a half, a quarter, an eighth, after a context overflow.
 
-        told: tokens of the prompt and of the window, if the error names them. Returns False if
-        nothing more can be removed.
+        told: tokens of the prompt and of the window, if the error names them: numbers by which it
+        was cut once, and refused again, mislead. Returns False if nothing more can be removed.
         """
+        told = told if attempt == 0 else None
         if not self._turn.injects:
             return False  # a summary would have to be placed
         self.prompt = self._composer.recount(self.prompt, told)

@@ -8,21 +8,28 @@ time. A call with complete arguments ends where another begins, the others at th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.wire.bridge.carried_members import CarriedMembers
+from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.chat import CALLS, Json, MalformedReply
 from gateway.wire.streamed_calls import StreamedCall, StreamedCalls, read_piece
 
 TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
+CARRIER = "carrier"  # a part without words, for what the server wants back
 MAX_PARTS = 4096  # of one answer
 REASONINGS = ("reasoning_content", "reasoning")  # what servers call it
 
 
 @dataclass(slots=True)
 class ReplyPart:
-    """One part of an answer. index: its place. name, ident, call: of a call."""
+    """One part of an answer.
+
+    index: its place. name, ident, call: of a call. unplaced: of its deltas, those that may be the
+    tail of the call before it. token: see `MemberSeal`.
+    """
 
     kind: str
     index: int = -1
@@ -31,6 +38,8 @@ class ReplyPart:
     pieces: list[str] = field(default_factory=list)
     done: bool = False
     call: StreamedCall | None = None
+    unplaced: list[Json] = field(default_factory=list)
+    token: str = ""
 
     @property
     def text(self) -> str:
@@ -41,7 +50,9 @@ class ReplyWriter(ABC):
     """Takes the chunks of one answer, returns events of another format.
 
     A subclass says how a part begins, grows and ends. finish: why the model stopped, None until it
-    has said so. usage: as chat completions have it.
+    has said so. usage: as chat completions have it. seal: makes tokens of what the server wants
+    back; None where the client has no place for them. carried: what it wants back. on_over: called
+    when the answer is complete.
     """
 
     def __init__(self, ident: str) -> None:
@@ -50,6 +61,9 @@ class ReplyWriter(ABC):
         self.usage: Json = {}
         self.parts: list[ReplyPart] = []  # that have begun
         self.has_begun = self.over = False
+        self.seal: MemberSeal | None = None
+        self.carried = CarriedMembers()
+        self.on_over: Callable[[], None] | None = None
         self._streamed = StreamedCalls()
         self._calls: list[ReplyPart] = []  # the same calls, whether they have begun or not
         self._current: ReplyPart | None = None  # the text, reasoning or refusal under way
@@ -109,6 +123,8 @@ class ReplyWriter(ABC):
         if not self.over and self.finish is not None:
             self.over = True
             yield from self.close()
+            if self.on_over is not None:
+                self.on_over()
 
     @property
     def calls(self) -> bool:
@@ -118,6 +134,7 @@ class ReplyWriter(ABC):
     def _take_choice(self, choice: Json) -> Iterator[Json]:
         delta = choice.get("delta")
         if isinstance(delta, dict):
+            self.carried.take(delta)
             for kind, text in _texts_of(delta):
                 yield from self._add_text(kind, text)
             calls = delta.get("tool_calls")
@@ -165,7 +182,19 @@ class ReplyWriter(ABC):
         part = self._calls[call.place]
         if part.index < 0:
             part.name, part.ident = call.name, call.ident
+        self._take_beside(part, call, delta)
         return part
+
+    def _take_beside(self, part: ReplyPart, call: StreamedCall, delta: Json) -> None:
+        """Take what a delta says beside a call, once it is certain which call that is."""
+        if call.tail_of is not None:
+            part.unplaced.append(delta)
+            return
+        if part.unplaced:
+            for before in part.unplaced:
+                self.carried.take_call(part, before)
+            part.unplaced = []
+        self.carried.take_call(part, delta)
 
     def _begin_call(self, part: ReplyPart) -> Iterator[Json]:
         """Begin a call with what has come of its arguments."""
@@ -182,6 +211,8 @@ class ReplyWriter(ABC):
         for call in self._calls if part.kind == CALL else ():
             if call.index >= 0 and not call.done and _is_whole(call):
                 yield from self._end(call)
+        if part.kind not in (REASONING, CARRIER):
+            yield from self._carry()
         part.index = len(self.parts)
         if part.index >= MAX_PARTS:
             raise MalformedReply(f"an answer of more than {MAX_PARTS} parts")
@@ -195,7 +226,23 @@ class ReplyWriter(ABC):
 
     def _end(self, part: ReplyPart) -> Iterator[Json]:
         part.done = True
+        if part.kind == REASONING:
+            part.token = self._token()
         yield from self.end(part)
+
+    def _token(self) -> str:
+        """Return what the server said since the last token; "" for nothing."""
+        if not self.carried.is_pending:
+            return ""
+        sealed = self.carried.close([p for p in self.parts if p.kind == CALL])
+        return self.seal.close(sealed) if self.seal is not None else ""
+
+    def _carry(self) -> Iterator[Json]:
+        """Show what the server wants back as a part of its own, where no reasoning ends with it."""
+        if token := self._token():
+            part = ReplyPart(CARRIER, token=token)
+            yield from self._begin(part)
+            yield from self._end(part)
 
     def _end_all(self) -> Iterator[Json]:
         if self._current is not None:
@@ -203,10 +250,17 @@ class ReplyWriter(ABC):
             self._current = None
         for part in self._calls:
             yield from self._end_call(part)
+        if self._calls:  # text that ends an answer stays its last part
+            yield from self._carry()
+        else:
+            self._token()
 
     def _end_call(self, part: ReplyPart) -> Iterator[Json]:
         """End a call. What nobody named is the tail of another, whose arguments are whole."""
         if part.call is not None and part.call.tail_of is not None:
+            root = self._calls[part.call.root.place]
+            for delta in part.unplaced:
+                self.carried.take_call(root, delta)
             return
         if part.index < 0:
             yield from self._begin_call(part)

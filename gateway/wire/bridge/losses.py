@@ -9,12 +9,16 @@ from gateway.errors import BadRequest
 # What programs send unasked and what an answer can do without; the default of
 # `providers.<name>.drop`.
 DROPPED = (
+    "allowed_callers",
     "cache_control",
     "client_metadata",
     "context_management",
+    "defer_loading",
+    "eager_input_streaming",
     "include",
     "input.reasoning",
     "input.web_search_call",
+    "input_examples",
     "messages.name",
     "messages.thinking",
     "metadata",
@@ -30,6 +34,9 @@ DROPPED = (
     "tools.tool_search",
     "tools.web_search",
 )
+
+# Members of a tool that tell how it is best used, without which it works as well.
+TOOL_HINTS = ("allowed_callers", "defer_loading", "eager_input_streaming", "input_examples")
 
 
 class Losses:

@@ -1,6 +1,8 @@
 """The answer of a chat completion as a message of Anthropic's Messages API. Pure.
 
-Reasoning is not shown: it has no signature, and without one a thinking block cannot be sent back.
+Reasoning is shown where the client asked for thinking and the gateway can sign it: the signature
+holds what the server wants back. Elsewhere a block without text holds it, which whoever reads the
+answer for the client takes out; without a signature there is none.
 The usage is only known at the end, so the opening has none.
 """
 
@@ -14,8 +16,10 @@ import msgspec
 from gateway.wire.anthropic.messages import ERROR_TYPES
 from gateway.wire.bridge.chat_reply import (
     CALL,
+    CARRIER,
     REASONING,
     REFUSAL,
+    TEXT,
     ReplyPart,
     ReplyWriter,
     count_of,
@@ -33,10 +37,11 @@ NO_USAGE = {
 
 
 class MessagesReply(ReplyWriter):
-    """See `ReplyWriter`. model: what was asked for."""
+    """See `ReplyWriter`. model: what was asked for. thinks: the client asked for thinking."""
 
-    def __init__(self, model: Any, ident: str) -> None:
+    def __init__(self, model: Any, ident: str, *, thinks: bool = False) -> None:
         super().__init__(ident)
+        self._thinks = thinks
         self._head: Json = {
             "id": f"msg_{ident}",
             "type": "message",
@@ -54,26 +59,43 @@ class MessagesReply(ReplyWriter):
         yield {"type": "message_start", "message": self._head}
 
     def begin(self, part: ReplyPart) -> Iterator[Json]:
-        if part.kind == REASONING:
+        if part.kind == REASONING and not self._shows_thinking:
             return
         place = self._places[part.index] = len(self._places)
-        block = {"type": "text", "text": ""}
+        block: Json = {"type": "text", "text": ""}
         if part.kind == CALL:
-            block = {"type": "tool_use", "id": part.ident, "name": part.name, "input": {}}  # type: ignore[dict-item]
+            block = {"type": "tool_use", "id": part.ident, "name": part.name, "input": {}}
+        elif part.kind not in (TEXT, REFUSAL):
+            block = {"type": "thinking", "thinking": "", "signature": part.token}
         yield {"type": "content_block_start", "index": place, "content_block": block}
 
     def grow(self, part: ReplyPart, text: str) -> Iterator[Json]:
-        if part.kind == REASONING:
+        if part.kind == REASONING and not self._shows_thinking:
             return
         delta = {"type": "text_delta", "text": text}
-        if part.kind == CALL:
+        if part.kind == REASONING:
+            delta = {"type": "thinking_delta", "thinking": text}
+        elif part.kind == CALL:
             delta = {"type": "input_json_delta", "partial_json": text}
         place = self._places[part.index]
         yield {"type": "content_block_delta", "index": place, "delta": delta}
 
     def end(self, part: ReplyPart) -> Iterator[Json]:
-        if part.kind != REASONING:
-            yield {"type": "content_block_stop", "index": self._places[part.index]}
+        if part.kind == REASONING and not self._shows_thinking:
+            if part.token:
+                part.kind, part.pieces = CARRIER, []
+                yield from self.begin(part)
+                yield from self.end(part)
+            return
+        place = self._places[part.index]
+        if part.kind == REASONING and part.token:
+            delta = {"type": "signature_delta", "signature": part.token}
+            yield {"type": "content_block_delta", "index": place, "delta": delta}
+        yield {"type": "content_block_stop", "index": place}
+
+    @property
+    def _shows_thinking(self) -> bool:
+        return self._thinks and self.seal is not None
 
     def close(self) -> Iterator[Json]:
         ending = {"stop_reason": self._reason(), "stop_sequence": None}
@@ -87,7 +109,7 @@ class MessagesReply(ReplyWriter):
         return {"type": "error", "error": error_of(error, status)}
 
     def whole(self) -> Json:
-        content = [_block(p) for p in self.parts if p.kind != REASONING]
+        content = [_block(p) for p in self.parts if p.index in self._places]
         ending = {"stop_reason": self._reason(), "usage": _usage(self.usage)}
         return {**self._head, "content": content, **ending}
 
@@ -110,6 +132,8 @@ def error_of(error: Any, status: int) -> Json:
 
 
 def _block(part: ReplyPart) -> Json:
+    if part.kind in (REASONING, CARRIER):
+        return {"type": "thinking", "thinking": part.text, "signature": part.token}
     if part.kind != CALL:
         return {"type": "text", "text": part.text}
     return {"type": "tool_use", "id": part.ident, "name": part.name, "input": _input(part.text)}

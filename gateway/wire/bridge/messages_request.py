@@ -20,6 +20,7 @@ from gateway.errors import BadRequest
 from gateway.wire.bridge.chat_messages import ChatMessages, call_of
 from gateway.wire.bridge.chat_tools import NO_PARAMETERS, ChatTools, ToolOrigin
 from gateway.wire.bridge.losses import Losses
+from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.chat import Json
 
 CARRIED = ("model", "stream", "temperature", "top_p")
@@ -39,15 +40,18 @@ THOUGHTS = ("thinking", "redacted_thinking")
 TOOL_MEMBERS = {"name", "description", "input_schema", "type", "cache_control", "strict"}
 
 
-def chat_request(body: Json, losses: Losses, limit: str = "max_tokens") -> tuple[Json, ChatTools]:
+def chat_request(
+    body: Json, losses: Losses, limit: str = "max_tokens", seal: MemberSeal | None = None
+) -> tuple[Json, ChatTools]:
     """Return the request, and the tools by which its answer is read.
 
-    limit: the server's name for the maximum of output tokens. Raises BadRequest.
+    limit: the server's name for the maximum of output tokens. seal: opens what earlier answers
+    carried. Raises BadRequest.
     """
     body = _without_dropped(body, losses)
     tools = _tools(body.get("tools"), losses)
     out = {name: body[name] for name in CARRIED if name in body}
-    out["messages"] = _messages(body, losses)
+    out["messages"] = _messages(body, losses, seal)
     if "max_tokens" in body:
         out[limit] = body["max_tokens"]
     if "stop_sequences" in body:
@@ -71,8 +75,8 @@ def _without_dropped(body: Json, losses: Losses) -> Json:
     return out
 
 
-def _messages(body: Json, losses: Losses) -> list[Json]:
-    out = ChatMessages()
+def _messages(body: Json, losses: Losses, seal: MemberSeal | None) -> list[Json]:
+    out = ChatMessages(seal)
     for part in _parts(body.get("system"), "system", losses):
         out.add_system(_only_text(part, "system", losses))
     told = body.get("messages")
@@ -88,9 +92,7 @@ def _add_message(message: Json, where: str, out: ChatMessages, losses: Losses) -
     content, role = message.get("content"), message.get("role")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     if role == "assistant":
-        calls = [_call(b) for b in blocks if _kind(b) == "tool_use"]
-        rest = [b for b in blocks if _kind(b) != "tool_use"]
-        out.add_said(list(_parts(rest, where, losses)), calls)
+        _add_said(blocks, where, out, losses)
         return
     for at, block in enumerate(blocks):
         if _kind(block) == "tool_result":
@@ -102,6 +104,16 @@ def _add_message(message: Json, where: str, out: ChatMessages, losses: Losses) -
             out.add_system(_only_text(part, where, losses))
     elif parts:
         out.add_user(parts)
+
+
+def _add_said(blocks: list[Any], where: str, out: ChatMessages, losses: Losses) -> None:
+    """Add what the model said, block by block: what it carried belongs to a place between them."""
+    out.add_said([], [])
+    for at, block in enumerate(blocks):
+        if _kind(block) == "tool_use":
+            out.add_said([], [_call(block)])
+        elif _kind(block) != "thinking" or not out.add_sealed(block.get("signature")):
+            out.add_said(list(_block_parts(block, f"{where}[{at}]", losses)), [])
 
 
 def _only_text(part: Json, where: str, losses: Losses) -> str:
@@ -121,15 +133,20 @@ def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
     if not isinstance(content, list):
         content = [{"type": "text", "text": content}] if isinstance(content, str) else []
     for at, block in enumerate(content):
-        block = block if isinstance(block, dict) else {}
-        if "cache_control" in block:
-            losses.lose("cache_control", f"{where}[{at}].cache_control")
-        if (found := _part(block)) is not None:
-            yield found
-        elif block.get("type") in THOUGHTS:
-            losses.lose("messages.thinking", f"{where}[{at}]")
-        else:
-            losses.lose(f"messages.{block.get('type')}", f"{where}[{at}]")
+        yield from _block_parts(block, f"{where}[{at}]", losses)
+
+
+def _block_parts(block: Any, where: str, losses: Losses) -> Iterator[Json]:
+    """Yield the part that a block is, if it has a counterpart. Raises BadRequest."""
+    block = block if isinstance(block, dict) else {}
+    if "cache_control" in block:
+        losses.lose("cache_control", f"{where}.cache_control")
+    if (part := _part(block)) is not None:
+        yield part
+    elif block.get("type") in THOUGHTS:
+        losses.lose("messages.thinking", where)
+    else:
+        losses.lose(f"messages.{block.get('type')}", where)
 
 
 def _part(block: Json) -> Json | None:
@@ -172,8 +189,9 @@ def _tools(told: Any, losses: Losses) -> ChatTools:
         if kind not in TOOL_KINDS or not isinstance(name, str) or not name:
             losses.lose(f"tools.{kind}", where)
             continue
-        for member in tool.keys() - TOOL_MEMBERS | tool.keys() & {"cache_control"}:
-            losses.lose(member, f"{where}.{member}")
+        for member in sorted(tool.keys() - TOOL_MEMBERS | tool.keys() & {"cache_control"}):
+            if tool[member] not in WITHOUT_EFFECT:
+                losses.lose(member, f"{where}.{member}")
         schema = tool.get("input_schema")
         function = {
             "description": tool.get("description"),

@@ -9,15 +9,21 @@ from gateway.errors import BadRequest
 from gateway.wire.bridge.chat_messages import ChatMessages, call_of
 from gateway.wire.bridge.chat_tools import ChatTools, custom_arguments
 from gateway.wire.bridge.losses import Losses
+from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.chat import Json
 
 SYSTEM = ("system", "developer")
 TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
-def chat_messages(body: Json, tools: ChatTools, losses: Losses) -> list[Json]:
-    """Return a request's instructions and items as messages. Raises BadRequest."""
-    out = ChatMessages()
+def chat_messages(
+    body: Json, tools: ChatTools, losses: Losses, seal: MemberSeal | None = None
+) -> list[Json]:
+    """Return a request's instructions and items as messages. Raises BadRequest.
+
+    seal: opens what earlier answers carried.
+    """
+    out = ChatMessages(seal)
     if isinstance(told := body.get("instructions"), str):
         out.add_system(told)
     for at, item in enumerate(_items(body.get("input"))):
@@ -58,6 +64,8 @@ def _add_item(item: Json, where: str, out: ChatMessages, by: _Context) -> None:
         case "function_call_output" | "custom_tool_call_output":
             parts = list(_parts(item.get("output"), f"{where}.output", by.losses))
             out.add_result(item.get("call_id"), parts)
+        case "reasoning" if out.add_sealed(item.get("encrypted_content")):
+            pass
         case kind:
             by.losses.lose(f"input.{kind}", where)
 

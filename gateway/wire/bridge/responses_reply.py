@@ -1,6 +1,7 @@
 """The answer of a chat completion as a response of the Responses API. Pure.
 
-Reasoning becomes an item of plain reasoning, never of encrypted. A stop at the limit or by a filter
+Reasoning becomes an item of plain reasoning; its `encrypted_content` holds what the server wants
+back, where the client asked for that member. A stop at the limit or by a filter
 leaves the response incomplete. `store` is false: such a server stores nothing.
 """
 
@@ -9,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.wire.bridge.chat_reply import CALL, REASONING, TEXT, ReplyPart, ReplyWriter, count_of
+from gateway.wire.bridge.chat_reply import (
+    CALL,
+    CARRIER,
+    REASONING,
+    TEXT,
+    ReplyPart,
+    ReplyWriter,
+    count_of,
+)
 from gateway.wire.bridge.chat_tools import ChatTools, custom_input
 from gateway.wire.chat import Json
 
@@ -67,7 +76,7 @@ class ResponsesReply(ReplyWriter):
         self._items.append({})
         item = self._item(part, "in_progress")
         yield {"type": "response.output_item.added", "output_index": part.index, "item": item}
-        if part.kind not in (CALL, REASONING):
+        if part.kind not in (CALL, CARRIER):
             empty = _content(part, "")
             yield {"type": "response.content_part.added", **self._where(part), "part": empty}
 
@@ -79,7 +88,9 @@ class ResponsesReply(ReplyWriter):
     def end(self, part: ReplyPart) -> Iterator[Json]:
         item = self._items[part.index] = self._item(part, self._status())
         name, where = self._delta_name(part), self._where(part)
-        if name == "custom_tool_call_input":
+        if part.kind == CARRIER:
+            pass
+        elif name == "custom_tool_call_input":
             yield {"type": f"response.{name}.delta", **where, "delta": item["input"]}
             yield {"type": f"response.{name}.done", **where, "input": item["input"]}
         elif part.kind == CALL:
@@ -87,7 +98,7 @@ class ResponsesReply(ReplyWriter):
         else:
             member = "refusal" if name == "refusal" else "text"
             yield {"type": f"response.{name}.done", **where, member: part.text}
-        if part.kind not in (CALL, REASONING):
+        if part.kind not in (CALL, CARRIER):
             whole = _content(part, part.text)
             yield {"type": "response.content_part.done", **where, "part": whole}
         yield {"type": "response.output_item.done", "output_index": part.index, "item": item}
@@ -126,7 +137,7 @@ class ResponsesReply(ReplyWriter):
         return {TEXT: "output_text", REASONING: "reasoning_text"}.get(part.kind, "refusal")
 
     def _item_id(self, part: ReplyPart) -> str:
-        kind = {CALL: "fc", REASONING: "rs"}.get(part.kind, "msg")
+        kind = {CALL: "fc", REASONING: "rs", CARRIER: "rs"}.get(part.kind, "msg")
         return f"{kind}_{self.ident}_{part.index}"
 
     def _item(self, part: ReplyPart, status: str) -> Json:
@@ -135,9 +146,10 @@ class ResponsesReply(ReplyWriter):
         ident = {"id": self._item_id(part)}
         if part.kind == CALL:
             return {**ident, **self._call(part, begins=begins), "status": status}
-        if part.kind == REASONING:
-            said = [] if begins else [{"type": "reasoning_text", "text": part.text}]
-            return {**ident, "type": "reasoning", "summary": [], "content": said, "status": status}
+        if part.kind in (REASONING, CARRIER):
+            said = [_content(part, part.text)] if part.kind == REASONING and not begins else []
+            item = {**ident, "type": "reasoning", "summary": [], "content": said, "status": status}
+            return {**item, "encrypted_content": part.token} if part.token else item
         content = [] if begins else [_content(part, part.text)]
         whose = {"type": "message", "role": "assistant"}
         return {**ident, **whose, "content": content, "status": status}
@@ -177,6 +189,8 @@ def _head(body: Json, ident: str, created: int) -> Json:
 def _content(part: ReplyPart, text: str) -> Json:
     if part.kind == TEXT:
         return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    if part.kind == REASONING:
+        return {"type": "reasoning_text", "text": text}
     return {"type": "refusal", "refusal": text}
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from gateway.errors import BadRequest
 from gateway.wire.bridge.chat_tools import NO_PARAMETERS, ChatTools, ToolOrigin
-from gateway.wire.bridge.losses import Losses
+from gateway.wire.bridge.losses import TOOL_HINTS, Losses
+from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.bridge.responses_items import chat_messages
 from gateway.wire.chat import Json
 
@@ -36,15 +37,18 @@ WITHOUT_EFFECT: tuple[Any, ...] = (None, False, [], {}, "disabled")
 MODES = ("none", "auto", "required")
 
 
-def chat_request(body: Json, losses: Losses, limit: str = "max_tokens") -> tuple[Json, ChatTools]:
+def chat_request(
+    body: Json, losses: Losses, limit: str = "max_tokens", seal: MemberSeal | None = None
+) -> tuple[Json, ChatTools]:
     """Return the request, and the tools by which its answer is read.
 
-    limit: the server's name for the maximum of output tokens. Raises BadRequest.
+    limit: the server's name for the maximum of output tokens. seal: opens what earlier answers
+    carried. Raises BadRequest.
     """
     body = _without_dropped(body, losses)
     tools = _tools(body.get("tools"), losses)
     out = {name: body[name] for name in CARRIED if body.get(name) is not None}
-    out["messages"] = chat_messages(body, tools, losses)
+    out["messages"] = chat_messages(body, tools, losses, seal)
     if body.get("max_output_tokens") is not None:
         out[limit] = body["max_output_tokens"]
     out |= _reasoning(body.get("reasoning"), losses)
@@ -86,6 +90,7 @@ def _tools(told: Any, losses: Losses) -> ChatTools:
 def _add_tool(tool: Json, where: str, out: ChatTools, losses: Losses) -> None:
     kind, name = tool.get("type"), tool.get("name")
     named = isinstance(name, str) and bool(name)
+    _lose_hints(tool, where, losses)
     if kind == "function" and named:
         out.add(ToolOrigin(str(name)), _function(tool))
     elif kind == "custom" and named:
@@ -93,11 +98,18 @@ def _add_tool(tool: Json, where: str, out: ChatTools, losses: Losses) -> None:
     elif kind == "namespace" and named and isinstance(tool.get("tools"), list):
         for at, inner in enumerate(tool["tools"]):
             if isinstance(inner, dict) and inner.get("type") == "function" and inner.get("name"):
+                _lose_hints(inner, f"{where}.tools[{at}]", losses)
                 out.add(ToolOrigin(str(inner["name"]), str(name)), _function(inner))
             else:
                 losses.lose("tools.namespace", f"{where}.tools[{at}]")
     else:
         losses.lose(f"tools.{kind}", where)
+
+
+def _lose_hints(tool: Json, where: str, losses: Losses) -> None:
+    for member in TOOL_HINTS:
+        if tool.get(member) not in WITHOUT_EFFECT:
+            losses.lose(member, f"{where}.{member}")
 
 
 def _function(tool: Json) -> Json:

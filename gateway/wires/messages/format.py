@@ -15,8 +15,10 @@ import msgspec
 from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
+from gateway.wire.bridge.carried import takes_tokens
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.own_marks import has_seal
 from gateway.wires.base import (
     Composed,
     HiddenRounds,
@@ -88,7 +90,8 @@ class MessagesFormat:
         body = {**composed, "model": target.model}
         content = encode_in_parts(body) if long else encode(body)
         stream = bool(composed.get("stream"))
-        return UpstreamRequest(self.path, content, stream=stream, composed=True), ()
+        request = UpstreamRequest(self.path, content, stream=stream, composed=True, masked=True)
+        return request, ()
 
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:
@@ -109,7 +112,7 @@ class MessagesFormat:
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> MessagesMask:
-        return MessagesMask(owned, alias)
+        return MessagesMask(owned, alias, hides_seals=not takes_tokens(self.name, body))
 
     def hidden_rounds(self) -> HiddenRounds:
         return HiddenBlocks(self.name)
@@ -140,7 +143,7 @@ class HiddenBlocks(HiddenParts):
 
     def record_last(self, result: RoundResult, by: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
-        if self.messages:
+        if self.messages or (result.theirs and has_seal(result.reply["content"])):
             left = {id(c) for c in result.ours}
             said = _resendable([b for b in result.reply["content"] if id(b) not in left])
             self.messages += [{"role": "assistant", "content": said}] if said else []

@@ -16,7 +16,8 @@ import msgspec
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.chat import Json
-from gateway.wire.part_keys import TOOL_USE, messages_key
+from gateway.wire.own_marks import ORPHANED, SEALED, has_mark, mark_orphan
+from gateway.wire.part_keys import THINKING, TOOL_USE, messages_key
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -26,11 +27,11 @@ from gateway.wires.envelope import (
     OPEN,
     OTHER,
     EnvelopeMask,
-    MaskedPart,
     data_of,
     error_parts,
     event_of,
 )
+from gateway.wires.masked_parts import MaskedPart
 from gateway.wires.messages.blocks import assistant_message
 from gateway.wires.messages.errors import error_type
 from gateway.wires.round_result import RoundResult
@@ -78,12 +79,19 @@ PING = event_of({"type": "ping"})
 
 
 class MessagesMask(EnvelopeMask):
-    """The one message that a client sees of a turn."""
+    """The one message that a client sees of a turn.
+
+    hides_seals: its client did not ask for thinking, in which what servers want back is carried.
+    """
 
     quick_kinds = frozenset(PIECES)
+    reasoning_kind = THINKING
 
-    def __init__(self, owned: Collection[str], alias: str | None) -> None:
+    def __init__(
+        self, owned: Collection[str], alias: str | None, *, hides_seals: bool = False
+    ) -> None:
         super().__init__(owned, alias)
+        self._hides_seals = hides_seals
         self._start: Json = {}  # the first round's message
         self._opened: Json = {}  # this round's message
         self._delta: Json | None = None  # all that its closing events tell
@@ -130,6 +138,9 @@ class MessagesMask(EnvelopeMask):
     def call_name(self, part: Json) -> str | None:
         name = part.get("name") if part.get("type") == "tool_use" else None
         return name if isinstance(name, str) else None
+
+    def is_carrier(self, part: Json) -> bool:
+        return self._hides_seals and has_mark(part, SEALED)
 
     def fold(self, kind: str, event: Json) -> None:
         if kind == OPEN:
@@ -184,6 +195,18 @@ class MessagesMask(EnvelopeMask):
             return raw
         return event_of(event if place is None else {**event, "index": place})
 
+    def ends_reasoning(self, event: Json) -> bool:
+        delta = event.get("delta")
+        if isinstance(delta, dict):
+            return delta.get("type") == "signature_delta" and bool(delta.get("signature"))
+        return _is_wordless_seal(self.part_of(event))
+
+    def mark(self, event: Json) -> Json:
+        delta = event.get("delta")
+        if not isinstance(delta, dict):
+            return {**event, "content_block": mark_orphan(self.part_of(event))}
+        return {**event, "delta": {**delta, "signature": f"{ORPHANED}{delta['signature']}"}}
+
     def lift(self, reply: Json) -> Iterator[Json]:
         return lift(reply)
 
@@ -202,7 +225,7 @@ class MessagesMask(EnvelopeMask):
     def result(self) -> RoundResult:
         parts = [p for p in self._parts.parts if p.item]
         blocks = [_whole_block(part) for part in parts]
-        self.shown += [b for p, b in zip(parts, blocks, strict=True) if not p.hidden]
+        self.shown += self.visible(zip(parts, blocks, strict=True))
         delta = self._delta or {}
         ending = delta.get("delta")
         usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}
@@ -333,7 +356,7 @@ def _lift_block(index: int, block: Json) -> Iterator[Json]:
         begun["input"] = {}
         text = msgspec.json.encode(block["input"]).decode()
         deltas.append({"type": "input_json_delta", "partial_json": text})
-    elif kind in ("text", "thinking"):
+    elif kind in ("text", "thinking") and not _is_wordless_seal(block):
         for name, member in GROWING.items():
             if block.get(member):
                 begun[member] = ""
@@ -342,6 +365,11 @@ def _lift_block(index: int, block: Json) -> Iterator[Json]:
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
     yield {"type": "content_block_stop", "index": index}
+
+
+def _is_wordless_seal(block: Json) -> bool:
+    """Tell whether a block only carries what a server wants back, which it says as it begins."""
+    return has_mark(block, SEALED) and not block.get("thinking")
 
 
 def _iterations(usage: Json) -> list[Json]:

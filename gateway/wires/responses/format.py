@@ -16,8 +16,10 @@ from typing import Any
 from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
+from gateway.wire.bridge.carried import ENCRYPTED, takes_tokens
 from gateway.wire.chat import Json, MalformedReply, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.own_marks import has_seal, without_reasoning
 from gateway.wires.base import (
     Composed,
     HiddenRounds,
@@ -27,15 +29,15 @@ from gateway.wires.base import (
     TargetFacts,
 )
 from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
+from gateway.wires.responses.echo import Echo
 from gateway.wires.responses.items import SYSTEM, assistant_message, transcript_of
-from gateway.wires.responses.reply import Echo, ResponsesMask
+from gateway.wires.responses.reply import ResponsesMask
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall, encode_in_parts, kept_arguments
 from memory.context.tokens import estimate_at_once
 from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
 
-ENCRYPTED = "reasoning.encrypted_content"
 FREE_CHOICES = (None, "auto")
 LEAST_OUTPUT = 16  # tokens: the API takes no lower limit
 
@@ -75,7 +77,7 @@ class ResponsesFormat:
         if parts.tools and parts.prompt.offered:
             own = body.get("tools")
             body["tools"] = [*(own or ()), *_tools(parts.prompt.offered)]
-            if _needs_encrypted(parts.body):
+            if parts.ask_reasoning and _needs_encrypted(parts.body):
                 body["include"] = [*(parts.body.get("include") or ()), ENCRYPTED]
         items = _place_memory(parts, target)
         _put_core(body, items, parts.prompt.core)
@@ -93,7 +95,7 @@ class ResponsesFormat:
         body = {**composed, "model": target.model}
         content = encode_in_parts(body) if long else encode(body)
         stream = bool(composed.get("stream"))
-        return UpstreamRequest(self.path, content, stream=stream), ()
+        return UpstreamRequest(self.path, content, stream=stream, masked=True), ()
 
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:
@@ -129,6 +131,7 @@ class ResponsesFormat:
             injected,
             stored,
             thread,
+            hides_seals=not takes_tokens(self.name, body),
         )
         return ResponsesMask(owned, alias, echo)
 
@@ -159,7 +162,8 @@ class HiddenItems(HiddenParts):
     def send_whole(self) -> bool:
         """Send all items from now on, once the provider has refused to go on from its state."""
         was, self.whole = self.whole, True
-        return not was and self._stored
+        unreadable = len(_readable(self.messages)) < len(self.messages)
+        return not was and (self._stored or unreadable)
 
     @property
     def _stored(self) -> bool:
@@ -182,7 +186,7 @@ class HiddenItems(HiddenParts):
 
     def record_last(self, result: RoundResult, by: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
-        if self.messages:
+        if self.messages or (result.theirs and has_seal(result.reply["output"])):
             left = {id(c) for c in result.ours}
             self.messages += [i for i in result.reply["output"] if id(i) not in left]
             self.by = by or self.by
@@ -227,7 +231,7 @@ def _shown_tokens(result: RoundResult) -> int:
 
 def _readable(items: Sequence[Json]) -> list[Json]:
     """Return items without reasoning that only the provider's own state could tell again."""
-    return [i for i in items if i.get("type") != "reasoning" or i.get("encrypted_content")]
+    return without_reasoning(items, lambda item: not item.get("encrypted_content"))
 
 
 def input_items(body: Json) -> list[Any]:
@@ -246,7 +250,7 @@ def for_target(items: Sequence[Json], by: str, target: str) -> list[Json]:
     """Return hidden items for a target; another than gave them cannot read their reasoning."""
     if by in ("", target):
         return list(items)
-    return [i for i in items if i.get("type") != "reasoning"]
+    return without_reasoning(items, lambda _: True)
 
 
 def _place_memory(parts: RoundParts, target: str) -> list[Json]:
@@ -351,14 +355,12 @@ def _takes_tools(body: Json) -> bool:
 
 
 def _needs_encrypted(body: Json) -> bool:
-    """Tell whether reasoning must come back to us to be sent again, and the client did not ask."""
+    """Tell whether reasoning must come back to us to be sent again, and the client did not ask.
+
+    Models reason whether or not a request says so.
+    """
     asked = body.get("include") or []
-    return (
-        body.get("store") is False
-        and isinstance(body.get("reasoning"), dict)
-        and isinstance(asked, list)
-        and ENCRYPTED not in asked
-    )
+    return body.get("store") is False and isinstance(asked, list) and ENCRYPTED not in asked
 
 
 def _tools(offered: Sequence[Json]) -> list[Json]:

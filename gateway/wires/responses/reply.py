@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -20,7 +19,8 @@ from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.arguments import RepeatedArguments
 from gateway.wire.chat import Json
-from gateway.wire.part_keys import CALL, item_key, responses_key
+from gateway.wire.own_marks import mark_orphan
+from gateway.wire.part_keys import CALL, REASONING, item_key, responses_key
 from gateway.wires.envelope import (
     BEGIN,
     CLOSE,
@@ -30,12 +30,13 @@ from gateway.wires.envelope import (
     OPEN,
     OTHER,
     EnvelopeMask,
-    MaskedPart,
     check_count,
     data_of,
     error_parts,
     event_of,
 )
+from gateway.wires.masked_parts import MaskedPart
+from gateway.wires.responses.echo import Echo
 from gateway.wires.responses.items import assistant_message
 from gateway.wires.round_result import RoundResult
 
@@ -69,61 +70,11 @@ class _ItemDelta(msgspec.Struct):
 _read_delta = msgspec.json.Decoder(_ItemDelta).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Echo:
-    """What a response repeats of its request, as the client sent it.
-
-    owned: names of tools of ours. instructions: the client's, None for none. chained: the
-    client's `previous_response_id`. hides_reasoning: the client did not ask for encrypted
-    reasoning, which we did. stored: the response is kept here, which the provider does not know.
-    changed: the request that went upstream is not the client's own. thread: the conversation kept
-    here that it is in.
-    """
-
-    owned: frozenset[str]
-    instructions: Any = None
-    chained: Any = None
-    hides_reasoning: bool = False
-    include: Any = None
-    changed: bool = False
-    stored: bool = False
-    thread: str = ""
-
-    def restore(self, response: Json) -> Json:
-        """Return a response with the client's own values; the same where there is none of ours."""
-        if not self.changed:
-            return response
-        out = dict(response)
-        if "instructions" in out:
-            out["instructions"] = self.instructions
-        if "previous_response_id" in out:
-            out["previous_response_id"] = self.chained
-        if self.stored:
-            out["store"] = True
-        if self.thread:
-            out["conversation"] = {"id": self.thread}
-        if "include" in out:
-            out["include"] = self.include
-        if isinstance(tools := out.get("tools"), list):
-            out["tools"] = [t for t in tools if not self._is_ours(t)]
-        if isinstance(items := out.get("output"), list):
-            out["output"] = [self.item(i) for i in items]
-        return out
-
-    def item(self, item: Any) -> Any:
-        """Return an item without what the client did not ask for."""
-        if self.hides_reasoning and isinstance(item, dict) and "encrypted_content" in item:
-            return {k: v for k, v in item.items() if k != "encrypted_content"}
-        return item
-
-    def _is_ours(self, tool: Any) -> bool:
-        return isinstance(tool, dict) and tool.get("name") in self.owned
-
-
 class ResponsesMask(EnvelopeMask):
     """The one response that a client sees of a turn."""
 
     quick_kinds = frozenset(PIECES)
+    reasoning_kind = REASONING
 
     def __init__(self, owned: Collection[str], alias: str | None, echo: Echo) -> None:
         super().__init__(owned, alias)
@@ -185,6 +136,9 @@ class ResponsesMask(EnvelopeMask):
         item = event.get("item")
         return item if isinstance(item, dict) else {}
 
+    def is_carrier(self, part: Json) -> bool:
+        return self._echo.is_carrier(part)
+
     def call_name(self, part: Json) -> str | None:
         name = part.get("name") if part.get("type") == CALL else None
         return name if isinstance(name, str) else None
@@ -243,8 +197,8 @@ class ResponsesMask(EnvelopeMask):
     def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
         number = self._next_number()
         same = event.get("sequence_number") == number or not self._numbered
-        if self._echo.hides_reasoning and "encrypted_content" in self.part_of(event):
-            event, same = {**event, "item": self._echo.item(event["item"])}, False
+        if "item" in event and (item := self._echo.item(event["item"])) is not event["item"]:
+            event, same = {**event, "item": item}, False
         if raw and same and (place is None or self._is_at(event, place)):
             return raw
         return event_of(self._write(event, number, place))
@@ -253,6 +207,12 @@ class ResponsesMask(EnvelopeMask):
         """Tell whether an event tells its place, or need not where nothing was renumbered."""
         index = event.get("output_index")
         return index == place or (index is None and not self._hid and not self.rounds)
+
+    def ends_reasoning(self, event: Json) -> bool:
+        return event.get("type") == DONE_ITEM and bool(self.part_of(event).get("encrypted_content"))
+
+    def mark(self, event: Json) -> Json:
+        return {**event, "item": mark_orphan(self._echo.item(event["item"]))}
 
     def _write(self, event: Json, number: int, place: int | None) -> Json:
         out = dict(event)
@@ -294,9 +254,9 @@ class ResponsesMask(EnvelopeMask):
         response = self._response()
         parts = self._parts.parts
         items = [_whole_item(part) for part in parts]
-        visible = [(p, i) for p, i in zip(parts, items, strict=True) if not p.hidden]
-        self.shown += [self._echo.item(item) for _, item in visible]
-        self.cuts += [[len(t) for t in chain(*p.pieces.values())] for p, _ in visible]
+        told = map(self._echo.item, items)
+        self.shown += self.visible(zip(parts, told, strict=True))
+        self.cuts += [[len(t) for t in chain(*p.pieces.values())] for p in parts if not p.hidden]
         calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]
         status = response.get("status")
         failed = None if self._terminal is None else self._terminal[0].get("type")

@@ -176,16 +176,16 @@ def test_an_answer_that_is_not_kept_is_degraded():
 # A target that refuses.
 
 
-def test_a_prompt_that_is_too_long_is_cut_twice_and_then_sent_bare():
-    session = a_session(shrinks=2)
-    forward = FakeDispatcher(*[refusal(400, TOO_LONG)] * 3, answer("hi"))
+def test_a_prompt_that_is_too_long_is_cut_three_times_and_then_sent_bare():
+    session = a_session(shrinks=3)
+    forward = FakeDispatcher(*[refusal(400, TOO_LONG)] * 4, answer("hi"))
     turn = turn_of(session, forward)
     run(turn)
-    assert session.log[:3] == ["compact 0", "compact 1", "inject nothing"]
-    assert "tools" not in forward.asked[3]
-    assert list(forward.asked[3]["messages"]) == [user("hello")]
-    assert forward.another == [False, True, True, True]
-    assert forward.frozen == [True, True, True, False]
+    assert session.log[:4] == ["compact 0", "compact 1", "compact 2", "inject nothing"]
+    assert "tools" not in forward.asked[4]
+    assert list(forward.asked[4]["messages"]) == [user("hello")]
+    assert forward.another == [False, True, True, True, True]
+    assert forward.frozen == [True, True, True, True, False]
     assert turn.degraded
     assert session.sent_to == []
 

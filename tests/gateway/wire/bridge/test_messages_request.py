@@ -134,7 +134,7 @@ REFUSED = [
     ({"top_k": 5}, "top_k"),
     ({"mcp_servers": [{}]}, "mcp_servers"),
     ({"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]}, "tools[0]"),
-    ({"tools": [{**WEATHER, "defer_loading": True}]}, "tools[0].defer_loading"),
+    ({"tools": [{**WEATHER, "other": True}]}, "tools[0].other"),
     ({"tools": [WEATHER], "tool_choice": {"type": "x"}}, "tool_choice"),
     ({"output_config": {"format": {"type": "x"}}}, "output_config.format"),
     ({"messages": of({"type": "image", "source": FILE})}, "messages[0].content[0]"),
@@ -160,6 +160,23 @@ REFUSED = [
 def test_what_cannot_be_carried_is_refused_by_its_name(body, param):
     error = refused(**body)
     assert (error.status, error.param) == (400, param)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        ("eager_input_streaming", True),
+        ("defer_loading", True),
+        ("input_examples", [{"city": "Oslo"}]),
+        ("allowed_callers", ["direct"]),
+    ],
+)
+def test_a_hint_on_a_tool_is_dropped_and_told(hint, value):
+    found, lost = carried(tools=[{**WEATHER, hint: value}])
+    assert lost == [hint]
+    assert hint not in str(found)
+    assert refused(tools=[{**WEATHER, hint: value}], drop=()).param == f"tools[0].{hint}"
+    assert carried(tools=[{**WEATHER, hint: None}], drop=())[1] == []
 
 
 def test_what_the_settings_drop_is_dropped_and_told():

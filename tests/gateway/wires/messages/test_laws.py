@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.wire.own_marks import ORPHANED, has_mark
 from gateway.wire.sse import SseFramer
 from gateway.wires.base import RoundParts
 from gateway.wires.messages.format import MESSAGES
@@ -162,11 +163,31 @@ def test_nothing_owned_is_visible_and_everything_else_is(turn):
     message = fold(events_of(shown.decode()))  # which takes no index out of order
     blocks = [b for r in rounds for b in r["content"]]
     owned = [b for b in blocks if b.get("name") in OURS]
-    assert message["content"] == [b for b in blocks if b not in owned]
+    assert [_unmarked(b) for b in message["content"]] == [b for b in blocks if b not in owned]
     assert not [b["id"] for b in owned if f'"{b["id"]}"' in shown.decode()]
     assert message["id"] == "msg_0"
     visible = any(b["type"] == "tool_use" for b in message["content"])
     assert message["stop_reason"] == ("tool_use" if visible else "end_turn")
+
+
+def _unmarked(block):
+    """A block as it came: thinking that led to a call of ours is marked, and nothing else."""
+    signature = block.get("signature")
+    return {**block, "signature": signature.removeprefix(ORPHANED)} if signature else block
+
+
+@given(TURNS)
+def test_thinking_that_led_to_a_call_of_ours_is_marked_and_no_other(turn):
+    rounds, _ = replies(turn)
+    _, _, shown = played(rounds)
+    marks = [has_mark(b, ORPHANED) for b in fold(events_of(shown.decode()))["content"]]
+    wanted = [
+        b["type"] == "thinking" and bool(b["signature"]) and follower.get("name") in OURS
+        for r in rounds
+        for b, follower in zip(r["content"], [*r["content"][1:], {}], strict=False)
+        if b.get("name") not in OURS
+    ]
+    assert marks == wanted
 
 
 @given(LAST.filter(lambda r: not any(b.get("name") in OURS for b in r)))

@@ -1,0 +1,138 @@
+"""A request of another format as the body of a chat completion, and what writes its answer."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from gateway.errors import BadRequest
+from gateway.upstream.base import Content, UpstreamRequest
+from gateway.upstream.carried_answers import CarriedAnswers
+from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry, message_of, takes_tokens
+from gateway.wire.bridge.chat_reply import ReplyWriter
+from gateway.wire.bridge.losses import Losses
+from gateway.wire.bridge.member_seal import MemberSeal
+from gateway.wire.chat import Json, encode
+from gateway.wire.chat_request import parse
+from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.own_marks import BYTES, ORPHANED, SEALED, without_marked
+from memory import TokenCounter
+
+HIDDEN_REASONING = "memory.reasoning"  # what led to a call of ours that is not put back
+SEALED_NAMES = {RESPONSES: "input.reasoning", MESSAGES: "messages.thinking"}
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeOptions:
+    """How a provider's requests are carried.
+
+    provider: its name in the settings. drop: what they may lose. limit: the member for the most
+    tokens of an answer. asks_usage: the usage of a stream is asked for. omit: by format, members
+    that are never sent.
+    """
+
+    provider: str
+    drop: Collection[str] = ()
+    limit: str = "max_tokens"
+    asks_usage: bool = True
+    omit: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """How what servers want back returns to them.
+
+    secret: the server's, for what clients carry. answers: what no client carries.
+    """
+
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    answers: CarriedAnswers = field(default_factory=CarriedAnswers)
+
+
+class CarriedBody(NamedTuple):
+    """A request as a chat completion's, and what writes its answer."""
+
+    content: bytes
+    writer: ReplyWriter
+    lost: tuple[str, ...]
+
+
+class _AnsweredRequest(NamedTuple):
+    """A request that was carried. whose: tenant and provider. messages: as they were sent."""
+
+    name: str
+    body: Json
+    whose: bytes
+    messages: list[Json]
+
+
+class BridgeTranslator:
+    """Translates requests for one provider."""
+
+    def __init__(self, options: BridgeOptions, carrying: Carrying) -> None:
+        self._options, self._carrying = options, carrying
+
+    def estimate(self, original: bytes, name: str) -> int:
+        """Return about how many tokens a request has, as it would be carried."""
+        options = self._options
+        losses = Losses(options.provider, options.drop)
+        sent, _ = carry(name, read_body(original), losses, options.limit)
+        counter = TokenCounter()
+        return sum(map(counter.message, sent["messages"])) + counter.tools(sent.get("tools"))
+
+    def translate(self, original: bytes, name: str, request: UpstreamRequest) -> CarriedBody:
+        body, options = read_body(original), self._options
+        losses = Losses(options.provider, options.drop)
+        if ORPHANED.encode() in original:
+            losses.names[HIDDEN_REASONING] = None
+        seal = MemberSeal(self._carrying.secret, request.tenant, options.provider)
+        sent, make_writer = carry(name, body, losses, options.limit, seal)
+        whose = encode([request.tenant, options.provider])
+        sent["messages"] = self._carrying.answers.restore(whose, sent["messages"])
+        if sent.get("stream") and options.asks_usage:
+            sent["stream_options"] = {"include_usage": True}
+        writer = make_writer(secrets.token_hex(16), int(time.time()))
+        if request.masked or takes_tokens(name, body):
+            writer.seal = seal
+        kept = _AnsweredRequest(name, body, whose, sent["messages"])
+        writer.on_over = partial(self._keep, writer, kept)
+        return CarriedBody(encode(sent), writer, tuple(losses.names))
+
+    def _keep(self, writer: ReplyWriter, request: _AnsweredRequest) -> None:
+        """Keep what the server said beside an answer with calls: it may want it back."""
+        sealed = writer.carried.whole() if writer.calls else None
+        if sealed is None:
+            return
+        losses = Losses(self._options.provider, self._options.drop)
+        answer = message_of(request.name, request.body, writer.whole(), losses)
+        if answer is not None:
+            self._carrying.answers.keep(request.whose, request.messages, answer, sealed)
+
+
+def may_have_marks(content: Content | None) -> bool:
+    """Tell whether a body may hold a mark of ours; to look for it costs next to nothing."""
+    parts = [content] if isinstance(content, bytes) else content or ()
+    return any(BYTES in part for part in parts)
+
+
+def remove_marks(original: bytes, name: str) -> tuple[bytes, tuple[str, ...]] | None:
+    """Return a body without marked reasoning, and what that is called; None where it has none."""
+    body = read_body(original)
+    known = without_marked(body, ORPHANED)
+    cleaned = without_marked(known, SEALED)
+    names = [HIDDEN_REASONING] if known is not body else []
+    names += [SEALED_NAMES[name]] if cleaned is not known else []
+    return (encode(cleaned), tuple(names)) if names else None
+
+
+def read_body(original: bytes) -> Json:
+    if not is_readable(original):
+        raise BadRequest(
+            f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
+            "server. Send fewer."
+        )
+    return parse(original)

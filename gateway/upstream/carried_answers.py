@@ -1,0 +1,106 @@
+"""What servers want back of answers whose clients have no place for it, kept in this process.
+
+An answer is known by its tenant, its provider, all that was said before it, and its own words and
+calls. Ids of calls only confirm: servers use them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from gateway.wire.bridge.chat_messages import with_carried
+from gateway.wire.bridge.member_seal import SealedMembers
+from gateway.wire.chat import Json
+from gateway.wire.json_weight import is_readable
+from memory import Cache
+
+MOST_BYTES = 32 << 20
+EACH_BYTES = 300  # of an entry, beside what is sealed
+_encode = msgspec.json.encode
+
+
+class CarriedAnswer(msgspec.Struct, frozen=True):
+    """What a server said beside an answer, encoded. idents: of its calls."""
+
+    sealed: bytes
+    idents: tuple[str, ...]
+
+
+class CarriedAnswers:
+    """Bounded in bytes; used from threads too. most: bytes."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._answers: Cache[bytes, CarriedAnswer] = Cache(
+            most, EACH_BYTES, lambda _, answer: len(answer.sealed) + sum(map(len, answer.idents))
+        )
+
+    def keep(
+        self, whose: bytes, before: Sequence[Json], answer: Json, sealed: SealedMembers
+    ) -> None:
+        """Keep what was said beside an answer.
+
+        whose: tenant and provider. before: the messages that it answers.
+        """
+        *_, link = _links(whose, before)
+        key = _digest(link, answer)
+        kept = CarriedAnswer(_encode(sealed), _idents(answer))
+        if is_readable(kept.sealed):
+            with self._lock:
+                self._answers.put(key, kept)
+
+    def restore(self, whose: bytes, messages: Sequence[Json]) -> list[Json]:
+        """Return messages with what was kept of them; those that have it already stay so."""
+        if not len(self._answers):
+            return list(messages)
+        out = []
+        for message, link in zip(messages, _links(whose, messages), strict=False):
+            if message.get("tool_calls") and not _has_more(message):
+                message = self._restored(message, _digest(link, message))
+            out.append(message)
+        return out
+
+    def _restored(self, message: Json, key: bytes) -> Json:
+        with self._lock:
+            kept = self._answers.get(key)
+        if kept is None or kept.idents != _idents(message):
+            return message
+        return with_carried(message, msgspec.json.decode(kept.sealed, type=SealedMembers))
+
+
+def _links(whose: bytes, messages: Sequence[Json]) -> Iterator[bytes]:
+    """Yield a digest of all that stands before each message, and one of them all.
+
+    System texts are left out: programs change them from one request to the next.
+    """
+    link = hashlib.blake2b(whose, digest_size=32).digest()
+    for message in messages:
+        yield link
+        if message["role"] != "system":
+            link = _digest(link, message)
+    yield link
+
+
+def _digest(link: bytes, message: Json) -> bytes:
+    calls = [c["function"] for c in message.get("tool_calls") or ()]
+    said = [
+        message["role"],
+        message.get("content"),
+        [[f.get("name"), f.get("arguments")] for f in calls],
+    ]
+    return hashlib.blake2b(_encode(said), key=link, digest_size=32).digest()
+
+
+def _idents(message: Json) -> tuple[str, ...]:
+    return tuple(str(c.get("id")) for c in message.get("tool_calls") or ())
+
+
+def _has_more(message: Json) -> bool:
+    """Tell whether a message has what the server said beside it."""
+    usual = {"role", "content", "tool_calls"}
+    calls = message.get("tool_calls") or ()
+    return bool(message.keys() - usual) or any(len(call) > len(usual) for call in calls)

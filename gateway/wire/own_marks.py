@@ -1,0 +1,99 @@
+"""The beginnings of opaque members that this gateway gave to clients. Pure.
+
+SEALED: what a server of chat completions said beside the model's words, see `bridge.member_seal`.
+ORPHANED: reasoning that led to a call of ours, which the client does not see. A server refuses such
+reasoning without its call, so it goes upstream only as part of a hidden exchange that is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gateway.wire.chat import Json
+
+SEALED = "mnemogate-chat."
+ORPHANED = "mnemogate-hidden."
+OWN = (SEALED, ORPHANED)
+BYTES = b"mnemogate-"  # what each of them begins with
+OPAQUE = ("signature", "encrypted_content")  # of a thinking block, of a reasoning item
+REASONING = ("thinking", "reasoning")
+
+
+def has_mark(part: Any, marks: str | tuple[str, ...] = OWN) -> bool:
+    """Tell whether a block or an item is reasoning with a mark of ours."""
+    if not isinstance(part, dict) or part.get("type") not in REASONING:
+        return False
+    return any(str(part.get(member) or "").startswith(marks) for member in OPAQUE)
+
+
+def has_seal(parts: Sequence[Any]) -> bool:
+    """Tell whether an answer holds what a server of chat completions wants back."""
+    return any(has_mark(part, SEALED) for part in parts)
+
+
+def mark_orphan(part: Json) -> Json:
+    """Return reasoning with the mark that its call is not shown; anything else as it is."""
+    if part.get("type") not in REASONING:
+        return part
+    marks = {m: ORPHANED + part[m] for m in OPAQUE if isinstance(part.get(m), str) and part[m]}
+    return {**part, **marks} if marks else part
+
+
+def without_marked(body: Json, marks: str | tuple[str, ...]) -> Json:
+    """Return a request without reasoning that has such a mark; the same where it has none."""
+    for member, clean in (("messages", _clean_messages), ("input", _clean_items)):
+        parts = body.get(member)
+        if isinstance(parts, list):
+            cleaned = list(clean(parts, marks))
+            if cleaned != parts:
+                body = {**body, member: cleaned}
+    return body
+
+
+def _clean_messages(messages: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, list):
+            yield message
+            continue
+        left = [block for block in content if not has_mark(block, marks)]
+        if left or not content:
+            yield message if len(left) == len(content) else {**message, "content": left}
+
+
+def without_reasoning(items: Sequence[Any], drops: Callable[[Json], bool]) -> list[Any]:
+    """Return items of the Responses API without such reasoning, and what only it names."""
+    return list(
+        _clean(items, lambda i: isinstance(i, dict) and i.get("type") == "reasoning" and drops(i))
+    )
+
+
+def _clean_items(items: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
+    return _clean(items, lambda item: has_mark(item, marks))
+
+
+def _clean(items: Sequence[Any], drops: Callable[[Any], bool]) -> Iterator[Any]:
+    """Yield the items; what followed the reasoning is no longer named by its id.
+
+    By that id a server would ask for the reasoning that came with it. Reasoning directly before
+    what is left out goes too: it would have no follower either.
+    """
+    nameless = False
+    waiting: list[Any] = []  # reasoning whose follower is not known yet
+    for item in items:
+        if drops(item):
+            nameless, waiting = True, []
+            continue
+        if isinstance(item, dict) and item.get("type") == "reasoning":
+            waiting.append(item)
+            nameless = False
+            continue
+        yield from waiting
+        waiting = []
+        kind = item.get("type") if isinstance(item, dict) else None
+        said = kind == "message" and item.get("role") == "assistant"
+        if not (said or str(kind).endswith("_call")):
+            nameless = False
+        yield {k: v for k, v in item.items() if k != "id"} if nameless else item
+    yield from waiting

@@ -1,0 +1,72 @@
+"""The parts of a round, and which of them a client sees. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.wire.answer_parts import AnswerPart, Parts
+from gateway.wire.chat import Json
+
+
+class MaskedPart(AnswerPart):
+    """A part of a round.
+
+    item: as it began, or whole. is_whole: which of these. pieces: what it grew by, by member.
+    hidden: it is not shown; None while that is not known. place: where it is shown. held: its
+    events, until then; of reasoning, its end. is_marked: a call of ours followed it.
+    """
+
+    __slots__ = ("held", "hidden", "is_marked", "is_whole", "item", "pieces", "place")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.item: Json = {}
+        self.is_whole = self.is_marked = False
+        self.pieces: dict[str, list[str]] = {}
+        self.hidden: bool | None = None
+        self.place = -1
+        self.held: list[tuple[Json, bytes]] = []
+
+    def grow(self, member: str, text: Any) -> None:
+        """Add a piece."""
+        self.pieces.setdefault(member, []).append(str(text or ""))
+
+    def text_of(self, member: str) -> str:
+        """Return what a member has grown to."""
+        return "".join(self.pieces.get(member, ()))
+
+
+class MaskedParts(Parts[MaskedPart]):
+    """The parts of a round. first_place: where the first of them is shown that is."""
+
+    def __init__(self, first_place: int = 0) -> None:
+        super().__init__(MaskedPart)
+        self._released = 0  # so many parts, from the first, are decided
+        self.next_place = first_place
+
+    def is_held(self, part: MaskedPart) -> bool:
+        """Tell whether a part waits, itself or for one before it."""
+        return part.order >= self._released
+
+    def after(self, part: MaskedPart) -> MaskedPart | None:
+        """Return the part that follows another."""
+        order = part.order + 1
+        return self.parts[order] if order < len(self.parts) else None
+
+    def undecided(self) -> list[MaskedPart]:
+        """Return the parts from the first on of which it is not known whose they are."""
+        return self.parts[self._released :]
+
+    def release(self) -> list[MaskedPart]:
+        """Give each decided part its place, in their order; return those that are visible."""
+        visible = []
+        while self._released < len(self.parts):
+            part = self.parts[self._released]
+            if part.hidden is None:
+                break
+            self._released += 1
+            if not part.hidden:
+                part.place = self.next_place
+                self.next_place += 1
+                visible.append(part)
+        return visible
