@@ -292,11 +292,11 @@ class ResponsesMask(EnvelopeMask):
 
     def result(self) -> RoundResult:
         response = self._response()
-        parts = self._parts.parts
-        items = [_whole_item(part) for part in parts]
-        visible = [(p, i) for p, i in zip(parts, items, strict=True) if not p.hidden]
-        self.shown += [self._echo.item(item) for _, item in visible]
-        self.cuts += [[len(t) for t in chain(*p.pieces.values())] for p, _ in visible]
+        whole = {part: _whole_item(part) for part in self._parts.parts}
+        visible = [part for part in whole if not part.hidden]
+        self.shown += [self._echo.item(whole[part]) for part in visible]
+        self.cuts += [[len(t) for t in chain(*part.pieces.values())] for part in visible]
+        items = [whole[part] for part in self._parts.by_index()]
         calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]
         status = response.get("status")
         failed = None if self._terminal is None else self._terminal[0].get("type")
