@@ -57,6 +57,13 @@ class MaskedParts(Parts[MaskedPart]):
         """Return the parts from the first on of which it is not known whose they are."""
         return self.parts[self._released :]
 
+    def by_index(self) -> list[MaskedPart]:
+        """Return the parts as the server numbers them; as they begin, where it does not."""
+        indexes = [part.index for part in self.parts]
+        if None in indexes or len(set(indexes)) < len(indexes):
+            return self.parts
+        return sorted(self.parts, key=lambda part: part.index or 0)
+
     def release(self) -> list[MaskedPart]:
         """Give each decided part its place, in their order; return those that are visible."""
         visible = []

@@ -256,7 +256,8 @@ def main() -> int:
             retrieval.main(argv)
     if "streams" in names:
         told("streams")
-        print(streams.report())
+        for line in streams.report():
+            print(line, flush=True)
     if "wires" in names:
         told("wires")
         figures["wires"] = wires.main(["--rounds", str(args.rounds)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.odd_streams.play import WIRES, play
@@ -27,10 +28,9 @@ def count_faults(wire: str, first: int) -> Counter[str]:
     return faults
 
 
-def report(streams: int = STREAMS) -> str:
-    """Return the table of all wires."""
-    heads = ("wire", "streams", "differences", "ours shown", "client's lost", "seconds")
-    lines = [COLUMNS.format(*heads)]
+def report(streams: int = STREAMS) -> Iterator[str]:
+    """Yield the lines of the table, each as soon as its wire has been played."""
+    yield COLUMNS.format("wire", "streams", "differences", "ours shown", "client's lost", "seconds")
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         for wire in WIRES:
             begun = time.perf_counter()
@@ -38,5 +38,4 @@ def report(streams: int = STREAMS) -> str:
             faults = sum(pool.map(count_faults, [wire] * len(batches), batches), Counter())
             counts = (faults["difference"], faults["shown"], faults["lost"])
             seconds = f"{time.perf_counter() - begun:.0f}"
-            lines.append(COLUMNS.format(wire, streams, *counts, seconds))
-    return "\n".join(lines)
+            yield COLUMNS.format(wire, streams, *counts, seconds)

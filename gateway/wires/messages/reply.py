@@ -223,9 +223,9 @@ class MessagesMask(EnvelopeMask):
         self.fold(CLOSE, closing_of(reply))
 
     def result(self) -> RoundResult:
-        parts = [p for p in self._parts.parts if p.item]
-        blocks = [_whole_block(part) for part in parts]
-        self.shown += self.visible(zip(parts, blocks, strict=True))
+        whole = {part: _whole_block(part) for part in self._parts.parts if part.item}
+        self.shown += self.visible(whole.items())
+        blocks = [whole[part] for part in self._parts.by_index() if part in whole]
         delta = self._delta or {}
         ending = delta.get("delta")
         usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}

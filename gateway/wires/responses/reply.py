@@ -252,11 +252,11 @@ class ResponsesMask(EnvelopeMask):
 
     def result(self) -> RoundResult:
         response = self._response()
-        parts = self._parts.parts
-        items = [_whole_item(part) for part in parts]
-        told = map(self._echo.item, items)
-        self.shown += self.visible(zip(parts, told, strict=True))
-        self.cuts += [[len(t) for t in chain(*p.pieces.values())] for p in parts if not p.hidden]
+        whole = {part: _whole_item(part) for part in self._parts.parts}
+        self.shown += self.visible((part, self._echo.item(item)) for part, item in whole.items())
+        visible = [part for part in whole if not part.hidden]
+        self.cuts += [[len(t) for t in chain(*part.pieces.values())] for part in visible]
+        items = [whole[part] for part in self._parts.by_index()]
         calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]
         status = response.get("status")
         failed = None if self._terminal is None else self._terminal[0].get("type")
