@@ -28,7 +28,8 @@ ANSWER_SECONDS = 0.1
 ANSWER_BYTES = 8192
 HEAD = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 QUESTION = struct.Struct("=BBBxI2s2s16s16sIII")  # inet_diag_req_v2
-OWNER = struct.Struct("=4x48x12xII")  # of inet_diag_msg: the user and the inode
+OWNER = struct.Struct("=xB2x48x12xII")  # of inet_diag_msg: state, user and inode
+LISTENING = 10  # the state of a socket that has no other end
 
 
 def find_peer_user(client: Address, server: Address) -> int | None:
@@ -39,25 +40,23 @@ def find_peer_user(client: Address, server: Address) -> int | None:
     """
     family, ends = _plain(client, server)
     with contextlib.suppress(OSError):
-        if (user := _ask_kernel(family, *ends)) != GONE:
-            return user
+        if (found := _ask_kernel(family, *ends)) is not None:
+            state, user, inode = found
+            return user if inode and state != LISTENING else GONE
         # Our own end is open: if the kernel does not know that one, it does not serve the question.
-        if _ask_kernel(family, *reversed(ends)) != GONE:
+        if _ask_kernel(family, *reversed(ends)) is not None:
             return GONE
     return _search_tables(*ends)
 
 
 def can_find_peer_user() -> bool:
-    """Tell whether this system says whose a loopback connection is, by opening one."""
+    """Tell whether this system says whose a loopback connection is, without opening one."""
     if not hasattr(os, "geteuid"):
         return False
-    try:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            server: Address = listener.getsockname()
-            with socket.create_connection(server, ANSWER_SECONDS) as client:
-                return find_peer_user(client.getsockname(), server) == os.geteuid()
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as listener:
+        if _ask_kernel(socket.AF_INET, listener.getsockname(), ("127.0.0.1", 1)) is not None:
+            return True
+    return (PROC / "tcp").exists()
 
 
 def _plain(client: Address, server: Address) -> tuple[int, tuple[Address, Address]]:
@@ -71,8 +70,11 @@ def _plain(client: Address, server: Address) -> tuple[int, tuple[Address, Addres
     return family, (ends[0], ends[1])
 
 
-def _ask_kernel(family: int, own: Address, remote: Address) -> int:
-    """Return the user of the TCP socket with these ends; GONE if there is none. Raises OSError."""
+def _ask_kernel(family: int, own: Address, remote: Address) -> tuple[int, int, int] | None:
+    """Return state, user and inode of the TCP socket with these ends; None if there is none.
+
+    The inode is 0 once nobody holds it. Raises OSError.
+    """
     netlink = getattr(socket, "AF_NETLINK", None)
     if netlink is None:
         raise OSError("this system has no netlink")
@@ -95,9 +97,9 @@ def _ask_kernel(family: int, own: Address, remote: Address) -> int:
         asking.send(head + question)
         answer = asking.recv(ANSWER_BYTES)
     if HEAD.unpack_from(answer)[1] != SOCK_DIAG_BY_FAMILY:
-        return GONE
-    user, inode = OWNER.unpack_from(answer, HEAD.size)
-    return int(user) if inode else GONE
+        return None
+    state, user, inode = OWNER.unpack_from(answer, HEAD.size)
+    return int(state), int(user), int(inode)
 
 
 def _search_tables(own: Address, remote: Address) -> int | None:

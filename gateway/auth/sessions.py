@@ -1,101 +1,128 @@
-"""Signed tickets: who signed in to the dashboard, without their key. No I/O.
+"""Tickets: who signed in to the dashboard, without their key.
 
-A ticket contains the caller's name, as `Authenticator.session_name` returns it, and expires. A
-ticket of a session that was ended is refused by this process until it restarts. Ended tickets are
-remembered until they expire; if there are too many of them, no new ticket is issued.
+A ticket is a random text, which only its holder has. What it stands for is kept in the database, so
+that it ends for every worker at once, and stays ended after a restart. While the database does not
+answer, a process goes on with the tickets that it saw there a short time ago.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
+from sys import getsizeof
 
-from gateway.errors import Unavailable
+from gateway.errors import StoreDown, Unavailable
+from gateway.storage.tickets import TicketTable, TooManyTickets
+from memory import Cache, StoreUnavailable
 
 SESSION_SECONDS = 12 * 3600.0
 LINK_SECONDS = 60.0
-MAX_REVOKED = 10_000  # of a purpose; then no more are issued
-MAX_REVOKED_IN_ALL = 2 * MAX_REVOKED  # so that who has a ticket may still give it up
-MAX_TICKET_CHARACTERS = 4096
+OUTAGE_SECONDS = 300.0  # that a ticket holds after it was last seen in the database
+MAX_TICKETS = 10_000  # of a purpose; then no more are issued
+MAX_TICKET_CHARACTERS = 100
+SEEN_BYTES, SEEN_EACH = 1 << 20, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """nonce: random. name: whom it stands for. expires_at: Unix time. purpose: its only use."""
+    """nonce: what the holder has. name: whom it stands for. expires_at: Unix time. purpose: its
+    only use.
+    """
 
     nonce: str
     name: str
     expires_at: float
     purpose: str
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the database knows it by."""
+        return self.purpose, blake2b(self.nonce.encode(), digest_size=16).hexdigest()
+
 
 class TicketOffice:
-    """Issues and checks tickets. secret: the server's. clock: Unix time."""
+    """Issues and checks tickets. secret: the server's. table: keeps them. clock: Unix time."""
 
-    def __init__(self, secret: bytes, clock: Callable[[], float] = time.time) -> None:
-        self._secret, self._clock = secret, clock
-        # by purpose: nonce to when the ticket ends
-        self._revoked: dict[str, dict[str, float]] = {}
+    def __init__(
+        self, secret: bytes, table: TicketTable, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._secret, self._table, self._clock = secret, table, clock
+        # By key: the ticket, and when it was last seen in the database.
+        self._seen: Cache[tuple[str, str], tuple[Ticket, float]] = Cache(
+            SEEN_BYTES, SEEN_EACH, lambda _, seen: getsizeof(seen[0].name)
+        )
+        # Ended while the database did not answer, until they are removed there.
+        self._ended: dict[tuple[str, str], float] = {}
 
-    def issue(self, purpose: str, name: str, seconds: float) -> str:
-        """Return a new ticket as text. Raises Unavailable.
+    async def issue(self, purpose: str, name: str, seconds: float) -> str:
+        """Return a new ticket as text. Raises Unavailable, StoreDown.
 
         purpose: it is good for nothing else.
         """
-        self._list_revoked(purpose, MAX_REVOKED)
-        content = json.dumps([secrets.token_urlsafe(16), name, self._clock() + seconds])
-        body = urlsafe_b64encode(content.encode()).decode()
-        return f"{body}.{self._mark(purpose, body)}"
-
-    def check(self, purpose: str, text: str) -> Ticket | None:
-        """Return the ticket; None if it is not ours, has ended or was given up."""
-        body, _, mark = text.partition(".")
-        if len(text) > MAX_TICKET_CHARACTERS or not text.isascii():
-            return None
-        if not hmac.compare_digest(mark, self._mark(purpose, body)):
-            return None
+        now = self._clock()
+        ticket = Ticket(secrets.token_urlsafe(32), name, now + seconds, purpose)
         try:
-            nonce, name, expires_at = json.loads(urlsafe_b64decode(body))
-        except (ValueError, TypeError, Error):
-            return None
-        ticket = Ticket(nonce, name, expires_at, purpose)
-        return ticket if self.is_valid(ticket) else None
-
-    def is_valid(self, ticket: Ticket) -> bool:
-        """Tell whether a ticket of ours still holds."""
-        revoked = self._revoked.get(ticket.purpose, {})
-        return ticket.expires_at > self._clock() and ticket.nonce not in revoked
-
-    def revoke(self, ticket: Ticket) -> None:
-        """Refuse a ticket from now on. Raises Unavailable."""
-        revoked = self._list_revoked(ticket.purpose, MAX_REVOKED_IN_ALL)
-        revoked[ticket.nonce] = ticket.expires_at
-
-    def _list_revoked(self, purpose: str, limit: int) -> dict[str, float]:
-        """Return the tickets of a purpose that were given up and have not ended yet.
-
-        Raises Unavailable if they are as many as the limit.
-        """
-        revoked, now = self._revoked.setdefault(purpose, {}), self._clock()
-        for nonce in [n for n, ends in revoked.items() if ends <= now]:
-            del revoked[nonce]
-        if len(revoked) >= limit:
+            times = (now, ticket.expires_at)
+            await self._table.store(ticket.key, name, times, MAX_TICKETS)
+        except TooManyTickets as e:
             raise Unavailable(
-                f"{len(revoked):,} sign-ins were ended lately, and at most {limit:,} are kept. "
-                "Try again later, or restart the gateway.",
+                f"{MAX_TICKETS:,} sign-ins last at the moment, and no more are kept. Sign out "
+                "elsewhere, or try again later.",
                 headers=[(b"retry-after", b"60")],
-            )
-        return revoked
+            ) from e
+        except StoreUnavailable as e:
+            raise StoreDown(str(e)) from e
+        return ticket.nonce
+
+    async def check(self, purpose: str, text: str) -> Ticket | None:
+        """Return the ticket; None if there is none, or it has ended. Raises StoreDown."""
+        if not text or len(text) > MAX_TICKET_CHARACTERS or not text.isascii():
+            return None
+        key = Ticket(text, "", 0, purpose).key
+        if key in self._ended:
+            return None
+        now = self._clock()
+        try:
+            found = await self._table.find(key)
+        except StoreUnavailable as e:
+            ticket, seen_at = self._seen.get(key) or (None, 0.0)
+            if ticket is None or now - seen_at > OUTAGE_SECONDS:
+                raise StoreDown(str(e)) from e
+            return ticket if ticket.expires_at > now else None
+        if found is None or found[1] <= now:
+            self._seen.pop(key)
+            return None
+        ticket = Ticket(text, *found, purpose)
+        self._seen.put(key, (ticket, now))
+        return ticket
+
+    async def is_valid(self, ticket: Ticket) -> bool:
+        """Tell whether a ticket still holds. Raises StoreDown."""
+        return await self.check(ticket.purpose, ticket.nonce) is not None
+
+    async def revoke(self, ticket: Ticket) -> bool:
+        """Refuse a ticket from now on; tell whether it held until now, for one of all who ask.
+
+        While the database does not answer, this process alone refuses it, and tries again with the
+        next one that is given up.
+        """
+        self._seen.pop(ticket.key)
+        try:
+            held = await self._table.remove(ticket.key)
+            for key in [*self._ended]:
+                await self._table.remove(key)
+                self._ended.pop(key, None)
+        except StoreUnavailable:
+            now = self._clock()
+            self._ended = {key: ends for key, ends in self._ended.items() if ends > now}
+            self._ended[ticket.key] = ticket.expires_at
+            return False
+        return held
 
     def csrf_token(self, ticket: Ticket) -> str:
         """Return what a form of this session must send back."""
-        return self._mark("csrf", ticket.nonce)
-
-    def _mark(self, purpose: str, body: str) -> str:
-        return hmac.digest(self._secret, f"ticket\x00{purpose}\x00{body}".encode(), "sha256").hex()
+        return hmac.digest(self._secret, f"csrf\x00{ticket.nonce}".encode(), "sha256").hex()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
-from gateway.errors import GatewayError, Headers
+from gateway.errors import GatewayError, Headers, UpstreamRefused
 from gateway.http.access_log import current_line
 from gateway.wire.headers import Pairs
 
@@ -62,6 +62,7 @@ class EarlyErrorResponse:
             *self._base,
             *self._error.headers,
             (b"content-type", b"application/json"),
+            NOSNIFF,
             (b"content-length", b"%d" % len(body)),
         ]
         await send(
@@ -164,6 +165,8 @@ async def respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
 
 # Whose every answer tells what part the memory had in it.
 NEEDS_STATUS = re.compile(rb"(?:/u/[^/]+)?/v1(?:/|\Z)").match
+# On what is ours, not on what an upstream said: a browser must not take stored text for a page.
+NOSNIFF = (b"x-content-type-options", b"nosniff")
 NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"request")]
 
 
@@ -177,6 +180,8 @@ async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> 
     own = [(k, v) for k, v in error.headers if k != b"content-length"]
     names = {k for k, _ in own}
     headers = [*((k, v) for k, v in base if k not in names and k != b"content-type"), *own]
+    if not isinstance(error, UpstreamRefused):
+        headers.append(NOSNIFF)
     if b"content-type" not in names:
         headers.append((b"content-type", b"application/json"))
     await respond(send, error.status, body, [*headers, (b"content-length", b"%d" % len(body))])

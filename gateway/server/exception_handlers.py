@@ -28,6 +28,7 @@ log = logging.getLogger("mnemogate")
 
 def error_response(request: Request[Any, Any, Any], error: GatewayError) -> Response[bytes]:
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
+    headers["x-content-type-options"] = "nosniff"
     headers["x-mnemogate-request-id"] = request_id(request.scope)
     line = current_line()
     line.note_error(error)

@@ -60,8 +60,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self._fault: GatewayError | None = None
         self._until: float | None = None
         self._watch: asyncio.TimerHandle | None = None
-        # From the first answer on; uvicorn sets them at its first tick.
-        self.server_state.default_headers = self.config.encoded_headers
         self._has_ended = False
         self._watchers: set[Callable[[], None]] = set()
         self._peer_user: int | None = None  # looked up once, when it is first needed

@@ -37,7 +37,7 @@ class LazyDashboard:
         from gateway.ui.router import EXCEPTION_HANDLERS, dashboard, template_config
 
         app = Litestar(
-            [dashboard(self._state.gateway.secret)],
+            [dashboard(self._state.gateway.secret, self._state.gateway.memory)],
             template_config=template_config(),
             openapi_config=None,
             exception_handlers=EXCEPTION_HANDLERS,

@@ -16,7 +16,7 @@ from gateway.chat.endpoint import MemoryPath, serve
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line
-from gateway.http.asgi import Receive, Send, respond, respond_error
+from gateway.http.asgi import NOSNIFF, Receive, Send, respond, respond_error
 from gateway.http.paths import canonical_path
 from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.router_caches import RouterCaches
@@ -192,7 +192,7 @@ class GatewayMiddleware:
             self.traces.leave(scope["path"], scope["query_string"])
             noting = _noting_status(send)
             if not ANSWERED.match(scope["path"]):
-                noting = _with_name(noting, name.encode())
+                noting = _with_own_headers(noting, name.encode())
             shown = self._dashboard if route_of(scope["path"]) == "ui" else self._app
             await shown(scope, receive, noting)
         finally:
@@ -253,15 +253,15 @@ def _unless_cut_short(send: Send) -> Send:
     return send_on
 
 
-def _with_name(send: Send, name: bytes) -> Send:
+def _with_own_headers(send: Send, name: bytes) -> Send:
+    """Add what every answer of ours says: the request's name, and that its type is meant."""
+
     async def send_on(message: Any) -> None:
-        if message["type"] == "http.response.start" and not any(
-            k == b"x-mnemogate-request-id" for k, _ in message["headers"]
-        ):
-            message = {
-                **message,
-                "headers": [*message["headers"], (b"x-mnemogate-request-id", name)],
-            }
+        if message["type"] == "http.response.start":
+            said = {k for k, _ in message["headers"]}
+            own = ((b"x-mnemogate-request-id", name), NOSNIFF)
+            added = [header for header in own if header[0] not in said]
+            message = {**message, "headers": [*message["headers"], *added]}
         await send(message)
 
     return send_on

@@ -30,8 +30,6 @@ KEPT_SECONDS = 75
 GC_THRESHOLDS = (10_000, 20, 50)
 M_ARENA_MAX = -8  # of glibc's malloc.h
 SWITCH_SECONDS = 0.001  # how long a busy thread may keep the event loop waiting
-# A browser must not take stored text for a page or a script, whatever it looks like.
-ON_EVERY_ANSWER = (("x-content-type-options", "nosniff"),)
 UNSENT = 1 << 17  # send buffer of one client in bytes; the kernel doubles it
 
 
@@ -178,7 +176,6 @@ def config_for(app: GatewayMiddleware, **options: Any) -> uvicorn.Config:
         timeout_keep_alive=KEPT_SECONDS,
         timeout_graceful_shutdown=2,
         proxy_headers=False,
-        headers=[*ON_EVERY_ANSWER],
         **options,
     )
 

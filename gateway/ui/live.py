@@ -80,7 +80,7 @@ async def watch(visitor: Visitor) -> AsyncIterator[None]:
     gateway, until = visitor.gateway, time.monotonic() + LIFE_SECONDS
     while time.monotonic() < until:
         await asyncio.sleep(EVERY_SECONDS)
-        if gateway.process.draining or not visitor.is_signed_in:
+        if gateway.process.draining or not await visitor.is_signed_in():
             return
         yield
 

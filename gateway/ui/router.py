@@ -22,6 +22,7 @@ from gateway.errors import GatewayError, ResourceNotFound, StoreDown
 from gateway.http.access_log import current_line
 from gateway.http.asgi import UNEXPECTED
 from gateway.state import request_id
+from gateway.storage.tickets import TicketTable
 from gateway.ui import (
     blocks,
     conversations,
@@ -37,6 +38,7 @@ from gateway.ui import (
 from gateway.ui.live import FeedLimit
 from gateway.ui.moves import MoveOffice
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
+from memory import Memory
 
 log = logging.getLogger("mnemogate")
 FOLDER = Path(__file__).parent
@@ -115,6 +117,10 @@ def _http_error_page(request: AnyRequest, error: HTTPException) -> Response[Any]
     return _error_page(request, found)
 
 
+def _office(secret: bytes, memory: Memory) -> TicketOffice:
+    return TicketOffice(secret, TicketTable(memory.db, memory.wait_until_ready))
+
+
 # Of the application too, which answers what no route does.
 EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
     GatewayError: _error_page,
@@ -123,9 +129,12 @@ EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
 }
 
 
-def dashboard(secret: bytes) -> Router:
-    """Return the router of the dashboard. secret: the server's, which signs sessions."""
-    office, limit, movers = TicketOffice(secret), FeedLimit(), MoveOffice()
+def dashboard(secret: bytes, memory: Memory) -> Router:
+    """Return the router of the dashboard.
+
+    secret: the server's, for the tokens of forms. memory: where sessions are kept.
+    """
+    office, limit, movers = _office(secret, memory), FeedLimit(), MoveOffice()
     return Router(
         "/ui",
         route_handlers=[

@@ -59,13 +59,13 @@ async def sign_in(request: AnyRequest, office: Offices) -> Response[Any]:
     except Unauthenticated as e:
         current_line().note_error(e)
         return _page(request, after, e.message)
-    return _begin(request, office, name, after)
+    return await _begin(request, office, name, after)
 
 
 @get("/enter")
 async def enter_form(request: AnyRequest, office: Offices, code: FromQuery[str]) -> Template:
     """Show the button of a sign-in link; a GET must not change anything."""
-    if office.check(ONE_TIME_LINK, code) is None:
+    if await office.check(ONE_TIME_LINK, code) is None:
         return _page(request, "", USED_LINK)
     return Template("enter.html", context={"code": code})
 
@@ -75,11 +75,10 @@ async def enter(request: AnyRequest, office: Offices) -> Response[Any]:
     """Sign in by a link that works once, for a minute."""
     check_origin(request)
     form = await read_form(request, SHORT_FORM_BYTES)
-    ticket = office.check(ONE_TIME_LINK, form.get("code", ""))
-    if ticket is None:
+    ticket = await office.check(ONE_TIME_LINK, form.get("code", ""))
+    if ticket is None or not await office.revoke(ticket):
         return _page(request, "", USED_LINK)
-    office.revoke(ticket)
-    return _begin(request, office, ticket.name, link(""))
+    return await _begin(request, office, ticket.name, link(""))
 
 
 @post("/links", status_code=200)
@@ -91,25 +90,26 @@ async def make_link(request: AnyRequest, office: Offices) -> dict[str, str]:
     check_origin(request)
     gateway: GatewayState = request.app.state.gateway
     name = gateway.keys.session_name(dict(request.scope["headers"]))
-    return {"path": link("/enter", code=office.issue(ONE_TIME_LINK, name, LINK_SECONDS))}
+    code = await office.issue(ONE_TIME_LINK, name, LINK_SECONDS)
+    return {"path": link("/enter", code=code)}
 
 
 @post("/sign-out")
 async def sign_out(request: AnyRequest, office: Offices) -> Redirect:
     """End the session, also if its key or the memory no longer works."""
-    ticket = open_session(request, office)
+    ticket = await open_session(request, office)
     await read_change(request, office.csrf_token(ticket), SHORT_FORM_BYTES)
-    office.revoke(ticket)
+    await office.revoke(ticket)
     out = go_to(link("/sign-in"))
     out.delete_cookie(COOKIE, path="/ui")
     return out
 
 
-def _begin(request: AnyRequest, office: TicketOffice, name: str, after: str) -> Redirect:
+async def _begin(request: AnyRequest, office: TicketOffice, name: str, after: str) -> Redirect:
     cookie = Cookie(
         COOKIE,
         path="/ui",
-        value=office.issue(SESSION, name, SESSION_SECONDS),
+        value=await office.issue(SESSION, name, SESSION_SECONDS),
         max_age=int(SESSION_SECONDS),
         httponly=True,
         samesite="strict",

@@ -40,6 +40,7 @@ HEADERS = {
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
     "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -64,14 +65,13 @@ class Visitor:
         self.csrf = office.csrf_token(ticket)
         self.form: Mapping[str, str] = {}
 
-    @property
-    def is_signed_in(self) -> bool:
-        """Whether the session still lasts; a key may have been revoked meanwhile."""
+    async def is_signed_in(self) -> bool:
+        """Tell whether the session still lasts; a key may have been revoked meanwhile."""
         try:
             self.gateway.keys.resume(self._ticket.name)
+            return await self._office.is_valid(self._ticket)
         except GatewayError:
             return False
-        return self._office.is_valid(self._ticket)
 
     @property
     def is_fragment(self) -> bool:
@@ -155,9 +155,9 @@ def check_origin(request: AnyRequest) -> None:
         )
 
 
-def open_session(request: AnyRequest, office: TicketOffice) -> Ticket:
-    """Return the ticket of a request's session. Raises SignInNeeded."""
-    ticket = office.check(SESSION, request.cookies.get(COOKIE, ""))
+async def open_session(request: AnyRequest, office: TicketOffice) -> Ticket:
+    """Return the ticket of a request's session. Raises SignInNeeded, StoreDown."""
+    ticket = await office.check(SESSION, request.cookies.get(COOKIE, ""))
     if ticket is None:
         raise SignInNeeded("Sign in first.")
     request.state.csrf = office.csrf_token(ticket)  # an error's page lets them sign out too
@@ -181,7 +181,7 @@ async def visitor(
 ) -> Visitor:
     """Return the visitor. Raises SignInNeeded, Forbidden, BadRequest, Unavailable."""
     gateway: GatewayState = request.app.state.gateway
-    ticket = open_session(request, office)
+    ticket = await open_session(request, office)
     try:
         principal = gateway.keys.resume(ticket.name)
     except Unauthenticated as e:

@@ -59,7 +59,6 @@ DROPPED = HOP | {
     b"strict-transport-security",
     b"clear-site-data",
     b"x-accel-buffering",
-    b"x-content-type-options",  # the door says it on every answer
 }
 
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -198,14 +198,14 @@ async def test_metrics_through_a_real_nginx_need_a_key(data, tmp_path, config):
             assert (await live.http.get(f"{url}/metrics", headers=admin)).status_code == 200
 
 
-async def test_no_answer_may_be_taken_for_a_page(data):
-    async with Model("ok", text("ok")) as up, running(up.url, data) as live:
+async def test_no_answer_of_ours_may_be_taken_for_a_page(data):
+    async with Model(text("ok")) as up, running(up.url, data) as live:
         bearer = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
         answers = [
-            await live.chat("hi"),
-            await live.chat("hi", stream=True),
             await live.http.post(f"{live.url}/chat/completions", content=b"{"),
-            await live.http.get(f"{live.url}/nothing"),
+            await live.http.post(f"{live.url}/chat/completions", json={**BODY, "model": 7}),
+            await live.http.get(f"{live.url}/responses/resp_none"),
+            await live.http.get(f"{live.url}/models"),
             await live.http.get(f"{live.root}/nothing"),
             await live.http.get(f"{live.root}/health"),
             await live.http.get(f"{live.root}/metrics"),
