@@ -88,7 +88,8 @@ async def test_a_block_that_takes_long_to_edit_is_edited_off_the_event_loop(data
         calls(call("core_memory_append", {"label": "big", "content": "the last line"})),
         "done",
     )
-    async with Model(*script) as up, running(up.url, data) as live:
+    roomy = {"memory.block_characters": 1_000_000}
+    async with Model(*script) as up, running(up.url, data, roomy) as live:
         block = {"description": "d", "value": "a\n" * 200_000, "limit": 1_000_000}
         assert (
             await live.memory("PUT", "/users/ada/blocks/big", json=block, headers=token(data))
