@@ -25,7 +25,8 @@ from gateway.wire.chat import Json, decode, encode
 from gateway.wire.headers import Pairs
 from gateway.wire.sse import SseFramer
 from gateway.wires.envelope import event_of
-from gateway.wires.responses.reply import CLOSINGS, ResponsesMask, lift
+from gateway.wires.responses.events import CLOSINGS, lift
+from gateway.wires.responses.reply import ResponsesMask
 
 UNFINISHED = ("queued", "in_progress")
 
