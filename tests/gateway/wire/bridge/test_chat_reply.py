@@ -344,3 +344,11 @@ def test_a_refusal_has_the_clients_shape(data, status, kind, text):
     error = json.loads(refusal(data, responses(), status))["error"]
     assert error["message"] == text
     assert {"type", "param", "code"} <= set(error)
+
+
+def test_reasoning_of_a_response_has_its_part_before_its_text():
+    writer = ResponsesReply({"model": "m"}, ChatTools(), "x", 1)
+    choice = {"index": 0, "delta": {"reasoning_content": "Hm."}, "finish_reason": "stop"}
+    found = [e["type"] for e in writer.feed({"choices": [choice]})]
+    assert found.index("response.content_part.added") < found.index("response.reasoning_text.delta")
+    assert found.index("response.reasoning_text.done") < found.index("response.content_part.done")
