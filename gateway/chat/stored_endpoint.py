@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_responses import client_items, find_own, user_named
-from gateway.chat.stored_stream import UNFINISHED, StoredEvents, stream_response
+from gateway.chat.stored_stream import StoredEvents, stream_response
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.json_thread import run_heavy
 from gateway.http.response import GatewayResponse
@@ -27,6 +27,7 @@ from gateway.wire.headers import Pairs, merge_headers
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from memory.core.tool_definitions import OURS, client_names
 
+UNFINISHED = ("queued", "in_progress")
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
 NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.wire.chat import Json
+from gateway.wires.envelope import event_of
 
 OPENINGS = frozenset({"response.created", "response.queued", "response.in_progress"})
 CLOSINGS = frozenset(
@@ -29,6 +30,16 @@ def lift(reply: Json, cuts: Sequence[Sequence[int]] = ()) -> Iterator[Json]:
         if isinstance(item, dict):
             yield from _lift_item(index, item, iter(cuts[index] if index < len(cuts) else ()))
     yield closing_of(reply)
+
+
+def events_behind(reply: Json, cuts: Sequence[Sequence[int]], after: int) -> bytes:
+    """Return a response's events behind one number; no ending where it has none yet."""
+    runs = f"response.{reply.get('status')}" in OPENINGS
+    return b"".join(
+        event_of({**event, "sequence_number": number})
+        for number, event in enumerate(lift(reply, cuts))
+        if number > after and not (runs and event["type"] in CLOSINGS)
+    )
 
 
 def closing_of(reply: Json) -> Json:
