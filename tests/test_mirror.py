@@ -69,7 +69,7 @@ COVERED = {
     "gateway/http/test_request_weight": "gateway.chat.body",
     "e2e/responses/test_turn": """
         gateway.wires.responses.format gateway.wires.responses.items
-        gateway.wires.responses.echo gateway.wires.responses.reply gateway.wires.envelope
+        gateway.wires.responses.events gateway.wires.responses.reply gateway.wires.envelope
         gateway.wires.masked_parts gateway.wires.native
     """,
     "e2e/responses/test_kept": "gateway.chat.kept_responses",

@@ -27,8 +27,7 @@ from gateway.state import GatewayState, request_id
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
-from gateway.wires.responses.echo import Echo
-from gateway.wires.responses.reply import ResponsesMask
+from gateway.wires.responses.reply import Echo, ResponsesMask
 from memory.core.tool_definitions import OURS, client_names
 
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background

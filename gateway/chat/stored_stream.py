@@ -7,11 +7,11 @@ apart anew, in the pieces that its first stream had.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.chat.background_booking import UNFINISHED, book_finished
+from gateway.chat.background_booking import book_finished
 from gateway.chat.kept_responses import is_kept
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_answer import NO_MEMORY
@@ -24,8 +24,8 @@ from gateway.upstream.base import UpstreamResponse
 from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
 from gateway.wire.sse import SseFramer
-from gateway.wires.envelope import event_of
-from gateway.wires.responses.reply import CLOSINGS, ResponsesMask, lift
+from gateway.wires.responses.events import events_behind
+from gateway.wires.responses.reply import ResponsesMask
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class StoredStream(CompletionProducer):
         if first is None:
             response = await self._events.whole()
             cuts = row.echo.get("cuts") or ()
-            yield await run_heavy(_join_events, response, cuts, self._events.after)
+            yield await run_heavy(events_behind, response, cuts, self._events.after)
             return
         async for shown in self._rounds(first):
             if shown and (behind := self._mask.number - 1 - self._events.after) > 0:
@@ -132,15 +132,3 @@ def _newest_events(shown: bytes, count: int) -> bytes:
     """Return at most so many of some events, the newest."""
     events = shown.split(b"\n\n")
     return b"\n\n".join(events[-1 - count :])
-
-
-def _join_events(response: Json, cuts: Any, after: int) -> bytes:
-    return b"".join(_taken_apart(response, cuts, after))
-
-
-def _taken_apart(response: Json, cuts: Any, after: int) -> Iterator[bytes]:
-    """Yield a response's events behind one number; no ending where it has none yet."""
-    runs = response.get("status") in UNFINISHED
-    for number, event in enumerate(lift(response, cuts)):
-        if number > after and not (runs and event["type"] in CLOSINGS):
-            yield event_of({**event, "sequence_number": number})

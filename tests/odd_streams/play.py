@@ -24,8 +24,7 @@ from gateway.wire.sse import DONE, SseFramer, StreamTranslator, frame
 from gateway.wires.chat.interceptor import Interceptor
 from gateway.wires.envelope import EnvelopeMask
 from gateway.wires.messages.reply import MessagesMask
-from gateway.wires.responses.echo import Echo
-from gateway.wires.responses.reply import ResponsesMask
+from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult
 from tests.odd_streams import chat, messages, responses
 from tests.odd_streams.answers import OURS, Answer, calls_of, make_answer, said

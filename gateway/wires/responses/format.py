@@ -29,9 +29,8 @@ from gateway.wires.base import (
     TargetFacts,
 )
 from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
-from gateway.wires.responses.echo import Echo
 from gateway.wires.responses.items import SYSTEM, assistant_message, transcript_of
-from gateway.wires.responses.reply import ResponsesMask
+from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall, encode_in_parts, kept_arguments
 from memory.context.tokens import estimate_at_once

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,7 @@ from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.arguments import RepeatedArguments
 from gateway.wire.chat import Json
-from gateway.wire.own_marks import mark_orphan
+from gateway.wire.own_marks import SEALED, has_mark, has_seal, mark_orphan
 from gateway.wire.part_keys import CALL, REASONING, item_key, responses_key
 from gateway.wires.envelope import (
     BEGIN,
@@ -36,17 +37,20 @@ from gateway.wires.envelope import (
     event_of,
 )
 from gateway.wires.masked_parts import MaskedPart
-from gateway.wires.responses.echo import Echo
+from gateway.wires.responses.events import (
+    ADDED,
+    ARGUMENTS_DELTA,
+    CLOSINGS,
+    DONE_ITEM,
+    OPENINGS,
+    TEXT_DELTA,
+    closing_of,
+    has_text,
+    lift,
+)
 from gateway.wires.responses.items import assistant_message
 from gateway.wires.round_result import RoundResult
 
-OPENINGS = frozenset({"response.created", "response.queued", "response.in_progress"})
-CLOSINGS = frozenset(
-    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
-)
-ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
-TEXT_DELTA = "response.output_text.delta"
-ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 TEXT, ARGUMENTS = "text", "arguments"
 NO_IDENT = ("",)
 PIECES = {  # of the kinds of items that grow: the event's type, its lines, and the member
@@ -68,6 +72,74 @@ class _ItemDelta(msgspec.Struct):
 
 
 _read_delta = msgspec.json.Decoder(_ItemDelta).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """What a response repeats of its request, as the client sent it.
+
+    owned: names of tools of ours. instructions: the client's, None for none. chained: the
+    client's `previous_response_id`. hides_reasoning: the client did not ask for encrypted
+    reasoning, which we did. stored: the response is kept here, which the provider does not know.
+    changed: the request that went upstream is not the client's own. thread: the conversation kept
+    here that it is in. hides_seals: the client did not ask for encrypted reasoning, in which what
+    servers want back is carried.
+    """
+
+    owned: frozenset[str]
+    instructions: Any = None
+    chained: Any = None
+    hides_reasoning: bool = False
+    include: Any = None
+    changed: bool = False
+    stored: bool = False
+    thread: str = ""
+    hides_seals: bool = False
+
+    def restore(self, response: Json) -> Json:
+        """Return a response with the client's own values; the same where there is none of ours."""
+        if not self.changed:
+            return self._without_seals(response)
+        out = dict(response)
+        if "instructions" in out:
+            out["instructions"] = self.instructions
+        if "previous_response_id" in out:
+            out["previous_response_id"] = self.chained
+        if self.stored:
+            out["store"] = True
+        if self.thread:
+            out["conversation"] = {"id": self.thread}
+        if "include" in out:
+            out["include"] = self.include
+        if isinstance(tools := out.get("tools"), list):
+            out["tools"] = [t for t in tools if not self._is_ours(t)]
+        if isinstance(items := out.get("output"), list):
+            out["output"] = self._visible(items)
+        return out
+
+    def _without_seals(self, response: Json) -> Json:
+        items = response.get("output")
+        if not (self.hides_seals and isinstance(items, list) and has_seal(items)):
+            return response
+        return {**response, "output": self._visible(items)}
+
+    def _visible(self, items: list[Any]) -> list[Any]:
+        return [self.item(i) for i in items if not self.is_carrier(i)]
+
+    def is_carrier(self, item: Any) -> bool:
+        """Tell whether an item only carries what the client did not ask for."""
+        return self.hides_seals and has_mark(item, SEALED) and not item.get("content")
+
+    def item(self, item: Any) -> Any:
+        """Return an item without what the client did not ask for."""
+        if not (isinstance(item, dict) and "encrypted_content" in item):
+            return item
+        if self.hides_reasoning or (self.hides_seals and has_mark(item, SEALED)):
+            return {k: v for k, v in item.items() if k != "encrypted_content"}
+        return item
+
+    def _is_ours(self, tool: Any) -> bool:
+        return isinstance(tool, dict) and tool.get("name") in self.owned
 
 
 class ResponsesMask(EnvelopeMask):
@@ -248,7 +320,7 @@ class ResponsesMask(EnvelopeMask):
         self._came_whole = True
         self.fold(OPEN, {"response": reply})
         self.fold(CLOSE, closing_of(reply))
-        self.text_shown = self.text_shown or any(_has_text(p.item) for p in self._parts.parts)
+        self.text_shown = self.text_shown or any(has_text(p.item) for p in self._parts.parts)
 
     def result(self) -> RoundResult:
         response = self._response()
@@ -379,82 +451,3 @@ def _whole_item(part: MaskedPart) -> Json:
         named = {"name": part.name, ARGUMENTS: "".join([*pieces, begun.end()])}
         return {"type": kind, **idents, **item, **named}
     return item
-
-
-def lift(reply: Json, cuts: Sequence[Sequence[int]] = ()) -> Iterator[Json]:
-    """Return a whole response as the events of a stream.
-
-    cuts: how long the pieces of each item are; what they do not tell of is one piece.
-    """
-    begun = {**reply, "status": "in_progress", "output": [], "usage": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    items = reply.get("output")
-    for index, item in enumerate(items if isinstance(items, list) else ()):
-        if isinstance(item, dict):
-            yield from _lift_item(index, item, iter(cuts[index] if index < len(cuts) else ()))
-    yield closing_of(reply)
-
-
-def closing_of(reply: Json) -> Json:
-    """Return the event that ends a whole response."""
-    kind = f"response.{reply.get('status')}"
-    return {"type": kind if kind in CLOSINGS else "response.completed", "response": reply}
-
-
-def _has_text(item: Json) -> bool:
-    """Tell whether an item shows text."""
-    parts = _content_parts(item) if item.get("type") == "message" else []
-    return any(part.get("type") == "output_text" for part in parts)
-
-
-def _content_parts(item: Json) -> list[Json]:
-    """Return the parts of a message's content that can be read."""
-    content = item.get("content")
-    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
-
-
-def _lift_item(index: int, item: Json, sizes: Iterator[int]) -> Iterator[Json]:
-    """Return one item as events: its beginning, its text or arguments, its end."""
-    where = {"output_index": index, "item_id": item.get("id")}
-    kind = item.get("type")
-    begun = {**item, "status": "in_progress"} if "status" in item else dict(item)
-    if kind == "message":
-        begun["content"] = []
-    elif kind == "function_call":
-        begun["arguments"] = ""
-    yield {"type": ADDED, "output_index": index, "item": begun}
-    if kind == "message":
-        for at, part in enumerate(_content_parts(item)):
-            yield from _lift_part({**where, "content_index": at}, part, sizes)
-    elif kind == "function_call":
-        arguments = {**where, "arguments": item.get("arguments")}
-        for piece in _cut(item.get("arguments"), sizes):
-            yield {"type": ARGUMENTS_DELTA, **where, "delta": piece}
-        yield {"type": "response.function_call_arguments.done", **arguments}
-    yield {"type": DONE_ITEM, "output_index": index, "item": item}
-
-
-def _cut(text: Any, sizes: Iterator[int]) -> Iterator[Any]:
-    """Return a text in pieces of these sizes, the rest of it as one."""
-    if not isinstance(text, str) or not text:
-        yield text
-        return
-    at = 0
-    while at < len(text):
-        size = next(sizes, 0) or len(text)
-        yield text[at : at + size]
-        at += size
-
-
-def _lift_part(where: Json, part: Json, sizes: Iterator[int]) -> Iterator[Json]:
-    """Return one part of a message's content as events."""
-    is_text = part.get("type") == "output_text"
-    member = "text" if is_text else "refusal"
-    name = "output_text" if is_text else "refusal"
-    empty = {**part, member: ""}
-    yield {"type": "response.content_part.added", **where, "part": empty}
-    for piece in _cut(part.get(member), sizes):
-        yield {"type": f"response.{name}.delta", **where, "delta": piece}
-    yield {"type": f"response.{name}.done", **where, member: part.get(member)}
-    yield {"type": "response.content_part.done", **where, "part": part}

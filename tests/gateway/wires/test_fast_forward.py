@@ -10,8 +10,7 @@ import pytest
 from gateway.errors import StreamIncomplete
 from gateway.wire.sse import SseFramer
 from gateway.wires.messages.reply import MessagesMask
-from gateway.wires.responses.echo import Echo
-from gateway.wires.responses.reply import ResponsesMask
+from gateway.wires.responses.reply import Echo, ResponsesMask
 from memory.core.tool_definitions import OURS
 from tests.wire_models import MessagesModel, ResponsesModel, say, think, use
 

@@ -352,3 +352,23 @@ def test_reasoning_of_a_response_has_its_part_before_its_text():
     found = [e["type"] for e in writer.feed({"choices": [choice]})]
     assert found.index("response.content_part.added") < found.index("response.reasoning_text.delta")
     assert found.index("response.reasoning_text.done") < found.index("response.content_part.done")
+
+
+@pytest.mark.parametrize("late", [None, "g"], ids=["tail", "call"])
+def test_what_is_said_beside_a_tail_goes_with_its_call(late):
+    """A delta with another id, behind whole arguments, may begin a call or belong to that one."""
+    writer = responses()
+    beside = {"extra_content": {"signature": "s"}}
+    deltas = [
+        call(0, "f", "{}", "a"),
+        {"index": 0, "id": "b", "function": {}, **beside},
+        *([call(0, late, "{}", "b")] if late else []),
+    ]
+    for delta in deltas:
+        list(writer.feed(chunk({"tool_calls": [delta]})))
+    list(writer.feed(chunk({}, "tool_calls")))
+    list(writer.stop())
+    sealed = writer.carried.whole()
+    assert sealed is not None
+    assert [(c.place, c.ident) for c in sealed.calls] == [(1, "b") if late else (0, "a")]
+    assert sealed.calls[0].members == beside

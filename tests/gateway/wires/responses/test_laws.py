@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.wire.sse import SseFramer
-from gateway.wires.responses.echo import Echo
+from gateway.wires.responses.events import lift
 from gateway.wires.responses.items import assistant_message, transcript_of
-from gateway.wires.responses.reply import ResponsesMask, lift
+from gateway.wires.responses.reply import Echo, ResponsesMask
 from memory.conversation.messages import canonical
 from memory.core.tool_definitions import OURS
 from tests.e2e.responses.asking import check_stream
