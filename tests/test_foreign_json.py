@@ -38,7 +38,6 @@ PLACES = {
     "gateway.errors": "a refusal of at most 1 MiB",
     "gateway.wires.envelope": "an error event of ours, or a refusal of at most 1 MiB",
     "gateway.wires.messages.errors": "an error event of ours, or a refusal of at most 1 MiB",
-    "gateway.auth.sessions": "a cookie of ours, checked by its signature",
     # Our own.
     "gateway.wire.bridge.member_seal": "a token of ours, weighed when it was made, by its seal",
     "gateway.upstream.carried_answers": "an entry of ours, weighed when it was made",
