@@ -1,5 +1,7 @@
-"""Servers that stream as real ones do: what each sends was read from its source, its docs or its
-users' reports. A script is as `wire_models` has it.
+"""Servers that stream as real ones are reported to. A script is as `wire_models` has it.
+
+Ollama's Responses shape follows the source of its converter, Gemini's index 0 public reports; the
+others what was found with those servers from outside. None is a recording.
 """
 
 from __future__ import annotations
