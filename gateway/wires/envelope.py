@@ -234,15 +234,15 @@ class EnvelopeMask(ABC):
         return self._show_part(event, raw, part, key)
 
     def _show_part(self, event: Json, raw: bytes, part: MaskedPart, key: PartKey) -> bytes:
-        shown = self._write_part(event, raw, part)
+        if part.kind == self.reasoning_kind and self._owned:
+            return self._write_reasoning(event, raw, part)
+        shown = self.render(event, raw, part.place)
         if shown is raw and part.kind in self.quick_kinds and not part.has_ended:
             self._growing = part, key
         return shown
 
-    def _write_part(self, event: Json, raw: bytes, part: MaskedPart) -> bytes:
-        """Return an event of a part that has its place; b"" for one that is held."""
-        if part.kind != self.reasoning_kind or not self._owned:
-            return self.render(event, raw, part.place)
+    def _write_reasoning(self, event: Json, raw: bytes, part: MaskedPart) -> bytes:
+        """Return an event of reasoning that has its place; b"" for what is held, its end."""
         if not part.held and not self.ends_reasoning(event):
             return self.render(event, raw, part.place)
         part.held.append((event, raw))
@@ -327,7 +327,10 @@ class EnvelopeMask(ABC):
             out.append(self._end_reasoning(self._waiting))
         for part in visible:
             held, part.held = part.held, []
-            out += [self._write_part(event, raw, part) for event, raw in held]
+            if part.kind == self.reasoning_kind and self._owned:
+                out += [self._write_reasoning(event, raw, part) for event, raw in held]
+            else:
+                out += [self.render(event, raw, part.place) for event, raw in held]
         return b"".join(out)
 
     def show_whole(self, whole: Json) -> bytes:
