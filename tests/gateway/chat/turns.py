@@ -120,6 +120,10 @@ class FakeSession:
     def __post_init__(self):
         self.trace, self.patience = ExplainTrace(), StoreDeadline(10.0)
 
+    async def wait_for_opening(self, opening, patience):
+        with self.patience.of(patience) as seconds:
+            await asyncio.wait([opening], timeout=seconds)
+
     async def open(self):
         self.log.append("open")
         if self.opening is not None:
