@@ -77,6 +77,12 @@ def route_of(path: str) -> str:
     return head if head in ROUTES else "other"
 
 
+def _shape_errors(scope: Any) -> None:
+    """Let errors of ours on Anthropic's paths have its shape."""
+    if MESSAGES_PATH.match(scope["path"]):
+        current_line().error_body = messages_error
+
+
 def _reshape(scope: Any) -> None:
     """Give the path its canonical spelling.
 
@@ -203,9 +209,9 @@ class GatewayMiddleware:
 
         Raises one of REFUSALS.
         """
+        _shape_errors(scope)  # also of a path that is refused as it is spelt
         _reshape(scope)
-        if MESSAGES_PATH.match(scope["path"]):
-            current_line().error_body = messages_error
+        _shape_errors(scope)
         _refuse_websocket(scope, headers)
         if (guard := self.gateway.guard) is not None:
             guard.check(scope, headers, is_listed=allowed)
