@@ -46,8 +46,7 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
 
     Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
     no character, can be neither stored nor sent on, and must not cost the request. A text of more
-    than `MENDED_BYTES` with one is refused. A byte order mark, which some servers write, is passed
-    over (RFC 8259, section 8.1).
+    than `MENDED_BYTES` with one is refused.
     Raises msgspec.DecodeError, RecursionError.
     """
     if len(data) > SURE_BYTES and read is _decode:
@@ -55,12 +54,17 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
     try:
         return read(data)
     except msgspec.DecodeError:
-        text = data.removeprefix(BYTE_ORDER_MARK)
-        if len(text) <= MENDED_BYTES and not has_no_lone_surrogates(text):
-            return read(replace_lone_surrogates(text))
-        if len(text) == len(data):
+        if len(data) > MENDED_BYTES or has_no_lone_surrogates(data):
             raise
-        return read(text)
+        return read(replace_lone_surrogates(data))
+
+
+def decode_answer(data: bytes) -> Any:
+    """Read an upstream's JSON text. Raises as `decode` does.
+
+    A byte order mark, which some servers write, is passed over (RFC 8259, section 8.1).
+    """
+    return decode(data.removeprefix(BYTE_ORDER_MARK))
 
 
 def decode_weighed(data: bytes) -> Any:
@@ -127,7 +131,7 @@ class MalformedCompletion(MalformedReply):
 def read_object(data: bytes) -> Json:
     """Read a JSON object of an upstream's. Raises MalformedReply."""
     try:
-        found = decode(data)
+        found = decode_answer(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
     if not isinstance(found, dict):

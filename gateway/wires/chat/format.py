@@ -14,7 +14,7 @@ from gateway.wire.chat import (
     Json,
     MalformedCompletion,
     chunk,
-    decode,
+    decode_answer,
     encode,
     lift,
     parse_chunk,
@@ -115,7 +115,7 @@ class ChatFormat:
     def read_whole(self, data: bytes) -> tuple[Chunk | None, Any]:
         if not is_readable(data):
             raise MalformedCompletion(UNREADABLE)
-        body = decode(data)
+        body = decode_answer(data)
         if not isinstance(body, dict):
             raise MalformedCompletion("not an object")
         return (None, body["error"]) if body.get("error") else (chunk(lift(body), b""), None)
@@ -222,7 +222,7 @@ class ChatMask:
     def body(self, usage: Json | None) -> bytes:
         if self._finished is not None:
             raw, alias = self._finished.raw, self.alias
-            return raw if alias is None else encode({**decode(raw), "model": alias})
+            return raw if alias is None else encode({**decode_answer(raw), "model": alias})
         out = self._interceptor.answer()
         if usage is not None:
             out["usage"] = usage
