@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from asyncio import sleep
 
 from sqlalchemy import Connection
 
@@ -36,7 +37,7 @@ class Replay:
     async def follow(self) -> None:
         """Write records whenever there are some and the store takes them."""
         while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
+            await sleep(FOLLOW_SECONDS)
             if self._db.may_write and not self._spill.is_empty:
                 with contextlib.suppress(StoreUnavailable, OSError):
                     await self.run()
