@@ -109,7 +109,9 @@ def _ending(text: str) -> str:
 
 def _normalise(text: str) -> str:
     """Return a text without what differs between two uses of a template: space, case, numbers."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    # A dotless i is a capital I in upper case: folding alone would keep them apart.
+    folded = unicodedata.normalize("NFKC", text).upper().casefold()
+    plain = unicodedata.normalize("NFKC", folded)
     return _DIGITS.sub("0", " ".join(plain.split()))
 
 

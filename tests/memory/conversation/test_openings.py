@@ -16,6 +16,7 @@ from memory.conversation.openings import (
     COMPARED_OPENINGS,
     TASK_OPENINGS,
     Opening,
+    _normalise,
     opening_of,
     similar,
 )
@@ -59,6 +60,14 @@ def test_space_case_width_and_numbers_make_no_other_template(words, a, b, one, t
     """As programs fill them in: "Review 17: ...", with whatever line ends."""
     first = opened(f"  Review {a}:\n{words} {one}")
     assert first.is_like(opened(f"REVIEW\t{b}: {words.title()}  {two}"))
+
+
+def test_every_letter_is_the_same_in_each_of_its_cases():
+    """Also where cases do not answer each other: a dotless i has a capital I."""
+    for letter in map(chr, range(0x110000)):
+        if letter.isalpha() and letter.upper() != letter.lower():
+            cases = {letter, letter.upper(), letter.lower(), letter.casefold()}
+            assert len({_normalise(case) for case in cases}) == 1, letter
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
