@@ -134,7 +134,7 @@ def new_dispatcher(
 
     user: whom it is for. Its deadline is the longest total timeout of these targets.
     """
-    settings, total = gateway.settings, max(t.settings.timeouts.total for t in route.targets)
+    settings = gateway.settings
     own = gateway.keys.own
     client = client_side(headers, settings.server.forward_headers, own=own)
     if not own or user:  # the account of an app is shared by its users
@@ -152,5 +152,5 @@ def new_dispatcher(
             shares=gateway.keys.serves_several_tenants,
         ),
         retries=settings.routing.retries,
-        deadline=asyncio.get_running_loop().time() + total,
+        deadline=asyncio.get_running_loop().time() + route.total_seconds,
     )

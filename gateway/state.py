@@ -32,11 +32,13 @@ from gateway.storage.responses import ResponseTable
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces
 from gateway.usage.log import UsageLog
+from gateway.wire.headers import merge_headers
 from gateway.wire.ui_prompts import UiPromptDetector
 from gateway.wires.client_profiles import ClientProfiles
 from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"
+HEADERS = "mnemogate.headers"
 
 
 LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
@@ -126,3 +128,11 @@ def request_id(scope: Any) -> str:
     """
     identifier: str = scope[REQUEST_ID]
     return identifier
+
+
+def headers_of(scope: Any) -> Mapping[bytes, bytes]:
+    """Return a request's headers by lower-case name, merged once."""
+    headers: Mapping[bytes, bytes] | None = scope.get(HEADERS)
+    if headers is None:
+        headers = scope[HEADERS] = merge_headers(scope["headers"])
+    return headers

@@ -22,7 +22,7 @@ class Scope:
     agent: str
     secret: bytes
 
-    @property
+    @cached_property
     def is_named(self) -> bool:
         return self.user is not None
 

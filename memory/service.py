@@ -77,9 +77,7 @@ def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
     Made of the scope, the named conversation, the history, the other members of the body, and the
     client's own idempotency key.
     """
-    named = b"\x00".join(
-        name.encode("utf-8", "surrogatepass") for name in (ask.explicit or "", ask.idempotency)
-    )
+    named = f"{ask.explicit or ''}\0{ask.idempotency}".encode("utf-8", "surrogatepass")
     return keyed_hash(
         ask.scope.key,
         b"request",

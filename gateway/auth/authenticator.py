@@ -84,6 +84,7 @@ class Authenticator:
         self._keyless = settings.is_keyless
         self._tenants = frozenset(key.tenant for key in settings.keys)
         self._keys = {k.digest: k for k in settings.keys}
+        self._principals: dict[str, tuple[KeyGrant, Principal]] = {}  # by digest; as many as keys
 
     @property
     def own(self) -> bool:
@@ -222,19 +223,26 @@ class Authenticator:
                     headers=[(b"retry-after", b"1")],
                 )
             raise Unauthenticated("Unknown API key. Check it, or ask the operator for one.")
-        return Principal(
-            key.tenant,
-            key.name,
-            key.trusted,
-            key.admin,
-            frozenset(key.users),
-            key.default_user,
-            key.models,
-            limits=key.limits,
-            budget=key.budget,
-            paths=key.paths,
-            memory=key.memory,
-        )
+        made = self._principals.get(digest)
+        if made is None or made[0] is not key:
+            made = self._principals[digest] = key, _principal_behind(key)
+        return made[1]
+
+
+def _principal_behind(key: KeyGrant) -> Principal:
+    return Principal(
+        key.tenant,
+        key.name,
+        key.trusted,
+        key.admin,
+        frozenset(key.users),
+        key.default_user,
+        key.models,
+        limits=key.limits,
+        budget=key.budget,
+        paths=key.paths,
+        memory=key.memory,
+    )
 
 
 def _note_principal(principal: Principal) -> Principal:

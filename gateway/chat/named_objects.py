@@ -127,11 +127,16 @@ MEMBER_BYTES = 64
 def may_name_objects(raw: bytes) -> bool:
     """Tell whether a body may name stored objects, before it is read."""
     text = raw.lower()
-    if any(name in text for name in _places) or _escaped.search(text):
-        return True
-    if any(name in text for name in _holders) and _holder.search(text):
-        return True
-    if any(text.count(name) != raw.count(name) for name in _chaining):
+    for name in _places:
+        if name in text:
+            return True
+    for name in _holders:
+        if name in text and _holder.search(text):
+            return True
+    for name in _chaining:
+        if name in text and text.count(name) != raw.count(name):
+            return True
+    if _escaped.search(text):
         return True
     members = set()
     for end in _endings.finditer(text):

@@ -129,13 +129,14 @@ class TurnProducer(CompletionProducer):
     def extra_headers(self) -> Pairs:
         turn = self._turn
         session = turn.session
+        why_degraded = turn.why_degraded
         out = [
-            (b"x-memory-status", self.memory.encode()),
+            (b"x-memory-status", b"degraded" if why_degraded else b"ok"),
             (b"x-memory-conversation", self._conversation_name(session.conversation.name)),
             *self._forward.target_headers(self._request.started),
         ]
-        if turn.degraded:
-            out.append((b"x-memory-reason", b"degraded: " + turn.why_degraded.encode()))
+        if why_degraded:
+            out.append((b"x-memory-reason", b"degraded: " + why_degraded.encode()))
         if session.is_recording:
             out.append((b"x-memory-explain", session.explain_id.encode()))
         if not self.stream:

@@ -21,10 +21,9 @@ from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_body import read_body
 from gateway.routing.router import Route
-from gateway.state import GatewayState, request_id
+from gateway.state import GatewayState, headers_of, request_id
 from gateway.usage.pricing import MAX_COUNT
 from gateway.wire.chat import Json
-from gateway.wire.headers import merge_headers
 from gateway.wire.model_field import model_for_certain
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
@@ -155,7 +154,7 @@ async def read_turn_input(
     Raises GatewayError for every fault that can be found without an upstream.
     """
     started, name = time.perf_counter(), request_id(scope)
-    headers = merge_headers(scope["headers"])
+    headers = headers_of(scope)
     principal = gateway.keys.caller(headers)
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(receive, headers, limit)

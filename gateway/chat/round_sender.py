@@ -89,8 +89,9 @@ class RoundSender:
     """Sends the rounds of one turn.
 
     reply: the newest. is_last: no round follows for calls of ours. gave_up: a target took only the
-    client's own body. lost_rounds: reasoning was left out whose hidden calls are not known. cut_to:
-    tokens that a target silently cut the request to, 0 if it did not.
+    client's own body. given_up: what memory leaves out since an earlier refusal, "" for nothing.
+    lost_rounds: reasoning was left out whose hidden calls are not known. cut_to: tokens that a
+    target silently cut the request to, 0 if it did not.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class RoundSender:
         self.is_last = not offers
         self.gave_up = self.lost_rounds = False
         self.cut_to = 0
+        self.given_up = options.given_up
         self.hidden = forward.wire.hidden_rounds()
         self._body = body
         self._wire = forward.wire
@@ -121,11 +123,6 @@ class RoundSender:
         self.is_last = True
         if self.injection is Injection.FULL:
             self.injection = Injection.WITHOUT_TOOLS
-
-    @property
-    def given_up(self) -> str:
-        """What memory leaves out since an earlier refusal, "" for nothing."""
-        return self._options.given_up
 
     @property
     def has_room(self) -> bool:

@@ -37,7 +37,12 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
     principal = request.principal
     if principal.paths is None:
         return request
-    if not await run_by_weight(request.raw, may_name, principal, request.raw):
+    history = request.found.history if request.found is not None else None
+    text = (history.unchecked if history is not None else b"") or request.raw
+    objects, models = await run_by_weight(text, _look_through, text)
+    if history is not None and not (objects or models):
+        history.after.checked = True
+    if not (objects or (models and "*" not in principal.models)):
         return request
     request = await kept_responses.read_input(request)
     body = request.body
@@ -51,6 +56,11 @@ def may_name(principal: Principal, raw: bytes) -> bool:
     """Tell whether a body may name what its key does not reach, before it is read."""
     limited = "*" not in principal.models
     return may_name_objects(raw) or (limited and may_name_models(raw))
+
+
+def _look_through(text: bytes) -> tuple[bool, bool]:
+    """Tell whether a body may name stored objects, and other models, before it is read."""
+    return may_name_objects(text), may_name_models(text)
 
 
 async def check_names(

@@ -85,36 +85,31 @@ class Turn:
     @property
     def degraded(self) -> bool:
         """Whether memory is missing from the request, or the turn from the memory."""
-        return (
-            self._opening.degraded
-            or self._sender.gave_up
-            or self._sender.cut_to > 0
-            or self._sender.lost_rounds
-            or bool(self._sender.given_up)
-            or self._unrecorded
-            or self.session.unsaved
-        )
+        return bool(self.why_degraded)
 
     @property
     def why_degraded(self) -> str:
-        """What is missing of a turn that is degraded."""
-        if self._sender.gave_up:
+        """What is missing of a turn that is degraded, "" for nothing."""
+        sender = self._sender
+        if sender.gave_up:
             return "the upstream took the request only without the memory in it"
-        if self._sender.cut_to:
+        if sender.cut_to:
             return (
-                f"the upstream cut the request to {self._sender.cut_to} tokens without saying so: "
+                f"the upstream cut the request to {sender.cut_to} tokens without saying so: "
                 "the oldest of it was not read"
             )
-        if self._sender.given_up:
-            return self._sender.given_up
-        if self._sender.lost_rounds:
+        if sender.given_up:
+            return sender.given_up
+        if sender.lost_rounds:
             return (
                 "memory calls of earlier answers could not be put back, so the reasoning that led "
                 "to them was left out"
             )
         if self._opening.degraded:
             return "the memory store did not take the request in time"
-        return "the memory store did not take what was to be saved"
+        if self._unrecorded or self.session.unsaved:
+            return "the memory store did not take what was to be saved"
+        return ""
 
     @property
     def usage(self) -> Json | None:

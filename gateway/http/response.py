@@ -277,8 +277,7 @@ class GatewayResponse:
     ) -> Coroutine[Any, Any, None] | None:
         """End the work, then its books; return what of that has to be waited for."""
         if (rest := producer.on_finish(error)) is None:
-            _note_degraded(producer)
-            return self._callbacks.on_finish(producer.memory, error)
+            return self._callbacks.on_finish(_note_degraded(producer), error)
         return self._finish_after(rest, producer, error)
 
     async def _finish_after(
@@ -290,16 +289,17 @@ class GatewayResponse:
         try:
             await rest
         finally:
-            _note_degraded(producer)
-            if (more := self._callbacks.on_finish(producer.memory, error)) is not None:
+            memory = _note_degraded(producer)
+            if (more := self._callbacks.on_finish(memory, error)) is not None:
                 await more
 
 
-def _note_degraded(producer: ResponseProducer) -> None:
-    """Note for the request's books what of its memory was missing at the end."""
-    if producer.memory == "degraded":
+def _note_degraded(producer: ResponseProducer) -> str:
+    """Note for the request's books what of its memory was missing; return its status."""
+    if (memory := producer.memory) == "degraded":
         reason = dict(producer.extra_headers()).get(b"x-memory-reason", b"")
         current_line().why_degraded = reason.decode().removeprefix("degraded: ")
+    return memory
 
 
 class ResponseWriter:

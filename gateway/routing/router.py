@@ -71,17 +71,24 @@ class Target:
 class Route:
     """The targets of a model.
 
-    tiers: the model's own targets, then those of each fallback. name: the requested model. memory:
-    the mode that its requests have at most.
+    tiers: the model's own targets, then those of each fallback, and `targets` all of them. name:
+    the requested model. memory: the mode that its requests have at most.
     """
 
     tiers: tuple[tuple[Target, ...], ...]
     name: str = ""
     memory: str = "full"
+    targets: tuple[Target, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", tuple(t for tier in self.tiers for t in tier))
 
     @property
-    def targets(self) -> list[Target]:
-        return [t for tier in self.tiers for t in tier]
+    def total_seconds(self) -> float:
+        """The longest total timeout of its targets."""
+        if len(self.targets) == 1:
+            return self.targets[0].settings.timeouts.total
+        return max(t.settings.timeouts.total for t in self.targets)
 
     @property
     def keeps_responses(self) -> bool:

@@ -20,8 +20,7 @@ from gateway.http.asgi import NOSNIFF, Receive, Send, respond, respond_error
 from gateway.http.paths import canonical_path
 from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.router_caches import RouterCaches
-from gateway.state import REQUEST_ID, GatewayState
-from gateway.wire.headers import merge_headers
+from gateway.state import REQUEST_ID, GatewayState, headers_of, request_id
 from gateway.wires.chat.format import CHAT
 from gateway.wires.messages.errors import error_body as messages_error
 from gateway.wires.messages.format import MESSAGES
@@ -158,19 +157,20 @@ class GatewayMiddleware:
             await self._app(scope, receive, _unless_cut_short(send))
             return
         scope[REQUEST_ID] = name = new_id("req")
-        line, failure = open_line(scope, name), None
+        line, failure, gateway = open_line(scope, name), None, self.gateway
         try:
-            await self._answer(scope, receive, send, name)
+            await self._answer(gateway, scope, receive, send)
         except BaseException as e:
             failure = e
             raise
         finally:
             write_line(line, failure)
-            self.gateway.metrics.observe_http(route_of(scope["path"]), line.status)
+            gateway.metrics.observe_http(route_of(scope["path"]), line.status)
 
-    async def _answer(self, scope: Any, receive: Receive, send: Send, name: str) -> None:
-        headers = merge_headers(scope["headers"])
-        gateway = self.gateway
+    async def _answer(
+        self, gateway: GatewayState, scope: Any, receive: Receive, send: Send
+    ) -> None:
+        headers, name = headers_of(scope), request_id(scope)
         server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
         allowed = bool(origin) and any(o.rstrip("/") in (origin, "*") for o in server.cors_origins)
@@ -178,7 +178,7 @@ class GatewayMiddleware:
         if allowed and not asks:
             send = _with_cors(send, origin)
         try:
-            self._check(scope, headers, allowed=allowed)
+            _check(gateway, scope, headers, allowed=allowed)
         except REFUSALS as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
@@ -204,22 +204,24 @@ class GatewayMiddleware:
         finally:
             process.busy -= 1
 
-    def _check(self, scope: Any, headers: Mapping[bytes, bytes], *, allowed: bool) -> None:
-        """Refuse what no handler answers.
 
-        Raises one of REFUSALS.
-        """
-        _shape_errors(scope)  # also of a path that is refused as it is spelt
+def _check(
+    gateway: GatewayState, scope: Any, headers: Mapping[bytes, bytes], *, allowed: bool
+) -> None:
+    """Refuse what no handler answers. Raises one of REFUSALS."""
+    _shape_errors(scope)  # also of a path that is refused as it is spelt
+    if scope["path"] not in MEMORY_PATHS or b"%" in (scope.get("raw_path") or b""):
         _reshape(scope)
         _shape_errors(scope)
+    if b"upgrade" in headers:
         _refuse_websocket(scope, headers)
-        if (guard := self.gateway.guard) is not None:
-            guard.check(scope, headers, is_listed=allowed)
-        if self.gateway.process.draining and scope["path"] not in OPEN_PATHS:
-            raise Unavailable(
-                "The gateway is shutting down. Try again at once: another one may answer.",
-                headers=[(b"retry-after", b"1"), (b"connection", b"close")],
-            )
+    if gateway.guard is not None:
+        gateway.guard.check(scope, headers, is_listed=allowed)
+    if gateway.process.draining and scope["path"] not in OPEN_PATHS:
+        raise Unavailable(
+            "The gateway is shutting down. Try again at once: another one may answer.",
+            headers=[(b"retry-after", b"1"), (b"connection", b"close")],
+        )
 
 
 def _refuse_websocket(scope: Any, headers: Mapping[bytes, bytes]) -> None:

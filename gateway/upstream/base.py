@@ -34,7 +34,7 @@ def join_body(content: Content) -> bytes:
 
 def size_of(content: Content | None) -> int:
     """Return the size of a body in bytes; 0 for none."""
-    return len(content) if isinstance(content, bytes) else sum(len(part) for part in content or ())
+    return len(content) if isinstance(content, bytes) else sum(map(len, content or ()))
 
 
 def _ignore() -> None:
@@ -99,7 +99,10 @@ class UpstreamResponse(msgspec.Struct):
     carriage: Carriage | None = None
 
     def header(self, name: bytes) -> bytes | None:
-        return next((v for k, v in self.headers if k.lower() == name), None)
+        for other, value in self.headers:
+            if other.lower() == name:
+                return value
+        return None
 
     @property
     def is_events(self) -> bool:

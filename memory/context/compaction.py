@@ -92,9 +92,12 @@ def at_most(
     """
     if not size or not turn.messages.after.texts:
         return None
-    ours = [plan.epoch.core, recall, *plan.notes.values()]
-    spliced = sum(len(msgspec.json.encode(hidden)) for hidden in plan.splices.values())
-    return size + sum(len(x.encode()) for x in ours) + spliced + OURS_BYTES * offers
+    ours = len(plan.epoch.core.encode()) + len(recall.encode()) + OURS_BYTES * offers
+    for text in plan.notes.values():
+        ours += len(text.encode())
+    for hidden in plan.splices.values():
+        ours += len(msgspec.json.encode(hidden))
+    return size + ours
 
 
 def _whole(

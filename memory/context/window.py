@@ -160,7 +160,7 @@ def fit_blocks(
     if window is None:
         return list(blocks), []
     room = int(CORE_SHARE * window)
-    longest = sum(length_of(b) + FRAME_CHARACTERS for b in blocks)
+    longest = sum(map(length_of, blocks)) + FRAME_CHARACTERS * len(blocks)
     if MOST_TOKENS * longest <= room:  # the usual case, which costs no counting
         return list(blocks), []
     fitting, left_out = [], []

@@ -59,7 +59,8 @@ class PrefixInfo(msgspec.Struct, eq=False):
     asides: whether the last user message and the first system message come from a chat UI, not from
     its user. links: key of the scope that last asked, with the start link and the link of these
     messages; scopes seldom share texts. behind: link of what was said before, if only the end of a
-    stored history was read; empty for nothing. mark: of the newest cut, None for no cut.
+    stored history was read; empty for nothing. mark: of the newest cut, None for no cut. checked:
+    whoever read their text found nothing in it that has to be looked for again.
     """
 
     count: int = 0
@@ -72,6 +73,7 @@ class PrefixInfo(msgspec.Struct, eq=False):
     links: tuple[bytes, bytes, bytes] = (b"", b"", b"")
     behind: bytes = b""
     mark: CompactionMark | None = None
+    checked: bool = False
 
     def extend(self, new: Sequence[Json]) -> PrefixInfo:
         """Return what is known once these messages follow."""
@@ -229,6 +231,14 @@ class Messages(Sequence[Json]):
                 found[index] = message  # keep one object for each message
             self._from, self._mark, self._tail = 0, None, [*found, *self._tail]
         return self._tail
+
+    @property
+    def unchecked(self) -> bytes:
+        """Their source without the messages whose text was checked before; see `PrefixInfo`."""
+        if not (self.before.checked and self.before.count and self.source is not None):
+            return self.text
+        known = self._known()
+        return known.text[: known.start] + known.text[known.end :]
 
     @property
     def is_long(self) -> bool:

@@ -18,7 +18,7 @@ from memory.context.fitted import (
     SentPrompt,
     TokenBound,
 )
-from memory.context.tokens import PromptReport, fewest
+from memory.context.tokens import PromptReport, TokenCounter, fewest
 from memory.context.window import LOW, SummarizedGap, budget, fit_blocks
 from memory.conversation.history import Messages, Span
 from memory.conversation.messages import Json, text_of
@@ -54,7 +54,7 @@ class Prompt(msgspec.Struct, frozen=True):
     recall, offered: what is added; notes and splices by message index. recalled: keys of the
     passages in `recall`. tools_tokens: tokens of the tools first offered. previous: what the
     previous turn sent for the beginning of these messages. seen: label to the block's version as
-    the model sees it.
+    the model sees it. injected_tokens: of the core text, the notes and our tools.
     """
 
     messages: Messages
@@ -70,6 +70,7 @@ class Prompt(msgspec.Struct, frozen=True):
     tools_tokens: int
     previous: SentPrompt | None
     seen: Mapping[str, int]
+    injected_tokens: int = 0
 
     @property
     def plan(self) -> epochs.PlacementPlan:
@@ -89,16 +90,6 @@ class Prompt(msgspec.Struct, frozen=True):
     def adds_anything(self) -> bool:
         return bool(self.core or self.notes or self.offered or self.recall)
 
-    @property
-    def injected_tokens(self) -> int:
-        """The tokens of the core text, the notes and our tools."""
-        counter = self.budget.counter
-        return int(
-            counter.text(self.core)
-            + sum(counter.text(n) for n in self.notes.values())
-            + (self.tools_tokens if self.offered else 0)
-        )
-
     def with_fitted(self, fitted: FittedContext) -> Prompt:
         """Return the prompt with another fit; after a compaction `previous` no longer applies."""
         plan = fitted.plan
@@ -109,6 +100,8 @@ class Prompt(msgspec.Struct, frozen=True):
             notes=plan.notes,
             splices=plan.splices,
             previous=None if plan.reason == COMPACTION else self.previous,
+            injected_tokens=_placed_tokens(self.budget.counter, plan)
+            + (self.tools_tokens if self.offered else 0),
         )
 
     def without_memory(self) -> Prompt:
@@ -116,7 +109,14 @@ class Prompt(msgspec.Struct, frozen=True):
         plan = msgspec.structs.replace(self.plan, note="")
         fitted = msgspec.structs.replace(self.fitted, plan=plan)
         return msgspec.structs.replace(
-            self, fitted=fitted, core="", notes={}, splices={}, offered=[], recall=""
+            self,
+            fitted=fitted,
+            core="",
+            notes={},
+            splices={},
+            offered=[],
+            recall="",
+            injected_tokens=0,
         )
 
     def sent_to(
@@ -132,6 +132,14 @@ class Prompt(msgspec.Struct, frozen=True):
         return SentPrompt(
             after, target, pieces, self.fitted, self.plan.places, tokenizer, self.budget.other
         )
+
+
+def _placed_tokens(counter: TokenCounter, plan: epochs.PlacementPlan) -> int:
+    """Count the tokens of a plan's core text and notes."""
+    tokens = counter.text(plan.epoch.core)
+    for note in plan.notes.values():
+        tokens += counter.text(note)
+    return tokens
 
 
 def fewest_tokens(prompt: Prompt, enough: int) -> int:
@@ -208,6 +216,7 @@ class Composer:
             tools_tokens,
             None if plan.reason == COMPACTION else sent,
             _versions_seen(plan, shown),
+            _placed_tokens(self._counter, plan) + tools_tokens,
         )
 
     def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:

@@ -219,7 +219,9 @@ def _turn_store(
     patience: StoreDeadline,
     identity: TurnIdentity,
 ) -> TurnStore:
-    held = sum(len(b.value) for b in snapshot.blocks.values())
+    held = 0
+    for block in snapshot.blocks.values():
+        held += len(block.value)
     return TurnStore(
         services.db,
         services.spill,
@@ -317,10 +319,11 @@ def _evict_continued(turn: TurnContext) -> None:
     ends = [n.chain for n in (turn.snapshot.past.node, turn.snapshot.waiting) if n]
     if turn.ask.explicit:
         ends.append(named_conversation_key(turn.ask.explicit))
-    lines = turn.services.lines
-    shelf = lines.shelf(turn.ask.scope.key) if ends else None
+    lines, entries = turn.services.lines, turn.attempt.shelf
+    if entries is None and ends:
+        entries = lines.shelf(turn.ask.scope.key)
     for end in ends:
-        lines.take(shelf, end)
+        lines.take(entries, end)
 
 
 def _describe(

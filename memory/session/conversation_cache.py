@@ -41,29 +41,30 @@ def named_conversation_key(name: str) -> bytes:
 
 def sent_bytes(line: Snapshot) -> int:
     """Return the size of an entry's sent prompt and kept history."""
-    found = (
-        sum(PIECE_BYTES + (len(p) if type(p) is bytes else 0) for p in line.sent.pieces)
-        if line.sent
-        else 0
-    )
-    return found + (sum(map(len, line.kept.said)) + len(line.kept.asked) if line.kept else 0)
+    size = 0
+    if line.sent:
+        pieces = line.sent.pieces
+        size = PIECE_BYTES * len(pieces) + sum([len(p) for p in pieces if type(p) is bytes])
+    if line.kept:
+        size += sum(map(len, line.kept.said)) + len(line.kept.asked)
+    return size
 
 
 def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
     past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
-    found = (
-        LINE
-        + (getsizeof(past.epoch.core) if past.epoch else 0)
-        + (getsizeof(behind[1]) if behind else 0)
-    )
-    found += sum(BLOCK + 2 * getsizeof(b.value) for b in line.blocks.values())
-    found += KEY * len(past.node.recalled) if past.node else 0
-    found += sum(
-        CARRIER + getsizeof(n.note) + (SPREAD * len(encode(n.hidden)) if n.hidden else 0)
-        for n in past.carriers
-    )
-    return found + (SPREAD * len(encode(answer)) if answer else 0)
+    size = LINE + BLOCK * len(line.blocks) + CARRIER * len(past.carriers)
+    if past.epoch:
+        size += getsizeof(past.epoch.core)
+    if behind:
+        size += getsizeof(behind[1])
+    for block in line.blocks.values():
+        size += 2 * getsizeof(block.value)
+    if past.node:
+        size += KEY * len(past.node.recalled)
+    for node in past.carriers:
+        size += getsizeof(node.note) + (SPREAD * len(encode(node.hidden)) if node.hidden else 0)
+    return size + (SPREAD * len(encode(answer)) if answer else 0)
 
 
 @dataclass(slots=True, eq=False)

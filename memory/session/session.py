@@ -31,29 +31,20 @@ class Session:
     """One request's view of the memory.
 
     prompt: what to send now. refused_tokens: of the newest prompt that was refused for its length.
+    rounds: finished rounds of an earlier attempt, then of this one.
     """
 
     def __init__(self, turn: TurnContext, composer: Composer, prompt: Prompt) -> None:
         self.prompt = prompt
+        self.conversation: ConversationState = turn.identity.conversation
+        self.trace: ExplainTrace = turn.progress.trace
+        self.rounds: Sequence[Json] = turn.progress.rounds
         self._turn = turn
         self._composer = composer
         self._tools = ToolRunner(turn, prompt.seen)
         self._recorder = TurnRecorder(turn)
         self._sent: SentPrompt | None = None
         self.refused_tokens = 0
-
-    @property
-    def trace(self) -> ExplainTrace:
-        return self._turn.progress.trace
-
-    @property
-    def rounds(self) -> Sequence[Json]:
-        """Finished rounds of an earlier attempt, then of this one."""
-        return self._turn.progress.rounds
-
-    @property
-    def conversation(self) -> ConversationState:
-        return self._turn.identity.conversation
 
     @property
     def explain_id(self) -> str:
@@ -94,10 +85,10 @@ class Session:
     def observed_calls(self) -> list[ObservedCall]:
         """Return the memory tools that ran, and automatic recall if it searched."""
         trace = self.trace
-        found = [ObservedCall.of(c["name"], c["result"], c["ms"]) for c in trace.tools]
+        calls = [ObservedCall.of(c["name"], c["result"], c["ms"]) for c in trace.tools]
         if (ms := trace.timings.get("recall")) is not None:
-            found.append(ObservedCall.of_recall(self.prompt.recall, ms))
-        return found
+            calls.append(ObservedCall.of_recall(self.prompt.recall, ms))
+        return calls
 
     @property
     def can_defer_opening(self) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from gateway.wire.chat import (
@@ -409,24 +408,21 @@ class Interceptor:
         Nothing of it is hidden or edited, so it is not taken apart. Returns None where it must be
         fed.
         """
-        if (
-            chunk is None
-            or chunk.error is not None
-            or any(s.kind == "call" for s in chunk.segments)
-        ):
+        if chunk is None or chunk.error is not None:
             return None
+        kinds = {segment.kind for segment in chunk.segments}
         lanes = [lane_of(choice) for choice in chunk.body["choices"]]
-        if any(a >= b for a, b in pairwise(lanes)):
+        if "call" in kinds or (len(lanes) > 1 and lanes != sorted(set(lanes))):
             return None
         reasons = {s.lane: s.value for s in chunk.segments if s.kind == "finish"}
         self.usage = chunk.usage
-        self.text_shown = any(s.kind == "text" for s in chunk.segments)
+        self.text_shown = "text" in kinds
         return RoundResult(
             unlift(chunk.body),
             [],
             [],
             complete=bool(lanes) and reasons.keys() >= set(lanes),
-            cut=any(r in CUT for r in reasons.values()),
+            cut=bool([r for r in reasons.values() if r in CUT]),
             text_shown=self.text_shown,
             usage=chunk.usage,
         )

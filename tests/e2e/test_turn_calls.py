@@ -1,0 +1,72 @@
+"""How many Python calls a warm turn takes: a bound that no machine's speed moves."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import running
+from tests.models import Model
+
+ROOT = Path(__file__).parents[2]
+OURS = (str(ROOT / "gateway"), str(ROOT / "memory"))
+MOST_CALLS = 1300
+WARM, COUNTED = 4, 9
+CONFIG = {
+    "keys": [{"name": "app", "key": "key-of-the-app-0123456789", "tenant": "t", "trusted": True}],
+    "providers": {"up": {"api_key": "provider-key"}},
+    "models": {"*": {"targets": [{"provider": "up"}], "context_window": 128_000}},
+    "memory": {"extract": "off", "recall": "tools"},
+}
+
+
+@contextmanager
+def counting():
+    """Count the calls of functions of ours, by where they stand."""
+    calls = Counter()
+
+    def count(frame, event, _):
+        if event == "call":
+            code = frame.f_code
+            if code.co_filename.startswith(OURS):
+                calls[f"{code.co_filename[len(str(ROOT)) + 1 :]}:{code.co_qualname}"] += 1
+
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+async def warm_turns(live, count):
+    """Play a conversation that resends its history; return the calls of a usual later turn.
+
+    What is done behind the answers falls into one turn or another, so the median is taken.
+    """
+    messages = [{"role": "system", "content": "You are a helpful assistant."}]
+    turns = []
+    for turn in range(WARM + count):
+        messages.append({"role": "user", "content": f"{turn}: " + "what is next to do here? " * 12})
+        with counting() as calls:
+            answer = await live.chat(messages, {"x-memory-user": "ada"}, max_tokens=512)
+        assert answer.status_code == 200
+        assert answer.headers["x-memory-status"] == "ok"
+        messages.append(answer.json()["choices"][0]["message"])
+        if turn >= WARM:
+            turns.append(calls)
+    return sorted(turns, key=Counter.total)[len(turns) // 2]
+
+
+@pytest.mark.parametrize("placement", ["cache_stable"])
+async def test_a_warm_turn_takes_a_bounded_number_of_calls(data, placement):
+    async with Model(lambda seen, wire: "This is to be done next. " * 20) as up:
+        config = {**CONFIG, "providers": {"up": {**CONFIG["providers"]["up"], "base_url": up.url}}}
+        async with running("", data, config, key="key-of-the-app-0123456789") as live:
+            calls = await warm_turns(live, COUNTED)
+    listed = "\n".join(f"{count:4} {name}" for name, count in calls.most_common())
+    (Path("/tmp/p/calls.txt")).write_text(f"{calls.total()}\n{listed}")
+    assert calls.total() <= MOST_CALLS, listed
