@@ -80,6 +80,8 @@ def known_rejection(gateway: GatewayState, label: str) -> int:
 
     Forgotten after an hour, since a passing fault looks the same.
     """
+    if not gateway.lacks.held:  # as it nearly always is
+        return 0
     level, at = gateway.lacks.get(label) or (0, 0.0)
     return level if time.monotonic() - at < LACKS_SECONDS else 0
 
@@ -98,6 +100,8 @@ def record_addition(gateway: GatewayState, target: Target, name: str) -> None:
 
 def refused_additions(gateway: GatewayState, target: Target) -> frozenset[str]:
     """Return the single additions that a target is known to refuse."""
+    if not gateway.lacks.held:
+        return frozenset()
     names = (INCLUDE, USAGE, STATE)
     return frozenset(n for n in names if known_rejection(gateway, f"{target.label}\0{n}"))
 

@@ -167,13 +167,19 @@ class RoundSender:
 
     async def learn_from(self, usage: Json | None) -> None:
         """Learn from what the first round's upstream counted of its prompt."""
-        report = await self._session.calibrate_token_counter(usage)
         windows, facts, reply = self._options.windows, self._options.facts, self.reply
+        caller, size = self._forward.caller, self._session.request_bytes
+        proven = (
+            windows is not None
+            and reply is not None
+            and windows.has_taken(reply.target, caller, size)
+        )
+        report = await self._session.calibrate_token_counter(usage, proven=proven)
         if windows is None or reply is None or (facts is not None and facts.manages_context):
             return
         if not self._wire.sums_usage:  # its counts may be without what was in a cache
             return
-        self.cut_to = windows.note_report(reply.target, self._forward.caller, report)
+        self.cut_to = windows.note_report(reply.target, caller, report, size)
         if self.cut_to:
             self._session.trace.notes.append(
                 f"{reply.target.label} cut the request without saying so: it counted "

@@ -197,13 +197,13 @@ def _parse_new_part(
     elif known is None:
         span, new = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE
     else:
-        new = [
-            (a + shift, b + shift) for a, b in array_elements(short, known.start + len(_STANDIN))
-        ]
+        end = known.start - 2 + len(_split(short)["messages"])  # type: ignore[arg-type]
+        spans = array_elements(short, known.start + len(_STANDIN), end)
+        new = [(a + shift, b + shift) for a, b in spans]
         span = known.start, new[-1][1] if new else known.end
     pause()
     start, end = (known.start, known.end) if known is not None else (0, 0)
-    source = SourceText(body, span[0], new) if span else None
+    source = SourceText(body, span[0], new, span[1]) if span else None
     data["messages"] = Messages(
         prefix, data["messages"], lambda: TextRange(body, start, end), source
     )
@@ -221,7 +221,7 @@ def _parse_in_thread(body: bytes, short: bytes, known: _CachedPrefix | None) -> 
     messages.heavy = True
     rest(len(short))
     if (source := messages.source) is not None and not source.new:
-        source.new = array_elements(body, source.start)
+        source.new = array_elements(body, source.start, source.end)
     return found
 
 

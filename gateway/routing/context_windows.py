@@ -31,6 +31,7 @@ REFUSED_SHARE = 0.75  # of a prompt that was refused, as a window: what was cut 
 REFUSED_LEAST = 1024  # tokens; no smaller window is learnt from a refusal
 FITTING = 3  # times our count of a prompt, or a third of it, that a refusal may tell of it
 CUT_LEAST = 512  # tokens; no window is smaller, so a smaller report counts something else
+TAKEN_SECONDS = 3600.0  # that a server is trusted with prompts of a size that it counted whole
 STEADY_SHARE = 0.75  # of the longest prompt that a server took: it cuts to no less
 RECORDS_BYTES, RECORDS_EACH = 1 << 19, 400  # bounded: behind `*`, clients choose the names
 
@@ -43,7 +44,8 @@ class WindowRecord:
     model when asked. learnt: from refusals and usage, until a time. longest: the longest prompt
     that it counted whole. varies: it counted other prompts differently. unreliable: it counts only
     what is not in its cache, or reports the same number for every prompt, so its reports prove
-    nothing.
+    nothing. taken: bytes of the longest request of which its count proved that it read all, until a
+    time.
     """
 
     told: int | None = None
@@ -54,6 +56,8 @@ class WindowRecord:
     longest: int = 0
     varies: bool = False
     unreliable: bool = False
+    taken: int = 0
+    taken_until: float = 0.0
 
     def note_whole(self, reported: int) -> None:
         """Note the count of a prompt that was not cut."""
@@ -122,10 +126,20 @@ class ContextWindows:
         if target.asks and target.provider in self.probes:
             self._ask(target, caller, anew=True)
 
-    def note_report(self, target: Target, caller: Caller, report: PromptReport | None) -> int:
+    def has_taken(self, target: Target, caller: Caller, size: int) -> bool:
+        """Tell whether a target proved lately that it reads all of a request of so many bytes."""
+        record = self.records.get(_name(target, caller.account))
+        if record is None or not 0 < size <= record.taken:
+            return False
+        return time.monotonic() < record.taken_until
+
+    def note_report(
+        self, target: Target, caller: Caller, report: PromptReport | None, size: int = 0
+    ) -> int:
         """Learn from the tokens that a target reports of a prompt.
 
-        Returns its window if it turns out to have cut the prompt, else 0.
+        size: bytes of the client's request, 0 if unknown. Returns the target's window if it turns
+        out to have cut the prompt, else 0.
         """
         record = self._record(target, caller)
         if record.loading:  # by now it is loaded
@@ -135,7 +149,10 @@ class ContextWindows:
             return 0
         if report.is_whole:
             record.note_whole(report.reported)
+            if report.fewest and size > record.taken:
+                record.taken, record.taken_until = size, time.monotonic() + TAKEN_SECONDS
             return 0
+        record.taken = 0
         if not record.believes(report.reported):
             return 0
         window = max(report.reported, record.longest)
@@ -187,6 +204,7 @@ class ContextWindows:
     def _learn(self, target: Target, caller: Caller, window: int) -> None:
         record = self._record(target, caller)
         record.learnt, record.until = window, time.monotonic() + LEARNT_SECONDS
+        record.taken = 0
 
     def _record(self, target: Target, caller: Caller) -> WindowRecord:
         name = _name(target, caller.account)

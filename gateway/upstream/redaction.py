@@ -36,7 +36,7 @@ class Secret:
         self._escaped = re.compile(b"".join(patterns))
         self._tokens = [re.compile(pattern) for pattern in patterns]
         self.longest = len(secret) * (MOST_BACKSLASHES + 5)
-        self._firsts = frozenset((secret[0], ord("\\")))
+        self._begins = re.compile(b"[%b]" % re.escape(secret[:1] + BACKSLASH))
 
     def redact(self, data: bytes, *, padded: bool = False) -> bytes:
         """Return bytes without the key. Bytes that do not hold it are returned as they are.
@@ -50,9 +50,9 @@ class Secret:
     def begun_at_end(self, data: bytes) -> int:
         """Return how many bytes at the end may be the beginning of the key."""
         begin = max(data.rfind(b"\n"), len(data) - self.longest - 1) + 1
-        for at in range(begin, len(data)):
-            if data[at] in self._firsts and self._reads_to_end(data, at):
-                return len(data) - at
+        for begins in self._begins.finditer(data, begin):
+            if self._reads_to_end(data, begins.start()):
+                return len(data) - begins.start()
         return 0
 
     def _reads_to_end(self, data: bytes, at: int) -> bool:

@@ -26,9 +26,11 @@ from memory.conversation.messages import (
 )
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
+_split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 PIECES = 32  # joined beyond this number
 BETWEEN = b", \t\r\n"  # bytes between two messages
+_between = re.compile(rb"[, \t\r\n]*")
 LONG_BYTES = 1 << 20  # of messages, which take some 15 ms to decode and to find in their text
 STAYING = 16  # if more messages before a cut are kept, the history is decoded as a whole
 Span = tuple[int, int]  # start and end in a text
@@ -114,11 +116,14 @@ def conversation_key(message: Json) -> bytes:
 _flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"]*+"[^"\[\]{}]*+)*')
 
 
-def array_elements(text: bytes, at: int) -> list[Span]:
+def array_elements(text: bytes, at: int, end: int = 0) -> list[Span]:
     """Return the spans of the objects in a JSON array.
 
     The text must be valid JSON from `at`, among the elements, to the end of the array or the text.
+    end: of the last element, 0 if unknown.
     """
+    if 0 < end - at <= LONG_BYTES:
+        return _spans_within(text, at, end)
     spans: list[Span] = []
     start = depth = 0
     for place, bracket in _brackets(text, at):
@@ -130,6 +135,17 @@ def array_elements(text: bytes, at: int) -> list[Span]:
             break
         if depth == 0:
             spans.append((start, place + 1))
+    return spans
+
+
+def _spans_within(text: bytes, at: int, end: int) -> list[Span]:
+    """Return the spans of the objects between two offsets: a tenth of the time of a scan."""
+    spans: list[Span] = []
+    at = _between.match(text, at).end()  # type: ignore[union-attr]
+    for element in _split_array(b"[%b]" % text[at:end].rstrip(BETWEEN)):
+        size = len(element)  # type: ignore[arg-type]
+        spans.append((at, at + size))
+        at = _between.match(text, at + size).end()  # type: ignore[union-attr]
     return spans
 
 
@@ -151,12 +167,14 @@ def _brackets(text: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 class SourceText(msgspec.Struct):
     """The text that messages were parsed from.
 
-    start: of the first message. new: spans of the new messages, if known.
+    start: of the first message. new: spans of the new messages, if known. end: of the last
+    message, 0 if unknown.
     """
 
     text: bytes
     start: int
     new: Sequence[Span] = ()
+    end: int = 0
 
 
 class TextRange(msgspec.Struct, frozen=True):
@@ -287,14 +305,15 @@ class Messages(Sequence[Json]):
         start = self._mark.index if self._mark is not None else 0
         if len(self._spans) != len(self) - start:
             if self.source is not None:
-                text, at = self.source.text, self.source.start
+                text, at, end = self.source.text, self.source.start, self.source.end
             else:  # as `ServerHistory` stores them
                 known = self._known()
-                text, at = (
+                text, at, end = (
                     b",".join(filter(None, (known.text[: known.end], encode(self.new)[1:-1]))),
                     known.start,
+                    0,
                 )
-            self._spans = array_elements(text, self._mark.at if self._mark is not None else at)
+            self._spans = array_elements(text, self._mark.at if self._mark is not None else at, end)
         return start, self._spans
 
     @property

@@ -187,15 +187,16 @@ class Composer:
         planned = self._plan(shown)
         wants_recall = ask.recall and shown and not turn.is_spare
         recalled = await self._timed_recall(planned) if wants_recall else Recall()
-        recall = recalled.text
-        other = self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recall)
+        other = (
+            self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recalled.text)
+        )
         most = (
             None
             if snapshot.prepended
-            else at_most(snapshot.turn, planned, ask.size, recall, bool(offered))
+            else at_most(snapshot.turn, planned, ask.size, recalled.text, bool(offered))
         )
         budget_left = self._context_budget(shown, other, most)
-        sent = snapshot.sent if planned.epoch is snapshot.past.epoch and not recall else None
+        sent = snapshot.sent if planned.epoch is snapshot.past.epoch and not recalled.text else None
         sampled = self._sample(budget_left, sent)
         fitted = await self._fit(planned, budget_left, sent)
         if sampled is not None and not fitted.tokens:
@@ -210,7 +211,7 @@ class Composer:
             plan.epoch.core,
             plan.notes,
             plan.splices,
-            recall,
+            recalled.text,
             recalled,
             offered,
             tools_tokens,

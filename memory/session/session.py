@@ -128,10 +128,20 @@ class Session:
         """Keep what was sent in this turn, so that the next one can reuse it."""
         self._sent = self.prompt.sent_to(target, pieces, self._turn.ask.tokenizer) or self._sent
 
-    async def calibrate_token_counter(self, usage: Json | None) -> PromptReport | None:
-        """Correct the token estimate by what the upstream counted; return that."""
+    @property
+    def request_bytes(self) -> int:
+        """The bytes of the client's request, 0 if unknown."""
+        return self._turn.ask.size
+
+    async def calibrate_token_counter(
+        self, usage: Json | None, *, proven: bool = False
+    ) -> PromptReport | None:
+        """Correct the token estimate by what the upstream counted; return that.
+
+        proven: it is known to read requests of this size whole, so its count is not doubted.
+        """
         sent, before = self._sent, self.prompt.previous
-        same = sent is not None and before is not None and sent.by == before.by
+        same = not proven and sent is not None and before is not None and sent.by == before.by
         report = await self._composer.calibrate(self.prompt, usage, before if same else None)
         if report is not None and sent is not None:
             sent.reported = report.reported

@@ -54,8 +54,8 @@ def seen(monkeypatch):
     watched(Messages, "__getitem__", "looked at")
     found_in = history.array_elements
 
-    def finding(text, at):
-        out = found_in(text, at)
+    def finding(text, at, end=0):
+        out = found_in(text, at, end)
         found["found in a text"] += len(out)
         return out
 

@@ -137,6 +137,8 @@ class Database:
         self.index_limit = IndexLimit(index_characters)
         options = {LIMIT_OPTION: self.index_limit}
         self._connections = _connections(url, synchronous, options, (secret, pool))
+        # Whether others may write without `version` telling: what is kept has to be compared.
+        self.is_shared = self._connections.parallel
         self._secret = secret
         self._queue: asyncio.Queue[WaitingWork] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
@@ -148,8 +150,8 @@ class Database:
         self._small: list[WaitingWork] = []
         self._committing = False
         self._versions = 0  # writes of this process that were not small
-        self._looked = -VERSION_SECONDS  # when the connections were last checked
-        self._seen: int | None = None
+        # When the connections were last checked, and their version then.
+        self._seen: tuple[float, int | None] = (-VERSION_SECONDS, None)
         self.application_tables: list[ApplicationTables] = []
 
     def need_lease(self) -> None:
@@ -163,6 +165,8 @@ class Database:
     @property
     def holder(self) -> int | None:
         """What names this process at the nodes that it works on; None on a file."""
+        if not self.is_shared:
+            return None
         return self.lease.incarnation if self.lease is not None else None
 
     def count_workers(self) -> int:
@@ -178,13 +182,10 @@ class Database:
 
         Raises StoreUnavailable if others may take over what this worker does.
         """
-        if not self.may_write and self.lease is not None and not await self.lease.catch_up():
+        if not self.is_shared or self.may_write or self.lease is None:
+            return
+        if not await self.lease.catch_up():
             raise StoreUnavailable(NO_LEASE)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether others may write without `version` telling: what is kept has to be compared."""
-        return self._connections.parallel
 
     @property
     def version(self) -> tuple[int, int] | None:
@@ -192,9 +193,11 @@ class Database:
 
         Writes of other processes show after some milliseconds. None if that is unknown.
         """
-        if (now := time.monotonic()) - self._looked > VERSION_SECONDS:
-            self._looked, self._seen = now, self._connections.version()
-        return None if self._seen is None else (self._versions, self._seen)
+        looked, seen = self._seen
+        if (now := time.monotonic()) - looked > VERSION_SECONDS:
+            seen = self._connections.version()
+            self._seen = now, seen
+        return None if seen is None else (self._versions, seen)
 
     async def open(self) -> None:
         """Create the tables of an empty database, refuses one of another version, starts the
