@@ -187,14 +187,10 @@ class Composer:
         planned = self._plan(shown)
         wants_recall = ask.recall and shown and not turn.is_spare
         recalled = await self._timed_recall(planned) if wants_recall else Recall()
-        other = (
-            self._counter.tools(ask.client_tools) + tools_tokens + self._counter.text(recalled.text)
-        )
-        most = (
-            None
-            if snapshot.prepended
-            else at_most(snapshot.turn, planned, ask.size, recalled.text, bool(offered))
-        )
+        other = tools_tokens + self._counter.text(recalled.text) if recalled.text else tools_tokens
+        other += self._counter.tools(ask.client_tools)
+        size = 0 if snapshot.prepended else ask.size
+        most = at_most(snapshot.turn, planned, size, recalled.text, bool(offered))
         budget_left = self._context_budget(shown, other, most)
         sent = snapshot.sent if planned.epoch is snapshot.past.epoch and not recalled.text else None
         sampled = self._sample(budget_left, sent)
