@@ -137,7 +137,8 @@ def new_dispatcher(
     settings = gateway.settings
     own = gateway.keys.own
     client = client_side(headers, settings.server.forward_headers, own=own)
-    if not own or user:  # the account of an app is shared by its users
+    bound = b"idempotency-key" in headers and (not own or user)
+    if bound:  # the account of an app is shared by its users
         owner = f"{principal.tenant}\x00{user or ''}"
         client = with_owners_idempotency_key(client, gateway.secret, owner)
     return Dispatcher(

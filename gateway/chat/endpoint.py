@@ -112,9 +112,9 @@ def response_to(
 def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     """Return what carries the request to the targets of its route."""
     principal = request.principal
-    # In an account that one person uses, their key passes as it is.
-    alone = gateway.settings.single_user or not request.uses_memory
-    owner = None if principal.paths is None and alone else request.user
+    owner = request.user
+    if principal.paths is None and (gateway.settings.single_user or not request.uses_memory):
+        owner = None  # in an account that one person uses, their key passes as it is
     forward = new_dispatcher(gateway, request.route, request.headers, principal, owner)
     forward.wire = request.wire
     if request.found is not None:

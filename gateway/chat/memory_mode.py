@@ -52,7 +52,7 @@ def mode_at_most(headers: Headers, principal: Principal) -> MemoryMode:
 
 def lower(mode: MemoryMode, *policies: str) -> MemoryMode:
     """Return what these policies leave of a mode."""
-    if mode.name == "off":
+    if mode.name == "off" or policies == ("full",):
         return mode
     left = strictest(mode.name, *policies)
     return MemoryMode(left, "policy" if left == "off" else "")

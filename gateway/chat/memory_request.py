@@ -26,16 +26,16 @@ async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Return the memory's view of a request."""
-    memory, body = gateway.settings.memory, request.body
-    managed = request.facts.manages_context or _is_kept_elsewhere(request)
-    takes = capabilities_of(gateway, request.facts, body, target)
+    memory, body, facts = gateway.settings.memory, request.body, request.facts
+    managed = facts.manages_context or _is_kept_elsewhere(request)
+    takes = capabilities_of(gateway, facts, body, target)
     record = gateway.memory.models.of(target.label)
     takes_tools = takes.searches and memory.tools != "never"
     recall = decide(memory.recall, takes_tools=takes_tools, record=record)
     extract = decide(memory.extract, takes_tools=takes_tools, record=record)
     return TurnRequest(
         scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
-        messages=request.facts.history,
+        messages=facts.history,
         model=body["model"],
         request_id=request.id,
         mode=request.mode,
@@ -49,7 +49,7 @@ async def ask_of(
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
         complete=Summarizer(gateway, forward, body["model"]),
-        rest=await _digest_rest(body, heavy=request.facts.history.heavy),
+        rest=await _digest_rest(body, heavy=facts.history.heavy),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
         extract=extract.on,

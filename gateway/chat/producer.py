@@ -79,17 +79,18 @@ def _target_options(
     target: Target,
     session: Session,
 ) -> TargetOptions:
+    facts, body = request.facts, request.body
     return TargetOptions(
         # A task leaves as its client sent it.
         target.settings.stream_usage and not session.is_task,
-        partial(record_rejection, gateway, request.facts, request.body),
+        partial(record_rejection, gateway, facts, body),
         gateway.settings.memory.placement == "cache_stable",
-        request.facts,
+        facts,
         keeper_of(gateway, request, forward),
         gateway.windows,
         refused_additions(gateway, target),
         partial(record_addition, gateway),
-        told_rejection(gateway, request.facts, request.body, target),
+        told_rejection(gateway, facts, body, target),
     )
 
 

@@ -140,9 +140,14 @@ class TargetSelector:
         account: whose quota is used, "" for the gateway's own. conversation: the key of
         `affinity_key`.
         """
-        targets = [t for tier in route.tiers for t in self._within(tier, conversation)]
-        rests = await self.cooldowns.find([name for t in targets for name in _names(t, account)])
-        if not rests and not any(t.concurrent for t in targets):
+        targets: Sequence[Target] = route.targets
+        if len(targets) > 1:
+            targets = [t for tier in route.tiers for t in self._within(tier, conversation)]
+        names: list[str] = []
+        for target in targets:
+            names += _names(target, account)
+        rests = await self.cooldowns.find(names)
+        if not rests and not [t for t in targets if t.concurrent]:
             return [Candidate(t, {}) for t in targets]
         now = time.monotonic()
         found = [

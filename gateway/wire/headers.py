@@ -163,7 +163,9 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
 
 
 def _connection_tokens(connection: bytes) -> set[bytes]:
-    return {v.strip().lower() for v in connection.split(b",")} if connection else set()
+    if not connection or connection == b"keep-alive":  # which crosses no gateway anyway
+        return set()
+    return {v.strip().lower() for v in connection.split(b",")}
 
 
 @lru_cache(64)

@@ -179,10 +179,17 @@ class HashChain:
 
 
 class RequestHistory(msgspec.Struct):
-    """A request's messages and their hash chain."""
+    """A request's messages and their hash chain.
+
+    newest: index of the last assistant message, -1 for none.
+    """
 
     messages: Messages
     chain: HashChain
+    newest: int = -1
+
+    def __post_init__(self) -> None:
+        self.newest = self.messages.after.newest
 
     @classmethod
     def of(
@@ -225,11 +232,6 @@ class RequestHistory(msgspec.Struct):
     def silent(self) -> bytes:
         """The digest of an empty answer."""
         return keyed_hash(self.chain.key, SILENT)
-
-    @property
-    def newest(self) -> int:
-        """The index of the last assistant message; -1 for none."""
-        return self.messages.after.newest
 
     @property
     def suffix(self) -> int:

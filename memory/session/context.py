@@ -118,7 +118,8 @@ class TurnProgress(msgspec.Struct):
 class TurnContext(msgspec.Struct, frozen=True):
     """One turn: the request, its snapshot, and its identity.
 
-    task: why it is a task, None for a talk.
+    task: why it is a task, None for a talk. is_recording: it is written to the store. injects:
+    memory is added. is_stranger: no user is named and no conversation continued.
     """
 
     services: TurnServices
@@ -129,7 +130,10 @@ class TurnContext(msgspec.Struct, frozen=True):
     identity: TurnIdentity
     progress: TurnProgress
     store: TurnStore
-    task: Decision | None = None
+    task: Decision | None
+    is_recording: bool
+    injects: bool
+    is_stranger: bool
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
@@ -142,15 +146,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     @property
     def is_spare(self) -> bool:
         """Whether nothing is added but blocks with a value: a task's, an unnamed user's first."""
-        return self.stranger or self.task is not None
-
-    @property
-    def is_recording(self) -> bool:
-        return self.ask.mode != "read" and self.ask.records
-
-    @property
-    def injects(self) -> bool:
-        return self.ask.mode != "write" and self.ask.inject
+        return self.is_stranger or self.task is not None
 
     @property
     def once(self) -> bytes | None:
@@ -169,11 +165,6 @@ class TurnContext(msgspec.Struct, frozen=True):
         """Whether the user said something, so that this is no further step of a tool loop."""
         newest = self.snapshot.turn.messages.after.user
         return newest >= 0 and newest > self.snapshot.past.at
-
-    @property
-    def stranger(self) -> bool:
-        """Whether no user is named and no conversation continued."""
-        return not self.ask.scope.is_named and self.snapshot.past.node is None
 
 
 def start_turn(
@@ -203,6 +194,9 @@ def start_turn(
         TurnProgress(snapshot.scope_id, list(rounds or ())),
         _turn_store(services, ask, snapshot, attempt.patience, identity),
         task,
+        ask.mode != "read" and ask.records,
+        ask.mode != "write" and ask.inject,
+        not ask.scope.is_named and snapshot.past.node is None,
     )
     attempt.claim.hold_node(identity.node_id)
     if turn.is_recording:
