@@ -43,27 +43,22 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
             raise LeftEarly("The client left before its body was read.")
         more, part = bool(message.get("more_body")), message.get("body", b"")
         came += len(part)
-        if unpack is None:
-            if came > limit:
-                raise _too_large(limit)
-            read.write(part)
-            continue
         for piece in _pieces(unpack, part):
             size += len(piece)
             if max(size, came) > limit:
                 raise _too_large(limit)
             read.write(piece)
-            if len(piece) == CHUNK_BYTES:
+            if unpack is not None and len(piece) == CHUNK_BYTES:
                 await asyncio.sleep(0)  # let other requests run
     if unpack is not None and not unpack.whole:  # a truncated request must not be processed
         raise BadRequest("The compressed request body is truncated. Send all of it.")
     return read.getvalue()
 
 
-def _pieces(unpack: Decompressor, part: bytes) -> Iterator[bytes]:
+def _pieces(unpack: Decompressor | None, part: bytes) -> Iterator[bytes]:
     """Yield the decompressed pieces of a part of the body. Raises BadRequest."""
     try:
-        yield from unpack.pieces(part)
+        yield from (part,) if unpack is None else unpack.pieces(part)
     except zlib.error as e:
         raise BadRequest(
             f"The body does not match its Content-Encoding ({e}). Send it plain, or as one "
