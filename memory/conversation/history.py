@@ -252,11 +252,36 @@ class Messages(Sequence[Json]):
 
     @property
     def unchecked(self) -> bytes:
-        """Their source without the messages whose text was checked before; see `PrefixInfo`."""
-        if not (self.before.checked and self.before.count and self.source is not None):
-            return self.text
-        known = self._known()
-        return known.text[: known.start] + known.text[known.end :]
+        """Their source without the messages in which nothing has to be looked for.
+
+        Those are such whose text was checked before (see `PrefixInfo`), and new ones that hold
+        nothing but a role and a text.
+        """
+        if (source := self.source) is None:
+            return b""
+        text, known = source.text, self._known()
+        start, end = known.start, known.end
+        if not (self.before.count and self.before.checked):
+            if self.before.count:
+                return text
+            start = end = source.start
+        if source.end and self._are_plain(text, end, source.end):
+            end = source.end
+        return text[:start] + text[end:]
+
+    def _are_plain(self, text: bytes, start: int, end: int) -> bool:
+        """Tell whether the new messages, which stand there in a text, are a role and a text each.
+
+        Of members that are given twice one would be passed on unseen, so the names are counted.
+        """
+        for message in self.new:
+            if len(message) != 2 or type(message.get("content")) is not str:
+                return False
+        count = len(self.new)
+        return (
+            text.count(b'"content"', start, end) == text.count(b'"role"', start, end) == count
+            and text.find(b"\\u00", start, end) < 0
+        )
 
     @property
     def is_long(self) -> bool:

@@ -43,6 +43,7 @@ SHARES = (0.5, 0.25, 0.125)  # of a prompt's tokens to keep, after each context 
 EXPECTED_SHARE = 0.75  # of a prompt's tokens as counted here: a smaller report is looked into
 SURE_SHARE = 0.9  # of the fewest tokens that a text can have, for a vocabulary that has fewer
 ROLE_TOKENS = 3  # of a message, beside its text, in every template
+ANY_TAG = "0a1b2c3d4e"  # stands for a scope's own where only its length matters
 MOST_BYTES = 6  # of a token, in a text of any language, on average
 
 
@@ -100,7 +101,7 @@ class Prompt(msgspec.Struct, frozen=True):
             notes=plan.notes,
             splices=plan.splices,
             previous=None if plan.reason == COMPACTION else self.previous,
-            injected_tokens=_placed_tokens(self.budget.counter, plan)
+            injected_tokens=_placed_tokens(self.budget.counter, plan, self.budget.tag)
             + (self.tools_tokens if self.offered else 0),
         )
 
@@ -134,11 +135,14 @@ class Prompt(msgspec.Struct, frozen=True):
         )
 
 
-def _placed_tokens(counter: TokenCounter, plan: epochs.PlacementPlan) -> int:
-    """Count the tokens of a plan's core text and notes."""
-    tokens = counter.text(plan.epoch.core)
+def _placed_tokens(counter: TokenCounter, plan: epochs.PlacementPlan, tag: str) -> int:
+    """Count the tokens of a plan's core text and notes.
+
+    tag: of the scope. All scopes with the same blocks are counted once, so it counts as any other.
+    """
+    tokens = counter.text(plan.epoch.core.replace(tag, ANY_TAG))
     for note in plan.notes.values():
-        tokens += counter.text(note)
+        tokens += counter.text(note.replace(tag, ANY_TAG))
     return tokens
 
 
@@ -213,7 +217,7 @@ class Composer:
             tools_tokens,
             None if plan.reason == COMPACTION else sent,
             _versions_seen(plan, shown),
-            _placed_tokens(self._counter, plan) + tools_tokens,
+            _placed_tokens(self._counter, plan, ask.scope.tag) + tools_tokens,
         )
 
     def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:

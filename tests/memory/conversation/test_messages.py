@@ -218,3 +218,20 @@ def test_white_space_is_collapsed_the_same_whatever_the_text_and_its_length(text
         patch.setattr(messages, "SLICE_CHARACTERS", size)
         patch.setattr(messages, "SHORT_CHARACTERS", short)
         assert messages.collapse_whitespace(text) == " ".join(text.split())
+
+
+WHITE_SPACE = [c for c in map(chr, range(0x110000)) if c.isspace()]
+FRAMES = ("a" * 250, "é" * 250, "中" * 250, "“x” – " * 50, "\u20ac\u2013\u2019" * 90)
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_white_space_of_every_kind_is_one_space_wherever_it_stands(frame):
+    for space in WHITE_SPACE:
+        for text in (space + frame, frame + space, f"{frame}{space}b", f"{frame} {space}b"):
+            assert collapse_whitespace(text) == " ".join(text.split()), hex(ord(space))
+
+
+@given(st.lists(st.sampled_from([*WHITE_SPACE, *"abé中“€", "\U0001f600"]), min_size=201))
+def test_long_texts_are_normalised_as_short_ones_are(characters):
+    text = "".join(characters)
+    assert collapse_whitespace(text) == " ".join(text.split())
