@@ -18,7 +18,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.auth.peer_user import find_peer_user
 from gateway.errors import BadRequest, GatewayError, HeadTooLarge, RequestTimeout, UrlTooLong
@@ -44,6 +44,45 @@ STATUS = {
 
 class HeadRefused(Exception):
     """The request head that is being read breaks a limit."""
+
+
+class JoinedHead:
+    """Sends the head of a response together with what follows it at once.
+
+    That is one call of the system less for each response. It stands in for the transport of a
+    response until then. Nothing is held back longer than the event loop's next round.
+    """
+
+    __slots__ = ("_cycle", "_head", "_loop", "_transport")
+
+    def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
+        self._cycle, self._loop, self._transport = cycle, loop, cycle.transport
+        self._head = b""
+        cycle.transport = self  # type: ignore[assignment]
+
+    def write(self, data: bytes) -> None:
+        """Hold the head; send it with the next bytes."""
+        if self._head:
+            self._cycle.transport = self._transport
+            head, self._head = self._head, b""
+            self._transport.writelines((head, data) if data else (head,))
+        elif self._cycle.transport is self:
+            self._head = data
+            self._loop.call_soon(self._send)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection, after what is held."""
+        self._send()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _send(self) -> None:
+        if self._head:
+            self.write(b"")
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -170,6 +209,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._phase, self._begun, self._until = BODY, False, None
         self._beside = self._trailers = 0
         super().on_headers_complete()
+        JoinedHead(self.cycle, self.loop)
 
     def on_message_complete(self) -> None:
         self._phase, self._size, self._until = IDLE, 0, None

@@ -144,6 +144,8 @@ def begin(form: Format, level: str, fd: int = 2) -> LogWriter:
 
     level: of Mnemogate's own loggers; others are shown from `warning` on.
     """
+    # What no line shows need not be asked of the system for each of them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     sink = LogWriter(fd, JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     if not root.handlers:
