@@ -53,24 +53,24 @@ class JoinedHead:
     response until then. Nothing is held back longer than the event loop's next round.
     """
 
-    __slots__ = ("_cycle", "_head", "_loop", "_transport")
+    __slots__ = ("_cycle", "_head", "_loop", "_sent", "_transport")
 
     def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
         self._cycle, self._loop, self._transport = cycle, loop, cycle.transport
-        self._head = b""
+        self._head, self._sent = b"", False
         cycle.transport = self  # type: ignore[assignment]
 
     def write(self, data: bytes) -> None:
         """Hold the head; send it with the next bytes."""
         if self._head:
-            self._cycle.transport = self._transport
+            self._cycle.transport, self._sent = self._transport, True
             head, self._head = self._head, b""
             self._transport.writelines((head, data) if data else (head,))
-        elif self._cycle.transport is self:
+        elif self._sent:
+            self._transport.write(data)
+        else:
             self._head = data
             self._loop.call_soon(self._send)
-        else:
-            self._transport.write(data)
 
     def close(self) -> None:
         """Close the connection, after what is held."""
