@@ -147,7 +147,9 @@ class FakeSession:
     def remember_sent_prompt(self, target, pieces):
         self.sent_to.append(target)
 
-    async def calibrate_token_counter(self, usage):
+    request_bytes = 0
+
+    async def calibrate_token_counter(self, usage, *, proven=False):
         self.log.append("calibrate")
 
     async def finish(self, outcome):
