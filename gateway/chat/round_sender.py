@@ -168,17 +168,14 @@ class RoundSender:
     async def learn_from(self, usage: Json | None) -> None:
         """Learn from what the first round's upstream counted of its prompt."""
         windows, facts, reply = self._options.windows, self._options.facts, self.reply
+        managed = facts is not None and facts.manages_context
+        # Some formats count without what was in a cache.
+        if windows is None or reply is None or managed or not self._wire.sums_usage:
+            await self._session.calibrate_token_counter(usage)
+            return
         caller, size = self._forward.caller, self._session.request_bytes
-        proven = (
-            windows is not None
-            and reply is not None
-            and windows.has_taken(reply.target, caller, size)
-        )
+        proven = windows.has_taken(reply.target, caller, size)
         report = await self._session.calibrate_token_counter(usage, proven=proven)
-        if windows is None or reply is None or (facts is not None and facts.manages_context):
-            return
-        if not self._wire.sums_usage:  # its counts may be without what was in a cache
-            return
         self.cut_to = windows.note_report(reply.target, caller, report, size)
         if self.cut_to:
             self._session.trace.notes.append(
