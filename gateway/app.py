@@ -160,6 +160,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
     limits = Limiter(_counters(shared, sharers), usage.spent_since)
     worker = Worker(database)
+    memory.wake_worker = worker.wake
     _register(worker, memory, BackgroundModelClient(settings, router, selector, credentials, usage))
     return GatewayState(
         settings,

@@ -89,6 +89,10 @@ def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
     )
 
 
+def _wake_nobody() -> None:
+    """Do nothing."""
+
+
 class Memory:
     """The memory of one process.
 
@@ -126,6 +130,9 @@ class Memory:
         self._closed_until = 0.0
         self._letting_go: asyncio.Task[None] | None = None
         self.outdated = ""  # why the database must be upgraded first
+        self.wake_worker: Callable[[], None] = (
+            _wake_nobody  # what runs the jobs, where it runs here
+        )
 
     async def open(self) -> None:
         """Open the store and replay the recovery log. Raises StoreUnavailable."""
@@ -306,6 +313,7 @@ class Memory:
             self.spill,
             self.counter(tokenizer),
             self.models,
+            self.wake_worker,
         )
 
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:

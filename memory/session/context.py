@@ -5,7 +5,7 @@ What is known at its start is frozen; what happens in it is `TurnProgress`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -40,7 +40,8 @@ from memory.stores.sql.write_lock import owner_lock
 class TurnServices(msgspec.Struct, frozen=True):
     """The parts of the memory that a turn uses.
 
-    counter: counts tokens for its model. models: how models use the memory tools.
+    counter: counts tokens for its model. models: how models use the memory tools. wake_worker: lets
+    a job that is due begin now.
     """
 
     db: Database
@@ -50,6 +51,7 @@ class TurnServices(msgspec.Struct, frozen=True):
     spill: RecoveryLog
     counter: TokenCounter
     models: ModelRecords
+    wake_worker: Callable[[], None]
 
 
 class RequestAttempt(msgspec.Struct):

@@ -118,6 +118,8 @@ class TurnRecorder:
                 shortcut,
             )
             turn.attempt.claim.is_stored = False
+            if any(job.kind == summarization.KIND for job in record.jobs):
+                turn.services.wake_worker()  # the next turns come soon, and need it
             self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
         except ErasedMeanwhile:
             pass  # the user was erased meanwhile: nothing may be stored

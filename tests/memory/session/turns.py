@@ -136,6 +136,7 @@ def a_turn(messages=None, *, snapshot=None, in_flight=None, policy=None, **asked
         FakeSpill(),
         TokenCounter(),
         ModelRecords(),
+        lambda: None,
     )
     claim = (in_flight or InFlight()).claim(b"request")
     attempt = RequestAttempt(claim, lines.place)
