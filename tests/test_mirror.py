@@ -77,7 +77,9 @@ COVERED = {
         gateway.chat.conversation_body gateway.chat.conversation_endpoint
         gateway.chat.kept_conversations gateway.server.conversation_routes
     """,
-    "e2e/responses/test_background_booking": "gateway.chat.background_booking",
+    "e2e/responses/test_background_booking": """
+        gateway.chat.background_booking gateway.storage.bookings
+    """,
     "e2e/responses/test_owners": """
         gateway.chat.stored_names gateway.chat.relayed_names gateway.server.stored_routes
         gateway.chat.stored_answer gateway.storage.kept_sizes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.chat import kept_responses
-from gateway.chat.background_booking import booking_of, runs_in_background, watch
+from gateway.chat.background_booking import UNFINISHED, booking_of, runs_in_background, watch
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_passthrough import response_in
@@ -59,10 +59,12 @@ class ResponseKeeper:
         if not rounds or served is None:
             return None
         kept = self._kept_members(served, replies, shown)
-        if shown.get("store") is not True and not kept:
+        unfinished = shown.get("status") in UNFINISHED
+        # Some servers do not tell that they store; what goes on there is stored.
+        goes_on = unfinished and self._in_background
+        if shown.get("store") is not True and not kept and not goes_on:
             return None
         pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
-        unfinished = shown.get("status") in ("queued", "in_progress")
         return StoredResponse(
             str(shown.get("id")),
             request.principal.tenant,
@@ -158,7 +160,7 @@ class ResponseKeeper:
     def _echo(self) -> Json:
         """Return members of the request as the client sent them."""
         echo = {m: self._client_member(m) for m in ECHOED}
-        return echo | booking_of(self.request)
+        return echo | booking_of(self.request, self.forward)
 
     def _client_member(self, name: str) -> Any:
         if name == "previous_response_id":
