@@ -42,7 +42,7 @@ class Injection(Enum):
 class TurnKeeper(Protocol):
     """Keeps what a turn leaves at the provider."""
 
-    def row(
+    async def row(
         self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
     ) -> Any:
         """Return what an answer leaves; None for nothing. replies: its rounds, as received."""
