@@ -50,6 +50,7 @@ COVERED = {
     "e2e/wire/test_other_relay": """
         gateway.relay.endpoint gateway.relay.passthrough
     """,
+    "e2e/test_block_space": "memory.stores.sql.import_space",
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
