@@ -24,6 +24,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json
+from gateway.wire.own_marks import ORPHANED, has_mark
 from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
@@ -146,8 +147,16 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
     found.history.heavy = request.facts.history.heavy
     # An answer of a command was made here: its server has no such item.
     pairs = zip(items, told, strict=True)
-    sent = [t if t is not i and MADE_HERE.fullmatch(str(t.get("id"))) else i for i, t in pairs]
+    sent = [t if t is not i and _must_be_told(t) else i for i, t in pairs]
     return msgspec.structs.replace(request, found=found, body={**request.body, "input": sent})
+
+
+def _must_be_told(item: Json) -> bool:
+    """Tell whether an item's server cannot take it by its id.
+
+    It has none of that id, or wants the hidden call that reasoning led to beside it.
+    """
+    return bool(MADE_HERE.fullmatch(str(item.get("id")))) or has_mark(item, ORPHANED)
 
 
 async def find_own(

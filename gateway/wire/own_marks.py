@@ -33,10 +33,15 @@ def has_seal(parts: Sequence[Any]) -> bool:
 
 
 def mark_orphan(part: Json) -> Json:
-    """Return reasoning with the mark that its call is not shown; anything else as it is."""
+    """Return reasoning with the mark that its call is not shown; anything else as it is.
+
+    A reasoning item that only its id tells of, at a server that stores it, has the mark alone.
+    """
     if part.get("type") not in REASONING:
         return part
     marks = {m: ORPHANED + part[m] for m in OPAQUE if isinstance(part.get(m), str) and part[m]}
+    if not marks and part["type"] == "reasoning":
+        marks = {"encrypted_content": ORPHANED}
     return {**part, **marks} if marks else part
 
 
