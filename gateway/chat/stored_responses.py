@@ -8,7 +8,6 @@ what the client saw. A response without a row of the caller's is unknown: 404.
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -24,13 +23,12 @@ from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json
-from gateway.wire.own_marks import ORPHANED, has_mark
+from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark
 from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
 
 log = logging.getLogger("mnemogate")
-MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no server gave
 
 
 async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:

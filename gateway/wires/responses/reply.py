@@ -20,7 +20,7 @@ from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.arguments import RepeatedArguments
 from gateway.wire.chat import Json
-from gateway.wire.own_marks import ORPHANED, SEALED, has_mark, has_seal, mark_orphan
+from gateway.wire.own_marks import SEALED, has_mark, has_seal, mark_orphan
 from gateway.wire.part_keys import CALL, REASONING, item_key, responses_key
 from gateway.wires.envelope import (
     BEGIN,
@@ -135,8 +135,7 @@ class Echo:
         if not (isinstance(item, dict) and "encrypted_content" in item):
             return item
         if self.hides_reasoning or (self.hides_seals and has_mark(item, SEALED)):
-            bare = {k: v for k, v in item.items() if k != "encrypted_content"}
-            return mark_orphan(bare) if has_mark(item, ORPHANED) else bare
+            return {k: v for k, v in item.items() if k != "encrypted_content"}
         return item
 
     def _is_ours(self, tool: Any) -> bool:
@@ -285,7 +284,10 @@ class ResponsesMask(EnvelopeMask):
         return event.get("type") == DONE_ITEM
 
     def mark(self, event: Json) -> Json:
-        return {**event, "item": mark_orphan(self._echo.item(event["item"]))}
+        return {**event, "item": self.mark_part(self._echo.item(event["item"]))}
+
+    def mark_part(self, part: Json) -> Json:
+        return mark_orphan(part, by_id=not self._echo.hides_reasoning)
 
     def _write(self, event: Json, number: int, place: int | None) -> Json:
         out = dict(event)
