@@ -38,6 +38,10 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """
     request = await check_stored_names(gateway, request)
     if request.wire is not RESPONSES:
+        # These APIs know no chains, but a server behind them may.
+        chained = request.body.get("previous_response_id")
+        if isinstance(chained, str) and request.principal.paths is not None:
+            await find_own(gateway, request.principal, request.user, chained)
         return request
     thread = await find_thread(gateway, request)
     kept_here = thread is not None and not thread.target
