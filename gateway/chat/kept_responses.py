@@ -260,7 +260,10 @@ async def check_room(
 
 def count_answer(gateway: GatewayState, request: TurnInput, kept: Json, shown: Json) -> None:
     """Count the bytes of an answer that is kept; those of its request are counted already."""
-    size, tenant = len(_encode(shown)) + len(_encode(kept.get("output"))), request.principal.tenant
+    size, tenant = (
+        len(_encode(shown)) + len(_encode(kept.get("output") or {})),
+        request.principal.tenant,
+    )
     gateway.kept_sizes.add(tenant, request.user, request.thread, size)
 
 
