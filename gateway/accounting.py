@@ -25,7 +25,7 @@ from gateway.routing.router import Route
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TracedRequest, TracedRound, TurnTraces
 from gateway.usage.log import UsageLog, UsageRecord
-from gateway.usage.meter import UsageTotals
+from gateway.usage.meter import CountedIn, UsageTotals
 from gateway.usage.pricing import TokenUsage, cost_of
 from gateway.wire.headers import Pairs
 
@@ -51,7 +51,6 @@ class RequestAccount(msgspec.Struct):
     traces: TurnTraces | None = None
     output: int | None = None
     background: bool = False
-    _reserved: float = 0.0  # USD
     _ticket: Admission | None = None  # None where nothing is limited
     _status: int = 0
 
@@ -70,20 +69,25 @@ class RequestAccount(msgspec.Struct):
             raise
 
     async def _admit(self) -> None:
-        guess = self.forward.meter.guess
-        if guess is None:
-            guess = output = 0
-        else:
-            output = USUAL_OUTPUT if self.output is None else self.output
         if self.allowance.usd:
             self.forward.route = _priced_route(self.forward.route, self.allowance.key)
+        usage, usd = self._expect()
+        lease = self.forward.deadline - asyncio.get_running_loop().time() + LEASE_MARGIN
+        self._ticket = await self.limits.admit(
+            self.allowance, usage.input + usage.output, usd, lease
+        )
+        if (hold := self._ticket.hold) is not None:
+            self.forward.meter.counted_in = CountedIn(hold.period, hold.second, hold.shared)
+
+    def _expect(self) -> tuple[TokenUsage, float]:
+        """Return what the request may use, and what that may cost in USD."""
+        guess = self.forward.meter.guess
+        if guess is None:
+            return TokenUsage(), 0.0
+        output = USUAL_OUTPUT if self.output is None else self.output
         usage = TokenUsage(input=guess, output=output)
         costs = (cost_of(usage, t.price) or 0.0 for t in self.forward.route.targets)
-        lease = self.forward.deadline - asyncio.get_running_loop().time() + LEASE_MARGIN
-        self._reserved = max(costs, default=0.0)
-        self._ticket = await self.limits.admit(
-            self.allowance, guess + output, self._reserved, lease
-        )
+        return usage, max(costs, default=0.0)
 
     def _quota_headers(self) -> Pairs:
         """Return headers that say what is left of the key's own limits.
@@ -104,19 +108,31 @@ class RequestAccount(msgspec.Struct):
         """Write the usage record; return the settling of the quota, if there is one."""
         if self._ticket is not None:
             return self._close(memory, error)
-        self._record(self.forward.meter.bill(), memory, error)
+        self._record(self._bill(), memory, error)
         return None
 
     async def _close(self, memory: str, error: BaseException | None) -> None:
-        bill = self.forward.meter.bill()
-        if self.background and bill.estimated:
-            bill.known = max(bill.known, self._reserved)
-            bill.cost = bill.known if bill.cost is not None else None
+        bill = self._bill()
         if self._ticket is not None:
             await self.limits.settle(
                 self._ticket, bill.tokens.input + bill.tokens.output, bill.known
             )
         self._record(bill, memory, error)
+
+    def _bill(self) -> UsageTotals:
+        """Return what the request used; what goes on after it uses all that was reserved."""
+        bill = self.forward.meter.bill()
+        if not (self.background and bill.estimated):
+            return bill
+        expected, usd = self._expect()
+        bill.tokens = msgspec.structs.replace(
+            bill.tokens,
+            input=max(bill.tokens.input, expected.input),
+            output=max(bill.tokens.output, expected.output),
+        )
+        bill.known = max(bill.known, usd)
+        bill.cost = bill.known if bill.cost is not None else None
+        return bill
 
     def _record(self, bill: UsageTotals, memory: str, error: BaseException | None) -> None:
         record = bill_record(self.record, self.forward, bill, self.started)

@@ -37,7 +37,8 @@ from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
 from gateway.server.middleware import GatewayMiddleware
 from gateway.server.router_caches import RouterCaches
-from gateway.state import GatewayState, no_lacks
+from gateway.state import GatewayState, ServerState, no_lacks
+from gateway.storage.bookings import PendingBookings
 from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
@@ -158,7 +159,6 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     sharers = database.count_workers
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
-    limits = Limiter(_counters(shared, sharers), usage.spent_since)
     worker = Worker(database)
     memory.wake_worker = worker.wake
     _register(worker, memory, BackgroundModelClient(settings, router, selector, credentials, usage))
@@ -174,12 +174,13 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         credentials,
         Vocabularies(folder(data), memory.counters),
         selector,
-        limits,
+        Limiter(_counters(shared, sharers), usage.spent_since),
         usage,
         responses,
         KeptSizes(database),
         ContextWindows(servers[1]),
         metrics,
+        ServerState(PendingBookings(database)),
         shared,
         _traces(settings),
     )

@@ -51,6 +51,10 @@ def accounted_response(
     begin: starts the work, once the request is admitted.
     """
     forward.request = entry.id
+    principal = entry.principal
+    if principal.tenant in gateway.process.bookings.waiting and principal.authorization:
+        gateway.credentials.keep(principal.tenant, principal.authorization)
+        gateway.process.bookings.resume(principal.tenant)
     account = _account(gateway, forward, entry)
     base = [(b"x-mnemogate-request-id", entry.id.encode())]
     if entry.mode != "off":

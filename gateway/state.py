@@ -27,6 +27,7 @@ from gateway.redis_client import RedisClient
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
+from gateway.storage.bookings import PendingBookings
 from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
 from gateway.telemetry.metrics import Metrics
@@ -63,6 +64,8 @@ class ServerState:
     without memory that the log has told of, at most `MOST_TOLD`. jobs: tasks that end with it.
     """
 
+    bookings: PendingBookings
+
     draining: bool = False
     busy: int = 0
     live: set[GatewayResponse] = field(default_factory=set)
@@ -95,9 +98,9 @@ class GatewayState:
     kept_sizes: KeptSizes
     windows: ContextWindows
     metrics: Metrics
+    process: ServerState
     shared: RedisClient | None = None
     traces: TurnTraces | None = None
-    process: ServerState = field(default_factory=ServerState)
     lacks: Lacks = field(default_factory=no_lacks)
     clients: ClientProfiles = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)

@@ -50,6 +50,7 @@ COVERED = {
     "e2e/wire/test_other_relay": """
         gateway.relay.endpoint gateway.relay.passthrough
     """,
+    "e2e/test_block_space": "memory.stores.sql.import_space",
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
@@ -77,7 +78,9 @@ COVERED = {
         gateway.chat.conversation_body gateway.chat.conversation_endpoint
         gateway.chat.kept_conversations gateway.server.conversation_routes
     """,
-    "e2e/responses/test_background_booking": "gateway.chat.background_booking",
+    "e2e/responses/test_background_booking": """
+        gateway.chat.background_booking gateway.storage.bookings
+    """,
     "e2e/responses/test_owners": """
         gateway.chat.stored_names gateway.chat.relayed_names gateway.server.stored_routes
         gateway.chat.stored_answer gateway.storage.kept_sizes

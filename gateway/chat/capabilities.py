@@ -93,6 +93,14 @@ def named_addition(refusal: UpstreamRefused) -> str:
     return next((name for name in (USAGE, INCLUDE) if SINGLE[name].search(text)), "")
 
 
+def asks_itself(body: Json, name: str) -> bool:
+    """Tell whether the client asks for what would be an addition of ours."""
+    value = body.get(name)
+    if name == USAGE:  # beside its other members, that one is ours
+        return isinstance(value, dict) and bool(value.get("include_usage"))
+    return bool(value)
+
+
 def record_addition(gateway: GatewayState, target: Target, name: str) -> None:
     """Remember that a target took a request only without one addition of ours."""
     gateway.lacks.put(f"{target.label}\0{name}", (1, time.monotonic()))

@@ -56,7 +56,7 @@ class DegradedProducer(CompletionProducer):
         if held := mask.finish():
             yield held
         if (keeper := self._keeper) is not None:
-            left = keeper.row(mask, [result.reply], wire.hidden_rounds(), "")
+            left = await keeper.row(mask, [result.reply], wire.hidden_rounds(), "")
             keeper.settle(left, written=False)
         yield mask.end(mask.usage)
 

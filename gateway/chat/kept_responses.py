@@ -10,6 +10,7 @@ hidden exchanges.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable
 
+log = logging.getLogger("mnemogate")
 CHAINED = ("previous_response_id", "conversation")
 MOST_ITEMS = 100  # of a page
 KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
@@ -254,6 +256,29 @@ async def check_room(
         where = f"The conversation {thread[:80]!r} has"
         _refuse_if_full(where, there + size, "kept_conversation_mib", limit)
     sizes.add(tenant, user, thread, size)
+
+
+def count_answer(gateway: GatewayState, request: TurnInput, kept: Json, shown: Json) -> None:
+    """Count the bytes of an answer that is kept; those of its request are counted already."""
+    size, tenant = (
+        len(_encode(shown)) + len(_encode(kept.get("output") or {})),
+        request.principal.tenant,
+    )
+    gateway.kept_sizes.add(tenant, request.user, request.thread, size)
+
+
+async def has_room(gateway: GatewayState, request: TurnInput, kept: Json, shown: Json) -> bool:
+    """Tell whether what nobody has looked at before the turn may be kept.
+
+    The answer is finished, so it is served all the same.
+    """
+    size = len(_encode(shown)) + len(_encode(kept))
+    try:
+        await check_room(gateway, request.principal.tenant, request.user, request.thread, size)
+    except (RequestConflict, Unavailable) as e:
+        log.warning("a response is not kept: %s", e.message)
+        return False
+    return True
 
 
 def _refuse_if_full(whose: str, size: int, setting: str, limit: float) -> None:

@@ -47,6 +47,11 @@ class ProviderCall:
         headers = upstream_headers(caller.headers, caller.credential(target), kind)
         return await target.upstream.send(UpstreamRequest(path, content, headers, method))
 
+    @property
+    def has_credential(self) -> bool:
+        """Whether there is a key to ask with, the client's or the provider's own."""
+        return self._dispatcher().caller.credential(self.target) is not None
+
     def _dispatcher(self) -> Dispatcher:
         route = Route(((self.target,),), self.target.model)
         return new_dispatcher(self.gateway, route, self.headers, self.principal)

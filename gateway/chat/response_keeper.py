@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.chat import kept_responses
-from gateway.chat.background_booking import booking_of, runs_in_background, watch
+from gateway.chat.background_booking import UNFINISHED, booking_of, runs_in_background, watch
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_passthrough import response_in
@@ -46,7 +46,7 @@ class ResponseKeeper:
     request: TurnInput
     forward: Dispatcher
 
-    def row(
+    async def row(
         self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
     ) -> StoredResponse | None:
         """Return the row of an answer; None where the provider stores nothing.
@@ -58,11 +58,13 @@ class ResponseKeeper:
         served, request = self.forward.served, self.request
         if not rounds or served is None:
             return None
-        kept = self._kept_members(served, replies, shown)
-        if shown.get("store") is not True and not kept:
+        kept = await self._kept_members(served, replies, shown)
+        unfinished = shown.get("status") in UNFINISHED
+        # Some servers do not tell that they store; what goes on there is stored.
+        goes_on = unfinished and self._in_background
+        if shown.get("store") is not True and not kept and not goes_on:
             return None
         pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
-        unfinished = shown.get("status") in ("queued", "in_progress")
         return StoredResponse(
             str(shown.get("id")),
             request.principal.tenant,
@@ -83,19 +85,24 @@ class ResponseKeeper:
         cuts = mask.cuts if isinstance(mask, ResponsesMask) and self.request.wants_stream else []
         return {"cuts": cuts} if any(cuts) else {}
 
-    def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
+    async def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
         """Return the members of an answer that are stored here.
 
         Returns {} if its provider stores them, or nobody does.
         """
         request = self.request
         if request.kept is not None:
-            return kept_responses.kept_members(request.kept, replies, shown)
+            kept = kept_responses.kept_members(request.kept, replies, shown)
+            if kept:
+                kept_responses.count_answer(self.gateway, request, kept, shown)
+            return kept
         # Its server was only now found to keep nothing.
         learnt = not served.keeps_responses and not request.chained
         if not learnt or request.body.get("store") is False:
             return {}
-        return kept_responses.kept_members(input_items(request.body), replies, shown)
+        kept = kept_responses.kept_members(input_items(request.body), replies, shown)
+        has_room = kept and await kept_responses.has_room(self.gateway, request, kept, shown)
+        return kept if has_room else {}
 
     def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
         """Return what is written in the turn's transaction."""
@@ -158,7 +165,7 @@ class ResponseKeeper:
     def _echo(self) -> Json:
         """Return members of the request as the client sent them."""
         echo = {m: self._client_member(m) for m in ECHOED}
-        return echo | booking_of(self.request)
+        return echo | booking_of(self.request, self.forward)
 
     def _client_member(self, name: str) -> Any:
         if name == "previous_response_id":

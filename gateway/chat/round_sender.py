@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.chat.capabilities import INCLUDE, STATE, USAGE, named_addition
+from gateway.chat.capabilities import INCLUDE, STATE, USAGE, asks_itself, named_addition
 from gateway.errors import UpstreamRefused
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.dispatcher import Dispatcher
@@ -42,7 +42,7 @@ class Injection(Enum):
 class TurnKeeper(Protocol):
     """Keeps what a turn leaves at the provider."""
 
-    def row(
+    async def row(
         self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
     ) -> Any:
         """Return what an answer leaves; None for nothing. replies: its rounds, as received."""
@@ -160,6 +160,7 @@ class RoundSender:
                 continue
             self._note_sent(reply)
             self._note_additions(reply.target, self._refused - known)
+            self._note_known(reply.target, known)
             if before is not self.injection:
                 self._note_given_up(reply.target, rejected)
             self.reply = reply
@@ -243,7 +244,7 @@ class RoundSender:
         if refusal.status not in ADDITIONS_REFUSED or self.injection is Injection.NONE:
             return False
         name = named_addition(refusal)
-        if not name or name in self._refused or self._body.get(name):
+        if not name or name in self._refused or asks_itself(self._body, name):
             return False
         self._refused.add(name)
         return True
@@ -255,6 +256,13 @@ class RoundSender:
             self._session.trace.notes.append(f"{target.label} refused {told}; it was left out")
             if self._options.reject_addition is not None:
                 self._options.reject_addition(target, name)
+
+    def _note_known(self, target: Target, names: Collection[str]) -> None:
+        """Note what was left out because the target refused it in an earlier request."""
+        if USAGE in names and self._options.ask_usage and self._body.get("stream"):
+            note = f"{target.label} refused `{USAGE}` within the last hour; it was left out"
+            notes = self._session.trace.notes
+            notes += [note] if note not in notes else []
 
     def _may_be_our_fault(self, refusal: UpstreamRefused) -> bool:
         """Tell whether a target may have refused our additions, in the first round."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
-from gateway.chat.background_booking import BOOKING, UNFINISHED, book_finished
+from gateway.chat.background_booking import UNFINISHED, book_finished
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.stored_answer import StoredAnswer, stored_answer
@@ -24,6 +25,7 @@ from gateway.http.json_thread import run_heavy
 from gateway.http.response import GatewayResponse, ResponseProducer
 from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
+from gateway.storage.bookings import BOOKING
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
@@ -130,6 +132,10 @@ class StoredVerb:
     async def delete(self) -> bytes:
         """Delete a response and all its rounds."""
         row = await self._row()
+        if BOOKING in row.echo and row.shown is None:
+            # Once it is gone nobody can tell what it cost.
+            with suppress(UpstreamRefused):
+                await self._ask_for(row, finished=False)
         for name in () if is_kept(row) else row.rounds:
             try:
                 await self._ask(row, "DELETE", name)

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 import msgspec
 
-from gateway.chat.background_booking import booking_of, watch
+from gateway.chat.background_booking import (
+    UNFINISHED,
+    booking_of,
+    runs_in_background,
+    watch,
+)
 from gateway.chat.provider_call import ProviderCall
 from gateway.chat.request import TurnInput
 from gateway.http.json_thread import run_by_weight
@@ -72,14 +77,18 @@ class StoredPassthrough(PassthroughProducer):
         served, request = self._forward.served, self._request_of
         if not isinstance(found.get("id"), str) or served is None:
             return False
-        if found.get("store") is True:
+        goes_on = runs_in_background(request) and found.get("status") in UNFINISHED
+        # Some servers do not tell that they store; what goes on there is stored.
+        if found.get("store") is True or goes_on:
             tenant, model = request.principal.tenant, request.body["model"]
             row = StoredResponse(
                 found["id"], tenant, request.user, [found["id"]], served.label, model
             )
-            self._row = replace(row, created_at=time.time(), echo=booking_of(request))
+            self._row = replace(
+                row, created_at=time.time(), echo=booking_of(request, self._forward)
+            )
             self._items += item_ids(found)
-            if found.get("background") is True:  # it goes on without its client
+            if goes_on or found.get("background") is True:  # it goes on without its client
                 await self._gateway.responses.note(self._row)
                 headers = dict(request.headers)
                 watch(ProviderCall(self._gateway, request.principal, headers, served), self._row)

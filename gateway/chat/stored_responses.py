@@ -8,7 +8,6 @@ what the client saw. A response without a row of the caller's is unknown: 404.
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -24,12 +23,12 @@ from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json
+from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark
 from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
 
 log = logging.getLogger("mnemogate")
-MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no server gave
 
 
 async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -39,6 +38,10 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """
     request = await check_stored_names(gateway, request)
     if request.wire is not RESPONSES:
+        # These APIs know no chains, but a server behind them may.
+        chained = request.body.get("previous_response_id")
+        if isinstance(chained, str) and request.principal.paths is not None:
+            await find_own(gateway, request.principal, request.user, chained)
         return request
     thread = await find_thread(gateway, request)
     kept_here = thread is not None and not thread.target
@@ -146,8 +149,16 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
     found.history.heavy = request.facts.history.heavy
     # An answer of a command was made here: its server has no such item.
     pairs = zip(items, told, strict=True)
-    sent = [t if t is not i and MADE_HERE.fullmatch(str(t.get("id"))) else i for i, t in pairs]
+    sent = [t if t is not i and _must_be_told(t) else i for i, t in pairs]
     return msgspec.structs.replace(request, found=found, body={**request.body, "input": sent})
+
+
+def _must_be_told(item: Json) -> bool:
+    """Tell whether an item's server cannot take it by its id.
+
+    It has none of that id, or wants the hidden call that reasoning led to beside it.
+    """
+    return bool(MADE_HERE.fullmatch(str(item.get("id")))) or has_mark(item, ORPHANED)
 
 
 async def find_own(

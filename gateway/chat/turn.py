@@ -180,7 +180,7 @@ class Turn:
         left = None
         if keeper is not None:
             named = session.conversation.name
-            left = keeper.row(self.mask, self.replies, self._sender.hidden, named)
+            left = await keeper.row(self.mask, self.replies, self._sender.hidden, named)
         beside = keeper.beside(left) if keeper is not None else {}
         outcome = TurnOutcome(
             answers, hidden, prove=True, explain=explain, beside=beside, served=self._by

@@ -202,7 +202,8 @@ class _KeyWindow:
     def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
         bucket = next((b for b in reversed(self.buckets) if b[0] == hold.second), None)
         if bucket:
-            self._use(0, tokens - hold.tokens, bucket)
+            # Another process may have counted what is taken away.
+            self._use(0, max(tokens - hold.tokens, -bucket[2]), bucket)
         self._pay(hold, nano - hold.nano if self.holds.pop(hold.id, None) else nano)
 
     def _seconds_until_freed(self, column: int, excess: int, now: float) -> float:

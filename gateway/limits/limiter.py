@@ -114,13 +114,12 @@ class Limiter:
         if hold:
             await self._counters.settle(hold, tokens, _nano(usd))
 
-    async def correct(self, key: str, period: str, usd: float) -> None:
-        """Add to what a key spent in a period, or take from it: what became known later.
+    async def correct(self, hold: Reservation, tokens: int, usd: float) -> None:
+        """Add to what a settled request used, or take from it: what became known later.
 
-        period: its name, see `span`. One that is over is not changed.
+        hold: of nothing, in its key, second and period. What is over is not changed.
         """
-        hold = Reservation("", key, 0, 0, 0, period)
-        await self._counters.settle(hold, 0, _nano(usd))
+        await self._counters.settle(hold, tokens, _nano(usd))
 
     async def spent_this_period(self, allowance: KeyQuota) -> float:
         """Return the USD counted in the current period, reservations included.

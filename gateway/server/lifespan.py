@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar
 
+from gateway.chat.background_booking import book_pending
 from gateway.state import GatewayState
 from gateway.storage.key_probe import NONE
 from gateway.telemetry.metrics import close_metrics
@@ -40,6 +41,8 @@ def on_startup(gateway: GatewayState) -> Any:
                 try:
                     await gateway.memory.open()
                     _start_background_work(gateway)
+                    booking = book_pending(lambda: app.state.gateway)
+                    gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
                     return
                 except MemoryFault as e:
                     if str(e) != logged:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, func, select, update
 
+from gateway.storage.bookings import BOOKING, note_booking
 from memory import StoreUnavailable
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
@@ -109,6 +110,8 @@ def put(conn: Connection, found: StoredResponse) -> None:
         echo=encode(found.echo).decode(),
         thread=found.thread,
     )
+    if BOOKING in found.echo and found.shown is None:
+        note_booking(conn, plain(found), found.echo[BOOKING])
     for name in [*item_ids(found.shown or {}), *found.echo.get("items", ())]:
         put_row(
             conn,
@@ -326,6 +329,7 @@ class ResponseTable:
 
     async def close(self) -> None:
         """Wait until what is held was written, or the store failed."""
+        self.write_held()
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=READ_SECONDS)
 

@@ -38,10 +38,10 @@ class TicketTable:
         TooManyTickets, StoreUnavailable.
         """
         now, ends = times
-        row = {"name": _row_name(*key), "value": f"{_digits(ends)} {name}"}
+        row = {"name": _row_name(*key), "value": f"{to_digits(ends)} {name}"}
 
         def work(conn: Connection) -> None:
-            is_over = m.name.startswith(f"{PREFIX} "), m.value < _digits(now)
+            is_over = m.name.startswith(f"{PREFIX} "), m.value < to_digits(now)
             conn.execute(delete(t.meta).where(*is_over))
             of_purpose = m.name.startswith(f"{PREFIX} {key[0]} ")
             count = select(func.count()).select_from(t.meta).where(of_purpose)
@@ -82,5 +82,6 @@ def _row_name(purpose: str, digest: str) -> str:
     return f"{PREFIX} {purpose} {digest}"
 
 
-def _digits(time: float) -> str:
+def to_digits(time: float) -> str:
+    """Return a Unix time in digits that sort as text."""
     return f"{max(time, 0.0):015.3f}"

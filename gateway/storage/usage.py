@@ -153,26 +153,34 @@ async def read_spending(db: Database, key: str, since: float) -> float:
     return await db.read(lambda conn: spent_since(conn, key, since), SPENT_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class CorrectedRecord:
+    """A record before its correction. estimated: it was an estimate, which only then changes."""
+
+    tokens: int
+    cost: float
+    estimated: bool
+
+
 async def correct_record(
     db: Database, request: str, usage: Any, cost: float | None
-) -> float | None:
+) -> CorrectedRecord | None:
     """Replace an estimated record's tokens and cost; a record is an estimate only once.
 
-    usage: with the names of the columns. Returns the cost before, or `cost` for a record that was
-    final; None if there is none.
+    usage: with the names of the columns. Returns the record before; None if there is none.
     """
     names = ("input", "cached_input", "cache_write", "output", "reasoning")
     values = {name: getattr(usage, name) for name in names}
+    query = select(c.id, c.cost, c.input, c.output).where(c.request_id == request).limit(1)
 
-    def work(conn: Connection) -> float | None:
-        row = conn.execute(select(c.id, c.cost).where(c.request_id == request).limit(1)).first()
+    def work(conn: Connection) -> CorrectedRecord | None:
+        row = conn.execute(query).first()
         if row is None:
             return None
         known = (c.id == row.id) & c.estimated.is_(True)
         change = update(t.usage).where(known).values(**values, cost=cost, estimated=False)
-        if not conn.execute(change).rowcount:
-            return cost or 0.0
-        return float(row.cost or 0.0)
+        estimated = conn.execute(change).rowcount > 0
+        return CorrectedRecord(row.input + row.output, float(row.cost or 0.0), estimated)
 
     return await db.write(work, small=True, lock=NOTHING)
 

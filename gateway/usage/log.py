@@ -153,10 +153,12 @@ class UsageLog:
                 headers=[(b"retry-after", b"1")],
             ) from e
 
-    async def correct(self, request: str, usage: TokenUsage, cost: float | None) -> float | None:
+    async def correct(
+        self, request: str, usage: TokenUsage, cost: float | None
+    ) -> table.CorrectedRecord | None:
         """Put what a request used in place of an estimate, once.
 
-        Returns the cost that it had; None if the record is not there yet. Raises StoreUnavailable.
+        Returns the record before; None if it is not there yet. Raises StoreUnavailable.
         """
         await self.flush()
         return await table.correct_record(self._db, request, usage, cost)

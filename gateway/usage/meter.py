@@ -9,7 +9,7 @@ event, or from its size; the bill says so.
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -60,16 +60,26 @@ class UsageTotals(msgspec.Struct):
     rounds: int = 0
 
 
+class CountedIn(NamedTuple):
+    """Where a key's counters have a request. second: of the window. shared: they are in Redis."""
+
+    period: str
+    second: int
+    shared: bool
+
+
 class Meter(msgspec.Struct):
     """Counts the calls of one request.
 
     guess: rough input tokens of a call; None if the calls are not billed by tokens. asides: meters
-    of further calls made for this request, such as summaries.
+    of further calls made for this request, such as summaries. counted_in: None where its key has no
+    limits.
     """
 
     guess: int | None = None
     calls: list[MeteredCall] = msgspec.field(default_factory=list)
     asides: list[Meter] = msgspec.field(default_factory=list)
+    counted_in: CountedIn | None = None
 
     def record_call(self, target: Priced, framer: SseFramer, size: int = 0) -> None:
         """Record a call that an upstream accepted, or may be working on.

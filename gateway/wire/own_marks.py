@@ -7,6 +7,7 @@ reasoning without its call, so it goes upstream only as part of a hidden exchang
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ SEALED = "mnemogate-chat."
 ORPHANED = "mnemogate-hidden."
 OWN = (SEALED, ORPHANED)
 BYTES = b"mnemogate-"  # what each of them begins with
+MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no server gave
 OPAQUE = ("signature", "encrypted_content")  # of a thinking block, of a reasoning item
 REASONING = ("thinking", "reasoning")
 
@@ -32,11 +34,16 @@ def has_seal(parts: Sequence[Any]) -> bool:
     return any(has_mark(part, SEALED) for part in parts)
 
 
-def mark_orphan(part: Json) -> Json:
-    """Return reasoning with the mark that its call is not shown; anything else as it is."""
+def mark_orphan(part: Json, *, by_id: bool = False) -> Json:
+    """Return reasoning with the mark that its call is not shown; anything else as it is.
+
+    by_id: where nothing opaque could carry the mark, it stands alone: its server stores the item.
+    """
     if part.get("type") not in REASONING:
         return part
     marks = {m: ORPHANED + part[m] for m in OPAQUE if isinstance(part.get(m), str) and part[m]}
+    if by_id and not marks and not MADE_HERE.fullmatch(str(part.get("id"))):
+        marks = {"encrypted_content": ORPHANED}
     return {**part, **marks} if marks else part
 
 

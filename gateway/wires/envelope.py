@@ -268,10 +268,14 @@ class EnvelopeMask(ABC):
             return False
         return not self.is_carrier(follower.item)
 
+    def mark_part(self, part: Json) -> Json:
+        """Return reasoning with the mark that a call of ours followed it."""
+        return mark_orphan(part)
+
     def visible(self, parts: Iterable[tuple[MaskedPart, Json]]) -> list[Json]:
         """Return the parts that are shown, whole; reasoning before a call of ours is marked."""
         return [
-            mark_orphan(whole) if self._precedes_ours(part) else whole
+            self.mark_part(whole) if self._precedes_ours(part) else whole
             for part, whole in parts
             if not part.hidden
         ]

@@ -47,6 +47,24 @@ class BlockSpace:
             )
 
 
+class BlockTally:
+    """A user's blocks while several change. blocks: by label, the operator's included."""
+
+    def __init__(self, space: BlockSpace, blocks: Mapping[str, CoreBlock]) -> None:
+        self.blocks = dict(blocks)
+        self._space = space
+        self._lengths = {label: length_of(block) for label, block in blocks.items()}
+
+    def put(self, label: str, after: CoreBlock | None) -> None:
+        """Change a block, or remove it. Raises TooManyBlocks, BlockSpaceFull."""
+        before = self.blocks.pop(label, None)
+        if after is not None:
+            self._space.check(self._lengths, (before, after))
+            self.blocks[label], self._lengths[label] = after, length_of(after)
+        else:
+            self._lengths.pop(label, None)
+
+
 class OperatorBlocks(dict[str, CoreBlock]):
     """The operator's blocks by label, and the space that a user's blocks have with them."""
 

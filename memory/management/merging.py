@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from memory.core.block_space import BlockTally, space_of
 from memory.core.blocks import CoreBlock
 from memory.errors import Conflict
 from memory.export_format import (
@@ -69,7 +70,8 @@ class MergePlan:
 async def plan_merge(db: Database, wanted: Merge) -> MergePlan:
     """Return what a merge will do; nothing is changed.
 
-    Raises NotFound if either has no memory, Conflict if it cannot be done, StoreUnavailable.
+    Raises NotFound if either has no memory; Conflict, TooManyBlocks or BlockSpaceFull if it cannot
+    be done; StoreUnavailable.
     """
     owners = wanted.owners
     if owners.source == owners.target:
@@ -83,6 +85,7 @@ async def plan_merge(db: Database, wanted: Merge) -> MergePlan:
         theirs = target.agents.get(agent, AgentHoldings())
         joined[agent] = sorted(mine.blocks.keys() & theirs.blocks.keys())
         _check_blocks(joined[agent], mine, theirs, wanted.blocks)
+        _check_space(mine, theirs, wanted.blocks)
         arrived[agent] = {name for name in mine.conversations if _is_there(name, mine, theirs)}
         renamed[agent] = {
             name: _free_name(name, owners.source[1], mine, theirs)
@@ -109,6 +112,25 @@ def _check_blocks(
                 f"the block {label!r} is read-only at the target, and would not take what the "
                 "other one has: delete one of them"
             )
+
+
+def _check_space(
+    mine: AgentHoldings, theirs: AgentHoldings, operators: Mapping[str, CoreBlock]
+) -> None:
+    """Raise TooManyBlocks or BlockSpaceFull if the target has no room for the source's blocks."""
+    blocks = {label: block for label, block in operators.items() if label not in theirs.deleted}
+    blocks |= {label: _to_core(label, block) for label, block in theirs.blocks.items()}
+    tally = BlockTally(space_of(operators), blocks)
+    for label, block in mine.blocks.items():
+        if (default := operators.get(label)) is not None and default.read_only:
+            continue
+        if label in theirs.blocks:
+            block = _join_blocks(theirs.blocks[label], block.value)
+        tally.put(label, _to_core(label, block))
+
+
+def _to_core(label: str, block: StoredBlock) -> CoreBlock:
+    return CoreBlock(label, block.value, block.description)
 
 
 def _join_blocks(there: StoredBlock, text: str) -> StoredBlock:
@@ -152,8 +174,9 @@ async def merge_users(
 ) -> MergePlan:
     """Add the source's memory to the target's, and erase it at the source.
 
-    on_progress: called with the lines read so far. Returns what was done. Raises NotFound,
-    Conflict, StoreUnavailable: what has arrived stays, and doing it again does the rest.
+    on_progress: called with the lines read so far. Returns what was done. Raises what `plan_merge`
+    raises, before anything is changed. Raises Conflict, StoreUnavailable: what has arrived stays,
+    and doing it again does the rest.
     """
     plan, owners, body, lines = await plan_merge(db, wanted), wanted.owners, bytearray(), 0
     async for line in exporter.export(db, *owners.source):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.gateway.management.managing import managed
+from tests.gateway.management.managing import as_key, managed
 from tests.models import call, calls
 
 SMALL = {"memory.blocks_per_user": 4, "memory.block_characters": 1000}
@@ -83,3 +83,55 @@ async def test_core_text_takes_at_most_half_of_a_window_and_the_record_names_the
         record = explain.json()
         assert record["injected"]["blocks_left_out"] == ["b", "c"]
         assert "the blocks b, c" in " ".join(record["remarks"])
+
+
+async def content(live):
+    """All that two users have."""
+    found = {}
+    for user in ("ada", "bob"):
+        for kind in ("blocks", "passages", "conversations"):
+            http = await live.memory("GET", f"/users/{user}/{kind}")
+            found[user, kind] = http.json().get("data")
+    return found
+
+
+async def passage(live, user, text):
+    http = await live.memory("POST", f"/users/{user}/passages", json={"content": text})
+    assert http.status_code == 200, http.text
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("code", ["too_many_blocks", "block_space"])
+async def test_a_merge_that_does_not_fit_changes_nothing(data, code, dry_run):
+    async with managed(data, **SMALL) as live:
+        sizes = {"a": 10, "b": 10, "c": 10} if code == "too_many_blocks" else {"a": 600}
+        for user, letter in (("ada", "x"), ("bob", "y")):
+            for label, size in sizes.items():
+                label = label if code == "block_space" else f"{user}_{label}"
+                edit = {"value": letter * size, "limit": 10_000}
+                path = f"/users/{user}/blocks/{label}"
+                http = await live.memory("PUT", path, json=edit)
+                assert (http.status_code == 200) or label.endswith("_c"), http.text
+            await passage(live, user, f"A fact of {user}")
+        before = await content(live)
+        body = {"into": "bob", "dry_run": dry_run}
+        path = "/users/ada/merge?tenant=acme"
+        http = await live.memory("POST", path, json=body, **as_key("sk-root"))
+        assert (http.status_code, http.json()["error"]["code"]) == (409, code), http.text
+        assert await content(live) == before
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_an_import_that_does_not_fit_writes_nothing_of_any_agent(data, order):
+    """Not even of the agents whose blocks would fit, whichever comes first."""
+    async with managed(data, **SMALL) as live:
+        fits = [{"object": "block", "label": f"f{i}", "value": "x"} for i in range(1)]
+        too_many = [{"object": "block", "label": f"b{i}", "value": "x" * 90} for i in range(3)]
+        lines = [{**x, "agent": "cook"} for x in fits] + [{**x, "agent": "main"} for x in too_many]
+        lines = [*lines[::order], {"object": "passage", "content": "No nuts", "agent": "cook"}]
+        sent = "\n".join(map(json.dumps, lines))
+        http = await live.memory("POST", "/users/ada/import", content=sent)
+        assert (http.status_code, http.json()["error"]["code"]) == (409, "too_many_blocks")
+        assert (await live.memory("GET", "/users")).json()["data"] == []
+        http = await live.memory("POST", "/users/ada/import", content=json.dumps(lines[-1]))
+        assert http.json()["imported"]["passages"] == 1

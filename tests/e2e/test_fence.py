@@ -315,8 +315,6 @@ async def test_what_names_no_model_has_no_price(line):
     assert [(r["model"], r["input_tokens"], r["cost_usd"]) for r in found] == [("", 100, None)]
 
 
-# Chat completions and messages with memory, whose APIs know no `previous_response_id`.
-NOT_CHAINED = ("/messages", "/messages/count_tokens")
 STORED = [
     ("GET", "/files"),
     ("POST", "/files"),
@@ -364,7 +362,7 @@ async def test_what_the_account_keeps_is_for_keys_whose_paths_list_it(line):
 
 async def test_what_keeps_nothing_needs_no_leave(line):
     up, live = line
-    for path in sorted(STATELESS - {"/chat/completions", "/responses", "/responses/input_tokens"}):
+    for path in sorted(STATELESS - {"/responses", "/responses/input_tokens"}):
         body = {"model": "cheap", "safety_identifier": "x"}
         asked = by("other", **{"x-memory": "off"})
         found = await live.http.post(live.url + path, json=body, headers=asked)
@@ -372,7 +370,8 @@ async def test_what_keeps_nothing_needs_no_leave(line):
         assert up.requests[-1].json == body
         chained = {**body, "previous_response_id": "resp_1"}  # which may be another tenant's
         found = await live.http.post(live.url + path, json=chained, headers=asked)
-        assert found.status_code in (404, 200 if path in NOT_CHAINED else 404), path
+        assert found.status_code == 404, path
+        assert up.requests[-1].json == body, "it went on"
 
 
 async def test_own_keys_reach_what_their_account_keeps(data):

@@ -42,7 +42,7 @@ class Limits:
         if self.refuses is not None:
             raise self.refuses
         self.asked.append((tokens, usd, lease))
-        return SimpleNamespace(headers=lambda: QUOTA)
+        return SimpleNamespace(headers=lambda: QUOTA, hold=None)
 
     async def settle(self, ticket, tokens, usd):
         self.settled.append((tokens, usd))

@@ -281,10 +281,13 @@ class ResponsesMask(EnvelopeMask):
         return index == place or (index is None and not self._hid and not self.rounds)
 
     def ends_reasoning(self, event: Json) -> bool:
-        return event.get("type") == DONE_ITEM and bool(self.part_of(event).get("encrypted_content"))
+        return event.get("type") == DONE_ITEM
 
     def mark(self, event: Json) -> Json:
-        return {**event, "item": mark_orphan(self._echo.item(event["item"]))}
+        return {**event, "item": self.mark_part(self._echo.item(event["item"]))}
+
+    def mark_part(self, part: Json) -> Json:
+        return mark_orphan(part, by_id=not self._echo.hides_reasoning)
 
     def _write(self, event: Json, number: int, place: int | None) -> Json:
         out = dict(event)

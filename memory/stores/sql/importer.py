@@ -35,9 +35,9 @@ from memory.ids import clock, new_id, new_key
 from memory.scope import Scope
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import conversations as conversation_rows
+from memory.stores.sql import import_space, scopes, vectors
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
-from memory.stores.sql import scopes, vectors
 from memory.stores.sql.batches import run_generator
 from memory.stores.sql.conversations import FoundConversation
 from memory.stores.sql.database import Database
@@ -83,16 +83,27 @@ async def import_into(
 ) -> ImportReceipt:
     """Write an examined import into the user's memory.
 
-    Raises ErasedMeanwhile, Conflict, StoreUnavailable; what was written by then stays, and a
-    repetition writes the rest.
+    Raises TooManyBlocks or BlockSpaceFull before anything is written. Raises ErasedMeanwhile,
+    Conflict, StoreUnavailable; what was written by then stays, and a repetition writes the rest.
     """
     receipt = ImportReceipt()
     owner = await db.read(lambda conn: scopes.current_owner(conn, hand.scope))
     for name, part in manifest.parts.items():
         scope = Scope(hand.scope.tenant, hand.scope.user, name, hand.scope.secret)
         desk = ImportTarget(ManagementActor(scope, hand.defaults, hand.source), owner.generation)
-        await run_generator(db, _LineReader(desk, receipt).read_lines(part), desk.open, hand.lock)
+        lines = _LineReader(desk, receipt).read_lines(part)
+        if part is next(iter(manifest.parts.values())):
+            lines = _check_then_read(desk, manifest, lines)
+        await run_generator(db, lines, desk.open, hand.lock)
     return receipt
+
+
+def _check_then_read(
+    desk: ImportTarget, manifest: ImportManifest, lines: Iterator[int]
+) -> Iterator[int]:
+    """Check the blocks of all agents before the first line of the first one is written."""
+    yield from import_space.check_parts(lambda: desk.conn, desk.hand, manifest.parts)
+    yield from lines
 
 
 async def import_conversation(
@@ -261,7 +272,8 @@ class _LineReader:
         desk = self._desk
         if not line.deleted:
             block = CoreBlock(line.label, line.value, line.description)
-            block_rows.check_space(desk.conn, self._shelf, None, block)
+            before = desk.hand.defaults.get(line.label)
+            block_rows.check_space(desk.conn, self._shelf, before, block)
         desk.conn.execute(
             insert(t.blocks).values(
                 id=ident,

@@ -34,11 +34,15 @@ class StoredBlock:
 
 @dataclass(slots=True)
 class AgentHoldings:
-    """What one agent of a user has. conversations: by name, when it began and its messages."""
+    """What one agent of a user has. conversations: by name, when it began and its messages.
+
+    deleted: labels of blocks that were there.
+    """
 
     blocks: dict[str, StoredBlock] = field(default_factory=dict)
     conversations: dict[str, tuple[float, int]] = field(default_factory=dict)
     passages: int = 0
+    deleted: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,11 @@ def read_holdings(conn: Connection, owner: tuple[str, str]) -> Holdings:
 
 def _read_agent(conn: Connection, scope_id: int) -> AgentHoldings:
     out = AgentHoldings()
-    stored = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0, ~b.deleted)
+    stored = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
     for row in conn.execute(stored):
+        if row.deleted:
+            out.deleted.add(row.label)
+            continue
         out.blocks[row.label] = StoredBlock(row.value, row.description, row.limit, row.read_only)
     said = (
         select(c.name, c.created_at, func.count(m.node).label("messages"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
 
+from memory.errors import StoreUnavailable
 from tests.conftest import running
 from tests.demanding_models import DeepSeekModel
 from tests.e2e.messages import client as claude
@@ -14,7 +16,8 @@ from tests.e2e.responses.asking import APPEND, FACT
 from tests.wire_models import MessagesModel, ResponsesModel, say, think, use
 
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
-WAYS = pytest.mark.parametrize("way", ["erased", "write", "off", "renamed", "compaction"])
+LOSSES = ["erased", "write", "off", "renamed", "compaction", "store down"]
+WAYS = pytest.mark.parametrize("way", LOSSES)
 SHAPES = pytest.mark.parametrize("shape", ["pure", "mixed", "bare"])
 SCRIPTS = {
     "pure": [[think("A"), use(APPEND, FACT)], [think("B"), say("Noted.")], "Yes."],
@@ -87,6 +90,8 @@ async def lose(way, live, data):
         token = (data / "token").read_text().strip()
         local = {"authorization": f"Bearer {token}"}
         assert (await live.memory("DELETE", "/users/ada", headers=local)).status_code < 300
+    if way == "store down":
+        take_the_store_away(live)
     headers = {"write": {"x-memory": "write"}, "off": {"x-memory": "off"}}.get(way, {})
     if way == "compaction":
         metadata = json.dumps({"request_kind": "compaction"})
@@ -94,7 +99,21 @@ async def lose(way, live, data):
     return headers
 
 
+def take_the_store_away(live):
+    """Every read and write fails from now on, and nothing that was read before is believed."""
+
+    async def fails(*_, **__):
+        raise StoreUnavailable("broken for the test")
+
+    live.gateway.memory.begin = fails
+    db = live.gateway.memory.db
+    db.read, db.write = fails, fails
+
+
 def check_status(http, way):
+    if way == "store down":
+        assert http.headers["x-memory-status"] == "degraded"
+        assert "store is unavailable" in http.headers["x-memory-reason"]
     if way in ("erased", "write", "renamed"):
         assert http.headers["x-memory-status"] == "degraded"
         assert "put back" in http.headers["x-memory-reason"]
@@ -142,6 +161,95 @@ async def test_messages_are_legal_without_the_ledger(data, stream, way, shape):
             assert "mnemogate-" not in json.dumps(up.bodies)
             if way != "compaction":
                 check_status(again.response, way)
+
+
+class StoringResponses(ResponsesModel):
+    """One that stores its items, and tells reasoning by its id alone unless asked for more.
+
+    An item of its own is known by its id, and is taken only beside what it was given with.
+    """
+
+    def __init__(self, *script):
+        super().__init__(*script)
+        self.beside = {}  # the id of reasoning, and of its follower, both ways
+
+    def reply(self, parts, body):
+        reply = super().reply(parts, body)
+        output = reply["output"]
+        for item, follower in itertools.pairwise(output):
+            if item["type"] == "reasoning":
+                self.beside |= {item["id"]: follower["id"], follower["id"]: item["id"]}
+        if "reasoning.encrypted_content" not in (body.get("include") or ()):
+            for item in output:
+                item.pop("encrypted_content", None)
+        return reply
+
+    def check(self, body):
+        yield from super().check(body)
+        items = body["input"] if isinstance(body["input"], list) else []
+        kinds = {i["id"]: i["type"] for kept in self.stored.values() for i in kept if "id" in i}
+        names = [item.get("id") for item in items]
+        for at, item in enumerate(items):
+            name = item.get("id")
+            kind = kinds.get(name) if item.get("type") == "item_reference" else item.get("type")
+            if item.get("encrypted_content"):
+                yield f"404: content that cannot be read: {item}"
+            if kind == "reasoning" and name not in self.beside:
+                yield f"404: no such item: {name}"
+            elif kind == "reasoning" and names[at + 1 : at + 2] != [self.beside[name]]:
+                yield f"{name} without its required following item"
+            elif name in self.beside and kind != "reasoning":
+                before = names[at - 1] if at else None
+                if before != self.beside[name]:
+                    yield f"{name} without its required reasoning item"
+
+
+def as_sdk(item):
+    """An item as the Python SDK sends it again: with members that were not told."""
+    return {"encrypted_content": None, "status": None, **item}
+
+
+def as_written(item):
+    """An item as it came."""
+    return item
+
+
+def as_reference(item):
+    """An item by its id alone, but for calls, whose results name them."""
+    return item if "call_id" in item else {"type": "item_reference", "id": item["id"]}
+
+
+# What memory does not look at, or nobody knows any more, cannot be named by its id alone.
+REFERRED = [(as_reference, way) for way in ("nothing", "write")]
+
+
+@pytest.mark.parametrize(
+    ("write", "way"),
+    [*itertools.product([as_written, as_sdk], ["nothing", *LOSSES]), *REFERRED],
+)
+@STREAMED
+@SHAPES
+async def test_stored_reasoning_is_legal_by_its_id_alone(data, stream, way, shape, write):
+    """`store: true`, and the client sends its history again all the same."""
+    body = {"store": True, "tools": [TOOL]}
+    async with StoringResponses(*SCRIPTS[shape]) as up, running(up.url, data) as live:
+        shown, events = await codex.ask(live, [codex.user("Hi")], stream=stream, **body)
+        if stream:
+            codex.check_stream(events)
+        history = [codex.user("Hi"), *map(write, shown["output"])]
+        calls = [i for i in shown["output"] if i["type"] == "function_call"]
+        outputs = "function_call_output"
+        history += [{"type": outputs, "call_id": c["call_id"], "output": "rain"} for c in calls]
+        history += [] if calls else [codex.user("And now?")]
+        headers = await lose(way, live, data)
+        user = {"user": "bob"} if way == "renamed" else {"user": "ada"}
+        sent = {"model": "m", "input": history, **user, **body}
+        http = await live.http.post(f"{live.url}/responses", json=sent, headers=headers)
+        assert http.status_code == 200, http.text
+        assert "mnemogate-" not in json.dumps(up.bodies)
+        check_status(http, way)
+        if way == "nothing":
+            assert http.headers["x-memory-status"] == "ok"
 
 
 @pytest.mark.parametrize("way", ["erased", "write", "off"])

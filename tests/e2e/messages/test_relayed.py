@@ -32,6 +32,43 @@ async def test_batches_are_made_and_read(data, prefix, method, path):
             assert http.json()["asked"] == f"{method} /v1/messages/batches{path}"
 
 
+STEPS = [("POST", ""), ("GET", "/b_1"), ("GET", "/b_1/results"), ("POST", "/b_1/cancel")]
+
+
+@pytest.mark.parametrize("prefix", ["", "/u/ada"])
+@pytest.mark.parametrize(
+    ("paths", "reached"),
+    [
+        (["/v1/messages/batches*"], [200, 200, 200, 200]),
+        (["/v1/messages/batches/*"], [403, 200, 200, 200]),
+        (["/v1/messages/batches"], [200, 403, 403, 403]),
+        (["/v1/messages/batches/b_1"], [403, 200, 403, 403]),
+        (["/v1/batches*"], [403, 403, 403, 403]),
+        ([], [403, 403, 403, 403]),
+    ],
+)
+async def test_batches_are_for_managed_keys_whose_paths_list_them(data, prefix, paths, reached):
+    async with Batches("Hi") as up:
+        provider = {"kind": "anthropic", "base_url": up.url, "api_key": "sk-ant"}
+        keys = [{"name": "app", "key": KEY, "tenant": "t", "paths": paths}]
+        config = {"providers": {"main": provider}, "keys": keys}
+        async with running("", data, config) as live:
+            found = []
+            for method, path in STEPS:
+                url = f"{live.root}{prefix}/v1/messages/batches{path}"
+                body = {"requests": []} if method == "POST" else None
+                headers = {"authorization": f"Bearer {KEY}"}
+                http = await live.http.request(method, url, json=body, headers=headers)
+                found.append(http.status_code)
+                if http.status_code == 200:
+                    assert http.json()["asked"] == f"{method} /v1/messages/batches{path}"
+                else:
+                    assert http.json()["error"]["type"] == "permission_error"
+            assert found == reached
+            seen = [(r.method, r.path.removeprefix("/v1/messages/batches")) for r in up.requests]
+            assert seen == [step for step, code in zip(STEPS, reached, strict=True) if code == 200]
+
+
 @pytest.mark.parametrize(
     ("path", "key", "status", "kind"),
     [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
+from sqlalchemy import text
 
 from gateway.chat import background_booking
 from gateway.limits.limiter import KeyQuota
@@ -98,5 +100,201 @@ async def test_a_task_asks_where_the_client_never_does(data, monkeypatch):
         await ask(live, "Hi", headers=ADA, background=True)
         assert (await spent(live))[0] >= RESERVED
         up.finished = True
-        assert await within(10, lambda: not live.gateway.process.jobs)
+        assert await booked_in(live)
         assert await spent(live) == (pytest.approx(USED), pytest.approx(USED))
+        assert await pending(live) == 0
+
+
+async def records(live):
+    await live.gateway.memory.wait_until_ready()
+    await live.gateway.usage.flush()
+    columns = "input, output, cost, estimated"
+    query = text(f"SELECT {columns} FROM usage WHERE path = '/responses' ORDER BY id")
+    rows = await live.gateway.memory.db.read(lambda conn: conn.execute(query).all(), 2.0)
+    return [tuple(row) for row in rows]
+
+
+async def pending(live):
+    """How many rows are left to book."""
+    query = text("SELECT count(*) FROM meta WHERE name LIKE 'booking %'")
+    return await live.gateway.memory.db.read(lambda conn: conn.execute(query).scalar(), 2.0)
+
+
+async def booked_in(live, seconds=10.0):
+    """Whether all records become final in time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not any(row[3] for row in await records(live)) and not await pending(live):
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+FINAL = (USAGE["input_tokens"], USAGE["output_tokens"], pytest.approx(USED), 0)
+NOBODY: dict[str, str] = {}
+SAYS = {"a user": ADA, "nobody": NOBODY}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("mode", ["full", "off"])
+@pytest.mark.parametrize("whose", SAYS)
+async def test_a_booking_is_taken_up_after_a_restart(data, monkeypatch, mode, whose, stream):
+    """Nobody ever asks for the response: the credential is the provider's key."""
+    headers = {**SAYS[whose], "x-memory": mode}
+    body = {"model": "m", "input": "Hi", "background": True, "stream": stream}
+    async with Background("Yes.") as up:
+        async with running("", data, config(up.url), key=KEY["key"]) as live:
+            url = f"{live.url}/responses"
+            if stream:  # the client leaves after the first event
+                async with live.http.stream("POST", url, json=body, headers=headers) as answer:
+                    assert await anext(answer.aiter_raw())
+            else:
+                assert (await live.http.post(url, json=body, headers=headers)).status_code == 200
+            await spent(live)
+            assert await pending(live) == 1
+        up.finished = True
+        monkeypatch.setattr(background_booking, "FIRST_SECONDS", 0.1)
+        async with running("", data, config(up.url), key=KEY["key"]) as live:
+            await live.gateway.memory.wait_until_ready()
+            assert await booked_in(live)
+            assert await records(live) == [FINAL]
+            assert (await spent(live))[1] == pytest.approx(USED)
+
+
+class Unmentioned(Background):
+    """One that does not tell that it stores."""
+
+    def reply(self, parts, body):
+        return {k: v for k, v in super().reply(parts, body).items() if k not in ("store",)}
+
+
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_a_server_that_does_not_tell_store_is_asked_all_the_same(data, monkeypatch, mode):
+    monkeypatch.setattr(background_booking, "FIRST_SECONDS", 0.1)
+    headers = {**ADA, "x-memory": mode}
+    async with Unmentioned("Yes.") as up, running("", data, config(up.url), key=KEY["key"]) as live:
+        await ask(live, "Hi", headers=headers, background=True)
+        assert await pending(live) == 1
+        up.finished = True
+        assert await booked_in(live)
+        assert await records(live) == [FINAL]
+
+
+KEYS = {
+    "no limits": {},
+    "only rpm": {"limits": {"rpm": 100}},
+    "a budget": {"budget": KEY["budget"]},
+}
+
+
+@pytest.mark.parametrize("limits", KEYS)
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_an_estimate_is_the_reservation_whatever_the_key_is_limited_by(data, mode, limits):
+    key = {k: v for k, v in KEY.items() if k != "budget"} | KEYS[limits]
+    headers = {**ADA, "x-memory": mode}
+    async with Background("Yes.") as up:
+        async with running("", data, config(up.url) | {"keys": [key]}, key=KEY["key"]) as live:
+            await ask(live, "Hi", headers=headers, background=True, max_output_tokens=5000)
+            [(read, written, cost, estimated)] = await records(live)
+            assert estimated
+            assert written == 5000
+            assert read > 0
+            assert cost == pytest.approx((read + written) / 1000)
+
+
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_the_token_window_is_corrected_with_the_record(data, mode):
+    key = {k: v for k, v in KEY.items() if k != "budget"} | {"limits": {"tpm": 100_000}}
+    headers = {**ADA, "x-memory": mode}
+    async with Background("Yes.") as up:
+        async with running("", data, config(up.url) | {"keys": [key]}, key=KEY["key"]) as live:
+            shown, _ = await ask(
+                live, "Hi", headers=headers, background=True, max_output_tokens=60_000
+            )
+            window = live.gateway.limits._counters._windows["k"]
+            assert window.tokens > 60_000
+            up.finished = True
+            url = f"{live.url}/responses/{shown['id']}"
+            for _ in range(3):
+                assert (await live.http.get(url, headers=headers)).json()["status"] == "completed"
+            assert window.tokens == sum(bucket[2] for bucket in window.buckets)
+            assert window.tokens == USAGE["input_tokens"] + USAGE["output_tokens"]
+
+
+HIS = {"authorization": "Bearer sk-of-the-tenant", **ADA}
+
+
+def own_config(url):
+    providers = {"main": {"base_url": url}}
+    return {"server.single_user": False, "providers": providers, "models": MODELS}
+
+
+MODELS = {"m": {"targets": [{"provider": "main"}], "price": PRICE}}
+
+
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_with_own_keys_the_next_request_of_the_tenant_books(data, monkeypatch, mode):
+    monkeypatch.setattr(background_booking, "FIRST_SECONDS", 0.1)
+    headers = {**HIS, "x-memory": mode}
+    async with Background("Yes.") as up:
+        async with running("", data, own_config(up.url), key="") as live:
+            await ask(live, "Hi", headers=headers, background=True)
+        up.finished = True
+        async with running("", data, own_config(up.url), key="") as live:
+            await live.gateway.memory.wait_until_ready()
+            bookings = live.gateway.process.bookings
+            assert await within(5, lambda: bookings.waiting)
+            looks = len(up.requests)
+            stranger = {**headers, "authorization": "Bearer sk-of-another"}
+            await ask(live, "Hello", headers=stranger)
+            await asyncio.sleep(0.5)
+            assert [r.path for r in up.requests[looks:] if r.method == "GET"] == []
+            assert await pending(live) == 1
+            await ask(live, "I am back", headers=headers)
+            assert await booked_in(live)
+            gets = [r for r in up.requests[looks:] if r.method == "GET"]
+            assert {dict(r.headers)["authorization"] for r in gets} == {HIS["authorization"]}
+            assert not bookings.waiting
+        raw = b"".join(path.read_bytes() for path in data.rglob("*") if path.is_file())
+        assert b"sk-of-the-tenant" not in raw
+
+
+async def test_after_a_day_the_reservation_counts_as_spent(data, monkeypatch):
+    async with Background("Yes.") as up:
+        async with running("", data, config(up.url), key=KEY["key"]) as live:
+            await ask(live, "Hi", headers=ADA, background=True)
+            reserved = (await spent(live))[1]
+        monkeypatch.setattr(background_booking, "GIVEN_UP_SECONDS", 0.0)
+        looks = len(up.requests)
+        async with running("", data, config(up.url), key=KEY["key"]) as live:
+            await live.gateway.memory.wait_until_ready()
+            until = time.monotonic() + 5
+            while await pending(live) and time.monotonic() < until:
+                await asyncio.sleep(0.05)
+            assert await pending(live) == 0
+            assert (await spent(live))[1] == pytest.approx(reserved)
+            assert len(up.requests) == looks
+
+
+async def test_who_deletes_a_response_has_paid_for_it(data):
+    async with Background("Yes.") as up, running("", data, config(up.url), key=KEY["key"]) as live:
+        shown, _ = await ask(live, "Hi", headers=ADA, background=True)
+        up.finished = True
+        url = f"{live.url}/responses/{shown['id']}"
+        assert (await live.http.delete(url, headers=ADA)).json()["deleted"]
+        assert await records(live) == [FINAL]
+        assert await pending(live) == 0
+
+
+async def test_of_two_workers_one_asks(data):
+    async with Background("Yes.") as up, running("", data, config(up.url), key=KEY["key"]) as live:
+        await ask(live, "Hi", headers=ADA, background=True)
+        await spent(live)
+        bookings = live.gateway.process.bookings
+        [row] = await bookings.read_page("")
+        claims = await asyncio.gather(*(bookings.claim(row, row.due + 60 + i) for i in range(5)))
+        assert claims.count(True) == 1
+        [claimed] = await bookings.read_page("")
+        assert claimed.due > row.due + 59
+        assert claimed.response == row.response
+        assert "user" not in claimed.value

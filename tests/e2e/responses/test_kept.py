@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from sqlalchemy import text
 
 from memory.management.renaming import rename_user
 from memory.stores.sql.rename_owner import OwnerRename
@@ -68,6 +69,44 @@ async def test_what_a_server_is_first_found_to_lack_is_kept_too(data):
         shown, _ = await ask(live, "Say two", previous_response_id=first["id"])
         assert texts(shown) == ["Two."]
         assert "Say one" in str(up.bodies[-1]["messages"])
+
+
+QUOTAS = {"memory.kept_mib": 0.02, "memory.kept_conversation_mib": 0.02}
+
+
+async def kept_bytes(live):
+    size = "SELECT coalesce(sum(length(echo) + coalesce(length(shown), 0)), 0) FROM responses"
+    await live.gateway.memory.wait_until_ready()
+    query = text(size)
+    return int(await live.gateway.memory.db.read(lambda conn: conn.execute(query).scalar(), 2.0))
+
+
+@BOTH
+@pytest.mark.parametrize("whose", [ADA, {}], ids=["a user", "nobody"])
+@pytest.mark.parametrize("where", ["the request", "the answer"])
+async def test_the_quota_holds_for_the_first_kept_response_as_well(data, stream, whose, where):
+    long = "x" * 40_000
+    words, answer = (long, "One.") if where == "the request" else ("Hi", long)
+    async with ChatOnlyModel(answer, "Two.") as up, running(up.url, data, QUOTAS) as live:
+        body = {"model": "m", "input": words, "stream": stream}
+        http = await live.http.post(f"{live.url}/responses", json=body, headers=whose)
+        assert http.status_code == 200
+        assert answer[:4] in http.text
+        assert await kept_bytes(live) == 0
+        second = {"model": "m", "input": "Hi"}
+        http = await live.http.post(f"{live.url}/responses", json=second, headers=whose)
+        assert (http.status_code, http.json()["store"]) == (200, True)
+        assert 0 < await kept_bytes(live) < 20_000
+
+
+async def test_answers_count_against_the_quota_at_once(data):
+    """The sum is read once a minute; what is written meanwhile is added."""
+    script = ["x" * 9_000] * 6
+    async with ResponsesModel(*script) as up, running(up.url, data, QUOTAS | STATELESS) as live:
+        stored = [(await ask(live, f"Say {i}"))[0]["store"] for i in range(6)]
+        assert stored[:1] == [True]
+        assert stored[-3:] == [False] * 3
+        assert await kept_bytes(live) < 40_000
 
 
 async def test_reasoning_goes_on_as_the_server_gave_it(data):

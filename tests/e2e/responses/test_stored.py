@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -386,3 +387,42 @@ async def test_an_alias_is_the_model_of_a_stored_response(data, stream, mode):
                 found = (await live.http.get(path, headers=headers)).json()
                 assert {r["model"] for r in (shown, found, *told)} == {"nice"}
                 assert up.bodies[-1]["model"] == "m-1"
+
+
+class Including(ResponsesModel):
+    """It tells of an item's sources only where the query asks for them."""
+
+    async def serve_other(self, seen, wire):
+        path, _, query = seen.path.partition("?")
+        name = path.partition("/responses/")[2]
+        if seen.method == "GET" and name in self.replies and "include" in query:
+            await wire.json({**self.replies[name], "asked": query})
+            return True
+        return await super().serve_other(seen, wire)
+
+
+@pytest.mark.parametrize("mode", ["full", "off"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "include[]=web_search_call.action.sources",
+        "include=reasoning.encrypted_content",
+        "include[]=a&include[]=b",
+        "include%5B%5D=a",
+    ],
+)
+async def test_a_get_asks_for_what_its_query_includes(data, mode, query):
+    async with Including("Yes.") as up, running(up.url, data) as live:
+        headers = {"x-memory-user": "ada", "x-memory": mode}
+        shown, _ = await ask(live, "Hi", headers=headers)
+        url = f"{live.url}/responses/{shown['id']}"
+        plain = (await live.http.get(url, headers=headers)).json()
+        assert plain["output"] == shown["output"]
+        found = (await live.http.get(f"{url}?{query}", headers=headers)).json()
+        assert parse_qs(found.pop("asked")) == parse_qs(query)
+        assert found["id"] == shown["id"]
+        assert found["output"] == shown["output"]
+        assert "core_memory" not in str(found.get("tools"))
+        assert "memory" not in str(found.get("instructions"))
+        other = await live.http.get(f"{url}?{query}", headers={"x-memory-user": "bob"})
+        assert other.status_code == 404

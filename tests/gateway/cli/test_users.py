@@ -241,3 +241,20 @@ def test_two_memories_become_one_after_a_yes(tmp_path):
     assert json.loads(done.stdout)["merged"]["passages"] == 1
     listed = mnemogate(tmp_path, "users", "list", "--json")
     assert [(u["id"], u["passages"]) for u in json.loads(listed.stdout)] == [("ada", 2)]
+
+
+@pytest.mark.parametrize("options", [(), ("--yes",)])
+def test_a_merge_without_room_for_the_blocks_is_refused_before_the_question(tmp_path, options):
+    few = {"MNEMOGATE_MEMORY__BLOCKS_PER_USER": "4"}
+    for user in ("me", "ada"):
+        for label in ("a", "b"):
+            edit = ("memory", "edit", f"{user}_{label}", "--value", "Words", "--user", user)
+            done = mnemogate(tmp_path, *edit)
+            assert done.returncode == 0, done.stderr
+        mnemogate(tmp_path, "memory", "remember", f"A fact of {user}", "--user", user)
+    listed = mnemogate(tmp_path, "users", "list", "--json").stdout
+    refused = mnemogate(tmp_path, "users", "merge", "me", "ada", *options, stdin="y\n", **few)
+    assert refused.returncode == 1
+    assert "It moves" not in refused.stderr
+    assert "memory.blocks_per_user" in refused.stderr
+    assert mnemogate(tmp_path, "users", "list", "--json").stdout == listed
