@@ -50,6 +50,9 @@ COVERED = {
     "e2e/wire/test_other_relay": """
         gateway.relay.endpoint gateway.relay.passthrough
     """,
+    "e2e/bridges/test_compaction": """
+        gateway.chat.compacted_answer gateway.chat.compaction_trigger gateway.chat.compactor
+    """,
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """

@@ -73,6 +73,11 @@ class PassthroughProducer:
         self._committed = False
 
     @property
+    def passing(self) -> RelayedRequest:
+        """What is passed on."""
+        return self._p
+
+    @property
     def memory(self) -> str:
         return dict(self._p.named).get(b"x-memory-status", b"off").decode()
 
