@@ -29,7 +29,7 @@ from gateway.storage.responses import (
     StoredResponse,
     ThreadTooLong,
 )
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wires.base import RequestFacts
@@ -174,7 +174,7 @@ def _read_again(body: Json, summaries: Sequence[str] | None) -> _WholeRequest:
 
 
 def _encode(body: Json) -> bytes:
-    return msgspec.json.encode(body)
+    return encode(body)
 
 
 async def chain_rows(
