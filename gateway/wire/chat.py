@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.errors import StreamIncomplete, UnreadableStream
 from gateway.wire.json_weight import SURE_BYTES, check_readable
 from gateway.wire.lone_surrogates import (
     encode_json,
@@ -78,12 +79,22 @@ class MalformedCompletion(MalformedReply):
     """The upstream sent something that is not a chat completion."""
 
 
+class NoJson(MalformedCompletion):
+    """The upstream sent something that nobody can read."""
+
+
+def broken_stream(fault: MalformedReply) -> StreamIncomplete:
+    """Return the error of an event that cannot be read: by anybody, or by memory alone."""
+    kind = StreamIncomplete if isinstance(fault, NoJson) else UnreadableStream
+    return kind(f"The stream broke off: {fault}. Try again.")
+
+
 def read_object(data: bytes) -> Json:
     """Read a JSON object of an upstream's. Raises MalformedReply."""
     try:
         found = decode_answer(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
+        raise NoJson(f"the upstream sent what is not JSON: {e}") from e
     if not isinstance(found, dict):
         raise MalformedReply("the upstream sent what is not a JSON object")
     return found
@@ -236,7 +247,7 @@ def parse_chunk(payload: bytes) -> Chunk:
     try:
         body = decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedCompletion(f"the upstream sent an event that is not JSON: {e}") from e
+        raise NoJson(f"the upstream sent an event that is not JSON: {e}") from e
     if not isinstance(body, dict):
         raise MalformedCompletion("the upstream sent an event that is not a JSON object")
     return chunk(body, payload)
