@@ -155,6 +155,8 @@ class TurnProducer(CompletionProducer):
         return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
 
     def instead_of(self, error: Exception) -> UnreadTurn | None:
+        if self._turn.finished:  # what fails now was read, and is recorded
+            return None
         end = partial(self.on_finish, error)
         return answer_unread(self._gateway, self._request, self._forward, error, end)
 
