@@ -169,6 +169,18 @@ class StreamIncomplete(GatewayError):
     status, type, code = 502, "upstream_error", "stream_incomplete"
 
 
+class UnreadableAnswer(Exception):
+    """What is particular to errors of reading: without memory the answer can be passed on."""
+
+
+class UnreadableStream(StreamIncomplete, UnreadableAnswer):
+    """An event that memory cannot read."""
+
+
+class UnreadableCompletion(UpstreamUnreachable, UnreadableAnswer):
+    """A whole answer that memory cannot read."""
+
+
 class Unavailable(GatewayError):
     status, type, code = 503, "server_error", "unavailable"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memory.cache import Cache
     from memory.context.epoch import EpochPolicy
-    from memory.context.summary import Complete
+    from memory.context.summary import Complete, write_summary
     from memory.context.tokens import PromptReport, TokenCounter
     from memory.conversation.history import (
         Messages,
@@ -158,12 +158,13 @@ __all__ = [
     "strictest",
     "text_of",
     "without_spans",
+    "write_summary",
 ]
 
 _HOMES = {
     "memory.cache": ("Cache",),
     "memory.context.epoch": ("EpochPolicy",),
-    "memory.context.summary": ("Complete",),
+    "memory.context.summary": ("Complete", "write_summary"),
     "memory.context.tokens": ("PromptReport", "TokenCounter"),
     "memory.conversation.history": (
         "Messages",

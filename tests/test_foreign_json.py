@@ -41,6 +41,7 @@ PLACES = {
     # Our own.
     "gateway.wire.bridge.member_seal": "a token of ours, weighed when it was made, by its seal",
     "gateway.upstream.carried_answers": "an entry of ours, weighed when it was made",
+    "gateway.wire.lone_surrogates": "what was decoded at a door before",
     "gateway.auth.key_store": OWN_ROWS,
     "gateway.storage.key_probe": OWN_ROWS,
     "gateway.storage.responses": OWN_ROWS,

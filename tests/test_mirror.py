@@ -51,6 +51,10 @@ COVERED = {
         gateway.relay.endpoint gateway.relay.passthrough
     """,
     "e2e/test_block_space": "memory.stores.sql.import_space",
+    "e2e/bridges/test_compaction": """
+        gateway.chat.compacted_answer gateway.chat.compaction_trigger gateway.chat.compactor
+    """,
+    "e2e/wire/test_unread_answers": "gateway.chat.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """

@@ -6,13 +6,17 @@ Requests with memory run as a turn, the others go to the relay.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from gateway.chat.background_booking import runs_in_background
 from gateway.chat.body import ModelMissing
 from gateway.chat.commands import command_of, to_command
+from gateway.chat.compaction_trigger import begin_compaction, may_ask_for_compaction
 from gateway.chat.count import count_response
 from gateway.chat.passing import query_of, relay_nameless, relay_turn
 from gateway.chat.producer import begin_turn
@@ -21,7 +25,7 @@ from gateway.chat.stored_responses import link_response
 from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
 from gateway.http.paths import UpstreamPath
-from gateway.http.response import GatewayResponse
+from gateway.http.response import GatewayResponse, ResponseProducer
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
@@ -89,6 +93,9 @@ def response_to(
     forward = _dispatcher(gateway, request)
     if count:
         return count_response(gateway, request, forward, count)
+    compacts = may_ask_for_compaction(request)
+    if compacts:
+        request = replace(request, mode="off", off_reason="background")
     off = request.mode == "off"
     entry = RequestInfo(
         request.id,
@@ -101,11 +108,14 @@ def response_to(
         request.total_output,
         request.wire is RESPONSES and runs_in_background(request),
     )
-    begin = (
-        partial(begin_turn, gateway, request, forward)
-        if request.uses_memory
-        else relay_turn(gateway, request, forward).ready
-    )
+    begin: Callable[[], Awaitable[ResponseProducer]]
+    if request.uses_memory:
+        begin = partial(begin_turn, gateway, request, forward)
+    else:
+        relayed = relay_turn(gateway, request, forward)
+        begin = relayed.ready
+        if compacts:
+            begin = partial(begin_compaction, gateway, request, forward, relayed)
     return accounted_response(gateway, forward, entry, begin)
 
 

@@ -30,7 +30,7 @@ from gateway.storage.responses import (
     StoredResponse,
     ThreadTooLong,
 )
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wires.base import RequestFacts
@@ -67,8 +67,9 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
         if found is not None and isinstance(view := found.view, NativeView):
             found = msgspec.structs.replace(found, view=replace(view, stored=keeps))
         return msgspec.structs.replace(request, body=sent, found=found, kept=kept)
-    rows = await _chain(gateway, request, chained) if chained else []
-    rows = await thread_rows(gateway, request.principal, request.user, thread) if thread else rows
+    principal, user = request.principal, request.user
+    rows = await chain_rows(gateway, principal, user, chained) if chained else []
+    rows = await thread_rows(gateway, principal, user, thread) if thread else rows
     before = [item for row in rows for item in items_in(row)]
     items = await _resolve_all(gateway, request, [*before, *input_items(sent)])
     summaries = gateway.clients.find(request.headers).summaries if found is not None else None
@@ -175,16 +176,17 @@ def _read_again(body: Json, summaries: Sequence[str] | None) -> _WholeRequest:
 
 
 def _encode(body: Json) -> bytes:
-    return msgspec.json.encode(body)
+    return encode(body)
 
 
-async def _chain(gateway: GatewayState, request: TurnInput, name: str) -> list[StoredResponse]:
-    """Return the responses up to this one, the oldest first."""
-    principal: Principal = request.principal
+async def chain_rows(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> list[StoredResponse]:
+    """Return the responses up to this one, the oldest first. Raises BadRequest, Unavailable."""
     try:
         await gateway.memory.wait_until_ready()
         rows = await gateway.responses.chain(
-            principal.tenant, name, lambda row: is_own(row, principal, request.user)
+            principal.tenant, name, lambda row: is_own(row, principal, user)
         )
     except StoreUnavailable as e:
         raise store_is_away() from e

@@ -20,13 +20,13 @@ from gateway.chat.request import TurnInput
 from gateway.chat.response_keeper import keeper_of
 from gateway.chat.round_sender import TargetOptions
 from gateway.chat.turn import Turn, TurnLimits
+from gateway.chat.unread_answer import UnreadTurn, answer_unread, needs_memory
 from gateway.errors import GatewayError, Unavailable
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
-from gateway.wires.chat.format import CHAT
 from memory import MemoryFault, Session
 
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
@@ -51,10 +51,7 @@ async def begin_turn(
     try:
         session = await gateway.memory.begin(await ask_of(gateway, request, forward, target))
     except MemoryFault as e:
-        named = request.conversation and not request.resends
-        kept = named and request.wire is CHAT  # else it is not sent from here
-        resumes = kept and request.facts.history.after.newest < 0
-        if memory.on_error == "fail" or resumes:
+        if memory.on_error == "fail" or needs_memory(request):
             raise Unavailable(
                 "The memory store is unavailable, and this request needs it. Try again shortly.",
                 headers=[(b"retry-after", b"1")],
@@ -158,6 +155,12 @@ class TurnProducer(CompletionProducer):
         if as_sent := self._request.conversation_as_sent:
             return as_sent
         return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
+
+    def instead_of(self, error: Exception) -> UnreadTurn | None:
+        if self._turn.finished:  # what fails now was read, and is recorded
+            return None
+        end = partial(self.on_finish, error)
+        return answer_unread(self._gateway, self._request, self._forward, error, end)
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         self._gateway.metrics.observe_turn(self._turn.session)

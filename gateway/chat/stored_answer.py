@@ -49,6 +49,9 @@ class StoredAnswer:
     def keepalive(self) -> bytes:
         return b""
 
+    def instead_of(self, error: Exception) -> None:
+        return
+
     def on_finish(self, error: BaseException | None) -> None:
         return None
 

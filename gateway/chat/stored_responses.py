@@ -22,7 +22,7 @@ from gateway.errors import RequestConflict, ResourceNotFound, Unavailable
 from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark
 from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
@@ -109,7 +109,7 @@ async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
     if request.found is not None and isinstance(view := request.found.view, NativeView):
         changes["found"] = msgspec.structs.replace(request.found, view=replace(view, chained=named))
     else:
-        changes["raw"] = await run_by_weight(request.raw, msgspec.json.encode, body)
+        changes["raw"] = await run_by_weight(request.raw, encode, body)
     return msgspec.structs.replace(request, **changes)
 
 
@@ -129,7 +129,7 @@ async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInp
     if request.uses_memory and not request.conversation and row.conversation:
         changes["conversation"] = row.conversation
     if not request.uses_memory:
-        changes["raw"] = await run_by_weight(request.raw, msgspec.json.encode, body)
+        changes["raw"] = await run_by_weight(request.raw, encode, body)
     return msgspec.structs.replace(request, **changes)
 
 

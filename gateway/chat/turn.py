@@ -21,6 +21,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
+from gateway.wire.lone_surrogates import join_halves
 from gateway.wires.base import HiddenRounds, ReplyMask, RequestFacts, WireFormat
 from gateway.wires.round_result import RoundResult
 from memory import Session
@@ -157,7 +158,7 @@ class Turn:
 
     def answers(self) -> list[Json]:
         """Return the messages the client was shown, one a choice."""
-        return self.mask.answers()
+        return join_halves(self.mask.answers())
 
     def completion(self) -> bytes:
         """Return the whole answer for a client that did not ask for a stream.

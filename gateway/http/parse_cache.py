@@ -4,8 +4,8 @@ A body is recognised by its bytes up to the end of a message that an earlier bod
 and user had at that place: by their length, their last bytes and the interpreter's 64-bit hash
 (SipHash with a secret of the process). The rest is parsed as JSON with one string, random for this
 process, in place of the known messages. If that string is not the first message (members given
-twice, for example), the whole body is parsed; so is a body with a lone surrogate, which is
-repaired. No text of a message is stored here.
+twice, for example), the whole body is parsed; so is a body with a lone surrogate, which is read
+with a stand-in. No text of a message is stored here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import msgspec
 from gateway.http.json_thread import run_heavy
 from gateway.http.pacing import rest
 from gateway.http.request_weight import check_values, check_weight
-from gateway.wire.chat import Json, decode_weighed, has_no_lone_surrogates
+from gateway.wire.chat import Json, decode_weighed
 from gateway.wire.chat_request import check_messages, check_model, parse
 from gateway.wire.json_weight import brackets, is_light
+from gateway.wire.lone_surrogates import has_no_lone_surrogates
 from memory import Cache, Messages, PrefixInfo, SourceText, TextRange, array_elements
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"

@@ -90,6 +90,10 @@ class ResponseProducer(Protocol):
         """Return what keeps a quiet line alive."""
         ...
 
+    def instead_of(self, error: Exception) -> ResponseProducer | None:
+        """Return what answers in its place after an error before its first part, if anything."""
+        ...
+
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         """Called once at the end; error: why it ended early.
 
@@ -151,6 +155,9 @@ class CompletionProducer(ABC):
 
     def keepalive(self) -> bytes:
         return COMMENT
+
+    def instead_of(self, error: Exception) -> ResponseProducer | None:
+        return None
 
 
 # What is ready to answer, and headers on answers and errors alike, which replace the upstream's of
@@ -331,9 +338,7 @@ class ResponseWriter:
         if self.producer.stream and self._timing.commit_seconds:
             self._arm_keepalive(self._timing.commit_seconds)
         try:
-            async with contextlib.aclosing(self.producer.body()) as parts:
-                async for part in parts:
-                    await self._write(part)
+            await self._write_parts()
             if self._head is None:
                 await self._write(b"")
         finally:
@@ -341,6 +346,23 @@ class ResponseWriter:
                 self._timer.cancel()
             if self._comment is not None:
                 self._comment.cancel()
+
+    async def _write_parts(self) -> None:
+        """Write what the producer gives, or what it has answer in its place."""
+        written = False
+        try:
+            async with contextlib.aclosing(self.producer.body()) as parts:
+                async for part in parts:
+                    written = True
+                    await self._write(part)
+        except Exception as e:
+            another = None if written else self.producer.instead_of(e)
+            if another is None:
+                raise
+            self.producer = another
+            if self._head is not None:  # a comment was sent
+                another.build_head(committed=True)
+            await self._write_parts()
 
     async def _write(self, data: bytes, *, committed: bool = False) -> None:
         self._busy = True

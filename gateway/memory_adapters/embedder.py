@@ -15,6 +15,7 @@ from gateway.routing.router import Router
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import decode
 from gateway.wire.headers import upstream_headers
+from gateway.wire.lone_surrogates import without_halves
 from memory import EmbedRefused, EmbedUnavailable, Postponed
 
 BATCH = 96
@@ -66,7 +67,11 @@ class UpstreamEmbedder:
         if authorization is None and self.own_key:
             raise NoCredential("no request of the tenant has brought a credential since the start")
         body = msgspec.json.encode(
-            {"model": target.model, "input": list(texts), "encoding_format": "float"}
+            {
+                "model": target.model,
+                "input": [without_halves(text) for text in texts],
+                "encoding_format": "float",
+            }
         )
         try:
             incoming = await target.upstream.send(

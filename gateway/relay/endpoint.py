@@ -22,6 +22,7 @@ from gateway.http.response import GatewayResponse
 from gateway.pipeline import RequestInfo, accounted_response, new_dispatcher
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.relay.path_policy import READING, check_path, folded_path, model_asked
+from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Route, is_model_allowed
 from gateway.state import MOST_TOLD, GatewayState, request_id
 from gateway.upstream.base import UpstreamRequest
@@ -34,7 +35,15 @@ USER_MEMBERS = (b"user", b"safety_identifier")  # of a body that may name its us
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
 BY_TOKENS = frozenset(
-    {"/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/moderations"}
+    {
+        "/chat/completions",
+        "/completions",
+        "/responses",
+        "/responses/compact",
+        "/messages",
+        "/embeddings",
+        "/moderations",
+    }
 )  # whose calls are billed by the tokens of texts
 STREAMS = re.compile(rb'"stream"\s*:\s*true')
 PRODUCT = re.compile(r"[\w.-]{1,40}", re.ASCII)  # what a User-Agent begins with
@@ -67,8 +76,22 @@ class RelayedContent(NamedTuple):
 ContentCheck = Callable[[GatewayState, RelayedContent], Awaitable[None]]
 
 
+# Makes what answers a relayed request.
+Answering = Callable[[RelayedContent, Dispatcher, RelayedRequest], PassthroughProducer]
+
+
+def _relay(
+    content: RelayedContent, forward: Dispatcher, passing: RelayedRequest
+) -> PassthroughProducer:
+    return PassthroughProducer(forward, passing, content.wants_events)
+
+
 async def pass_on(
-    gateway: GatewayState, scope: Any, receive: Any, check: ContentCheck
+    gateway: GatewayState,
+    scope: Any,
+    receive: Any,
+    check: ContentCheck,
+    answering: Answering = _relay,
 ) -> GatewayResponse:
     """Return the ASGI response that relays this request.
 
@@ -84,17 +107,16 @@ async def pass_on(
         content.data, model_asked, principal, content.method, known, query, sent
     )
     route = _route(gateway, model, principal)
-    if principal.paths is not None and content.data:
+    fenced = principal.paths is not None
+    if fenced and content.data:
         await check(gateway, content)
-    user = None
-    if principal.paths is not None:
-        user = await run_by_weight(content.data, _user_of, content)
+    user = await run_by_weight(content.data, _user_of, content) if fenced else None
     forward = new_dispatcher(gateway, route, headers, principal, user)
     if known in BY_TOKENS:  # however it is spelt, it costs the same
         forward.meter.guess = guess_tokens(len(content.data))
     passing = RelayedRequest(
         content.method,
-        relayed_path(content.path, query, folded=principal.paths is not None),
+        relayed_path(content.path, query, folded=fenced),
         content.data or None,
         content.content_type,
         named=[(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")],
@@ -103,8 +125,7 @@ async def pass_on(
     output = 0 if known == "/embeddings" else None
     entry = RequestInfo(request_id(scope), principal, known, started, model or "", output=output)
     _tell_of_no_memory(gateway, content.method, headers, known)
-    producer = PassthroughProducer(forward, passing, content.wants_events)
-    return accounted_response(gateway, forward, entry, producer.ready)
+    return accounted_response(gateway, forward, entry, answering(content, forward, passing).ready)
 
 
 async def _read_content(gateway: GatewayState, scope: Any, receive: Any) -> RelayedContent:

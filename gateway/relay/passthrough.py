@@ -73,6 +73,16 @@ class PassthroughProducer:
         self._committed = False
 
     @property
+    def gives_events(self) -> bool:
+        """Whether the upstream answered with an event stream."""
+        return self._passed is not None and self._passed.more is not None
+
+    @property
+    def passing(self) -> RelayedRequest:
+        """What is passed on."""
+        return self._p
+
+    @property
     def memory(self) -> str:
         return dict(self._p.named).get(b"x-memory-status", b"off").decode()
 
@@ -230,6 +240,9 @@ class PassthroughProducer:
         # openai-python takes a blank line after an `id` field for an event of its own: there the
         # comment stands before the next one.
         return COMMENT[:-1] if self._passed is not None and self._passed.framer.ids else COMMENT
+
+    def instead_of(self, error: Exception) -> None:
+        return
 
     def on_finish(self, error: BaseException | None) -> None:
         return

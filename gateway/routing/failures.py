@@ -19,6 +19,7 @@ import msgspec
 from gateway.errors import (
     GatewayError,
     StreamIncomplete,
+    UnreadableAnswer,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -210,8 +211,10 @@ def _hint(error: GatewayError) -> bytes | None:
 def is_target_failure(error: GatewayError) -> bool:
     """Tell whether a failure counts against its target.
 
-    Errors of the request itself and our own total timeout do not.
+    Errors of the request itself, our own total timeout and what only memory cannot read do not.
     """
+    if isinstance(error, UnreadableAnswer):
+        return False
     if isinstance(error, UpstreamRefused):
         return error.status in (408, 429) or error.status >= 500
     return isinstance(error, UpstreamUnreachable | StreamIncomplete) or (

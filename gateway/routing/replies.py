@@ -11,6 +11,7 @@ import msgspec
 from gateway.errors import (
     GatewayError,
     StreamIncomplete,
+    UnreadableCompletion,
     UpstreamAuthError,
     UpstreamRefused,
     UpstreamUnreachable,
@@ -20,7 +21,7 @@ from gateway.routing.caller import Caller
 from gateway.routing.failures import error_json, status_of, worth_retrying
 from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
-from gateway.wire.chat import MalformedReply, decode, encode
+from gateway.wire.chat import MalformedReply, broken_stream, decode, encode
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
@@ -95,7 +96,7 @@ async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:
         try:
             error = await run_by_weight(data, _readable, data, wire.event_error)
         except MalformedReply as e:
-            raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
+            raise broken_stream(e) from e
         if error is not None:
             raise _reported(error, encode({"error": error}), reply.headers)
         reply.events = batch
@@ -120,7 +121,10 @@ async def _read_whole(reply: CompletionReply, wire: WireFormat) -> None:
     try:
         found, error = await run_by_weight(data, wire.read_whole, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedReply) as e:
-        raise UpstreamUnreachable(
+        # An object may be an answer to who reads it otherwise.
+        is_object = isinstance(e, MalformedReply) and data.lstrip().startswith(b"{")
+        kind = UnreadableCompletion if is_object else UpstreamUnreachable
+        raise kind(
             f"The upstream answered 200 with something that is no {wire.noun} "
             f"({type(e).__name__}). Try again, or check its base_url."
         ) from e

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from litestar import Request, delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
+from gateway.chat.compacted_answer import CompactedAnswer
 from gateway.chat.memory_mode import mode_of
 from gateway.chat.relayed_names import check_content
 from gateway.chat.stored_endpoint import StoredVerb
@@ -64,12 +66,15 @@ async def response_items(request: Request[Any, Any, Any], name: FromPath[str]) -
 @post(
     ["/v1/responses/compact", f"{OF_A_USER}/v1/responses/compact"],
     status_code=200,
-    include_in_schema=False,
+    summary="Compact a response's input into the user's messages and one item",
 )
-async def relay_compact(request: Request[Any, Any, Any]) -> ASGIApp:
+async def compact_response(request: Request[Any, Any, Any]) -> ASGIApp:
     gateway: GatewayState = request.app.state.gateway
-    relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
-    return relayed
+    compacts = partial(CompactedAnswer, gateway)
+    answer: ASGIApp = await pass_on(
+        gateway, request.scope, request.receive, check_content, compacts
+    )
+    return answer
 
 
-HANDLERS = (stored_response, delete_response, cancel_response, response_items, relay_compact)
+HANDLERS = (stored_response, delete_response, cancel_response, response_items, compact_response)

@@ -36,6 +36,7 @@ from gateway.upstream.translated_body import translate_response
 from gateway.wire.anthropic.response import WholeAnswer
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES
 from gateway.wire.bridge.chat_reply import ReplyWriter
+from gateway.wire.bridge.compaction import SummarySeal, may_be_compacted, with_summaries
 from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.headers import with_body_idempotency_key
@@ -46,6 +47,7 @@ COUNTS: dict[str, tuple[str, Json]] = {
     "/responses/input_tokens": (RESPONSES, {"object": "response.input_tokens"}),
     "/messages/count_tokens": (MESSAGES, {}),
 }
+COMPACT = "/responses/compact"
 CHAT = "chat"
 CHAT_PATH = upstream_path("chat", "completions")
 OMITTED_FROM = {**FORMATS, **{path: name for path, (name, _) in COUNTS.items()}, CHAT_PATH: CHAT}
@@ -58,6 +60,13 @@ PATHS_OF_CODES = re.compile(r"url|path|route|endpoint|method", re.IGNORECASE)
 THINGS = re.compile(r"model|deployment|response with id|item with id|not persisted", re.IGNORECASE)
 PATHS = re.compile(r"(?i)not found|not_found|endpoint|route|\burl\b|\bpath\b|method|cannot post")
 PATH = re.compile(r"(?:\bhttps?:/)?(?<!\w)/[\w./{}:<>*-]+")
+
+
+NO_COMPACTION = {
+    "message": "This model's server cannot compact responses.",
+    "type": "invalid_request_error",
+    "code": "unknown_url",
+}
 
 
 class SpokenFormats:
@@ -99,7 +108,9 @@ class BridgedUpstream:
         carrying: Carrying | None = None,
     ) -> None:
         self._server, self._spoken, self._options = server, spoken, options
-        self._translator = BridgeTranslator(options, carrying or Carrying())
+        self._carrying = carrying or Carrying()
+        self._translator = BridgeTranslator(options, self._carrying)
+        self._compacting = SpokenFormats()  # nobody declares it, so it is found out
 
     @property
     def bridges_responses(self) -> bool:
@@ -112,6 +123,7 @@ class BridgedUpstream:
         Raises BadRequest, which names the member, for what cannot be carried.
         """
         path = request.path.partition("?")[0]
+        request = await self._open_summaries(path, request)
         omitted = self._options.omit.get(OMITTED_FROM.get(path, ""))
         if not omitted or request.method != "POST":
             return await self._send(path, request)
@@ -131,6 +143,8 @@ class BridgedUpstream:
         """Send a request as the server takes it. path: without its query."""
         if path in COUNTS and request.method == "POST":
             return await self._count(*COUNTS[path], request)
+        if path == COMPACT and request.method == "POST":
+            return await self._compact(request)
         name = FORMATS.get(path)
         if name is None or request.method != "POST":
             return await self._server.send(request)
@@ -149,6 +163,37 @@ class BridgedUpstream:
         if spoken is None and incoming.status not in NO_PATH:
             self._spoken.note(name, speaks=False)
         return incoming
+
+    async def _open_summaries(self, path: str, request: UpstreamRequest) -> UpstreamRequest:
+        """Return a request with what this gateway compacted as plain messages."""
+        if request.method != "POST" or not may_have_marks(request.content):
+            return request
+        body = request.body or b"{}"
+        if not may_be_compacted(path, body):
+            return request
+        seal = SummarySeal(self._carrying.secret, request.tenant)
+        content = await run_heavy(_open_items, body, seal)
+        if content is None:
+            return request
+        # Another body than the one the client's Idempotency-Key stands for.
+        headers = with_body_idempotency_key([*request.headers], content)
+        return replace(request, content=content, headers=headers)
+
+    async def _compact(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a compaction to a server that may have the path, else answer as one without it."""
+        if self._spoken.speaks(RESPONSES) is False or self._compacting.speaks(COMPACT) is False:
+            headers = [(b"content-type", b"application/json")]
+            return UpstreamResponse(404, headers, _OnePiece(encode({"error": NO_COMPACTION})))
+        incoming = await self._send_natively(RESPONSES, request)
+        if 200 <= incoming.status < 300:
+            self._compacting.note(COMPACT, speaks=True)
+        if incoming.status not in NO_PATH:
+            return incoming
+        data = await incoming.read(ERROR_BYTES)
+        await incoming.close()
+        if is_path_missing(incoming.status, data):
+            self._compacting.note(COMPACT, speaks=False)
+        return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
 
     async def _send_natively(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request without reasoning that another server, or we, have marked."""
@@ -200,6 +245,13 @@ class BridgedUpstream:
         beyond = incoming.carriage or Carriage(CHAT)
         out.carriage = beyond._replace(lost=(*carried.lost, *beyond.lost))
         return out
+
+
+def _open_items(original: bytes, seal: SummarySeal) -> bytes | None:
+    """Return a body with our compaction items as messages; None where it has none."""
+    body = read_body(original)
+    opened = with_summaries(body, seal)
+    return None if opened is body else encode(opened)
 
 
 def _without(original: bytes, omitted: Collection[str]) -> tuple[bytes, tuple[str, ...]] | None:

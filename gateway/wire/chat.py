@@ -12,30 +12,30 @@ bytes that came.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from gateway.errors import StreamIncomplete, UnreadableStream
 from gateway.wire.json_weight import SURE_BYTES, check_readable
+from gateway.wire.lone_surrogates import (
+    encode_json,
+    encode_json_in_parts,
+    has_no_lone_surrogates,
+    with_stand_ins,
+)
 from gateway.wire.merge import growing_copy, merge, plain_text
-from memory.conversation.json_strings import mask_escapes
 
 Json = dict[str, Any]
-encode = msgspec.json.Encoder().encode
+encode = encode_json
+encode_in_parts = encode_json_in_parts
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
 _decode, _decode_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
-# Half of a surrogate pair, in its group, or a whole one.
-_SURROGATE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL)
-_PAIR_BYTES = len(rb"\ud83d\ude00")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_UNKNOWN = rb"\ufffd"  # as long as what it stands for
 MENDED_BYTES = 16 << 20
-_SCAN_WINDOW_BYTES = 1 << 18  # bytes that are looked at in one step
-_SEARCH_STEP_BYTES = 1 << 22  # that are searched in one
 
 
 def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
@@ -44,9 +44,8 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
     What would hold the interpreter for long is not read. A reader of its own is for texts that
     were weighed already, or of which it makes few objects.
 
-    Half of a surrogate pair, legal JSON that JavaScript makes of a cut emoji, becomes U+FFFD: it is
-    no character, can be neither stored nor sent on, and must not cost the request. A text of more
-    than `MENDED_BYTES` with one is refused.
+    Half of a surrogate pair is read as its stand-in, see `lone_surrogates`. A text of more than
+    `MENDED_BYTES` with one is refused.
     Raises msgspec.DecodeError, RecursionError.
     """
     if len(data) > SURE_BYTES and read is _decode:
@@ -56,7 +55,7 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
     except msgspec.DecodeError:
         if len(data) > MENDED_BYTES or has_no_lone_surrogates(data):
             raise
-        return read(replace_lone_surrogates(data))
+        return read(with_stand_ins(data))
 
 
 def decode_answer(data: bytes) -> Any:
@@ -72,56 +71,6 @@ def decode_weighed(data: bytes) -> Any:
     return decode(data, _decode_weighed)
 
 
-def replace_lone_surrogates(data: bytes) -> bytes:
-    """Return the JSON text with each half of a surrogate pair replaced by U+FFFD."""
-    out = bytearray(data)
-    for half in _halves(data):
-        out[half : half + len(_UNKNOWN)] = _UNKNOWN
-    return bytes(out)
-
-
-def has_no_lone_surrogates(data: bytes) -> bool:
-    """Tell whether a JSON text is free of halves of surrogate pairs, so that it may be sent on."""
-    # A search for what begins with a backslash would be slow in a text of nothing else.
-    for mark in (b"\\ud", b"\\uD"):
-        if _holds(data, mark[1:]) and _holds(data, mark):
-            return next(_halves(data), None) is None
-    return True
-
-
-def _holds(data: bytes, mark: bytes) -> bool:
-    """Tell whether a short mark is in a text.
-
-    The text is searched in steps, so that other threads run between two of them.
-    """
-    if len(data) <= _SEARCH_STEP_BYTES:
-        return mark in data
-    return any(
-        data.find(mark, at, at + _SEARCH_STEP_BYTES + len(mark)) >= 0
-        for at in range(0, len(data), _SEARCH_STEP_BYTES)
-    )
-
-
-def _halves(data: bytes) -> Iterator[int]:
-    """Find the escapes that are half of a surrogate pair, from the left.
-
-    Looks at a window at a time, so that other threads run between two of them.
-    """
-    at = 0
-    while at < len(data):
-        # With a whole pair more, so that none which begins in the window is cut.
-        window = mask_escapes(data[at : at + _SCAN_WINDOW_BYTES + _PAIR_BYTES])
-        end = _SCAN_WINDOW_BYTES
-        for surrogate in _SURROGATE.finditer(window):
-            if surrogate.start() >= _SCAN_WINDOW_BYTES:
-                break
-            end = max(end, surrogate.end())
-            if surrogate[1]:
-                yield at + surrogate.start()
-        escape = window.find(b"\\", end)
-        at += escape if escape >= 0 else len(window)
-
-
 class MalformedReply(ValueError):
     """The upstream sent something that is no answer in its format; the text says what."""
 
@@ -130,12 +79,22 @@ class MalformedCompletion(MalformedReply):
     """The upstream sent something that is not a chat completion."""
 
 
+class NoJson(MalformedCompletion):
+    """The upstream sent something that nobody can read."""
+
+
+def broken_stream(fault: MalformedReply) -> StreamIncomplete:
+    """Return the error of an event that cannot be read: by anybody, or by memory alone."""
+    kind = StreamIncomplete if isinstance(fault, NoJson) else UnreadableStream
+    return kind(f"The stream broke off: {fault}. Try again.")
+
+
 def read_object(data: bytes) -> Json:
     """Read a JSON object of an upstream's. Raises MalformedReply."""
     try:
         found = decode_answer(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedReply(f"the upstream sent what is not JSON: {e}") from e
+        raise NoJson(f"the upstream sent what is not JSON: {e}") from e
     if not isinstance(found, dict):
         raise MalformedReply("the upstream sent what is not a JSON object")
     return found
@@ -288,7 +247,7 @@ def parse_chunk(payload: bytes) -> Chunk:
     try:
         body = decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        raise MalformedCompletion(f"the upstream sent an event that is not JSON: {e}") from e
+        raise NoJson(f"the upstream sent an event that is not JSON: {e}") from e
     if not isinstance(body, dict):
         raise MalformedCompletion("the upstream sent an event that is not a JSON object")
     return chunk(body, payload)

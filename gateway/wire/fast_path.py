@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.wire.chat import Chunk, ChunkIdentity, Json, encode, parse_chunk
+from gateway.wire.chat import Chunk, ChunkIdentity, Json, parse_chunk
+from gateway.wire.lone_surrogates import encode_plain
 
 CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
 MEMBER = re.compile(
@@ -97,7 +98,7 @@ class ChunkTemplate:
         if self._shown is None:
             return raw
         before, after, end = self._shown
-        return before + encode(text) + after + pad + end
+        return before + encode_plain(text) + after + pad + end
 
 
 def make_template(
@@ -155,7 +156,7 @@ def _cut_shown(out: bytes | None, padded: bool) -> Around | None:
     """
     if out is None or out.count(TEXT.encode()) != 1 or out.count(PAD.encode()) != padded:
         return None
-    start, _, rest = out.partition(encode(TEXT))
+    start, _, rest = out.partition(encode_plain(TEXT))
     if not padded:
         return Around(b"data: " + start, rest + b"\n\n", b"")
     middle, _, last = rest.partition(PAD.encode())

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
+from gateway.wire.lone_surrogates import encode_json
 from memory.context.window import NOTHING_LEFT_OUT, SummarizedGap
 from memory.conversation.history import Messages, Span
 
 Json = dict[str, Any]
-encode = msgspec.json.Encoder().encode
 SYSTEM = ("system", "developer")
 LARGE_PIECE_BYTES = 1 << 14  # bytes of a piece that are sooner sent by themselves than copied
 PIECES = 32  # after which those of ours are joined
@@ -134,7 +134,7 @@ def message_spans(
     for message in messages:
         span = spans.get(id(message))
         if span is None:
-            out.append(encode(message))
+            out.append(encode_json(message))
         elif (
             out
             and type(last := out[-1]) is tuple
@@ -167,7 +167,7 @@ def encode_request(
     text = memoryview(client.text if client is not None else b"")
     if any(p[1] > len(text) for p in found if type(p) is tuple):
         raise ValueError("a piece of the client's text is not there")
-    head, _, tail = encode({**body, "messages": PLACE}).partition(_PLACE)
+    head, _, tail = encode_json({**body, "messages": PLACE}).partition(_PLACE)
     parts: list[bytes | memoryview] = []
     run: list[bytes | memoryview] = [head]
     mark = b"["

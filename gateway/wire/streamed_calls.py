@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from gateway.wire.arguments import ArgumentsProgress
+from gateway.wire.lone_surrogates import encode_json
 
 Json = dict[str, Any]
 NAME = 1024  # characters up to which a name grows; what is longer is no name
@@ -199,7 +200,7 @@ def read_ident(value: Any) -> str:
 def _read_text(arguments: Any) -> str | None:
     """Return a piece of arguments as text: some servers send them as an object."""
     if isinstance(arguments, dict):
-        return msgspec.json.encode(arguments).decode()
+        return encode_json(arguments).decode()
     return arguments if isinstance(arguments, str) else None
 
 

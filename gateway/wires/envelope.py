@@ -23,9 +23,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import GatewayError, StreamIncomplete
+from gateway.errors import GatewayError, StreamIncomplete, UnreadableStream
 from gateway.wire.answer_parts import PartKey
-from gateway.wire.chat import Json, MalformedReply, encode, read_object
+from gateway.wire.chat import Json, MalformedReply, broken_stream, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
 from gateway.wire.own_marks import mark_orphan
@@ -417,7 +417,7 @@ def read_event(data: bytes) -> Json:
     try:
         return read_object(data)
     except MalformedReply as e:
-        raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
+        raise broken_stream(e) from e
 
 
 def _read_heavy(data: bytes) -> Json:
@@ -427,7 +427,7 @@ def _read_heavy(data: bytes) -> Json:
 
 
 def _broken(what: str) -> StreamIncomplete:
-    return StreamIncomplete(f"The stream broke off: the upstream sent {what}. Try again.")
+    return UnreadableStream(f"The stream broke off: the upstream sent {what}. Try again.")
 
 
 def check_count(parts: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from memory.context.tokens import estimate
@@ -158,6 +158,30 @@ async def step(ask: Asked, before: str, piece: Piece, tokens: int, prompt: str =
     return await extend(before, piece, 0)
 
 
+async def write_summary(
+    complete: Complete, before: str, messages: Sequence[Json], tokens: int
+) -> str:
+    """Return a model's summary of all messages, in about `tokens` tokens.
+
+    before: an earlier summary, which is merged in. Raises as `step` does: nothing else takes the
+    summary's place.
+    """
+    summary = before
+    async for text in _extended(complete, before, messages, tokens, PROMPT):
+        summary = text
+    return summary
+
+
+async def _extended(
+    complete: Complete, before: str, messages: Sequence[Json], tokens: int, prompt: str
+) -> AsyncIterator[str]:
+    """Yield the summary after each piece of the messages. Raises as `step` does."""
+    room, most = length_of(getattr(complete, "window", None), tokens)
+    for piece in await asyncio.to_thread(pieces, messages, room):
+        before = await step(complete, before, piece, most, prompt)
+        yield before
+
+
 class SummaryRules(NamedTuple):
     """How a summary is made: in at most so many seconds, asked for with this text."""
 
@@ -180,11 +204,10 @@ async def summarise(
     """
     made = before
     if complete is not None:
-        room, most = length_of(getattr(complete, "window", None), tokens)
         try:
             async with asyncio.timeout(rules.seconds):
-                for piece in pieces(evicted, room):
-                    made = await step(complete, made, piece, most, rules.prompt)
+                async for text in _extended(complete, before, evicted, tokens, rules.prompt):
+                    made = text
             if made != before:
                 return f"{made}\n{HINT}", True
         except Exception as e:  # any failure of a model leads to the fallback below

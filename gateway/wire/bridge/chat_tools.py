@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 from memory.conversation.foreign_json import decode_foreign
 
 NAME_CHARACTERS = 64
@@ -81,7 +81,7 @@ class ChatTools:
 
 def custom_arguments(text: Any) -> str:
     """Return free text as a function's arguments."""
-    return msgspec.json.encode({INPUT: text if isinstance(text, str) else ""}).decode()
+    return encode({INPUT: text if isinstance(text, str) else ""}).decode()
 
 
 def custom_input(arguments: str) -> str:

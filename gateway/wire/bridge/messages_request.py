@@ -14,14 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from gateway.errors import BadRequest
 from gateway.wire.bridge.chat_messages import ChatMessages, call_of
 from gateway.wire.bridge.chat_tools import NO_PARAMETERS, ChatTools, ToolOrigin
 from gateway.wire.bridge.losses import Losses
 from gateway.wire.bridge.member_seal import MemberSeal
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 
 CARRIED = ("model", "stream", "temperature", "top_p")
 READ = (
@@ -173,7 +171,7 @@ def _part(block: Json) -> Json | None:
 
 def _call(block: Json) -> Json:
     told = block.get("input")
-    arguments = msgspec.json.encode(told if isinstance(told, dict) else {}).decode()
+    arguments = encode(told if isinstance(told, dict) else {}).decode()
     return call_of(block.get("id"), str(block.get("name")), arguments)
 
 

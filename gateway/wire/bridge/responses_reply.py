@@ -51,7 +51,7 @@ class ResponsesReply(ReplyWriter):
         self._tools = tools
         self._items: list[Json] = []  # as they ended, by their index
         self._number = 0
-        self._head = _head(body, ident, created)
+        self._head = response_head(body, ident, created)
 
     def feed(self, chunk: Json) -> Iterator[Json]:
         return self._numbered(super().feed(chunk))
@@ -165,7 +165,8 @@ class ResponsesReply(ReplyWriter):
         return {"type": "function_call", **call, **namespace, "arguments": arguments}
 
 
-def _head(body: Json, ident: str, created: int) -> Json:
+def response_head(body: Json, ident: str, created: int) -> Json:
+    """Return the response object to a request, before there is anything in it."""
     told = {k: v for k, v in body.items() if k in ECHOED and v is not None}
     reasoning, text = body.get("reasoning"), body.get("text")
     return {

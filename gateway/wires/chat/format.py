@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from gateway.errors import GatewayError, StreamIncomplete
+from gateway.errors import GatewayError
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import (
     Chunk,
     Json,
     MalformedCompletion,
+    broken_stream,
     chunk,
     decode_answer,
     encode,
@@ -250,7 +251,7 @@ async def _read_chunk(data: bytes) -> Chunk:
             parse_chunk(data) if is_light(data) else await asyncio.to_thread(_read_in_thread, data)
         )
     except MalformedCompletion as e:
-        raise StreamIncomplete(f"The stream broke off: {e}. Try again.") from e
+        raise broken_stream(e) from e
 
 
 def _read_in_thread(data: bytes) -> Chunk:

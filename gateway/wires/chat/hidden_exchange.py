@@ -6,9 +6,7 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 from gateway.wire.placement import BY
 from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall, kept_arguments
@@ -150,6 +148,4 @@ def _new_call_id() -> str:
 
 def _arguments(call: Json) -> str:
     arguments = call["function"].get("arguments")
-    return (
-        arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
-    )
+    return arguments if isinstance(arguments, str) else encode(arguments or {}).decode()

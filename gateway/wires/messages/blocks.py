@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
+from gateway.wire.chat import Json, encode
 
-from gateway.wire.chat import Json
-
-_encode = msgspec.json.encode
+_encode = encode
 
 
 @dataclass(slots=True)

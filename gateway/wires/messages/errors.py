@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed, UpstreamRefused
 from gateway.wire.anthropic.messages import ERROR_TYPES
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 
 
 def error_type(error: GatewayError) -> str:
@@ -24,7 +24,7 @@ def error_body(error: GatewayError, request: str) -> bytes:
         if found.get("type") == "error" or not (error.said or set(found) == {"error"}):
             return error.content
     told = {"type": error_type(error), "message": _message(error)}
-    return msgspec.json.encode({"type": "error", "error": told, "request_id": request})
+    return encode({"type": "error", "error": told, "request_id": request})
 
 
 def _message(error: GatewayError) -> str:

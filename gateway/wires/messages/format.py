@@ -16,7 +16,7 @@ from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.bridge.carried import takes_tokens
-from gateway.wire.chat import Json, MalformedReply, encode, read_object
+from gateway.wire.chat import Json, MalformedReply, encode, encode_in_parts, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal
 from gateway.wires.base import (
@@ -32,7 +32,7 @@ from gateway.wires.messages.errors import error_body
 from gateway.wires.messages.reply import MessagesMask
 from gateway.wires.native import HiddenParts, NativeView, PlacedMessage, flat_tools, place
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall, encode_in_parts, kept_arguments
+from memory import Messages, ToolCall, kept_arguments
 from memory.conversation.foreign_json import decode_foreign
 
 SESSION = "_session_"
@@ -379,4 +379,4 @@ def _tool_call(call: Json) -> ToolCall:
 
 def _arguments(value: Any) -> str:
     """Return a call's input as JSON text; input that is not JSON stays as it came."""
-    return value if isinstance(value, str) else msgspec.json.encode(value or {}).decode()
+    return value if isinstance(value, str) else encode(value or {}).decode()

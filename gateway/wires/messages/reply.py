@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
-from gateway.wire.chat import Json
+from gateway.wire.chat import Json, encode
 from gateway.wire.own_marks import ORPHANED, SEALED, has_mark, mark_orphan
 from gateway.wire.part_keys import THINKING, TOOL_USE, messages_key
 from gateway.wires.envelope import (
@@ -354,7 +354,7 @@ def _lift_block(index: int, block: Json) -> Iterator[Json]:
     kind = block.get("type")
     if kind in ("tool_use", "server_tool_use", "mcp_tool_use") and block.get("input"):
         begun["input"] = {}
-        text = msgspec.json.encode(block["input"]).decode()
+        text = encode(block["input"]).decode()
         deltas.append({"type": "input_json_delta", "partial_json": text})
     elif kind in ("text", "thinking") and not _is_wordless_seal(block):
         for name, member in GROWING.items():

@@ -17,7 +17,7 @@ from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.bridge.carried import ENCRYPTED, takes_tokens
-from gateway.wire.chat import Json, MalformedReply, encode, read_object
+from gateway.wire.chat import Json, MalformedReply, encode, encode_in_parts, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal, without_reasoning
 from gateway.wires.base import (
@@ -32,7 +32,7 @@ from gateway.wires.native import HiddenParts, NativeView, flat_tools, place
 from gateway.wires.responses.items import SYSTEM, assistant_message, transcript_of
 from gateway.wires.responses.reply import Echo, ResponsesMask
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall, encode_in_parts, kept_arguments
+from memory import Messages, ToolCall, kept_arguments
 from memory.context.tokens import estimate_at_once
 from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names

@@ -101,7 +101,7 @@ REQUESTS = [
         )
         for name, unit, limit in (
             ("words", WORDS, 4 * MIB),
-            ("lines", "\n", 60 * MIB),
+            ("lines", "\n", 30 * MIB),
             ("quotes", '"', 30 * MIB),
             ("escapes", "\t", 30 * MIB),
         )

@@ -15,8 +15,9 @@ from gateway.http import parse_cache
 from gateway.http.parse_cache import RequestParseCache
 from gateway.upstream.base import join_body
 from gateway.wire import placement
-from gateway.wire.chat import decode, encode
+from gateway.wire.chat import decode
 from gateway.wire.chat_request import check_messages, check_model, parse
+from gateway.wire.lone_surrogates import encode_plain
 from gateway.wire.placement import encode_request, message_spans
 from memory.conversation import history, json_strings
 from memory.conversation.history import Messages, TextRange
@@ -183,7 +184,7 @@ def test_the_chain_over_a_known_beginning_is_the_whole_chain(messages, cut, unna
     whole = HashChain(KEY, messages, unnamed)
     before = Messages.of(messages[:cut])
     HashChain(KEY, before, unnamed)
-    text = encode(messages[:cut])[1:-1]
+    text = encode_plain(messages[:cut])[1:-1]
     later = Messages(before.after, messages[cut:], lambda: TextRange(text, 0, len(text)))
     late = HashChain(KEY, later, unnamed, DigestCache())
     assert (late.end, late.start) == (whole.end, whole.start)

@@ -113,24 +113,6 @@ def test_parts_after_text_do_not_break_what_is_added_up():
     assert fold(chunks)["choices"][0]["message"]["content"] == deltas[-1]["content"]
 
 
-@given(
-    st.lists(
-        st.sampled_from([b"x", b"\\n", b"\\u0041", b"\\ud83d\\ude00", b"\\ud83d", b"\\uDE00"])
-    ),
-    st.integers(7, 40),
-)
-def test_halves_of_pairs_are_found_in_steps_of_any_size(pieces, window):
-    data = b'"' + b"".join(pieces) + b'"'
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chat, "_SCAN_WINDOW_BYTES", window)
-        patch.setattr(chat, "_SEARCH_STEP_BYTES", window)
-        sound = chat.has_no_lone_surrogates(data)
-        mended = chat.replace_lone_surrogates(data)
-    assert sound == (mended == data)
-    assert chat.has_no_lone_surrogates(mended)
-    assert len(chat.decode(data)) == len(json.loads(mended))
-
-
 def test_a_large_text_with_half_a_pair_is_refused(monkeypatch):
     monkeypatch.setattr(chat, "MENDED_BYTES", 3)
     with pytest.raises(msgspec.DecodeError):

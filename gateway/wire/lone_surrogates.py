@@ -1,0 +1,158 @@
+r"""Halves of surrogate pairs in JSON text, which JavaScript makes of a cut emoji. Pure.
+
+`"\ud83d"` is legal JSON, and is no character: no decoder of ours takes it, no store keeps it. So
+where a text has one it is read with a stand-in, two characters that nobody uses, one of which tells
+the half. Inside the gateway it is a text like any other: different halves stay different texts.
+What is sent on has the escape again. Halves that meet, as those of two streamed pieces do, are the
+whole character then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from memory.conversation.json_strings import mask_escapes
+from memory.conversation.long_json import encode_in_parts
+
+# A noncharacter of Unicode, which no text that is exchanged contains (Unicode, 23.7), and then one
+# of the 2,048 characters from here on, one for each half.
+OPENING = "\U0010fffe"
+FIRST = 0x100000
+FIRST_HALF = 0xD800
+MARK = OPENING.encode()
+STAND_IN = re.compile(rb"\xf4\x8f\xbf\xbe\xf4\x80([\x80-\x9f])([\x80-\xbf])")
+IN_TEXT = re.compile("\U0010fffe[\U00100000-\U001007ff]")
+REPLACEMENT = "\ufffd"  # where a text leaves for what takes characters alone
+# Half of a surrogate pair, in its group, or a whole one.
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL)
+encode_plain = msgspec.json.Encoder().encode  # leaves stand-ins as they are
+_HALF_BYTES = len(rb"\ud83d")
+_PAIR_BYTES = len(rb"\ud83d\ude00")
+_SCAN_WINDOW_BYTES = 1 << 18  # bytes that are looked at in one step
+_SEARCH_STEP_BYTES = 1 << 22  # that are searched in one
+
+
+def encode_json(value: Any) -> bytes:
+    """Return JSON text to send on, with halves of surrogate pairs as they came."""
+    data = encode_plain(value)
+    return with_escapes(data) if MARK in data else data
+
+
+def with_stand_ins(data: bytes) -> bytes:
+    """Return the JSON text with a stand-in for each half of a surrogate pair."""
+    out, at = bytearray(), 0
+    for half in _halves(data):
+        end = half + _HALF_BYTES
+        out += data[at:half]
+        out += _stand_in(data[half:end])
+        at = end
+    return bytes(out + data[at:]) if at else data
+
+
+def with_escapes(data: bytes) -> bytes:
+    """Return JSON text with the halves for which there are stand-ins in it."""
+    return STAND_IN.sub(_escape, data) if MARK in data else data
+
+
+def encode_json_in_parts(value: Any) -> list[bytes]:
+    """Return JSON text to send on, in parts where a string in it is very long."""
+    return with_escapes_in(encode_in_parts(value))
+
+
+def with_escapes_in(parts: Sequence[bytes]) -> list[bytes]:
+    """Return the parts of a JSON text with the halves for which there are stand-ins in it.
+
+    A part may end within a stand-in.
+    """
+    out, cut = [], b""
+    for part in parts:
+        whole = cut + part
+        cut = MARK if whole.endswith(MARK) else b""
+        out.append(with_escapes(whole.removesuffix(MARK) if cut else whole))
+    return [*out, cut] if cut else out
+
+
+def without_halves(text: str) -> str:
+    """Return a text for what takes characters alone: U+FFFD for each half."""
+    return IN_TEXT.sub(REPLACEMENT, text) if OPENING in text else text
+
+
+def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages with halves that meet in their texts as whole characters."""
+    return [m if _is_whole(m.get("content")) else _join(m) for m in messages]
+
+
+def _is_whole(content: Any) -> bool:
+    # To look in a text of other characters than the opening takes no time.
+    return content is None or (isinstance(content, str) and OPENING not in content)
+
+
+def _join(message: dict[str, Any]) -> dict[str, Any]:
+    data = with_escapes(encode_plain(message))
+    found: dict[str, Any] = msgspec.json.decode(with_stand_ins(data))
+    return found
+
+
+def has_no_lone_surrogates(data: bytes) -> bool:
+    """Tell whether a JSON text is free of halves of surrogate pairs."""
+    # A search for what begins with a backslash would be slow in a text of nothing else.
+    for mark in (b"\\ud", b"\\uD"):
+        if _holds(data, mark[1:]) and _holds(data, mark):
+            return next(_halves(data), None) is None
+    return True
+
+
+@lru_cache(8192)  # each half in several spellings
+def _stand_in(escape: bytes) -> bytes:
+    try:
+        code = int(escape[2:], 16)
+    except ValueError:
+        return escape  # it is no escape: the text is no JSON
+    return (OPENING + chr(FIRST + code - FIRST_HALF)).encode()
+
+
+@lru_cache(2048)
+def _escape_of(high: bytes, low: bytes) -> bytes:
+    return b"\\u%04x" % (FIRST_HALF + ((high[0] & 0x1F) << 6 | low[0] & 0x3F))
+
+
+def _escape(stand_in: re.Match[bytes]) -> bytes:
+    return _escape_of(stand_in[1], stand_in[2])
+
+
+def _holds(data: bytes, mark: bytes) -> bool:
+    """Tell whether a short mark is in a text.
+
+    The text is searched in steps, so that other threads run between two of them.
+    """
+    if len(data) <= _SEARCH_STEP_BYTES:
+        return mark in data
+    return any(
+        data.find(mark, at, at + _SEARCH_STEP_BYTES + len(mark)) >= 0
+        for at in range(0, len(data), _SEARCH_STEP_BYTES)
+    )
+
+
+def _halves(data: bytes) -> Iterator[int]:
+    """Find the escapes that are half of a surrogate pair, from the left.
+
+    Looks at a window at a time, so that other threads run between two of them.
+    """
+    at = 0
+    while at < len(data):
+        # With a whole pair more, so that none which begins in the window is cut.
+        window = mask_escapes(data[at : at + _SCAN_WINDOW_BYTES + _PAIR_BYTES])
+        end = _SCAN_WINDOW_BYTES
+        for surrogate in _SURROGATE.finditer(window):
+            if surrogate.start() >= _SCAN_WINDOW_BYTES:
+                break
+            end = max(end, surrogate.end())
+            if surrogate[1]:
+                yield at + surrogate.start()
+        escape = window.find(b"\\", end)
+        at += escape if escape >= 0 else len(window)
