@@ -17,6 +17,7 @@ from memory.conversation.openings import COMPARED_OPENINGS, TASK_OPENINGS, Openi
 from memory.core.autonomy import Decision
 from memory.core.blocks import CoreBlock
 from memory.ids import clock, new_id, new_key
+from memory.retrieval.recall_search import RecallSearch
 from memory.retrieval.retriever import Retriever
 from memory.session.conversation_cache import (
     ConversationCache,
@@ -50,6 +51,7 @@ class TurnServices(msgspec.Struct, frozen=True):
     spill: RecoveryLog
     counter: TokenCounter
     models: ModelRecords
+    recall: RecallSearch
 
 
 class RequestAttempt(msgspec.Struct):
