@@ -164,10 +164,7 @@ class ActiveScopes:
         self.held = 0
 
     def find(self, scope_id: int) -> ActiveScope | None:
-        """Return the postings of a scope as the index is now; None if they are not at hand.
-
-        Those of a scope that is searched again are read meanwhile, for the next time.
-        """
+        """Return the postings of a scope as the index is now; None if they are not at hand."""
         if not self._catch_up():
             return None
         scope = self._scopes.get(scope_id)
@@ -177,8 +174,25 @@ class ActiveScopes:
                 scope.used = time.monotonic()
                 self._scopes[scope_id] = self._scopes.pop(scope_id)
                 return scope
-        self._want(scope_id)
         return None
+
+    def want(self, scope_id: int) -> None:
+        """Read the postings of a scope that was searched before, if there is room.
+
+        The search that asks for them does not wait.
+        """
+        scope = self._scopes.get(scope_id)
+        if self._version is None or scope_id in self._reading or (scope and scope.is_whole):
+            return
+        if scope_id not in self._seen:
+            if len(self._seen) >= MOST_SEEN:
+                self._seen.clear()
+            self._seen[scope_id] = True
+        elif self._seen[scope_id] and self._has_room():
+            self._db.index_changes.is_followed = True
+            task = asyncio.create_task(self._read(scope_id), name="memory-postings")
+            self._reading[scope_id] = task
+            task.add_done_callback(lambda _: self._reading.pop(scope_id, None))
 
     def rank(self, scope: ActiveScope, query: str) -> RankedRows | None:
         """Return what passes the gate for a query; None if the index has to be asked."""
@@ -272,20 +286,6 @@ class ActiveScopes:
         before = scope.size
         change(scope)
         self.held += scope.size - before
-
-    def _want(self, scope_id: int) -> None:
-        """Read the postings of a scope that was searched before, if there is room."""
-        if scope_id in self._reading:
-            return
-        if scope_id not in self._seen:
-            if len(self._seen) >= MOST_SEEN:
-                self._seen.clear()
-            self._seen[scope_id] = True
-        elif self._seen[scope_id] and self._has_room():
-            self._db.index_changes.is_followed = True
-            task = asyncio.create_task(self._read(scope_id), name="memory-postings")
-            self._reading[scope_id] = task
-            task.add_done_callback(lambda _: self._reading.pop(scope_id, None))
 
     def _has_room(self) -> bool:
         """Tell whether another scope fits, or one has not been used lately."""

@@ -8,6 +8,7 @@ from functools import partial
 from memory.retrieval.active_scopes import RECALLED, ActiveScopes
 from memory.retrieval.gate import MIN_COVERAGE, pass_gate
 from memory.retrieval.retriever import RecallHits, Retriever
+from memory.stores.sql import messages as message_rows
 from memory.stores.sql import recall_rows
 from memory.stores.sql.database import Database
 from memory.stores.sql.messages import SearchQuery
@@ -31,6 +32,12 @@ class RecallSearch:
                 return RecallHits()
             read = partial(recall_rows.read, scope_id=scope_id, ranked=ranked, sent=sent)
             return RecallHits(*await self._db.read(read, small=True))
+        if sent is not None:
+            look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent)
+            if not await self._db.read(look, small=True):
+                return RecallHits()  # of such a scope nothing is worth keeping either
+        if self._is_plain(wanted):
+            self.active.want(scope_id)
         found = await self._retriever.recall(scope_id, replace(wanted, least=MIN_COVERAGE), sent)
         passages, messages = pass_gate(found.passages), pass_gate(found.messages)
         return RecallHits(passages, messages, found.outdated)
@@ -39,10 +46,13 @@ class RecallSearch:
         self, scope_id: int, wanted: SearchQuery, sent: int | None
     ) -> RankedRows | None:
         """Return what passes the gate by the postings in memory; None if the index is needed."""
-        is_plain = wanted == replace(RECALLED, text=wanted.text)
-        if self._retriever.meaning is not None or not is_plain:
+        if not self._is_plain(wanted):
             return None
         scope = self.active.find(scope_id)
         if scope is None or scope.is_waiting(sent):
             return None
         return self.active.rank(scope, wanted.text)
+
+    def _is_plain(self, wanted: SearchQuery) -> bool:
+        """Tell whether words alone decide, of all that a named user said."""
+        return self._retriever.meaning is None and wanted == replace(RECALLED, text=wanted.text)

@@ -167,6 +167,7 @@ class Person:
         active = self.recall.active
         for _ in range(3):
             if active.find(self.scope_id) is None:
+                active.want(self.scope_id)
                 await asyncio.gather(*active._reading.values())
 
     async def do(self, what, value):

@@ -6,8 +6,9 @@ import pytest
 
 from memory.retrieval.auto_recall import recall_query
 from memory.retrieval.retriever import SemanticSearch
+from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
-from tests.memory.retrieval.test_active_scopes import TOLD, play
+from tests.memory.retrieval.test_active_scopes import TOLD, Person, play
 from tests.stores import POSTGRES
 
 pytestmark = pytest.mark.skipif(POSTGRES, reason="postings in memory are SQLite's")
@@ -54,3 +55,19 @@ async def test_what_asks_for_a_time_is_searched_in_the_index(person):
     assert find(person.scope_id, ASKED, None) is not None
     assert find(person.scope_id, recall_query("When did Ada buy boats?"), None) is None
     assert find(person.scope_id, recall_query("tea\u19b0cup boats"), None) is None
+
+
+async def test_a_first_conversation_is_not_read_into_memory(db):
+    person = Person(db)
+    await person.begin()
+    await db.write(
+        lambda conn: conn.execute(
+            t.conversations.delete().where(t.conversations.c.id != person.talks[0])
+        )
+    )
+    await person.say([(0, "user", "Ada bought boats")])
+    for _ in range(4):
+        found = await person.recall.find(person.scope_id, ASKED, person.talks[0])
+        assert (found.passages, found.messages) == ((), ())
+    assert person.recall.active.held == 0
+    assert not person.recall.active._reading
