@@ -26,6 +26,7 @@ from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import DigestCache, keyed_hash
 from memory.conversation.openings import Opening, opening_of
 from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, StoreUnavailable
+from memory.retrieval.recall_search import RecallSearch
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
 from memory.session.context import RequestAttempt, TurnServices, start_turn
@@ -121,6 +122,7 @@ class Memory:
         self.in_flight = InFlight()
         self.models = ModelRecords()
         self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
+        self.recall = RecallSearch(db, self.retrieval)
         self.spill = RecoveryLog(data / "spill.ndjson" if data else None, secret)
         self._replay = Replay(db, self.spill)
         self._following: list[asyncio.Task[None]] = []
@@ -188,6 +190,7 @@ class Memory:
         self._following = []
         try:
             await self.retrieval.indexing.stop()
+            await self.recall.active.close()
             if self.retrieval.meaning is not None and self.retrieval.meaning.index is not None:
                 await self.retrieval.meaning.index.close()
         finally:
@@ -314,6 +317,7 @@ class Memory:
             self.counter(tokenizer),
             self.models,
             self.wake_worker,
+            self.recall,
         )
 
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -19,6 +19,7 @@ from memory.context.tokens import TokenCounter
 from memory.conversation.messages import Json, collapse_whitespace, text_of
 from memory.core.blocks import escape
 from memory.core.repeated_spans import without_repeated_spans
+from memory.retrieval.active_scopes import RECALLED
 from memory.retrieval.retriever import RecallHits
 from memory.search.dedup import covers
 from memory.search.own_words import has_statement, own_words, sentences
@@ -27,7 +28,6 @@ from memory.search.small_talk import is_small_talk
 from memory.stores.sql.messages import SearchQuery
 
 ITEMS = 5
-ROLES = ("user", "assistant")
 TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
 MAX_QUERY_CHARACTERS = 2000
 MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
@@ -36,10 +36,6 @@ MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
 )  # of an item, and of the text that it is taken from
 FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
 MAX_RECALLED = 100  # items that a conversation remembers to have shown
-# The gate, measured on LoCoMo (`make bench BENCH=junk`): the least share of the query's weight that
-# the best hit covers, and the least score of a hit relative to the best. Similarity counts instead
-# where an embedder finds what has no word in common.
-MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
 _ITEM = re.compile(
@@ -96,29 +92,13 @@ def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
     """
     told = own_words(message)
     words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
-    return (
-        SearchQuery(words, ROLES, limit=ITEMS * 2, within=within, thorough=False, talk=True)
-        if words
-        else None
-    )
+    return replace(RECALLED, text=words, within=within) if words else None
 
 
-def relevant(found: RecallHits) -> list[Hit]:
-    """Return what passes the gate, best first: passages and earlier messages alternately."""
-    pairs = zip_longest(pass_gate(found.passages), pass_gate(found.messages))
+def alternate(found: RecallHits) -> list[Hit]:
+    """Return what passed the gate, best first: passages and earlier messages alternately."""
+    pairs = zip_longest(found.passages, found.messages)
     return [hit for hit in chain.from_iterable(pairs) if hit is not None]
-
-
-def pass_gate(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that are worth their tokens; none if the best covers too little."""
-    covered = max((h.get("coverage", 0.0) for h in hits[:ITEMS]), default=0.0) >= MIN_COVERAGE
-    best = hits[0]["score"] if hits else 0.0
-    return [
-        h
-        for h in hits
-        if (covered and h["score"] >= MIN_SHARE * best)
-        or h["why"].get("similarity", 0.0) >= MIN_SIMILARITY
-    ]
 
 
 class Beginnings:

@@ -138,7 +138,7 @@ class Retriever:
     async def recall(
         self, scope_id: int, wanted: message_rows.SearchQuery, sent: int | None
     ) -> RecallHits:
-        """Search passages and messages at once, as each turn with automatic recall does.
+        """Search passages and messages at once, as automatic recall does.
 
         sent: the conversation whose messages are all in the request, so that they need no index.
         """

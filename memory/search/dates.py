@@ -78,6 +78,6 @@ def dates_in(query: str) -> Sequence[DateRange]:
             int(m[2]) if m[2].isdigit() else _NUMERALS[m[2]],
             int(m[3]) if m[3] else None,
         )
-        for m in _CJK.finditer(query)
+        for m in (_CJK.finditer(query) if "月" in query else ())
     ]
     return found or [DateRange(int(m[0])) for m in _YEAR.finditer(query)]

@@ -96,7 +96,7 @@ def _is_pasted(line: str) -> bool:
         return bool(bare) and all(c in SYMBOLS or c.isspace() for c in bare)
     if bare.endswith(("{", "}", ";", "};", "):", "),", "=>")):
         return True
-    return sum(c in SYMBOLS for c in bare) > SYMBOL_SHARE * len(bare)
+    return sum(map(SYMBOLS.__contains__, bare)) > SYMBOL_SHARE * len(bare)
 
 
 def has_statement(text: str) -> bool:

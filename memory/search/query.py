@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 from memory.search.identifiers import identifier_words
 from memory.search.vocabulary import DAYS, FORMS, MONTHS, STOP
@@ -26,6 +27,10 @@ WORD = re.compile(r"[^\W_]+")
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
 DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's prefix: no vowel, and no x, which ends it
+# Of what makes words of a text and of a query (`index_text`, `term_lookups`): another number for
+# another result, so that nothing made before is taken for it.
+TERMS_VERSION = 1
+PLACES = ("body", "speaker", "prev")  # the columns that every term is looked up in
 TERMS = 32  # most terms of a query
 QUICK_TERMS = 12  # of one that each turn asks
 QUERY = 4000  # most characters of a query
@@ -112,32 +117,57 @@ class TermLookup:
     words: tuple[str, ...] = ()
 
 
-def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterator[TermLookup]:
-    """Yield the lookups of a query; none if it has no words.
+class QueryTerm(NamedTuple):
+    """A term of a query: any of these words, in any of these columns. number: its place in it."""
 
-    The column `voice` is the speaker's, for I and you. Not thorough: of the rarest terms alone, and
-    speakers only by words that are written as names are.
+    number: int
+    words: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """What a query is to the index. voice: who probably said it, if it asks about I or you."""
+
+    terms: tuple[QueryTerm, ...]
+    voice: str | None
+
+
+@lru_cache(16)  # one query is asked of messages and of passages
+def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
+    """Return the terms of a query, each form of a word once.
+
+    Not thorough: of the rarest terms alone, and speakers only by words that are written as names
+    are.
     """
-    mark = scope_mark(scope_id)
     found = terms(query, thorough=thorough)
     names = None if thorough else {w.lower() for w in WORD.findall(query) if not w.islower()}
     kept: set[str] = set()
+    out: list[QueryTerm] = []
     for i, term in enumerate(found):
         forms = FORMS.get(term, (term,))
         if kept.intersection(forms):
             continue  # a form of a word that was looked up already
         kept.update(forms)
+        columns = ["body", "prev"] if names is not None and term not in names else [*PLACES]
+        if term.isdigit() or term in DAYS or term in MONTHS:
+            columns.append("day")
+        out.append(QueryTerm(i, tuple(forms), tuple(columns)))
+    return QueryTerms(tuple(out), _voice(query))
+
+
+def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterator[TermLookup]:
+    """Yield the lookups of a query's terms; none if it has no words.
+
+    The column `voice` is the speaker's, for I and you.
+    """
+    mark, asked = scope_mark(scope_id), query_terms(query, thorough=thorough)
+    for i, forms, columns in asked.terms:
         words = " OR ".join(f'"{mark}{f}"' for f in forms)
-        columns = (
-            ("body", "speaker", "prev", "day")
-            if term.isdigit() or term in DAYS or term in MONTHS
-            else ("body", "speaker", "prev")
-        )
         for column in columns:
-            if column != "speaker" or names is None or term in names:
-                yield TermLookup(i, column, f"{column} : ({words})", tuple(forms))
-    if voice := _voice(query):
-        yield TermLookup(len(found), "voice", f'speaker : "{mark}{voice}"', (voice,))
+            yield TermLookup(i, column, f"{column} : ({words})", forms)
+    if voice := asked.voice:
+        yield TermLookup(-1, "voice", f'speaker : "{mark}{voice}"', (voice,))
 
 
 def word_lookup(scope_id: int, word: str) -> TermLookup:

@@ -24,8 +24,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from memory.search.dates import DateRange, dates_in
+import msgspec
+
+from memory.search.dates import dates_in
 
 COLUMNS = {"body": 1.0, "prev": 0.4, "day": 0.5}
 SATURATION = 0.6
@@ -38,6 +41,7 @@ MEANING = 0.8  # score of the most similar row, relative to the best keyword sco
 # share of the best keyword score, from which similarity adds nothing
 FADED = 0.5
 ASKED = 20.0  # weight of a query of some four rare words, beyond which no row need cover it
+DIGITS = 4  # of a score and a coverage, as a search returns them
 EQUAL = 1e-6  # similarities that differ by less are equal
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
 TIME_WORDS = re.compile(
@@ -47,8 +51,7 @@ TIME_WORDS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHits:
+class SearchHits(msgspec.Struct, frozen=True, gc=False):
     """A candidate that passed the filters.
 
     place: its conversation, 0 for none. at: Unix time.
@@ -85,6 +88,12 @@ class Matches:
     def own(self) -> dict[int, float]:
         """The weight of the query's own words alone."""
         return self.weight if self.narrow is None else self.narrow
+
+    def best_coverage(self) -> float:
+        """Return the coverage that no row exceeds, see `Ranked`."""
+        if asked := min(self.asked, ASKED):
+            return max(self.own.values(), default=0.0) / asked
+        return float(bool(self.named))
 
     def with_weight(self, weight: dict[int, float]) -> Matches:
         """Return the matches with what other words added to the query's own."""
@@ -169,6 +178,47 @@ class Ranked:
         return {name: round(x, 4) for name, x in self.parts.items()}
 
 
+def asks_when(query: str) -> bool:
+    """Tell whether a query asks for a time, so that texts which tell one count for more."""
+    return bool(_WHEN.match(query))
+
+
+class CandidateRows(Protocol):
+    """The rows that a ranking chooses from, wherever they are."""
+
+    def leading(self, matches: Matches, wanted: int) -> list[SearchHits]:
+        """Return the best rows that may be shown, at most so many."""
+        ...
+
+    def get(self, keys: Sequence[int]) -> dict[int, SearchHits]:
+        """Return the rows that may be shown, in order."""
+        ...
+
+    def neighbours(
+        self, keys: Sequence[int]
+    ) -> dict[int, tuple[SearchHits | None, SearchHits | None]]:
+        """Return the rows before and after each of these, if they may be shown."""
+        ...
+
+
+def rank(
+    rows: CandidateRows,
+    query: str,
+    matches: Matches,
+    near: SimilarityScores,
+    most: tuple[int, int | None],
+) -> tuple[dict[int, Ranked], dict[int, SearchHits]]:
+    """Return row keys with scores, best first, and the candidates by words.
+
+    most: candidates that are looked at closely, and rows returned, None for all.
+    """
+    pool = rows.leading(matches, most[0])
+    have = {f.key: f for f in pool}
+    others = rows.get([k for k in near.nearest() if k not in have])
+    ranking = Ranking(query, matches, pool, near, [*others.values()])
+    return ranking.order(rows.neighbours(ranking.leading_rows()), most[1]), have
+
+
 class Ranking:
     """The ranking of one query.
 
@@ -202,15 +252,21 @@ class Ranking:
             for key, told in self._parts.items()
             if key in self._weight or not pool
         }
+        self._leading: list[int] | None = None
 
     def leading_rows(self) -> list[int]:
         """Return the rows whose neighbours count."""
-        return sorted(self._base, key=lambda k: (-self._base[k], -k))[:NEAR_HITS]
+        if self._leading is None:
+            best = sorted([(score, key) for key, score in self._base.items()], reverse=True)
+            self._leading = [key for _, key in best[:NEAR_HITS]]
+        return self._leading
 
     def order(
-        self, beside: Mapping[int, tuple[SearchHits | None, SearchHits | None]]
+        self,
+        beside: Mapping[int, tuple[SearchHits | None, SearchHits | None]],
+        most: int | None = None,
     ) -> dict[int, Ranked]:
-        """Return the pool and its neighbours, best first.
+        """Return the pool and its neighbours, best first, at most so many.
 
         Hits of an embedder that is not trusted come last. beside: the rows before and after a
         leading row, if they may be shown.
@@ -223,23 +279,32 @@ class Ranking:
                     self._found.setdefault(other.key, other)
                     told = self._parts.setdefault(other.key, {})
                     told["neighbour"] = told.get("neighbour", 0.0) + share * self._base[key]
-        sessions = self._sessions()
-        dates, timely = dates_in(self._query), bool(_WHEN.match(self._query))
+        self._add_priors()
+        best = sorted([(sum(told.values()), k) for k, told in self._parts.items()], reverse=True)
+        out = {k: Ranked(score, self._parts[k], self._coverage(k)) for score, k in best[:most]}
+        if most is None or len(out) < most:
+            left = self._found.keys() - self._parts.keys()
+            last = sorted(left, key=lambda k: (-self._near.get(k, 0.0), -k))
+            out |= {k: Ranked(0.0, {}) for k in last[: None if most is None else most - len(out)]}
+        return out
+
+    def _add_priors(self) -> None:
+        """Add what hits are worth by their speaker, date, session and words of time."""
+        groups = {key: found.group for key, found in self._found.items()}
+        sessions = self._sessions(groups)
+        dates, timely = dates_in(self._query), asks_when(self._query)
+        named, voiced = self._matches.named, self._matches.voiced
         for key, told in self._parts.items():
-            found = self._found[key]
-            _add_priors(told, found, self._matches, dates)
-            if part := sessions.get(found.group):
+            if key in named:
+                told["speaker"] = SPEAKER
+            elif key in voiced:
+                told["speaker"] = VOICE
+            if dates and any(d.holds(self._found[key].at) for d in dates):
+                told["date"] = DATE
+            if part := sessions.get(groups[key]):
                 told["session"] = part
-            if timely and TIME_WORDS.search(found.text):
+            if timely and TIME_WORDS.search(self._found[key].text):
                 told["time"] = TIMELY
-        scores = {k: sum(told.values()) for k, told in self._parts.items()}
-        best = sorted(scores, key=lambda k: (-scores[k], -k))
-        last = sorted(
-            self._found.keys() - scores.keys(), key=lambda k: (-self._near.get(k, 0.0), -k)
-        )
-        return {k: Ranked(scores[k], self._parts[k], self._coverage(k)) for k in best} | {
-            k: Ranked(0.0, {}) for k in last
-        }
 
     def _coverage(self, key: int) -> float:
         """Return how much of the query a row's words cover.
@@ -257,16 +322,20 @@ class Ranking:
 
         similar: from 0 to 1.
         """
-        weight = self._weight
-        high = max((weight.get(k, 0.0) for k in self._found), default=0.0)
-        best = max((self._matches.own.get(k, 0.0) for k in self._found), default=0.0)
+        weight, own = self._weight, self._matches.own
+        high = max([weight.get(k, 0.0) for k in self._found], default=0.0)
+        best = max([own.get(k, 0.0) for k in self._found], default=0.0)
         share = MEANING * (1 - best / max(best, self._matches.asked)) if best else 1.0
         out: dict[int, dict[str, float]] = {}
         for key in keys:
             told: dict[str, float] = {}
             if key in weight:
                 told["keyword"] = weight[key] / high
-            if (more := share * similar.get(key, 0.0) * (1 - told.get("keyword", 0.0) / FADED)) > 0:
+            if (
+                similar
+                and (more := share * similar.get(key, 0.0) * (1 - told.get("keyword", 0.0) / FADED))
+                > 0
+            ):
                 told["meaning"] = more
             if told:
                 out[key] = told
@@ -284,25 +353,13 @@ class Ranking:
             else {}
         )
 
-    def _sessions(self) -> dict[tuple[int, int], float]:
+    def _sessions(self, groups: Mapping[int, tuple[int, int]]) -> dict[tuple[int, int], float]:
         """Return the part of the score of each session: the sum of its best hits, normalised."""
         by: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
         for key, score in self._base.items():
-            by[self._found[key].group].append(score)
+            by[groups[key]].append(score)
         sums = {
             group: sum(sorted(scores, reverse=True)[:SESSION_HITS]) for group, scores in by.items()
         }
         high = max(sums.values(), default=0.0) or 1.0
         return {group: SESSION * x / high for group, x in sums.items()}
-
-
-def _add_priors(
-    parts: dict[str, float], found: SearchHits, matches: Matches, dates: Sequence[DateRange]
-) -> None:
-    """Add what a hit is worth by its speaker and its date."""
-    if found.key in matches.named:
-        parts["speaker"] = SPEAKER
-    elif found.key in matches.voiced:
-        parts["speaker"] = VOICE
-    if any(d.holds(found.at) for d in dates):
-        parts["date"] = DATE

@@ -30,8 +30,8 @@ from memory.retrieval.auto_recall import (
     AlreadyThere,
     Beginnings,
     Recall,
+    alternate,
     recall_query,
-    relevant,
     render_recall,
     token_budget,
 )
@@ -359,10 +359,12 @@ class Composer:
         whole = planned.epoch.cut is None and not messages.after.behind
         sent = snapshot.conversation.id if snapshot.conversation and whole else None
         try:
-            hits = await turn.services.retrieval.recall(scope_id, wanted, sent)
+            hits = await turn.services.recall.find(scope_id, wanted, sent)
         except StoreUnavailable:
             return Recall()
-        found = relevant(hits)
+        found = alternate(hits)
+        if not found:
+            return Recall()
         # This decodes and inspects the messages of the request.
         held = self._held_messages(planned)
         light = turn.ask.size <= LIGHT

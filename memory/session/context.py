@@ -17,6 +17,7 @@ from memory.conversation.openings import COMPARED_OPENINGS, TASK_OPENINGS, Openi
 from memory.core.autonomy import Decision
 from memory.core.blocks import CoreBlock
 from memory.ids import clock, new_id, new_key
+from memory.retrieval.recall_search import RecallSearch
 from memory.retrieval.retriever import Retriever
 from memory.session.conversation_cache import (
     ConversationCache,
@@ -52,6 +53,7 @@ class TurnServices(msgspec.Struct, frozen=True):
     counter: TokenCounter
     models: ModelRecords
     wake_worker: Callable[[], None]
+    recall: RecallSearch
 
 
 class RequestAttempt(msgspec.Struct):

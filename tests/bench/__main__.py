@@ -54,6 +54,11 @@ def ratio(scenario: str, subject: str, key: str = "cpu_us") -> Callable[[Results
     return lambda r: r[scenario][subject][key] / r[scenario]["floor"][key]
 
 
+def windowed(results: Results) -> float:
+    """A turn above the bound to one below it, each over the floor's."""
+    return ratio("above", "on")(results) / ratio("below", "on")(results)
+
+
 def added(scenario: str, key: str, base: str) -> Callable[[Results], float]:
     return lambda r: r[scenario]["on"][key] - r[scenario][base][key]
 
@@ -63,6 +68,9 @@ BARS: list[Bar] = [
     ("the same in conversations, memory off", 1.3, 0.8, ratio("chat", "off")),
     ("CPU a request, memory on, warm", 1.6, 1.0, ratio("chat", "on")),
     ("the same, of a model that never calls its memory", 12, 6, ratio("chat", "auto")),
+    ("the same, of users with 8 conversations before", 1.5, 1.2, ratio("known", "auto")),
+    ("the same, of a model that calls its memory", 1.2, 1.0, ratio("known", "on")),
+    ("a body above .7 of the window, to one below", 1.3, 1.1, windowed),
     ("the same, 200 KB", 1.6, 1.0, ratio("big", "on")),
     ("the same, a history of 200 messages", 2.0, 1.2, ratio("history", "on")),
     ("CPU a streamed event, memory on", 1.2, 0.8, ratio("stream", "on", "cpu_us_event")),

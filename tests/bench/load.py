@@ -9,11 +9,13 @@ the answer is.
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import statistics
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from urllib.parse import urlsplit
 
 import httptools
@@ -37,7 +39,7 @@ class Shape:
 
     users: at once. old: messages that are there before the first turn. size: bytes of a user's
     message, and of an old one. newest: how many messages a client resends, the system's not
-    counted; 0: all of them.
+    counted; 0: all of them. earlier: conversations that each user had before, in many words.
     """
 
     users: int
@@ -48,6 +50,16 @@ class Shape:
     stream: bool = False
     model: str = "mock"
     newest: int = 0
+    earlier: int = 0
+
+
+@cache
+def many_words(count: int = 3000) -> tuple[tuple[bytes, ...], tuple[float, ...]]:
+    """Words of a made-up language, and how often each is said: some always, most hardly ever."""
+    rng = random.Random(7)
+    sounds = [a + b for a in (*"bcdfgklmnprstvz", "st", "gr") for b in "aeiou"]
+    found = ["".join(rng.choices(sounds, k=rng.randint(1, 4))) for _ in range(count)]
+    return tuple(w.encode() for w in found), tuple(1 / (i + 10) for i in range(count))
 
 
 class Talk:
@@ -62,11 +74,17 @@ class Talk:
         self.thread = b""
         self.messages = [self._message(i) for i in range(shape.old)]
 
-    def _message(self, i: int) -> bytes:
-        words = b" ".join(
-            WORDS[(self.number * 7 + i * 3 + k * k) % len(WORDS)]
-            for k in range(self.shape.size // 5)
+    def _words(self, i: int) -> bytes:
+        count = self.shape.size // 5
+        if self.shape.earlier:
+            rng = random.Random(self.number * 100_003 + i)
+            return b" ".join(rng.choices(*many_words(), k=count))
+        return b" ".join(
+            WORDS[(self.number * 7 + i * 3 + k * k) % len(WORDS)] for k in range(count)
         )
+
+    def _message(self, i: int) -> bytes:
+        words = self._words(i)
         return b'{"role":"%s","content":"(%d.%d) %s"}' % (
             b"assistant" if i % 2 else b"user",
             self.number,

@@ -14,6 +14,7 @@ from typing import Any
 from tests.bench.load import OPENING, SETTLE, Load, Result, Shape, Talk
 from tests.bench.subjects import Mock, Subject
 
+WINDOWED = "gpt-3.5-turbo"  # whose window is known
 SCENARIOS = {  # streams first: what others leave to be indexed later is not theirs
     "stream": Shape(users=16, conversations=64, turns=4, stream=True),
     "small": Shape(
@@ -27,7 +28,13 @@ SCENARIOS = {  # streams first: what others leave to be indexed later is not the
         users=8, conversations=16, turns=10, old=190, size=360
     ),  # at the sixth turn: 202 messages, 81 KB
     "chat": Shape(users=32, conversations=64, turns=10),
+    # what recall finds is about all that users said in eight conversations before
+    "known": Shape(users=8, conversations=16, turns=10, earlier=8),
+    # at the third turn .65 and .75 of a window of 16,385 tokens, in bytes: more may not fit
+    "below": Shape(users=8, conversations=48, old=16, size=460, model=WINDOWED),
+    "above": Shape(users=8, conversations=48, old=16, size=540, model=WINDOWED),
 }
+UNASKED = ("chat", "known")  # played under the default settings too
 # times as many rounds: a machine that idles nine tenths of the time wakes now cheaply, now dearly
 OFTEN = {"stream": 2}
 NUMBERS = itertools.count()
@@ -65,6 +72,11 @@ async def played(mock: Mock, subject: Subject, name: str, cold: str = "") -> dic
     shape = SCENARIOS[name]
     found = talks(name, shape)
     load = Load(subject.url, subject.headers)
+    for _ in range(shape.earlier):
+        before = [Talk(shape, next(NUMBERS), talk.user) for talk in found]
+        await load.play(before, shape.users, OPENING)
+    if shape.earlier:
+        await subject.indexed()
     await load.play(found, shape.users, OPENING)
     out = {subject.name: await measured(mock, subject, found, shape.users, shape.turns)}
     if cold:
@@ -90,7 +102,7 @@ async def compared(
         many = rounds * OFTEN.get(name, 1)
         for i in range(many):
             for subject in subjects:
-                if subject.name == "auto" and name != "chat":
+                if subject.name == "auto" and name not in UNASKED:
                     continue
                 told(f"{name}: round {i + 1} of {many}, {subject.name}")
                 cold = "cold" if name == "chat" and subject.name == "on" else ""
@@ -117,9 +129,7 @@ TURNS, LONG = 10, 50  # of each part; long ones hold two summaries of each conve
 # conversations that grow side by side: a server that sleeps between two turns wakes at a cost of
 # its own
 SIDE = 4
-SUMMARISED = {
-    "model": "gpt-3.5-turbo"
-}  # whose window, of 16,385 tokens, is full after some 350 turns
+SUMMARISED = {"model": WINDOWED}  # whose window, of 16,385 tokens, is full after some 350 turns
 CLIENTS: dict[str, dict[str, Any]] = {  # by what they resend
     "all of its history": {},
     "its newest 40 messages": {"newest": 40},

@@ -5,6 +5,7 @@ What they cost is read from the kernel.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -113,6 +114,18 @@ class Subject:
             return 0
         with closing(sqlite3.connect(f"file:{self.data}?mode=ro", uri=True)) as db:
             return int(db.execute("SELECT count(*) FROM messages").fetchone()[0])
+
+    async def indexed(self) -> None:
+        """Wait until searches find everything that was recorded."""
+        while self.data.is_file():
+            with closing(sqlite3.connect(f"file:{self.data}?mode=ro", uri=True)) as db:
+                (waiting,) = db.execute(
+                    "SELECT count(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM messages_fts "
+                    "WHERE rowid = m.id)"
+                ).fetchone()
+            if not waiting:
+                return
+            await asyncio.sleep(0.2)
 
     def stop(self) -> None:
         if self.process.poll() is None:

@@ -32,6 +32,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from memory.errors import NotUpgraded, RowRefused, StoreUnavailable
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
+from memory.stores.sql.index_changes import IndexChanges
 from memory.stores.sql.preparation import prepare_tables
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.sqlite import SqliteThreads
@@ -71,6 +72,7 @@ class Connections(Protocol):
     """
 
     pause: asyncio.Future[None] | None
+    index_changes: IndexChanges  # of small writes, none where nothing runs `at_once`
     parallel: bool  # writes run side by side, each in its own transaction (`write_one`)
 
     @property
@@ -198,6 +200,11 @@ class Database:
             seen = self._connections.version()
             self._seen = now, seen
         return None if seen is None else (self._versions, seen)
+
+    @property
+    def index_changes(self) -> IndexChanges:
+        """What small writes changed of the search index; other writes change `version`."""
+        return self._connections.index_changes
 
     async def open(self) -> None:
         """Create the tables of an empty database, refuses one of another version, starts the

@@ -28,15 +28,17 @@ from memory.search.query import (
     word_lookup,
 )
 from memory.search.ranking import (
+    DIGITS,
     POOL,
     Matches,
     Ranked,
-    Ranking,
     SearchHits,
     SimilarityScores,
+    rank,
     weigh_postings,
 )
 from memory.stores.sql import schema as t
+from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.statements import driver, execute, key_list
 
 # most postings of a word that are read; a frequent word distinguishes nothing
@@ -45,7 +47,8 @@ COUNTED = 20_000  # most documents counted for the rarity of a word
 CHUNK = 400
 MAX_DOCUMENT_CHARACTERS = 100_000  # indexed of a text
 INDEX_CHARACTERS = 8000  # of one message, unless the database says otherwise
-MESSAGES_INDEX, LIMIT_OPTION = "messages_fts", "mnemogate_index_limit"
+MESSAGES_INDEX, PASSAGES_INDEX = "messages_fts", "passages_fts"
+LIMIT_OPTION = "mnemogate_index_limit"
 DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are inspected
 SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
@@ -91,6 +94,7 @@ def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) ->
     if (raw := driver(conn)) is None:
         _postgres().put_document(conn, table, key, s, columns)
         return
+    note_change(conn, IndexChange(table, s, key=key, columns=columns))
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, "
         "?, ?, ?, ?)",
@@ -164,6 +168,7 @@ def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[st
 
 def drop(conn: Connection, table: str, key: int) -> None:
     """Remove one document."""
+    note_change(conn, IndexChange(table, None, gone=key))
     if conn.dialect.name == "sqlite":
         # a constant name
         conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
@@ -192,12 +197,14 @@ class IndexQuery:
     """What is looked for.
 
     wanted: rows at least, if there are so many. thorough: all terms count, of many candidates, and
-    words of the best hits are looked for too; else it is quick enough for every turn.
+    words of the best hits are looked for too; else it is quick enough for every turn. least: the
+    coverage that the best row of a quick search needs, else nothing is returned.
     """
 
     text: str
     wanted: int
     thorough: bool = True
+    least: float = 0.0
 
     @property
     def candidates(self) -> int:
@@ -218,19 +225,39 @@ def find_rows(
         return {}
     asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
     matches = _matches(conn, corner, asked, size)
-    rows = _CandidateRows(conn, corner)
+    rows, most = _StoredRows(conn, corner), (query.candidates, query.wanted)
     if not query.thorough:
-        return _rank(rows, query, matches, near)[0]
+        if query.least and not near and round(matches.best_coverage(), DIGITS) < query.least:
+            return {}
+        return rank(rows, query.text, matches, near, most)[0]
     # By words alone: what is similar is not to choose the words that are looked for.
-    found, pool = _rank(rows, query, matches, SimilarityScores())
+    alone = SimilarityScores()
+    found, pool = rank(rows, query.text, matches, alone, (query.candidates, None))
     texts = [(pool[k].text, r.score) for k, r in islice(found.items(), HITS) if k in pool]
     words = related_words({w for x in asked for w in x.words}, texts)
     lookups = [word_lookup(corner.scope_id, w) for w in words]
     postings = _postings(conn, corner, lookups, MAX_RELATED) if lookups else []
-    return _rank(rows, query, widen(matches, words, postings), near)[0]
+    return rank(rows, query.text, widen(matches, words, postings), near, most)[0]
 
 
-class _CandidateRows:
+def list_hits(
+    conn: Connection, listed: Any, ranked: Mapping[int, Ranked], near: SimilarityScores
+) -> list[dict[str, Any]]:
+    """Return ranked rows as a search shows them. listed: statement for those of `key_list`."""
+    by_key = {row.id: row for row in execute(conn, listed, key_list(conn, list(ranked)))}
+    return [
+        {
+            **by_key[k]._asdict(),
+            "score": round(found.score, DIGITS),
+            "coverage": round(found.coverage, DIGITS),
+            "why": found.why | ({"similarity": round(near[k], 4)} if k in near else {}),
+        }
+        for k, found in ranked.items()
+        if k in by_key
+    ]
+
+
+class _StoredRows:
     """The candidates of one search, each read once: it ranks them twice."""
 
     def __init__(self, conn: Connection, corner: IndexScope) -> None:
@@ -244,8 +271,9 @@ class _CandidateRows:
             self._rows |= dict.fromkeys(new) | _rows(self._conn, self._corner, new)
         return {k: row for k in keys if (row := self._rows[k]) is not None}
 
-    def first(self, keys: Sequence[int], wanted: int) -> list[SearchHits]:
-        """Return the first `wanted` rows that pass the filters, in order."""
+    def leading(self, matches: Matches, wanted: int) -> list[SearchHits]:
+        """Return the best `wanted` rows that pass the filters, in order."""
+        keys = matches.best()
         out: list[SearchHits] = []
         step = min(CHUNK, wanted)
         for i in range(0, len(keys), step):
@@ -266,17 +294,6 @@ class _CandidateRows:
         pairs = {key: self._beside[key] for key in keys}
         there = self.get(sorted({k for pair in pairs.values() for k in pair if k is not None}))
         return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in pairs.items()}
-
-
-def _rank(
-    rows: _CandidateRows, query: IndexQuery, matches: Matches, near: SimilarityScores
-) -> tuple[dict[int, Ranked], dict[int, SearchHits]]:
-    """Return row keys with scores, best first, and the candidates by words."""
-    pool = rows.first(matches.best(), query.candidates)
-    have = {f.key: f for f in pool}
-    others = rows.get([k for k in near.nearest() if k not in have])
-    ranking = Ranking(query.text, matches, pool, near, [*others.values()])
-    return ranking.order(rows.neighbours(ranking.leading_rows())), have
 
 
 def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -33,6 +33,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    null,
     or_,
     select,
     true,
@@ -215,20 +216,43 @@ def _due(kinds: tuple[str, ...], limited: frozenset[str]) -> Any:
     return select(j.id).where(or_(*_ripe(JobFilter(kinds, limited), bindparam("now")))).limit(1)
 
 
-def _oldest(conn: Connection, ripe: ColumnElement[bool]) -> Row[Any] | None:
-    """Return the oldest one in index order, so that later jobs are neither read nor sorted."""
-    query = (
+@cache
+def _claimable(kinds: tuple[str, ...], limited: frozenset[str]) -> Sequence[Any]:
+    """Return the statements for the next job of dead workers, and the next that waits.
+
+    In index order, so that later jobs are neither read nor sorted.
+    """
+    return [
         select(t.jobs)
         .where(ripe)
         .order_by(j.run_at, j.id)
         .limit(1)
         .with_for_update(skip_locked=True, of=t.jobs)
+        for ripe in _ripe(JobFilter(kinds, limited), bindparam("now"))
+    ]
+
+
+def _oldest(conn: Connection, which: JobFilter, now: float) -> Any:
+    """Return the oldest job that is due; None if there is none."""
+    values = {"now": now, "tenants": list(which.tenants)}
+    for query in _claimable(which.kinds, which.limited):
+        while (row := execute(conn, query, values).first()) is not None:
+            if row.attempts < ATTEMPTS:
+                return row
+            conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD))
+    return None
+
+
+CLAIM = (
+    update(t.jobs)
+    .where(j.id == bindparam("which"))
+    .values(
+        state="running",
+        attempts=bindparam("tried"),
+        lease_until=bindparam("until"),
+        dedupe=null(),
     )
-    while (row := conn.execute(query).first()) is not None and row.attempts >= ATTEMPTS:
-        conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD))
-    return row
-
-
+)
 TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
 
 
@@ -250,9 +274,7 @@ def claim(conn: Connection, which: JobFilter, lease: float) -> ClaimedJob | None
     Jobs with too many attempts are set aside as dead.
     """
     now = clock.now()
-    row = next(
-        (found for ripe in _ripe(which, now) if (found := _oldest(conn, ripe)) is not None), None
-    )
+    row = _oldest(conn, which, now)
     if row is None or not _claims_alone(conn, row, which, now):
         return None
     try:
@@ -260,11 +282,7 @@ def claim(conn: Connection, which: JobFilter, lease: float) -> ClaimedJob | None
     except msgspec.DecodeError as e:  # it can never run, and must not block others
         conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD, error=type(e).__name__))
         return None
-    conn.execute(
-        update(t.jobs)
-        .where(j.id == row.id)
-        .values(state="running", attempts=row.attempts + 1, lease_until=now + lease, dedupe=None)
-    )
+    execute(conn, CLAIM, {"which": row.id, "tried": row.attempts + 1, "until": now + lease})
     job = QueuedJob(
         row.kind,
         payload,

@@ -18,6 +18,7 @@ from memory.search.ranking import SimilarityScores
 from memory.stores.sql import fts, message_pieces, message_queue, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
+from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.statements import (
@@ -28,7 +29,6 @@ from memory.stores.sql.statements import (
     in_clause,
     is_listed,
     is_sqlite,
-    key_list,
     put_row,
     rows_of_keys,
     select_in_batches,
@@ -95,7 +95,9 @@ def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None 
         newest = newest_key(conn, rows[0]["conversation"])
     first = new_message_key(len(rows), newest)
     keys = range(first, first + STEP * len(rows), STEP)
-    add_rows(conn, t.messages, [{"id": key, **row} for key, row in zip(keys, rows, strict=True)])
+    added = [{"id": key, **row} for key, row in zip(keys, rows, strict=True)]
+    add_rows(conn, t.messages, added)
+    note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], added))
     if driver(conn) is None:
         message_queue.add(conn, rows[0]["scope_id"], keys)
 
@@ -149,6 +151,7 @@ def add(
         key = new_message_key()
         greatest = max(greatest, key)
         add_row(conn, t.messages, id=key, **row)
+        note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id, [{"id": key, **row}]))
         words = row["content"]
         who = speaker(parse_message(row["body"], row["role"], words))
         document = SearchDocument(scope_id, words, who, before, place.at)
@@ -284,8 +287,8 @@ class SearchQuery:
     """A search.
 
     roles: empty for any. within: only nodes on the line that ends here (unnamed users). skip: this
-    node's messages are left out. thorough: see `fts.IndexQuery`. talk: not what was said in tasks
-    (see `conversation.openings`). Times are Unix times.
+    node's messages are left out. thorough, least: see `fts.IndexQuery`. talk: not what was said in
+    tasks (see `conversation.openings`). Times are Unix times.
     """
 
     text: str = ""
@@ -298,6 +301,7 @@ class SearchQuery:
     skip: int | None = None
     thorough: bool = True
     talk: bool = False
+    least: float = 0.0
 
 
 BOUNDS = ("since", "until", "within", "skip")  # of a search, each None for none
@@ -331,7 +335,7 @@ HITS = select(
 
 
 @cache
-def _listed_hits(lite: bool) -> Any:
+def listed_hits(lite: bool) -> Any:
     return HITS.where(is_listed(m.id, lite=lite))
 
 
@@ -365,7 +369,7 @@ def search(
     return search_index(
         conn,
         IndexScope("messages_fts", scope_id, rows, values, _neighbours),
-        FoundRows(_listed_hits(lite), newest),
+        FoundRows(listed_hits(lite), newest),
         q,
         near or SimilarityScores(),
     )
@@ -441,22 +445,10 @@ def search_index(
             {**row._mapping, "score": 0.0, "coverage": 0.0, "why": {"newest": True}}
             for row in rows.newest()
         ]
-    wish = fts.IndexQuery(q.text, q.offset + q.limit, q.thorough)
-    order = fts.find_rows(conn, corner, wish, near)
-    if not order:
-        return []
-    wanted = list(order)[q.offset : q.offset + q.limit]
-    by_key = {row.id: row for row in execute(conn, rows.listed, key_list(conn, wanted))}
-    return [
-        {
-            **by_key[k]._asdict(),
-            "score": round(order[k].score, 4),
-            "coverage": round(order[k].coverage, 4),
-            "why": order[k].why | ({"similarity": round(near[k], 4)} if k in near else {}),
-        }
-        for k in wanted
-        if k in by_key
-    ]
+    wish = fts.IndexQuery(q.text, q.offset + q.limit, q.thorough, q.least)
+    order = fts.find_rows(conn, corner, wish, near) or {}
+    wanted = dict(itertools.islice(order.items(), q.offset, q.offset + q.limit))
+    return fts.list_hits(conn, rows.listed, wanted, near) if wanted else []
 
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:

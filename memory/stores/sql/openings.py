@@ -11,7 +11,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, bindparam, select, true, update
 
 from memory.conversation.openings import Opening
+from memory.stores.sql import fts
 from memory.stores.sql import schema as t
+from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.statements import execute
 
 n, cv = t.nodes.c, t.conversations.c
@@ -43,6 +45,7 @@ def mark_tasks(conn: Connection, scope_id: int, conversations: Sequence[int]) ->
 
     Those that were continued meanwhile stay as they are.
     """
+    note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id))
     chosen = (cv.scope_id == scope_id, cv.id.in_(conversations), cv.opening.is_not(None))
     conn.execute(update(t.conversations).where(*chosen).values(task=true()))
     marked = select(cv.id).where(*chosen, cv.task)

@@ -18,6 +18,7 @@ from memory.search.query import passages_of
 from memory.stores.sql import fts, vectors
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.jobs import enqueue
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.statements import execute
@@ -115,6 +116,7 @@ def set_aside(
 
     by: the one that replaces it.
     """
+    note_change(conn, IndexChange(fts.PASSAGES_INDEX, scope_id))
     there = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
     return (
         conn.execute(
@@ -131,6 +133,7 @@ def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | Non
 
     It counts as used now, so that it does not fade at once.
     """
+    note_change(conn, IndexChange(fts.PASSAGES_INDEX, scope_id))
     there = (p.scope_id == scope_id) & (p.public_id == ident)
     values = {"deleted_at": None, "deleted_by": None, "superseded_by": None, "used_at": clock.now()}
     if conn.execute(
@@ -183,6 +186,7 @@ def faint(conn: Connection, now: float, after: int, limit: int = 500) -> list[in
 
 def fade(conn: Connection, now: float, keys: Sequence[int]) -> int:
     """Set those passages aside that are still faint; return how many."""
+    note_change(conn, IndexChange(fts.PASSAGES_INDEX, None))
     gone = update(t.passages).where(p.id.in_(keys), _faint(now))
     return conn.execute(gone.values(deleted_at=now, deleted_by="cleanup")).rowcount
 

@@ -219,14 +219,19 @@ def search(
     found = search_index(
         conn,
         IndexScope("passages_fts", scope_id, rows, values, _neighbours),
-        FoundRows(_listed_hits(lite), newest),
+        FoundRows(listed_hits(lite), newest),
         q,
         near or SimilarityScores(),
     )
+    return as_shown(found)
+
+
+def as_shown(hits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return hits with what a search shows of a passage."""
     return [
         {name: h[name] for name in FOUND}
         | {"key": h["id"], "id": h["public_id"], "tags": decode(h["tags"])}
-        for h in found
+        for h in hits
     ]
 
 
@@ -240,7 +245,7 @@ def filter_keys(scope_id: int, f: PassageFilter) -> Any:
 
 
 @cache
-def _listed_hits(lite: bool) -> Any:
+def listed_hits(lite: bool) -> Any:
     return select(t.passages).where(is_listed(p.id, lite=lite))
 
 

@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
+from memory.stores.sql.index_changes import IndexChanges
 from memory.stores.sql.postgres_checks import NO_STATEMENTS, check_server, keeps_statements
 from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_lease import SlotLease, new_incarnation, session_name
@@ -137,6 +138,7 @@ class PostgresConnections:
         self._url, self._incarnation = url, new_incarnation()
         self._key, self._size = server
         self._options = options or {}
+        self.index_changes = IndexChanges()  # none: no write runs `at_once`
         self._engine = self._new_engine(STATEMENTS)
         self._places = asyncio.Semaphore(self._size)  # one for each connection in use
         self._free: list[PostgresConnection] = []

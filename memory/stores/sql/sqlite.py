@@ -28,6 +28,8 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
+from memory.stores.sql.index_changes import CHANGES_OPTION, IndexChanges
+
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 READERS = 3
@@ -180,6 +182,7 @@ class SqliteThreads:
         self._since_checkpoint = 0
         self._checkpoint: asyncio.Task[None] | None = None
         self.pause: asyncio.Future[None] | None = None
+        self.index_changes = IndexChanges()  # of `at_once`
 
     async def open(self) -> None:
         """Connect; safe to repeat after a failure. Raises OSError."""
@@ -207,7 +210,9 @@ class SqliteThreads:
                 await self._writer.call(_set_pragmas, self._writer.raw, "wal_autocheckpoint=0")
                 self._here = (
                     SqliteConnection(raw, READING, self._options),
-                    SqliteConnection(raw, WRITING, self._options),
+                    SqliteConnection(
+                        raw, WRITING, {**self._options, CHANGES_OPTION: self.index_changes}
+                    ),
                 )
         except sqlite3.Error as e:
             await self.close()
@@ -274,6 +279,7 @@ class SqliteThreads:
         here, begun = self._here, time.monotonic()
         if here is None or begun < self._rests_until:
             return None
+        found: list[Any] | None = None
         try:
             found = here[not reading].run(works)
         except (sqlite3.Error, SQLAlchemyError):
@@ -284,6 +290,8 @@ class SqliteThreads:
             self._pace += EWMA_WEIGHT * (now - begun - self._pace)
             if self._pace > MAX_INLINE_SECONDS:
                 self._rests_until, self._pace = now + INLINE_BACKOFF_SECONDS, 0.0
+            if not reading:
+                self.index_changes.settle(committed=found is not None)
         if not reading:
             self._count(len(works))
         return found

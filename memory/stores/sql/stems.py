@@ -16,12 +16,15 @@ ASKED = 500  # words tokenized at once
 
 
 class Stemmer:
-    """Tokenizes words as `porter unicode61` does. One for a process; safe in threads."""
+    """Tokenizes words as `porter unicode61` does. One for a process; safe in threads.
 
-    def __init__(self) -> None:
+    most: bytes of its cache.
+    """
+
+    def __init__(self, most: int = CACHE_BYTES) -> None:
         self._lock = threading.Lock()
         self._known: Cache[tuple[int, str], tuple[str, ...]] = Cache(
-            CACHE_BYTES, ENTRY_BYTES, lambda name, found: 4 * (len(name[1]) + sum(map(len, found)))
+            most, ENTRY_BYTES, lambda name, found: 4 * (len(name[1]) + sum(map(len, found)))
         )
         self._db: sqlite3.Connection | None = None
 

@@ -16,6 +16,7 @@ from memory.conversation.messages import Json, keyed_hash
 from memory.errors import ErasedMeanwhile
 from memory.ids import clock
 from memory.stores.sql import (
+    fts,
     message_pieces,
     model_records,
     node_holders,
@@ -27,6 +28,7 @@ from memory.stores.sql import (
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.message_pieces import LargeBody, contents_of
 from memory.stores.sql.statements import (
@@ -144,6 +146,8 @@ def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: floa
         created_at=now,
         updated_at=now,
     )
+    if c.task:
+        note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id))
     if c.same_tasks:
         openings.mark_tasks(conn, scope_id, c.same_tasks)
 
@@ -377,6 +381,8 @@ def _move(conn: Connection, line: Any, r: TurnRecord, now: float, *, stays: bool
     goes_on = line.opening is not None and head not in (None, to)
     if goes_on and line.task and r.unread:
         openings.let_extraction_read(conn, head)
+    if goes_on and line.task:  # searches find what is said in it from now on
+        note_change(conn, IndexChange(fts.MESSAGES_INDEX, line.id))
     beside, alone = (CONTINUED_BESIDE, CONTINUED) if goes_on else (MOVED_BESIDE, MOVED)
     execute(
         conn,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy import Connection, bindparam, null, or_, select, update
 
 from memory.stores.sql import schema as t
-from memory.stores.sql.statements import execute
+from memory.stores.sql.statements import execute, is_listed, is_sqlite, key_list
 
 n, m = t.nodes.c, t.messages.c
 # Spelled as in the partial index, without a parameter.
@@ -78,6 +79,12 @@ def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[T
     return [TurnMessage(*row) for row in conn.execute(query)]
 
 
-def mark_read(conn: Connection, scope_id: int, nodes: Sequence[int]) -> Any:
+@cache
+def _read(lite: bool) -> Any:
+    mine = (n.scope_id == bindparam("scope"), is_listed(n.id, lite=lite))
+    return update(t.nodes).where(*mine).values(unread=null())
+
+
+def mark_read(conn: Connection, scope_id: int, nodes: Sequence[int]) -> None:
     """Mark these turns as read."""
-    conn.execute(update(t.nodes).where(n.scope_id == scope_id, n.id.in_(nodes)).values(unread=None))
+    execute(conn, _read(is_sqlite(conn)), {"scope": scope_id, **key_list(conn, nodes)})

@@ -8,14 +8,13 @@ from memory.context.tokens import TokenCounter
 from memory.core.blocks import escape
 from memory.retrieval.auto_recall import (
     HEADING,
-    MIN_COVERAGE,
     AlreadyThere,
     Beginnings,
-    pass_gate,
     recall_query,
     render_recall,
     token_budget,
 )
+from memory.retrieval.gate import MIN_COVERAGE, pass_gate
 
 
 def hit(content, key=1, *, score=1.0, coverage=1.0, **more):

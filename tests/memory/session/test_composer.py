@@ -150,7 +150,7 @@ def test_a_search_that_fails_adds_nothing(monkeypatch):
     async def broken(scope_id, wanted, sent):
         raise StoreUnavailable("late")
 
-    monkeypatch.setattr(turn.services.retrieval, "recall", broken)
+    monkeypatch.setattr(turn.services.recall, "find", broken)
     assert compose(turn).recall == ""
 
 

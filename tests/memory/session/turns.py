@@ -86,7 +86,7 @@ class FakeRetrieval:
     def jobs(self, scope_id):
         return []
 
-    async def recall(self, scope_id, wanted, sent):
+    async def find(self, scope_id, wanted, sent):
         self.asked.append(wanted)
         return RecallHits(self.found_passages, self.found_messages)
 
@@ -127,16 +127,17 @@ def a_turn(messages=None, *, snapshot=None, in_flight=None, policy=None, **asked
     read = replace(
         Snapshot(owner, 7, history, blocks=dict(BLOCKS), defaults=BLOCKS), **(snapshot or {})
     )
-    lines = FakeLines()
+    lines, retrieval = FakeLines(), FakeRetrieval()
     services = TurnServices(
         FakeDatabase(),
         lines,
         DigestCache(),
-        FakeRetrieval(),
+        retrieval,
         FakeSpill(),
         TokenCounter(),
         ModelRecords(),
         lambda: None,
+        retrieval,
     )
     claim = (in_flight or InFlight()).claim(b"request")
     attempt = RequestAttempt(claim, lines.place)

@@ -1,0 +1,343 @@
+"""Keeps the postings of active scopes in memory, so that a turn need not ask the index.
+
+- A scope's postings are read when it is searched for the second time, in a thread, and the search
+  does not wait for them. A scope with too many rows has none.
+- They hold what the index holds at any time: `Database.version` tells of every write but the small
+  ones of this process, and those are followed one by one (see `index_changes`). After any doubt
+  they are dropped and read again.
+- They are bounded in bytes. What was used a moment ago is not given up for others: where more
+  scopes are active than fit, the rest are searched in the index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from memory.retrieval.gate import ScoredHit, find_passing, may_pass
+from memory.search.postings import (
+    BITS,
+    PostedRow,
+    ScopePostings,
+    Stale,
+    StoredTerms,
+    stored_terms,
+)
+from memory.search.query import query_terms, scope_mark
+from memory.search.ranking import DIGITS, Ranked, SimilarityScores, asks_when, rank
+from memory.stores.sql import scope_postings
+from memory.stores.sql.database import Database
+from memory.stores.sql.fts import MESSAGES_INDEX, PASSAGES_INDEX, QUICK_POOL
+from memory.stores.sql.index_changes import IndexChange, count_characters
+from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.recall_rows import RankedRows
+
+if TYPE_CHECKING:
+    from memory.stores.sql.stems import Stemmer
+
+log = logging.getLogger("mnemogate")
+BYTES = 12 << 20  # of all postings
+SCOPE_BYTES = 600  # of a scope, beside its postings
+STEM_BYTES = 2 << 20  # of the forms of words that were met lately
+IDLE_SECONDS = 60.0  # after which a scope's postings make room for another's
+MOST_UNREAD = 64  # documents that were put and are not read yet
+MOST_SEEN = 20_000  # scopes that are known to have been searched, or to have no postings
+TABLES = (MESSAGES_INDEX, PASSAGES_INDEX)
+# What automatic recall asks, but for the words.
+RECALLED = SearchQuery("", ("user", "assistant"), limit=10, thorough=False, talk=True)
+
+
+@dataclass(slots=True)
+class ActiveScope:
+    """The postings of one scope, by table; one that is missing has to be read."""
+
+    scope_id: int
+    parts: dict[str, ScopePostings] = field(default_factory=dict)
+    unread: list[IndexChange] = field(default_factory=list)
+    unread_characters: int = 0
+    used: float = 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.parts) == len(TABLES)
+
+    @property
+    def size(self) -> int:
+        parts = sum([part.size for part in self.parts.values()])
+        return SCOPE_BYTES + parts + self.unread_characters
+
+    def is_waiting(self, but: int | None) -> bool:
+        """Tell whether a message has no document yet. but: one of another conversation."""
+        pending = self.parts[MESSAGES_INDEX].pending
+        return any(place != but for place in pending.values())
+
+    def drop(self, table: str) -> None:
+        self.parts.pop(table, None)
+        if table == MESSAGES_INDEX:
+            self.unread, self.unread_characters = [], 0
+
+    def follow(self, change: IndexChange) -> None:
+        """Take over a change of this scope, or drop what it may concern."""
+        part = self.parts.get(change.table)
+        if part is None:
+            return
+        try:
+            if change.table == PASSAGES_INDEX or not (change.rows or change.columns):
+                raise Stale
+            for row in change.rows:
+                part.add_row(_posted(row))
+            if change.columns is not None:
+                if len(self.unread) >= MOST_UNREAD:
+                    raise Stale
+                self.unread.append(change)
+                self.unread_characters += count_characters(change)
+        except Stale:
+            self.drop(change.table)
+
+
+def _posted(row: Mapping[str, Any]) -> PostedRow:
+    """Return a stored message as a row; where a task is concerned all is read again."""
+    said = row["role"] in RECALLED.roles and row["content"] != ""
+    return PostedRow(row["id"], row["conversation"], row["created_at"], said, said)
+
+
+def _columns_of_words(
+    document: Sequence[tuple[str, Sequence[str]]],
+    tokens: Mapping[str, tuple[str, ...]],
+    mark: str,
+) -> dict[str, int]:
+    """Return the stored forms of a document's words with their columns. Raises Stale."""
+    out: dict[str, int] = {}
+    for column, words in document:
+        bit = BITS[column]
+        for word in words:
+            first, *others = tokens[word]
+            if any(other.startswith(mark) for other in others):
+                raise Stale  # it stands for another word too
+            out[first] = out.get(first, 0) | bit
+    return out
+
+
+def _rank(part: ScopePostings, query: str, asked: StoredTerms) -> dict[int, Ranked]:
+    """Return the row keys that pass the gate, best first."""
+    if not len(part.rows):
+        return {}
+    matches = part.weigh(asked.terms)
+    if not may_pass(matches.best_coverage()):
+        return {}
+    if asked.voice is not None:
+        matches.voiced = part.said_by(asked.voice)
+    most = (max(QUICK_POOL, RECALLED.limit), RECALLED.limit)
+    ranked = rank(part.rows, query, matches, SimilarityScores(), most)[0]
+    numbers = list(ranked)
+    scored = [ScoredHit(round(x.score, DIGITS), round(x.coverage, DIGITS)) for x in ranked.values()]
+    passing = [numbers[i] for i in find_passing(scored)]
+    return {part.rows.keys[n]: ranked[n] for n in passing}
+
+
+def _has(part: ScopePostings, change: IndexChange) -> bool:
+    """Tell whether what was read has a change already."""
+    if change.rows:
+        return all(part.rows.number(row["id"]) is not None for row in change.rows)
+    number = part.rows.number(change.key) if change.columns is not None else None
+    return number is not None and number not in part.pending
+
+
+class ActiveScopes:
+    """The postings of the scopes that are searched now. most: their bytes."""
+
+    def __init__(self, db: Database, most: int = BYTES) -> None:
+        self._db, self._most = db, most
+        self._stemmer: Stemmer | None = None  # not loaded before it is needed
+        self._version: tuple[int, int] | None = None
+        self._scopes: dict[int, ActiveScope] = {}  # the one used last comes last
+        self._seen: dict[int, bool] = {}  # whether its postings can be read
+        self._reading: dict[int, asyncio.Task[None]] = {}
+        # What happened to scopes while they are read; None after what cannot be followed.
+        self._meanwhile: dict[int, list[IndexChange] | None] = {}
+        self.held = 0
+
+    def find(self, scope_id: int) -> ActiveScope | None:
+        """Return the postings of a scope as the index is now; None if they are not at hand."""
+        if not self._catch_up():
+            return None
+        scope = self._scopes.get(scope_id)
+        if scope is not None:
+            self._read_documents(scope)
+            if scope.is_whole:
+                scope.used = time.monotonic()
+                self._scopes[scope_id] = self._scopes.pop(scope_id)
+                return scope
+        return None
+
+    def want(self, scope_id: int) -> None:
+        """Read the postings of a scope that was searched before, if there is room.
+
+        The search that asks for them does not wait.
+        """
+        scope = self._scopes.get(scope_id)
+        if self._version is None or scope_id in self._reading or (scope and scope.is_whole):
+            return
+        if scope_id not in self._seen:
+            if len(self._seen) >= MOST_SEEN:
+                self._seen.clear()
+            self._seen[scope_id] = True
+        elif self._seen[scope_id] and self._has_room():
+            self._db.index_changes.is_followed = True
+            task = asyncio.create_task(self._read(scope_id), name="memory-postings")
+            self._reading[scope_id] = task
+            task.add_done_callback(lambda _: self._reading.pop(scope_id, None))
+
+    def rank(self, scope: ActiveScope, query: str) -> RankedRows | None:
+        """Return what passes the gate for a query; None if the index has to be asked."""
+        if asks_when(query) or (asked := self.stored_query(scope.scope_id, query)) is None:
+            return None  # the first looks at texts
+        return RankedRows(
+            _rank(scope.parts[PASSAGES_INDEX], query, asked),
+            _rank(scope.parts[MESSAGES_INDEX], query, asked),
+        )
+
+    def stored_query(self, scope_id: int, query: str) -> StoredTerms | None:
+        """Return the terms of a quick query as they are stored.
+
+        None if there are none, or a word of it is several in the index.
+        """
+        asked = query_terms(query, thorough=False)
+        words = [word for _, some, _ in asked.terms for word in some]
+        words += [asked.voice] if asked.voice is not None else []
+        tokens = self._stems().tokens(words, len(scope_mark(scope_id)))
+        if not words or any(len(some) != 1 for some in tokens):
+            return None
+        forms = {word: some[0] for word, some in zip(words, tokens, strict=True)}
+        return stored_terms(asked, forms)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        tasks = list(self._reading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _stems(self) -> Stemmer:
+        if self._stemmer is None:
+            made: Stemmer = import_module("memory.stores.sql.stems").Stemmer(STEM_BYTES)
+            self._stemmer = made
+        return self._stemmer
+
+    def _catch_up(self) -> bool:
+        """Follow what changed since the last time; return whether that is known at all."""
+        version, changes = self._db.version, self._db.index_changes
+        if version is None or version != self._version or changes.lost:
+            changes.take()
+            changes.lost = False
+            self._version = version
+            self._scopes.clear()
+            self._seen.clear()
+            self._meanwhile = dict.fromkeys(self._meanwhile)
+            self.held = 0
+            changes.is_followed = bool(self._reading)
+            return version is not None
+        for change in changes.take():
+            self._follow(change)
+        return True
+
+    def _follow(self, change: IndexChange) -> None:
+        if change.scope_id is None:
+            self._meanwhile = dict.fromkeys(self._meanwhile)
+            for scope in self._scopes.values():
+                part = scope.parts.get(change.table)
+                if part is not None and (
+                    not change.gone or part.rows.number(change.gone) is not None
+                ):
+                    self._weigh(scope, lambda s: s.drop(change.table))
+            return
+        if (meanwhile := self._meanwhile.get(change.scope_id)) is not None:
+            meanwhile.append(change)
+        if (found := self._scopes.get(change.scope_id)) is not None:
+            self._weigh(found, lambda s: s.follow(change))
+
+    def _read_documents(self, scope: ActiveScope) -> None:
+        """Add the documents that were put since the last search."""
+        if not scope.unread or (part := scope.parts.get(MESSAGES_INDEX)) is None:
+            return
+        before, mark = scope.size, scope_mark(scope.scope_id)
+        changes, scope.unread, scope.unread_characters = scope.unread, [], 0
+        found = [
+            [(column, [w[len(mark) :] for w in text.split()]) for column, text in columns.items()]
+            for _, _, _, _, columns, _ in changes
+            if columns is not None
+        ]
+        words = list({w for document in found for _, some in document for w in some})
+        tokens = dict(zip(words, self._stems().tokens(words, len(mark)), strict=True))
+        try:
+            for change, document in zip(changes, found, strict=True):
+                part.add_document(change.key, _columns_of_words(document, tokens, mark))
+        except Stale:
+            scope.drop(MESSAGES_INDEX)
+        self.held += scope.size - before
+
+    def _weigh(self, scope: ActiveScope, change: Callable[[ActiveScope], None]) -> None:
+        before = scope.size
+        change(scope)
+        self.held += scope.size - before
+
+    def _has_room(self) -> bool:
+        """Tell whether another scope fits, or one has not been used lately."""
+        if self.held < self._most:
+            return True
+        oldest = next(iter(self._scopes.values()), None)
+        return oldest is None or time.monotonic() - oldest.used > IDLE_SECONDS
+
+    async def _read(self, scope_id: int) -> None:
+        scope = self._scopes.get(scope_id)
+        missing = [x for x in TABLES if scope is None or x not in scope.parts]
+        self._meanwhile[scope_id] = []
+        try:
+            found = [
+                await self._db.read(partial(scope_postings.load, table=x, scope_id=scope_id))
+                for x in missing
+            ]
+            is_followed = self._catch_up()
+        except Exception as e:
+            # Nothing depends on it: the index is searched.
+            self._seen.pop(scope_id, None)
+            log.warning("the words of a scope cannot be read: %s", type(e).__name__)
+            return
+        finally:
+            changes = self._meanwhile.pop(scope_id)
+        if not is_followed or changes is None:
+            return  # the next search reads again
+        parts = {x: part for x, part in zip(missing, found, strict=True) if part is not None}
+        if len(parts) == len(missing):
+            self._put(scope_id, parts, changes)
+        else:
+            self._seen[scope_id] = False
+
+    def _put(
+        self,
+        scope_id: int,
+        parts: Mapping[str, ScopePostings],
+        changes: Sequence[IndexChange],
+    ) -> None:
+        """Keep what was read of a scope. changes: those it may lack."""
+        scope = self._scopes.pop(scope_id, None)
+        if scope is None:
+            scope = ActiveScope(scope_id)
+        else:
+            self.held -= scope.size
+        scope.parts.update(parts)
+        for change in changes:
+            if change.table in parts and not _has(parts[change.table], change):
+                scope.follow(change)
+        scope.used = time.monotonic()
+        self._scopes[scope_id] = scope
+        self.held += scope.size
+        while self.held > self._most and self._scopes:
+            oldest = next(iter(self._scopes))
+            self.held -= self._scopes.pop(oldest).size

@@ -1,0 +1,49 @@
+"""The gate of automatic recall: which hits are worth their tokens. Pure.
+
+Measured on LoCoMo (`make bench BENCH=junk`). Whatever recall finds, and however, passes here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from memory.search.ranking import DIGITS
+
+BEST = 5  # hits, of which one has to cover enough
+# The least share of the query's weight that the best hit covers, and the least score of a hit
+# relative to the best. Similarity counts instead where an embedder finds what has no word in
+# common.
+MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
+
+
+class ScoredHit(NamedTuple):
+    """What the gate looks at, rounded. similarity: 0 without an embedder."""
+
+    score: float
+    coverage: float
+    similarity: float = 0.0
+
+
+def find_passing(hits: Sequence[ScoredHit]) -> list[int]:
+    """Return the indexes of what is worth its tokens; none if the best covers too little."""
+    covered = max((h.coverage for h in hits[:BEST]), default=0.0) >= MIN_COVERAGE
+    best = hits[0].score if hits else 0.0
+    return [
+        i
+        for i, h in enumerate(hits)
+        if (covered and h.score >= MIN_SHARE * best) or h.similarity >= MIN_SIMILARITY
+    ]
+
+
+def pass_gate(hits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the hits of a search that are worth their tokens."""
+    scored = [
+        ScoredHit(h["score"], h.get("coverage", 0.0), h["why"].get("similarity", 0.0)) for h in hits
+    ]
+    return [hits[i] for i in find_passing(scored)]
+
+
+def may_pass(coverage: float) -> bool:
+    """Tell whether anything may pass by its words. coverage: that of no row is higher."""
+    return round(coverage, DIGITS) >= MIN_COVERAGE

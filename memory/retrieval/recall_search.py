@@ -1,0 +1,58 @@
+"""What passes the gate of automatic recall, by the postings in memory or by the index."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from memory.retrieval.active_scopes import RECALLED, ActiveScopes
+from memory.retrieval.gate import MIN_COVERAGE, pass_gate
+from memory.retrieval.retriever import RecallHits, Retriever
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import recall_rows
+from memory.stores.sql.database import Database
+from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.recall_rows import RankedRows
+
+
+class RecallSearch:
+    """The search that each turn makes. Both ways find the same."""
+
+    def __init__(self, db: Database, retriever: Retriever) -> None:
+        self._db, self._retriever = db, retriever
+        self.active = ActiveScopes(db)
+
+    async def find(self, scope_id: int, wanted: SearchQuery, sent: int | None) -> RecallHits:
+        """Return the passages and messages that pass the gate. sent: see `Retriever.recall`.
+
+        Raises StoreUnavailable.
+        """
+        if (ranked := self._rank_in_memory(scope_id, wanted, sent)) is not None:
+            if ranked.is_empty:
+                return RecallHits()
+            read = partial(recall_rows.read, scope_id=scope_id, ranked=ranked, sent=sent)
+            return RecallHits(*await self._db.read(read, small=True))
+        if sent is not None:
+            look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent)
+            if not await self._db.read(look, small=True):
+                return RecallHits()  # of such a scope nothing is worth keeping either
+        if self._is_plain(wanted):
+            self.active.want(scope_id)
+        found = await self._retriever.recall(scope_id, replace(wanted, least=MIN_COVERAGE), sent)
+        passages, messages = pass_gate(found.passages), pass_gate(found.messages)
+        return RecallHits(passages, messages, found.outdated)
+
+    def _rank_in_memory(
+        self, scope_id: int, wanted: SearchQuery, sent: int | None
+    ) -> RankedRows | None:
+        """Return what passes the gate by the postings in memory; None if the index is needed."""
+        if not self._is_plain(wanted):
+            return None
+        scope = self.active.find(scope_id)
+        if scope is None or scope.is_waiting(sent):
+            return None
+        return self.active.rank(scope, wanted.text)
+
+    def _is_plain(self, wanted: SearchQuery) -> bool:
+        """Tell whether words alone decide, of all that a named user said."""
+        return self._retriever.meaning is None and wanted == replace(RECALLED, text=wanted.text)

@@ -1,0 +1,297 @@
+"""The words of one scope's rows in memory, so that a quick search need not ask the index. Pure.
+
+Which rows a word is in, and in which columns, stands in arrays, some 300 bytes a message. What is
+made of it is what `weigh_postings` makes of the index's answers, to the last bit, so that a search
+by either finds the same (a property test compares them).
+
+Rows are named by their place in the order of their keys: of two rows the newer one has the greater
+number, as with keys.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from memory.search.query import TERMS_VERSION, QueryTerms
+from memory.search.ranking import COLUMNS, SATURATION, Matches, SearchHits
+
+MOST_ROWS = 4096  # of a scope: what four bits of columns leave of sixteen
+MASK_BITS = 4
+BITS = {"body": 1, "speaker": 2, "prev": 4, "day": 8}
+SPEAKER, ANY_COLUMN = BITS["speaker"], (1 << MASK_BITS) - 1
+LETTERS = {name[0]: bit for name, bit in BITS.items()}  # of the columns, in `parse_terms`
+NOBODY = 0xFFFF  # in place of a neighbour
+ROW_BYTES, TERM_BYTES, PLACE_BYTES = 48, 14, 150  # of a row, a word, a conversation
+CODE_BYTES, FRESH_WORD_BYTES = 2, 240  # of a row that has a word, of a word added later
+MOST_FRESH = 64  # rows added later, after which the arrays are made anew
+
+
+class Stale(Exception):
+    """What happened to the rows is not a mere addition: they have to be read again."""
+
+
+class PostedRow(NamedTuple):
+    """A row. place: its conversation. is_said: a neighbour of others. is_shown: may be found.
+
+    A row that is said in a hidden conversation is not shown, whatever this says.
+    """
+
+    key: int
+    place: int
+    at: float
+    is_said: bool
+    is_shown: bool
+
+
+class StoredTerm(NamedTuple):
+    """A term of a query: the stored forms of its words, and the columns that it is looked up in."""
+
+    forms: tuple[str, ...]
+    columns: int
+
+
+class StoredTerms(NamedTuple):
+    """What a query is to postings. voice: the stored form of its implied speaker."""
+
+    terms: list[StoredTerm]
+    voice: str | None
+
+
+class PostedRows:
+    """The rows of a scope, in the order of their keys. hidden: conversations that are not shown."""
+
+    __slots__ = ("_hidden", "_last", "after", "at", "before", "keys", "places", "shown")
+
+    def __init__(
+        self, rows: Iterable[PostedRow] = (), hidden: Collection[int] = frozenset()
+    ) -> None:
+        self._hidden = frozenset(hidden)
+        self.keys, self.places, self.at = array("q"), array("q"), array("d")
+        self.before, self.after, self.shown = array("H"), array("H"), bytearray()
+        self._last: dict[int, int] = {}  # the newest said row of each conversation
+        for row in rows:
+            self.add(row)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def size(self) -> int:
+        """The estimated size in bytes."""
+        return ROW_BYTES * len(self) + PLACE_BYTES * (len(self._last) + len(self._hidden))
+
+    def add(self, row: PostedRow) -> None:
+        """Add a row that is newer than all others. Raises Stale."""
+        number = len(self.keys)
+        if number >= MOST_ROWS or (number and row.key <= self.keys[-1]):
+            raise Stale
+        self.keys.append(row.key)
+        self.places.append(row.place)
+        self.at.append(row.at)
+        self.shown.append(row.is_shown and row.place not in self._hidden)
+        self.before.append(NOBODY)
+        self.after.append(NOBODY)
+        if row.is_said:
+            last = self._last.get(row.place, NOBODY)
+            if last != NOBODY:
+                self.before[number], self.after[last] = last, number
+            self._last[row.place] = number
+
+    def link(self, number: int, before: int) -> None:
+        """Make two rows neighbours, which no conversation does."""
+        self.before[number], self.after[before] = before, number
+
+    def number(self, key: int) -> int | None:
+        """Return the number of a row by its key."""
+        i = bisect_left(self.keys, key)
+        return i if i < len(self.keys) and self.keys[i] == key else None
+
+    # --- candidates, as a ranking asks for them
+
+    def leading(self, matches: Matches, wanted: int) -> list[SearchHits]:
+        """Return the best rows that may be shown, at most so many; of equals the newest first."""
+        shown = self.shown
+        if not matches.weight:
+            named = sorted((n for n in matches.named if shown[n]), reverse=True)
+            return [self._hit(n) for n in named[:wanted]]
+        found = [(x, n) for n, x in matches.weight.items() if shown[n]]
+        if len(found) > 2 * wanted:
+            least = sorted([x for x, _ in found])[-wanted]
+            found = [pair for pair in found if pair[0] >= least]
+        found.sort(reverse=True)
+        return [self._hit(n) for _, n in found[:wanted]]
+
+    def get(self, keys: Sequence[int]) -> dict[int, SearchHits]:
+        """Return the rows that may be shown, in order."""
+        return {n: self._hit(n) for n in keys if self.shown[n]}
+
+    def neighbours(
+        self, keys: Sequence[int]
+    ) -> dict[int, tuple[SearchHits | None, SearchHits | None]]:
+        """Return the rows before and after each of these, if they may be shown."""
+        return {n: (self._beside(self.before[n]), self._beside(self.after[n])) for n in keys}
+
+    def _beside(self, number: int) -> SearchHits | None:
+        return self._hit(number) if number != NOBODY and self.shown[number] else None
+
+    def _hit(self, number: int) -> SearchHits:
+        return SearchHits(number, self.places[number], self.at[number], "")
+
+
+@dataclass(slots=True)
+class ScopePostings:
+    """The rows of a scope with the words of their documents.
+
+    pending: rows without a document yet, with their conversations. version: of what made the words.
+    """
+
+    rows: PostedRows
+    pending: dict[int, int] = field(default_factory=dict)
+    version: int = TERMS_VERSION
+    _hashes: array[int] = field(default_factory=lambda: array("q"))
+    _starts: array[int] = field(default_factory=lambda: array("I", [0]))
+    _codes: array[int] = field(default_factory=lambda: array("H"))
+    _fresh: dict[str, array[int]] = field(default_factory=dict)
+    _added: int = 0
+    _fresh_places: int = 0
+
+    @property
+    def size(self) -> int:
+        """The estimated size in bytes."""
+        arrays = TERM_BYTES * len(self._hashes) + CODE_BYTES * len(self._codes)
+        fresh = FRESH_WORD_BYTES * len(self._fresh) + CODE_BYTES * self._fresh_places
+        return self.rows.size + PLACE_BYTES * len(self.pending) + arrays + fresh
+
+    @classmethod
+    def load(cls, rows: PostedRows, listing: str) -> ScopePostings:
+        """Return the postings of rows; what no word is listed of is pending.
+
+        listing: see `parse_terms`. Raises Stale.
+        """
+        terms = parse_terms(rows, listing)
+        hashes, starts, codes = array("q"), array("I", [0]), array("H")
+        there: set[int] = set()
+        for name in sorted(terms, key=hash):
+            if hashes and hashes[-1] == hash(name):
+                raise Stale  # two words that cannot be told apart
+            hashes.append(hash(name))
+            codes.extend(terms[name])
+            starts.append(len(codes))
+            there.update(terms[name])
+        indexed = {code >> MASK_BITS for code in there}
+        pending = {n: rows.places[n] for n in range(len(rows)) if n not in indexed}
+        return cls(rows, pending, TERMS_VERSION, hashes, starts, codes)
+
+    def add_row(self, row: PostedRow) -> None:
+        """Add a row whose document follows. Raises Stale."""
+        self.rows.add(row)
+        self.pending[len(self.rows) - 1] = row.place
+
+    def add_document(self, key: int, words: Mapping[str, int]) -> None:
+        """Add the document of a row that waits for it. words: to their columns. Raises Stale."""
+        number = self.rows.number(key)
+        if number is None or number not in self.pending or self._added >= MOST_FRESH:
+            raise Stale
+        del self.pending[number]
+        self._added += 1
+        for word, columns in words.items():
+            self._fresh.setdefault(word, array("H")).append(number << MASK_BITS | columns)
+        self._fresh_places += len(words)
+
+    def codes(self, form: str) -> array[int]:
+        """Return the rows that have a stored form, each with its columns."""
+        name = hash(form)
+        i = bisect_left(self._hashes, name)
+        there = i < len(self._hashes) and self._hashes[i] == name
+        codes = self._codes[self._starts[i] : self._starts[i + 1]] if there else array("H")
+        return codes + fresh if (fresh := self._fresh.get(form)) else codes
+
+    def weigh(self, terms: Sequence[StoredTerm]) -> Matches:
+        """Return what `weigh_postings` does, without the rows of who is spoken to."""
+        out = Matches(size=len(self.rows))
+        weight, size = out.weight, out.size
+        for forms, columns in terms:
+            codes = self.codes(forms[0]) if len(forms) == 1 else self._any_of(forms)
+            if columns != ANY_COLUMN:
+                codes = array("H", [c for c in codes if c & columns]) if codes else codes
+            df = len(codes)
+            rarity = math.log(1 + (max(size, df) - df + 0.5) / (df + 0.5))
+            out.asked += rarity
+            if not codes:
+                continue
+            worth = [
+                rarity * x * (1 + SATURATION) / (x + SATURATION) for x in _COLUMN_WEIGHTS[columns]
+            ]
+            for code in codes:
+                if more := worth[code & ANY_COLUMN]:
+                    number = code >> MASK_BITS
+                    weight[number] = weight.get(number, 0.0) + more
+            if columns & SPEAKER:
+                out.named.update([c >> MASK_BITS for c in codes if c & SPEAKER])
+        return out
+
+    def said_by(self, form: str) -> set[int]:
+        """Return the rows whose speaker has this word."""
+        return {c >> MASK_BITS for c in self.codes(form) if c & SPEAKER}
+
+    def _any_of(self, forms: Sequence[str]) -> array[int]:
+        """Return the rows that have any of these forms, with the columns of all."""
+        columns: dict[int, int] = {}
+        for form in dict.fromkeys(forms):
+            for code in self.codes(form):
+                number = code >> MASK_BITS
+                columns[number] = columns.get(number, 0) | code & ANY_COLUMN
+        return array("H", [number << MASK_BITS | bits for number, bits in columns.items()])
+
+
+def _column_weight(columns: int, allowed: int) -> float:
+    """Return the weight of the columns that have a word, added up as `weigh_postings` does."""
+    there, told = columns & allowed, 0.0
+    for name, weight in COLUMNS.items():
+        if there & BITS[name]:
+            told += weight
+    return told
+
+
+# By the columns that a term is looked up in, and those that have it.
+_COLUMN_WEIGHTS = [
+    [_column_weight(there, allowed) for there in range(1 << MASK_BITS)] for allowed in range(16)
+]
+
+
+def parse_terms(rows: PostedRows, listing: str) -> dict[str, array[int]]:
+    """Return the rows and columns of each stored form.
+
+    listing: a line for each form, with the rows' keys, each followed by the first letter of a
+    column: `tea 17b,17p,19b`. Raises Stale if a row is not there.
+    """
+    numbers: dict[str, int] = {}
+    for i, key in enumerate(rows.keys):
+        for letter, bit in LETTERS.items():
+            numbers[f"{key}{letter}"] = i << MASK_BITS | bit
+    out: dict[str, array[int]] = {}
+    try:
+        for line in listing.split("\n") if listing else ():
+            form, _, places = line.partition(" ")
+            columns: dict[int, int] = {}
+            for place in places.split(","):
+                code = numbers[place]
+                columns[code >> MASK_BITS] = columns.get(code >> MASK_BITS, 0) | code & ANY_COLUMN
+            out[form] = array("H", [n << MASK_BITS | bits for n, bits in columns.items()])
+    except KeyError as e:
+        raise Stale from e
+    return out
+
+
+def stored_terms(asked: QueryTerms, forms: Mapping[str, str]) -> StoredTerms:
+    """Return the terms of a query as they are stored. forms: the stored form of each word."""
+    terms = [
+        StoredTerm(tuple([forms[w] for w in words]), sum([BITS[name] for name in columns]))
+        for _, words, columns in asked.terms
+    ]
+    return StoredTerms(terms, None if asked.voice is None else forms[asked.voice])

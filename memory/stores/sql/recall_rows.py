@@ -1,0 +1,47 @@
+"""Reads what automatic recall found by the postings in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from memory.search.ranking import Ranked, SimilarityScores
+from memory.stores.sql import fts, passage_lifecycle
+from memory.stores.sql import messages as message_rows
+from memory.stores.sql import passages as passage_rows
+from memory.stores.sql.statements import is_sqlite
+
+Hits = Sequence[dict[str, Any]]
+
+
+class RankedRows(NamedTuple):
+    """Row keys with scores, best first."""
+
+    passages: Mapping[int, Ranked]
+    messages: Mapping[int, Ranked]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.passages or self.messages)
+
+
+def read(
+    conn: Connection, scope_id: int, ranked: RankedRows, sent: int | None
+) -> tuple[Hits, Hits, Sequence[str]]:
+    """Return the passages and messages, and the facts that were corrected or forgotten.
+
+    sent: if the scope holds nothing but this conversation, there is nothing to recall.
+    """
+    if sent is not None and not message_rows.is_more_than(conn, scope_id, sent):
+        return (), (), ()
+    lite, near = is_sqlite(conn), SimilarityScores()
+    passages = messages = []
+    if ranked.passages:
+        listed = passage_rows.listed_hits(lite)
+        passages = passage_rows.as_shown(fts.list_hits(conn, listed, ranked.passages, near))
+    if ranked.messages:
+        messages = fts.list_hits(conn, message_rows.listed_hits(lite), ranked.messages, near)
+    outdated = passage_lifecycle.list_outdated(conn, scope_id) if messages else ()
+    return passages, messages, outdated
