@@ -146,9 +146,8 @@ def _carrying(settings: Settings) -> Carrying:
 def build_state(settings: Settings, servers: Servers) -> GatewayState:
     """Build the state of the application, without its HTTP. Raises ConfigError."""
     (data := settings.data).mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = server_secret(settings)
+    secret, credentials = server_secret(settings), CredentialCache()
     router = Router(settings, servers[0], ModelFacts.load(facts_file()))
-    credentials = CredentialCache()
     database = _database(settings, secret)
     semantic_search = _semantic_search(settings, router, credentials)
     memory = Memory(database, _policy(settings), secret, data, semantic_search)

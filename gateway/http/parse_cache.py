@@ -198,7 +198,7 @@ def _parse_new_part(
     elif known is None:
         span, new = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE
     else:
-        end = known.start - 2 + len(_split(short)["messages"])  # type: ignore[arg-type]
+        end = known.start - 2 + len(_split(short)["messages"])
         spans = array_elements(short, known.start + len(_STANDIN), end)
         new = [(a + shift, b + shift) for a, b in spans]
         span = known.start, new[-1][1] if new else known.end

@@ -143,7 +143,7 @@ def _spans_within(text: bytes, at: int, end: int) -> list[Span]:
     spans: list[Span] = []
     at = _between.match(text, at).end()  # type: ignore[union-attr]
     for element in _split_array(b"[%b]" % text[at:end].rstrip(BETWEEN)):
-        size = len(element)  # type: ignore[arg-type]
+        size = len(element)
         spans.append((at, at + size))
         at = _between.match(text, at + size).end()  # type: ignore[union-attr]
     return spans

@@ -118,9 +118,7 @@ class TurnRecorder:
                 shortcut,
             )
             turn.attempt.claim.is_stored = False
-            if any(job.kind == summarization.KIND for job in record.jobs):
-                turn.services.wake_worker()  # the next turns come soon, and need it
-            self._cache_for_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
+            self._prepare_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
         except ErasedMeanwhile:
             pass  # the user was erased meanwhile: nothing may be stored
         except StoreUnavailable:
@@ -215,12 +213,14 @@ class TurnRecorder:
             models.count(outcome.served, called=called)
         return models.take_unsaved()
 
-    def _cache_for_next_turn(
+    def _prepare_next_turn(
         self, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
     ) -> None:
-        """Cache what the next turn of this conversation would read."""
+        """Make ready what the next turn of this conversation will need."""
         turn, lines = self._turn, self._turn.services.lines
         turn.services.retrieval.indexing.notify_added()
+        if [job for job in recorded.record.jobs if job.kind == summarization.KIND]:
+            turn.services.wake_worker()  # the next turns come soon, and need it
         scope, line = turn.ask.scope.key, turn.identity.conversation
         if line.explicit:  # at its current end, which another turn may have moved
             lines.take(lines.shelf(scope), named_conversation_key(line.name))

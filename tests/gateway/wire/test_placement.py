@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from gateway.wire.lone_surrogates import encode_json as encode
 from gateway.wire.placement import (
     BY,
     LARGE_PIECE_BYTES,
     PIECES,
     Placement,
-    encode,
     encode_request,
     for_target,
     message_spans,
