@@ -12,7 +12,7 @@ import pytest
 from gateway.relay.path_policy import STATELESS
 from tests.conftest import running
 from tests.e2e.wire.ways import PROVIDER_KEY
-from tests.models import USAGE
+from tests.models import USAGE, Model
 from tests.sockets import RawServer
 
 TARGETS = {"targets": [{"provider": "openai"}]}
@@ -421,3 +421,42 @@ async def test_a_form_costs_linear_time_in_every_dimension(line):
             assert told.status_code == status
             assert time.process_time() - begun < 5  # the old one took minutes for 200 KB
     assert json.loads(told.content)["usage"] == USAGE
+
+
+FILE_PART = {"type": "file", "file": {"file_id": "file-of-another"}}
+PLAIN = [{"role": "user", "content": "Tell me about tea. " * 30}]
+
+
+async def test_a_name_is_found_in_every_turn_of_a_conversation_wherever_it_stands(tmp_path):
+    """Text that was looked through in an earlier turn, and not again, holds none."""
+    keys = [{**key, "trusted": key["name"] == "other"} for key in CONFIG["keys"]]
+    config = {**CONFIG, "keys": keys}
+    async with Model("Of course. " * 30) as up:
+        config["providers"] = {"openai": {"base_url": up.url, "api_key": PROVIDER_KEY}}
+        async with running("", tmp_path, config, key="") as live:
+
+            async def turn(messages, **body):
+                sent = by("other", **{"x-memory-user": "ann"})
+                answer = await live.chat(messages, sent, **{"model": "cheap", **body})
+                if answer.status_code == 200:
+                    messages.append(answer.json()["choices"][0]["message"])
+                return answer.status_code
+
+            history = list(PLAIN)
+            assert await turn(history) == 200
+            for naming in (
+                {"role": "user", "content": [FILE_PART]},
+                {"role": "user", "content": "x", "file_id": "file-of-another"},
+                {"role": "user", "content": "x", "f\u0069le_id": "file-of-another"},
+            ):
+                assert await turn([*history, naming]) == 404
+                # A refused turn leaves nothing behind that lets the next one pass.
+                assert await turn([*history, naming, *PLAIN]) == 404
+            tool = {"type": "file_search", "vector_store_ids": ["vs_of_another"]}
+            assert await turn([*history, *PLAIN], tools=[tool]) == 404
+            history += PLAIN
+            assert await turn(history) == 200
+            assert await turn([{"role": "user", "content": [FILE_PART]}, *history, *PLAIN]) == 404
+            history += PLAIN
+            assert await turn(history) == 200
+    assert "of-another" not in json.dumps(up.bodies)

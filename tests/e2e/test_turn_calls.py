@@ -7,14 +7,12 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import running
 from tests.models import Model
 
 ROOT = Path(__file__).parents[2]
 OURS = (str(ROOT / "gateway"), str(ROOT / "memory"))
-MOST_CALLS = 1300
+MOST_CALLS = 980
 WARM, COUNTED = 4, 9
 CONFIG = {
     "keys": [{"name": "app", "key": "key-of-the-app-0123456789", "tenant": "t", "trusted": True}],
@@ -61,12 +59,10 @@ async def warm_turns(live, count):
     return min(turns, key=Counter.total)
 
 
-@pytest.mark.parametrize("placement", ["cache_stable"])
-async def test_a_warm_turn_takes_a_bounded_number_of_calls(data, placement):
+async def test_a_warm_turn_takes_a_bounded_number_of_calls(data):
     async with Model(lambda seen, wire: "This is to be done next. " * 20) as up:
         config = {**CONFIG, "providers": {"up": {**CONFIG["providers"]["up"], "base_url": up.url}}}
         async with running("", data, config, key="key-of-the-app-0123456789") as live:
             calls = await warm_turns(live, COUNTED)
     listed = "\n".join(f"{count:4} {name}" for name, count in calls.most_common())
-    (Path("/tmp/p/calls.txt")).write_text(f"{calls.total()}\n{listed}")
     assert calls.total() <= MOST_CALLS, listed

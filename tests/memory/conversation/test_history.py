@@ -216,3 +216,20 @@ def test_spans_are_looked_for_once():
     messages = Messages(PrefixInfo(), json.loads(text), source=SourceText(text, 1))
     assert messages.spans() == messages.spans()
     assert [json.loads(text[a:b]) for a, b in messages.spans().values()] == ALL
+
+
+GAPS = st.text(alphabet=" \t\r\n", max_size=4)
+
+
+@given(st.lists(st.tuples(GAPS, st.dictionaries(st.text(), st.text()), GAPS)), st.integers(0, 3))
+def test_spans_are_the_same_whether_the_end_of_the_array_is_known(elements, known):
+    """Whatever stands between the elements, and wherever one begins to look."""
+    texts = [before + json.dumps(value) + after for before, value, after in elements]
+    body = '{"messages":[%s],"model":"m"}' % ",".join(texts)
+    start, end = body.index("[") + 1, body.rindex("]")
+    spans = array_elements(body.encode(), start)
+    assert array_elements(body.encode(), start, end) == spans
+    assert [json.loads(body.encode()[a:b]) for a, b in spans] == [value for _, value, _ in elements]
+    if known < len(spans):  # behind an element, a comma first
+        rest = array_elements(body.encode(), spans[known][1], spans[-1][1])
+        assert rest == spans[known + 1 :]
