@@ -47,6 +47,7 @@ BYTES, EACH = (
 # in the new part of a body; with more, the body is parsed as a whole, since to locate its messages
 # would take long
 BRACKETS = 100_000
+SCANNED_BYTES = 1 << 14  # in which messages are found by a scan, without splitting it anew
 NOWHERE: list[tuple[int, int]] = []
 MAX_PREFIX_BYTES = 16 << 20  # longer prefixes are not cached: to recognise one, all of it is hashed
 SPACE = b" \t\r\n"
@@ -198,7 +199,7 @@ def _parse_new_part(
     elif known is None:
         span, new = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE
     else:
-        end = known.start - 2 + len(_split(short)["messages"])
+        end = known.start - 2 + len(_split(short)["messages"]) if len(short) > SCANNED_BYTES else 0
         spans = array_elements(short, known.start + len(_STANDIN), end)
         new = [(a + shift, b + shift) for a, b in spans]
         span = known.start, new[-1][1] if new else known.end

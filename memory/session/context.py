@@ -317,9 +317,9 @@ def _evict_continued(turn: TurnContext) -> None:
     ends = [n.chain for n in (turn.snapshot.past.node, turn.snapshot.waiting) if n]
     if turn.ask.explicit:
         ends.append(named_conversation_key(turn.ask.explicit))
-    lines, entries = turn.services.lines, turn.attempt.shelf
-    if entries is None and ends:
-        entries = lines.shelf(turn.ask.scope.key)
+    lines = turn.services.lines
+    # Asked for anew: what the turn began with may have been dropped meanwhile.
+    entries = lines.shelf(turn.ask.scope.key) if ends else None
     for end in ends:
         lines.take(entries, end)
 
