@@ -208,6 +208,7 @@ async def test_the_token_window_is_corrected_with_the_record(data, mode):
     headers = {**ADA, "x-memory": mode}
     async with Background("Yes.") as up:
         async with running("", data, config(up.url) | {"keys": [key]}, key=KEY["key"]) as live:
+            await live.gateway.memory.wait_until_ready()  # else it is booked later
             shown, _ = await ask(
                 live, "Hi", headers=headers, background=True, max_output_tokens=60_000
             )
