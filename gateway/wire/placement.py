@@ -58,6 +58,11 @@ def place_memory(body: Json, placement: Placement) -> Json:
     return out
 
 
+def place_lasting(messages: Sequence[Json], placement: Placement) -> list[Json]:
+    """Return the messages as later requests have them: without what was recalled for this one."""
+    return _messages(messages, msgspec.structs.replace(placement, recall=""))
+
+
 def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
     core = p.core if not p.since else ""
     if not (p.notes or p.splices or p.drop or p.swap or p.recall):  # as it nearly always is

@@ -243,7 +243,7 @@ class WireFormat(Protocol):
     def encode(
         self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        """Return the request as it is sent.
+        """Return the request as it is sent, and what the next turn may go on from.
 
         frozen: see `UpstreamRequest`. long: it may hold very long strings.
         """

@@ -8,7 +8,7 @@ since. For small talk nothing is searched.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
@@ -35,6 +35,7 @@ MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
     8000,
 )  # of an item, and of the text that it is taken from
 FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
+PROBED_CHARACTERS = 120  # of a text, whose words are looked for in a body
 MAX_RECALLED = 100  # items that a conversation remembers to have shown
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
@@ -116,6 +117,27 @@ class Beginnings:
     def __contains__(self, shown: object) -> bool:
         texts = self._texts.get(_first_word(str(shown)), ())
         return any(_shown_beginning(text) == shown for text in texts)
+
+
+class BodyBeginnings:
+    """The beginnings of a request's messages, decoded only where its bytes may hold a text.
+
+    body: the request, in which all of them stand. load: returns its messages.
+    """
+
+    def __init__(self, body: bytes, load: Callable[[], Sequence[Json]]) -> None:
+        self._body, self._load = body, load
+        self._is_escaped = b"\\u00" in body  # so a plain character may be spelt otherwise
+        self._decoded: Beginnings | None = None
+
+    def __contains__(self, shown: object) -> bool:
+        if not self._is_escaped:
+            for word in str(shown)[:PROBED_CHARACTERS].split()[:-1]:
+                if word.isascii() and word.isalnum() and word.encode() not in self._body:
+                    return False
+        if self._decoded is None:
+            self._decoded = Beginnings(self._load())
+        return shown in self._decoded
 
 
 def _first_word(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -29,6 +29,7 @@ from memory.ids import clock
 from memory.retrieval.auto_recall import (
     AlreadyThere,
     Beginnings,
+    BodyBeginnings,
     Recall,
     alternate,
     recall_query,
@@ -125,10 +126,11 @@ class Prompt(msgspec.Struct, frozen=True):
     ) -> SentPrompt | None:
         """Return what the next turn can reuse, once this was sent to a target.
 
-        None if something in it is not replayed, or will stand elsewhere.
+        pieces: without what was recalled for this turn alone. None if something else in it is not
+        replayed, or will stand elsewhere.
         """
         after = self.messages.after
-        if self.recall or not self.core or self.fitted.cut >= after.user:
+        if not self.core or self.fitted.cut >= after.user:
             return None
         return SentPrompt(
             after, target, pieces, self.fitted, self.plan.places, tokenizer, self.budget.other
@@ -196,7 +198,7 @@ class Composer:
         size = 0 if snapshot.prepended else ask.size
         most = at_most(snapshot.turn, planned, size, recalled.text, bool(offered))
         budget_left = self._context_budget(shown, other, most)
-        sent = snapshot.sent if planned.epoch is snapshot.past.epoch and not recalled.text else None
+        sent = self._reusable(planned, recalled)
         sampled = self._sample(budget_left, sent)
         fitted = await self._fit(planned, budget_left, sent)
         if sampled is not None and not fitted.tokens:
@@ -272,6 +274,17 @@ class Composer:
             held = prompt.fitted.held + prompt.budget.other
             self._counter.correct(self._turn.ask.model, held, reported)
         return report
+
+    def _reusable(self, planned: epochs.PlacementPlan, recalled: Recall) -> SentPrompt | None:
+        """Return what the turn before sent, if this one goes on from it.
+
+        What is recalled then goes into a message that is new.
+        """
+        snapshot = self._turn.snapshot
+        sent, newest = snapshot.sent, snapshot.turn.messages.after.user
+        if sent is None or planned.epoch is not snapshot.past.epoch:
+            return None
+        return None if recalled.text and newest < sent.of.count else sent
 
     def _shown_blocks(self) -> list[CoreBlock]:
         """Return the blocks to show, as many as half of the window takes.
@@ -365,10 +378,14 @@ class Composer:
         found = alternate(hits)
         if not found:
             return Recall()
-        # This decodes and inspects the messages of the request.
-        held = self._held_messages(planned)
-        light = turn.ask.size <= LIGHT
-        present = Beginnings(held) if light else await asyncio.to_thread(Beginnings, held)
+        # To be certain, the messages of the request are decoded and looked at.
+        held = partial(self._held_messages, planned)
+        if snapshot.prepended or not turn.ask.body:
+            present: Container[str] = Beginnings(held())
+        elif turn.ask.size <= LIGHT:
+            present = BodyBeginnings(turn.ask.body, held)
+        else:
+            present = await asyncio.to_thread(lambda: Beginnings(held()))
         there = AlreadyThere(
             present, set(node.recalled) if node else (), planned.epoch.core, hits.outdated
         )

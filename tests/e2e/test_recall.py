@@ -4,6 +4,8 @@ never recorded.
 
 from __future__ import annotations
 
+import json
+
 from memory.stores.sql import messages
 from tests.conftest import running
 from tests.e2e.test_turns import WEATHER
@@ -98,3 +100,26 @@ async def test_nothing_is_searched_while_the_request_holds_all_that_was_ever_sai
         await live.chat("What is my dog called?", user="ada")
         assert len(searched) == 1
         assert "called Rex" in up.bodies[-1]["messages"][-1]["content"]
+
+
+async def test_what_is_recalled_leaves_no_trace_in_later_requests(data, sdk):
+    """Each turn goes on from what the turn before sent, less what was recalled for that."""
+    facts = ["my hazelnut allergy", "my sister Odile", "the boat Marguerite", "my Lisbon flat"]
+    async with Model(lambda seen, wire: "So be it, then.") as up:
+        async with running(up.url, data, {"memory.extract": "off"}) as live:
+            for fact in facts:  # a conversation each
+                await live.chat(f"Please keep in mind {fact}, which matters.", user="ada")
+            await live.gateway.memory.retrieval.indexing.ensure_indexed(1)
+            history, start = [{"role": "system", "content": "Be brief."}], len(up.bodies)
+            for fact in [*facts, *facts]:
+                history.append({"role": "user", "content": f"What do you know about {fact}?"})
+                answer = await live.chat(history, user="ada")
+                assert answer.headers["x-memory-status"] == "ok"
+                sent = up.bodies[-1]["messages"]
+                assert sent[1:-1] == history[1:-1]
+                assert sent[-1]["content"].startswith(history[-1]["content"])
+                history.append(answer.json()["choices"][0]["message"])
+    recalled = ["Found in memory" in json.dumps(body) for body in up.bodies[start:]]
+    assert any(recalled)
+    for body in up.bodies[start:]:
+        assert json.dumps(body["messages"][:-1]).count("Found in memory") == 0

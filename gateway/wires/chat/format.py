@@ -26,6 +26,7 @@ from gateway.wire.placement import (
     encode_request,
     for_target,
     message_spans,
+    place_lasting,
     place_memory,
     without_tools,
 )
@@ -69,10 +70,13 @@ class ChatFormat:
         )
 
     def own_request(self, body: Json, history: Messages | None) -> Composed:
-        return body, (), history
+        return body, (), history, None
 
     def compose(self, parts: RoundParts, target: str) -> Composed:
-        """See the protocol. What the turn before sent to this target is gone on from."""
+        """See the protocol. What the turn before sent to this target is gone on from.
+
+        The next turn goes on from this one as it is without what was recalled for it alone.
+        """
         prompt, hidden = parts.prompt, parts.hidden.messages
         sent = prompt.previous
         if sent is not None and (
@@ -90,24 +94,28 @@ class ChatFormat:
             sent.of.count if sent else 0,
         )
         body = place_memory({**parts.body, "messages": prompt.messages}, placement)
+        lasting = place_lasting(prompt.messages, placement) if prompt.recall else None
         if hidden:
             body["messages"] = [*body["messages"], *hidden]
         if not parts.tools and prompt.offered:
             body = without_tools(body, parts.body)
         if parts.ask_usage:
             _ask_usage(body)
-        return body, sent.pieces if sent else (), prompt.client
+        return body, sent.pieces if sent else (), prompt.client, lasting
 
     def encode(
         self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        body, sent, client = composed
-        messages = for_target(
-            body["messages"], target.label, thoughts=not target.settings.speaks_chat
-        )
+        body, sent, client, lasting = composed
+        thoughts = not target.settings.speaks_chat
+        messages = for_target(body["messages"], target.label, thoughts=thoughts)
         found = message_spans(messages, client, sent)
         content = encode_request({**body, "model": target.model}, found, client)
         stream = bool(body.get("stream"))
+        if lasting is not None:
+            found = message_spans(
+                for_target(lasting, target.label, thoughts=thoughts), client, sent
+            )
         return UpstreamRequest(self.path, content, frozen=frozen, stream=stream), found
 
     def event_error(self, data: bytes) -> Any:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memory.context.tokens import TokenCounter
 from memory.core.blocks import escape
@@ -10,6 +14,7 @@ from memory.retrieval.auto_recall import (
     HEADING,
     AlreadyThere,
     Beginnings,
+    BodyBeginnings,
     recall_query,
     render_recall,
     token_budget,
@@ -112,3 +117,22 @@ def test_an_item_never_quotes_a_span_of_ours_that_a_model_repeated():
     for words in ("by the sea", "tram is old", "wine is sweet", "river is wide", "bridge is high"):
         assert words in text
     assert shown([hit(repeated, 1, role="user")]).text == ""
+
+
+WORDS = st.lists(st.sampled_from(["tea", "Tea", "with", "milk,", "café", '"no"', "\\", "a1"]))
+
+
+@given(st.lists(WORDS, max_size=4), WORDS, st.sampled_from([" ", "  ", "\n"]), st.booleans())
+def test_a_body_is_decoded_only_where_it_may_begin_so(said, shown, space, escaped):
+    messages = [{"role": "user", "content": space.join(words)} for words in said]
+    body = json.dumps({"messages": messages}, ensure_ascii=escaped).encode()
+    decoded = []
+
+    def load():
+        decoded.append(messages)
+        return messages
+
+    text = " ".join(shown)
+    assert (text in BodyBeginnings(body, load)) == (text in Beginnings(messages))
+    if "a1 " in text and "a1" not in body.decode() and b"\\u00" not in body:
+        assert not decoded

@@ -168,7 +168,7 @@ def test_what_was_sent_is_kept_for_the_next_turn_unless_it_is_not_replayed():
     prompt = compose(a_turn())
     sent = prompt.sent_to("a", [b"{}"], "estimate")
     assert (sent.by, sent.of, sent.fitted) == ("a", prompt.messages.after, prompt.fitted)
-    assert structs.replace(prompt, recall="x").sent_to("a", [], "estimate") is None
+    assert structs.replace(prompt, recall="x").sent_to("a", [b"{}"], "estimate") == sent
     assert prompt.without_memory().sent_to("a", [], "estimate") is None
 
 
