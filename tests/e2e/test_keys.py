@@ -28,7 +28,7 @@ from tests.e2e.wire.rows import row
 from tests.e2e.wire.test_secrets import lies
 from tests.gateway.cli.command import mnemogate, started
 from tests.models import Model
-from tests.sockets import within
+from tests.sockets import within as comes_within
 
 ROOT = {"name": "root", "key": "sk-root", "tenant": "ops", "admin": True}
 
@@ -229,7 +229,7 @@ async def test_a_credential_that_was_brought_pays_for_nothing_once_keys_are_aske
         def embeds():
             return any(r.path.endswith("/embeddings") for r in up.requests[before:])
 
-        assert await within(10, embeds)
+        assert await comes_within(10, embeds)
         await asyncio.sleep(0.3)
         sent = up.requests[before:]
         assert not any("sk-own" in value for r in sent for _, value in r.headers)
