@@ -15,7 +15,11 @@ import msgspec
 
 from gateway.auth.authenticator import Headers, Principal
 from gateway.chat import kept_responses
-from gateway.chat.kept_conversations import find_thread
+from gateway.chat.kept_conversations import (
+    conversation_named,
+    find_conversation,
+    find_thread,
+)
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_names import check_references, check_stored_names
 from gateway.errors import RequestConflict, ResourceNotFound, Unavailable
@@ -38,10 +42,8 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """
     request = await check_stored_names(gateway, request)
     if request.wire is not RESPONSES:
-        # These APIs know no chains, but a server behind them may.
-        chained = request.body.get("previous_response_id")
-        if isinstance(chained, str) and request.principal.paths is not None:
-            await find_own(gateway, request.principal, request.user, chained)
+        if request.principal.paths is not None:
+            await _check_chain(gateway, request)
         return request
     thread = await find_thread(gateway, request)
     kept_here = thread is not None and not thread.target
@@ -62,6 +64,18 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if kept_responses.is_kept(row):  # though the server keeps those of today
         return await _with_room(gateway, request, await kept_responses.expand(gateway, request))
     return await _go_on(request, row, named)
+
+
+async def _check_chain(gateway: GatewayState, request: TurnInput) -> None:
+    """Check what a request goes on from in an API that knows no chains: its server may.
+
+    Raises ResourceNotFound for another owner's, BadRequest, Unavailable.
+    """
+    principal, user, body = request.principal, request.user, request.body
+    if isinstance(name := body.get("previous_response_id"), str):
+        await find_own(gateway, principal, user, name)
+    if "conversation" in body and (name := conversation_named(body)):
+        await find_conversation(gateway, principal, user, name)
 
 
 async def _with_room(gateway: GatewayState, asked: TurnInput, request: TurnInput) -> TurnInput:

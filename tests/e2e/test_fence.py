@@ -368,10 +368,14 @@ async def test_what_keeps_nothing_needs_no_leave(line):
         found = await live.http.post(live.url + path, json=body, headers=asked)
         assert found.status_code == 200, path
         assert up.requests[-1].json == body
-        chained = {**body, "previous_response_id": "resp_1"}  # which may be another tenant's
-        found = await live.http.post(live.url + path, json=chained, headers=asked)
-        assert found.status_code == 404, path
-        assert up.requests[-1].json == body, "it went on"
+        for chain in (  # which may be another tenant's
+            {"previous_response_id": "resp_1"},
+            {"conversation": "conv_1"},
+            {"conversation": {"id": "conv_1"}},
+        ):
+            found = await live.http.post(live.url + path, json=body | chain, headers=asked)
+            assert found.status_code == 404, path
+            assert up.requests[-1].json == body, "it went on"
 
 
 async def test_own_keys_reach_what_their_account_keeps(data):
