@@ -25,7 +25,7 @@ PLACES = {
     "gateway.wire.json_members": "single values of at most 64 KiB",
     # Weighed by whoever calls.
     "gateway.http.parse_cache": "splits a body into raw members after `check_values`",
-    "gateway.http.request_weight": "skips all but eleven members of at most 64 KiB",
+    "gateway.http.request_weight": "skips all but twelve members of at most 64 KiB",
     "gateway.wire.model_field": "weighs, or skips all but one member of at most 8 MiB",
     "gateway.wire.fast_path": "one string of an event of at most 64 KiB",
     "gateway.wires.messages.reply": "skips all but three members of a light event",

@@ -43,6 +43,7 @@ class _RoutingMembers(msgspec.Struct):
     max_completion_tokens: msgspec.Raw = msgspec.Raw()
     max_output_tokens: msgspec.Raw = msgspec.Raw()
     previous_response_id: msgspec.Raw = msgspec.Raw()
+    conversation: msgspec.Raw = msgspec.Raw()
     store: msgspec.Raw = msgspec.Raw()
 
 

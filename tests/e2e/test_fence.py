@@ -373,9 +373,11 @@ async def test_what_keeps_nothing_needs_no_leave(line):
             {"conversation": "conv_1"},
             {"conversation": {"id": "conv_1"}},
         ):
-            found = await live.http.post(live.url + path, json=body | chain, headers=asked)
-            assert found.status_code == 404, path
-            assert up.requests[-1].json == body, "it went on"
+            for long in ({}, {"metadata": {"x": "y" * (1 << 19)}}):  # which is not read whole
+                sent = body | long | chain
+                found = await live.http.post(live.url + path, json=sent, headers=asked)
+                assert found.status_code == 404, path
+                assert up.requests[-1].json == body, "it went on"
 
 
 async def test_own_keys_reach_what_their_account_keeps(data):
