@@ -12,6 +12,7 @@ written in pieces, between which others write.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ from memory.stores.sql.transcripts import (
     ImportedMessage,
     Transcriber,
     TranscriptStep,
+    digest_messages,
     steps_of,
 )
 
@@ -120,11 +122,12 @@ async def import_conversation(
         name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times)
     )
 
+    digests = await asyncio.to_thread(digest_messages, hand.scope.key, said)
+
     def writing() -> Iterator[int]:
         desk.free(heading.name)
-        yield from desk.conversation(
-            Transcriber(None, desk.scope_id, hand.scope.key), heading, steps_of(said)
-        )
+        transcriber = Transcriber(None, desk.scope_id, hand.scope.key, digests)
+        yield from desk.conversation(transcriber, heading, steps_of(said))
         enqueue(desk.conn, vectors.job_of(desk.scope_id))
 
     await run_generator(db, writing(), desk.open, hand.lock)

@@ -5,7 +5,7 @@ Its assistant messages count as ours, so that a client that resends this history
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, insert, select
@@ -16,7 +16,6 @@ from memory.conversation.messages import (
     Json,
     canonical,
     collapse_whitespace,
-    extend_chain,
     is_system,
     keyed_hash,
     text_of,
@@ -91,16 +90,32 @@ def steps_of(messages: Sequence[ImportedMessage]) -> list[TranscriptStep]:
     return out
 
 
+def digest_messages(key: bytes, messages: Sequence[ImportedMessage]) -> dict[int, bytes]:
+    """Return the digests of messages, by the `id` of each, in the scope of this key.
+
+    Made before anything is written: a long one takes long, and a transaction waits for nobody.
+    """
+    spoken = (one.message for one in messages if not is_system(one.message))
+    return {id(message): keyed_hash(key, canonical(message)) for message in spoken}
+
+
 class Transcriber:
     """Writes transcripts into one scope.
 
     conn: the open transaction; a long transcript is written in several. key: of the scope's
-    digests. nodes: those written so far, by step name, for parents of forks.
+    digests. digests: of messages, as far as they were made. nodes: those written so far, by step
+    name, for parents of forks.
     """
 
-    def __init__(self, conn: Connection | None, scope_id: int, key: bytes) -> None:
+    def __init__(
+        self,
+        conn: Connection | None,
+        scope_id: int,
+        key: bytes,
+        digests: Mapping[int, bytes] | None = None,
+    ) -> None:
         self.conn = conn
-        self._scope, self._key = scope_id, key
+        self._scope, self._key, self._digests = scope_id, key, digests or {}
         self._start = HashChain(key, []).start
         self.nodes: dict[str, TurnNode] = {}
 
@@ -149,6 +164,12 @@ class Transcriber:
         assert self.conn is not None  # noqa: S101
         return self.conn
 
+    def _digest(self, message: Json) -> bytes:
+        if is_system(message):
+            return EMPTY
+        digest = self._digests.get(id(message))
+        return keyed_hash(self._key, canonical(message)) if digest is None else digest
+
     def _step(self, conversation: int, step: TranscriptStep) -> Iterator[int]:
         parent = self.nodes.get(step.parent) if step.parent else None
         first = self.nodes.get(step.first) if step.first and step.first != step.id else None
@@ -157,9 +178,7 @@ class Transcriber:
             (parent.chain or parent.asked) if parent else self._start
         )  # the history, followed by this step's messages
         for s in step.said:
-            digests.append(
-                EMPTY if is_system(s.message) else keyed_hash(self._key, canonical(s.message))
-            )
+            digests.append(self._digest(s.message))
             if s.source != "evicted" and not _answers(s) and not is_system(s.message):
                 asked = keyed_hash(self._key, asked, digests[-1])
             yield 0
@@ -173,7 +192,8 @@ class Transcriber:
         )
         answer = next((s.message for s in step.said if _answers(s)), None)
         if answer is not None:
-            complete_node(node, parent, *extend_chain(self._key, node.asked, answer))
+            digest = self._digest(answer)
+            complete_node(node, parent, digest, keyed_hash(self._key, node.asked, digest))
         if answer is not None and step.state == "aborted":
             node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
         self.nodes[step.id] = node
