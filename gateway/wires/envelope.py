@@ -28,7 +28,7 @@ from gateway.wire.answer_parts import PartKey
 from gateway.wire.chat import Json, MalformedReply, broken_stream, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
-from gateway.wire.own_marks import mark_orphan
+from gateway.wire.own_marks import has_mark, mark_orphan
 from gateway.wire.sse import COMMENT, DONE, SseEvent
 from gateway.wires.masked_parts import MaskedPart, MaskedParts
 from gateway.wires.round_result import RoundResult
@@ -272,10 +272,14 @@ class EnvelopeMask(ABC):
         """Return reasoning with the mark that a call of ours followed it."""
         return mark_orphan(part)
 
+    def mark_shown(self, part: Json | None, shown: Json) -> Json:
+        """Mark reasoning as it is shown, unless what carries marks was taken out of it."""
+        return shown if has_mark(part) and not has_mark(shown) else self.mark_part(shown)
+
     def visible(self, parts: Iterable[tuple[MaskedPart, Json]]) -> list[Json]:
         """Return the parts that are shown, whole; reasoning before a call of ours is marked."""
         return [
-            self.mark_part(whole) if self._precedes_ours(part) else whole
+            self.mark_shown(part.item, whole) if self._precedes_ours(part) else whole
             for part, whole in parts
             if not part.hidden
         ]

@@ -284,7 +284,8 @@ class ResponsesMask(EnvelopeMask):
         return event.get("type") == DONE_ITEM
 
     def mark(self, event: Json) -> Json:
-        return {**event, "item": self.mark_part(self._echo.item(event["item"]))}
+        item = event["item"]
+        return {**event, "item": self.mark_shown(item, self._echo.item(item))}
 
     def mark_part(self, part: Json) -> Json:
         return mark_orphan(part, by_id=not self._echo.hides_reasoning)
