@@ -22,6 +22,7 @@ from gateway.usage.log import UsageLog, UsageRecord
 from memory.errors import StoreUnavailable
 from memory.stores.sql.vacuum import vacuum
 from tests.gateway.management.managing import as_key, managed
+from tests.sockets import within
 
 MARCH = 1_772_323_200.0  # 2026-03-01T00:00:00Z
 ROOT = as_key("sk-root")
@@ -160,7 +161,7 @@ async def test_a_store_that_fails_keeps_them_queued(db, quick, caplog):
         log.add(record("a"))
         with pytest.raises(StoreUnavailable):
             await log.flush()
-        await asyncio.sleep(0.1)
+        assert await within(10, lambda: caplog.records)
     assert [r.getMessage().partition(":")[0] for r in caplog.records] == [
         "1 usage records wait for the store"
     ]
