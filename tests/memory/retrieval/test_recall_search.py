@@ -9,9 +9,7 @@ from memory.retrieval.retriever import SemanticSearch
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from tests.memory.retrieval.test_active_scopes import TOLD, Person, play
-from tests.stores import POSTGRES
 
-pytestmark = pytest.mark.skipif(POSTGRES, reason="postings in memory are SQLite's")
 ASKED = recall_query("which boats has Ada bought, albatross?")
 
 

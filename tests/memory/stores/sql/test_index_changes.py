@@ -13,7 +13,6 @@ from memory.stores.sql.index_changes import (
     count_characters,
 )
 from memory.stores.sql.passages import NewPassage, add
-from tests.stores import POSTGRES
 
 ONE = IndexChange("messages_fts", 1, key=2)
 
@@ -41,7 +40,6 @@ def test_changes_that_nobody_reads_do_not_grow_for_ever():
     assert sum(map(count_characters, changes.take())) <= MOST_CHARACTERS
 
 
-@pytest.mark.skipif(POSTGRES, reason="no write of Postgres runs on the event loop's thread")
 async def test_a_write_is_told_or_changes_the_version(db):
     who = Scope("t", "ada", "a", b"s" * 32)
 

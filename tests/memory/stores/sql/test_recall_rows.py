@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from memory.stores.sql import recall_rows
 from memory.stores.sql.recall_rows import RankedRows
 from tests.memory.retrieval.test_active_scopes import TOLD, play
 from tests.memory.retrieval.test_recall_search import ASKED
-from tests.stores import POSTGRES
-
-pytestmark = pytest.mark.skipif(POSTGRES, reason="postings in memory are SQLite's")
 
 
 async def test_rows_are_read_with_their_ranks(db):
