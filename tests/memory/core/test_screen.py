@@ -1,7 +1,7 @@
 """Secrets are found in any text around them; what only looks like one stays."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.core import screen
@@ -129,6 +129,8 @@ PIECES = ["sk-" + "a1" * 12, "password: q7w8e9", "4111 1111 1111 1111", "eyJ" + 
 WHOLE_KEY = "-----BEGIN " + "PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----"
 
 
+# Each takes a second: a window of a few characters is moved along all of the text.
+@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from([*PIECES, WHOLE_KEY, " ", "word ", "sk-", ".b" * 20, "-----BEGIN "])),
     st.integers(1, 40),
