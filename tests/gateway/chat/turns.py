@@ -74,7 +74,7 @@ class FakeDispatcher:
         self.meter = SimpleNamespace(record_usage=lambda usage: None)
 
     async def complete(self, compose, *, another=False, frozen=False):
-        body, _, _ = compose(TARGET)
+        body, *_ = compose(TARGET)
         self.asked.append(body)
         self.another.append(another)
         self.frozen.append(frozen)
