@@ -60,7 +60,7 @@ class Fleet:
         )
 
     async def complete(self, body=BODY, **how):
-        return await self.dispatcher.complete(lambda target: (body, (), None), **how)
+        return await self.dispatcher.complete(lambda target: (body, (), None, None), **how)
 
     async def passthrough(self, content=b"{}"):
         async def make(target, headers):
