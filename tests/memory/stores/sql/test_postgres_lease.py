@@ -107,6 +107,11 @@ async def test_of_a_process_that_has_ended_on_this_machine_it_is_free_at_once(po
     await lease.release()
 
 
+# Waits for a beat under way, which goes on in this event loop: so it is run beside it.
+TAKEN_AWAY = "ALTER TABLE workers RENAME TO away"
+BROUGHT_BACK = "ALTER TABLE away RENAME TO workers"
+
+
 async def test_who_cannot_renew_it_writes_nothing_says_so_and_goes_on_once_it_can(
     postgres_url, tmp_path, monkeypatch, caplog
 ):
@@ -115,14 +120,14 @@ async def test_who_cannot_renew_it_writes_nothing_says_so_and_goes_on_once_it_ca
     monkeypatch.setattr(postgres_lease, "HOLD_SECONDS", 0.5)
     async with worker(postgres_url, tmp_path) as memory:
         assert memory.ready
-        stores.on_server(postgres_url, "ALTER TABLE workers RENAME TO away")
+        await asyncio.to_thread(stores.on_server, postgres_url, TAKEN_AWAY)
         assert await within(5, lambda: "has lost its lease" in caplog.text)
         assert not memory.ready
         with pytest.raises(StoreUnavailable, match="lost its lease"):
             await memory.db.write(mark("lost"))
         with pytest.raises(StoreUnavailable, match="lost its lease"):
             await memory.wait_until_ready()
-        stores.on_server(postgres_url, "ALTER TABLE away RENAME TO workers")
+        await asyncio.to_thread(stores.on_server, postgres_url, BROUGHT_BACK)
         assert await within(5, lambda: "serves its database again" in caplog.text)
         await memory.db.write(mark("again"))
         assert memory.ready
