@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Collection, Mapping
@@ -23,6 +24,7 @@ from gateway.wire.own_marks import BYTES, ORPHANED, SEALED, without_marked
 from memory import TokenCounter
 
 HIDDEN_REASONING = "memory.reasoning"  # what led to a call of ours that is not put back
+_mark = re.compile(re.escape(BYTES))
 SEALED_NAMES = {RESPONSES: "input.reasoning", MESSAGES: "messages.thinking"}
 
 
@@ -116,7 +118,8 @@ class BridgeTranslator:
 def may_have_marks(content: Content | None) -> bool:
     """Tell whether a body may hold a mark of ours; to look for it costs next to nothing."""
     parts = [content] if isinstance(content, bytes) else content or ()
-    return any(BYTES in part for part in parts)
+    # `in` goes through a view of memory element by element, a hundred times slower.
+    return any(_mark.search(part) for part in parts)
 
 
 def remove_marks(original: bytes, name: str) -> tuple[bytes, tuple[str, ...]] | None:

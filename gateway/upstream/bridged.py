@@ -36,7 +36,12 @@ from gateway.upstream.translated_body import translate_response
 from gateway.wire.anthropic.response import WholeAnswer
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES
 from gateway.wire.bridge.chat_reply import ReplyWriter
-from gateway.wire.bridge.compaction import SummarySeal, may_be_compacted, with_summaries
+from gateway.wire.bridge.compaction import (
+    SummarySeal,
+    holds_items,
+    may_be_compacted,
+    with_summaries,
+)
 from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.headers import with_body_idempotency_key
@@ -166,7 +171,9 @@ class BridgedUpstream:
 
     async def _open_summaries(self, path: str, request: UpstreamRequest) -> UpstreamRequest:
         """Return a request with what this gateway compacted as plain messages."""
-        if request.method != "POST" or not may_have_marks(request.content):
+        if request.method != "POST" or not holds_items(path):
+            return request
+        if not may_have_marks(request.content):
             return request
         body = request.body or b"{}"
         if not may_be_compacted(path, body):

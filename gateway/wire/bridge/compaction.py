@@ -52,9 +52,14 @@ class SummarySeal:
         return None if sealed is None else str(sealed.members.get(SUMMARY) or "")
 
 
+def holds_items(path: str) -> bool:
+    """Tell whether bodies of a path hold input items."""
+    return path.startswith(PATHS)
+
+
 def may_be_compacted(path: str, body: bytes) -> bool:
     """Tell whether a body may hold a compaction item of ours."""
-    return path.startswith(PATHS) and SEALED.encode() in body and COMPACTION.encode() in body
+    return holds_items(path) and SEALED.encode() in body and COMPACTION.encode() in body
 
 
 def with_summaries(body: Json, seal: SummarySeal) -> Json:
