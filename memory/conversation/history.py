@@ -275,7 +275,9 @@ class Messages(Sequence[Json]):
         Of members that are given twice one would be passed on unseen, so the names are counted.
         """
         for message in self.new:
-            if len(message) != 2 or type(message.get("content")) is not str:
+            if len(message) != 2 or type(message.get("role")) is not str:
+                return False
+            if type(message.get("content")) is not str:
                 return False
         count = len(self.new)
         return (

@@ -233,3 +233,29 @@ def test_spans_are_the_same_whether_the_end_of_the_array_is_known(elements, know
     if known < len(spans):  # behind an element, a comma first
         rest = array_elements(body.encode(), spans[known][1], spans[-1][1])
         assert rest == spans[known + 1 :]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        '{"content":"x","file_id":"f"},{"role":"user","role":"user","content":"y"}',
+        '{"role":"user","content":{"file_id":"f"},"content":"x"}',
+        '{"role":"user","content":{"file_id":"f"},"c\\u006fntent":"x"}',
+        '{"role":"user","content":[{"file_id":"f"}]}',
+        '{"role":"user","content":"x","file_id":"f"}',
+    ],
+)
+def test_what_else_a_message_holds_is_never_left_out_of_what_is_looked_through(named):
+    text = f'{{"messages":[{{"role":"user","content":"plain"}},{named}]}}'.encode()
+    start, end = text.index(b"[") + 1, text.rindex(b"]")
+    source = SourceText(text, start, (), end)
+    assert (
+        b"file_id" in Messages(PrefixInfo(), json.loads(text)["messages"], source=source).unchecked
+    )
+
+
+def test_a_role_and_a_text_need_not_be_looked_through():
+    text = b'{"messages":[{"role":"user","content":"plain"}],"model":"m"}'
+    source = SourceText(text, 13, (), text.rindex(b"]"))
+    messages = Messages(PrefixInfo(), json.loads(text)["messages"], source=source)
+    assert messages.unchecked == b'{"messages":[],"model":"m"}'
