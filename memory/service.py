@@ -132,9 +132,8 @@ class Memory:
         self._closed_until = 0.0
         self._letting_go: asyncio.Task[None] | None = None
         self.outdated = ""  # why the database must be upgraded first
-        self.wake_worker: Callable[[], None] = (
-            _wake_nobody  # what runs the jobs, where it runs here
-        )
+        # What runs the jobs, where it runs here.
+        self.wake_worker: Callable[[], None] = _wake_nobody
 
     async def open(self) -> None:
         """Open the store and replay the recovery log. Raises StoreUnavailable."""
