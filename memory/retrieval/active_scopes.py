@@ -1,7 +1,10 @@
 """Keeps the postings of active scopes in memory, so that a turn need not ask the index.
 
-- A scope's postings are read when it is searched for the second time, in a thread, and the search
-  does not wait for them. A scope with too many rows has none.
+- The postings of a scope with few rows are read by the search that needs them; of one with more
+  when it is searched for the second time, in a thread, and the search does not wait for them. A
+  scope with too many rows has none.
+- What was said a moment ago has no words in the index yet: they are made of the texts, and the
+  index takes them over when it is idle.
 - They hold what the index holds at any time: `Database.version` tells of every write but the small
   ones of this process, and those are followed one by one (see `index_changes`). After any doubt
   they are dropped and read again.
@@ -14,12 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from memory.errors import StoreUnavailable
 from memory.retrieval.gate import ScoredHit, find_passing, may_pass
 from memory.search.postings import (
     BITS,
@@ -31,10 +36,11 @@ from memory.search.postings import (
 )
 from memory.search.query import query_terms, scope_mark
 from memory.search.ranking import DIGITS, Ranked, SimilarityScores, asks_when, rank
-from memory.stores.sql import scope_postings
+from memory.stores.sql import message_index, scope_postings
 from memory.stores.sql.database import Database
 from memory.stores.sql.fts import MESSAGES_INDEX, PASSAGES_INDEX, QUICK_POOL
-from memory.stores.sql.index_changes import IndexChange, count_characters
+from memory.stores.sql.index_changes import DocumentWords, IndexChange, count_characters
+from memory.stores.sql.message_index import MadeDocuments
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.recall_rows import RankedRows
 
@@ -44,9 +50,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("mnemogate")
 BYTES = 12 << 20  # of all postings
 SCOPE_BYTES = 600  # of a scope, beside its postings
-STEM_BYTES = 2 << 20  # of the forms of words that were met lately
+STEM_BYTES = 256 << 10  # of the stemmer's own cache
+MOST_FORMS, FORM_CHARACTERS = 8192, 32  # stored forms that are kept, and characters of such a word
 IDLE_SECONDS = 60.0  # after which a scope's postings make room for another's
 MOST_UNREAD = 64  # documents that were put and are not read yet
+FEW_ROWS = 32  # that are read at once
+WAITING_CHARACTERS = 1 << 16  # of texts whose words are made at once
 MOST_SEEN = 20_000  # scopes that are known to have been searched, or to have no postings
 TABLES = (MESSAGES_INDEX, PASSAGES_INDEX)
 # What automatic recall asks, but for the words.
@@ -88,11 +97,11 @@ class ActiveScope:
         if part is None:
             return
         try:
-            if change.table == PASSAGES_INDEX or not (change.rows or change.columns):
+            if change.table == PASSAGES_INDEX or not (change.rows or change.words):
                 raise Stale
             for row in change.rows:
                 part.add_row(_posted(row))
-            if change.columns is not None:
+            if change.words is not None and not part.take_ahead(change.key):
                 if len(self.unread) >= MOST_UNREAD:
                     raise Stale
                 self.unread.append(change)
@@ -107,20 +116,14 @@ def _posted(row: Mapping[str, Any]) -> PostedRow:
     return PostedRow(row["id"], row["conversation"], row["created_at"], said, said)
 
 
-def _columns_of_words(
-    document: Sequence[tuple[str, Sequence[str]]],
-    tokens: Mapping[str, tuple[str, ...]],
-    mark: str,
-) -> dict[str, int]:
-    """Return the stored forms of a document's words with their columns. Raises Stale."""
+def _columns_of_words(document: DocumentWords, forms: Mapping[str, str]) -> dict[str, int]:
+    """Return the stored forms of a document's words with their columns."""
     out: dict[str, int] = {}
-    for column, words in document:
+    for column, words in document.items():
         bit = BITS[column]
         for word in words:
-            first, *others = tokens[word]
-            if any(other.startswith(mark) for other in others):
-                raise Stale  # it stands for another word too
-            out[first] = out.get(first, 0) | bit
+            form = forms[word]
+            out[form] = out.get(form, 0) | bit
     return out
 
 
@@ -145,7 +148,7 @@ def _has(part: ScopePostings, change: IndexChange) -> bool:
     """Tell whether what was read has a change already."""
     if change.rows:
         return all(part.rows.number(row["id"]) is not None for row in change.rows)
-    number = part.rows.number(change.key) if change.columns is not None else None
+    number = part.rows.number(change.key) if change.words is not None else None
     return number is not None and number not in part.pending
 
 
@@ -155,6 +158,7 @@ class ActiveScopes:
     def __init__(self, db: Database, most: int = BYTES) -> None:
         self._db, self._most = db, most
         self._stemmer: Stemmer | None = None  # not loaded before it is needed
+        self._forms: dict[str, str] = {}  # of words, as they are stored
         self._version: tuple[int, int] | None = None
         self._scopes: dict[int, ActiveScope] = {}  # the one used last comes last
         self._seen: dict[int, bool] = {}  # whether its postings can be read
@@ -182,14 +186,14 @@ class ActiveScopes:
         The search that asks for them does not wait.
         """
         scope = self._scopes.get(scope_id)
-        if self._version is None or scope_id in self._reading or (scope and scope.is_whole):
+        is_read = scope_id in self._reading or scope_id in self._meanwhile
+        if self._version is None or is_read or (scope and scope.is_whole):
             return
         if scope_id not in self._seen:
             if len(self._seen) >= MOST_SEEN:
                 self._seen.clear()
             self._seen[scope_id] = True
         elif self._seen[scope_id] and self._has_room():
-            self._db.index_changes.is_followed = True
             task = asyncio.create_task(self._read(scope_id), name="memory-postings")
             self._reading[scope_id] = task
             task.add_done_callback(lambda _: self._reading.pop(scope_id, None))
@@ -217,6 +221,53 @@ class ActiveScopes:
         forms = {word: some[0] for word, some in zip(words, tokens, strict=True)}
         return stored_terms(asked, forms)
 
+    async def read_few(self, scope_id: int) -> ActiveScope | None:
+        """Read the postings of a scope with few rows; None if it has more, or they are not read.
+
+        The search that asks for them waits.
+        """
+        if (
+            self._version is None
+            or scope_id in self._meanwhile
+            or self._seen.get(scope_id) is False
+            or not self._has_room()
+        ):
+            return None
+        await self._read(scope_id, FEW_ROWS)
+        return self.find(scope_id)
+
+    async def read_waiting(self, scope: ActiveScope) -> bool:
+        """Add what waits for the index, by its texts; return whether that is all there is."""
+        pending = scope.parts[MESSAGES_INDEX].pending
+        if len(pending) > MOST_UNREAD:
+            return False
+        keys = [scope.parts[MESSAGES_INDEX].rows.keys[number] for number in pending]
+        make = partial(message_index.make_documents, keys=keys, most=WAITING_CHARACTERS)
+        try:
+            made = await self._db.read(make, small=True)
+        except StoreUnavailable:
+            return False
+        if made is None or self.find(scope.scope_id) is not scope:
+            return False
+        self._weigh(scope, lambda s: self._add_made(s, made))
+        is_complete = scope.is_whole and not scope.parts[MESSAGES_INDEX].pending
+        self._make_room()  # of others first, since this one was used just now
+        return is_complete
+
+    def _add_made(self, scope: ActiveScope, made: MadeDocuments) -> None:
+        """Add documents that the index does not have yet, and keep them for it."""
+        part = scope.parts[MESSAGES_INDEX]
+        waiting = {part.rows.keys[number]: number for number in part.pending}
+        documents = {key: made.words[key] for key in waiting if key in made.words}
+        try:
+            self._add_documents(part, documents, scope_mark(scope.scope_id))
+        except Stale:
+            scope.drop(MESSAGES_INDEX)
+            return
+        part.ahead.update([waiting[key] for key in documents])
+        for key, document in documents.items():
+            self._db.index_changes.documents.put((key, made.limit), document)
+
     async def close(self) -> None:
         """Stop reading."""
         tasks = list(self._reading.values())
@@ -241,7 +292,7 @@ class ActiveScopes:
             self._seen.clear()
             self._meanwhile = dict.fromkeys(self._meanwhile)
             self.held = 0
-            changes.is_followed = bool(self._reading)
+            changes.is_followed = bool(self._meanwhile)
             return version is not None
         for change in changes.take():
             self._follow(change)
@@ -266,26 +317,52 @@ class ActiveScopes:
         """Add the documents that were put since the last search."""
         if not scope.unread or (part := scope.parts.get(MESSAGES_INDEX)) is None:
             return
-        before, mark = scope.size, scope_mark(scope.scope_id)
+        before = scope.size
         changes, scope.unread, scope.unread_characters = scope.unread, [], 0
-        found = [
-            [(column, [w[len(mark) :] for w in text.split()]) for column, text in columns.items()]
-            for _, _, _, _, columns, _ in changes
-            if columns is not None
-        ]
-        words = list({w for document in found for _, some in document for w in some})
-        tokens = dict(zip(words, self._stems().tokens(words, len(mark)), strict=True))
+        documents = {c.key: c.words for c in changes if c.words is not None}
         try:
-            for change, document in zip(changes, found, strict=True):
-                part.add_document(change.key, _columns_of_words(document, tokens, mark))
+            self._add_documents(part, documents, scope_mark(scope.scope_id))
         except Stale:
             scope.drop(MESSAGES_INDEX)
         self.held += scope.size - before
+
+    def _add_documents(
+        self, part: ScopePostings, documents: Mapping[int, DocumentWords], mark: str
+    ) -> None:
+        """Add documents by their words. mark: of their scope. Raises Stale."""
+        words = {w for document in documents.values() for some in document.values() for w in some}
+        forms = self._stored_forms(words, mark)
+        for key, document in documents.items():
+            part.add_document(key, _columns_of_words(document, forms))
+
+    def _stored_forms(self, words: Iterable[str], mark: str) -> Mapping[str, str]:
+        """Return at least the stored forms of these words. Raises Stale if one is several."""
+        forms = self._forms
+        new = [word for word in words if word not in forms]
+        if not new:
+            return forms
+        if len(forms) + len(new) > MOST_FORMS:
+            forms.clear()
+            new = list(words)
+        more: dict[str, str] = {}
+        for word, tokens in zip(new, self._stems().tokens(new, len(mark)), strict=True):
+            if any(token.startswith(mark) for token in tokens[1:]):
+                raise Stale  # it stands for another word too
+            # The form of a long word depends on the mark, and so does whether several are one.
+            kept = forms if len(tokens) == 1 and len(word) <= FORM_CHARACTERS else more
+            kept[word] = tokens[0]
+        return ChainMap(more, forms) if more else forms
 
     def _weigh(self, scope: ActiveScope, change: Callable[[ActiveScope], None]) -> None:
         before = scope.size
         change(scope)
         self.held += scope.size - before
+
+    def _make_room(self) -> None:
+        """Give up the scopes that were not used for longest."""
+        while self.held > self._most and self._scopes:
+            oldest = next(iter(self._scopes))
+            self.held -= self._scopes.pop(oldest).size
 
     def _has_room(self) -> bool:
         """Tell whether another scope fits, or one has not been used lately."""
@@ -294,15 +371,16 @@ class ActiveScopes:
         oldest = next(iter(self._scopes.values()), None)
         return oldest is None or time.monotonic() - oldest.used > IDLE_SECONDS
 
-    async def _read(self, scope_id: int) -> None:
+    async def _read(self, scope_id: int, few: int | None = None) -> None:
+        """Read what is missing of a scope. few: on this thread, if it has no more rows."""
+        if scope_id in self._meanwhile:
+            return
         scope = self._scopes.get(scope_id)
         missing = [x for x in TABLES if scope is None or x not in scope.parts]
+        self._db.index_changes.is_followed = True
         self._meanwhile[scope_id] = []
         try:
-            found = [
-                await self._db.read(partial(scope_postings.load, table=x, scope_id=scope_id))
-                for x in missing
-            ]
+            found = await self._load(missing, scope_id, few)
             is_followed = self._catch_up()
         except Exception as e:
             # Nothing depends on it: the index is searched.
@@ -311,13 +389,26 @@ class ActiveScopes:
             return
         finally:
             changes = self._meanwhile.pop(scope_id)
-        if not is_followed or changes is None:
+        if found is None or not is_followed or changes is None:
             return  # the next search reads again
         parts = {x: part for x, part in zip(missing, found, strict=True) if part is not None}
         if len(parts) == len(missing):
             self._put(scope_id, parts, changes)
         else:
             self._seen[scope_id] = False
+
+    async def _load(
+        self, tables: Sequence[str], scope_id: int, few: int | None
+    ) -> list[ScopePostings | None] | None:
+        """Return the parts of a scope by table, each None if it cannot be kept.
+
+        None for a scope with more than a few rows.
+        """
+        if few is None:
+            load = partial(scope_postings.load, scope_id=scope_id)
+            return [await self._db.read(partial(load, table=table)) for table in tables]
+        load_few = partial(scope_postings.load_few, tables=tables, scope_id=scope_id, most=few)
+        return await self._db.read(load_few, small=True)
 
     def _put(
         self,
@@ -338,6 +429,4 @@ class ActiveScopes:
         scope.used = time.monotonic()
         self._scopes[scope_id] = scope
         self.held += scope.size
-        while self.held > self._most and self._scopes:
-            oldest = next(iter(self._scopes))
-            self.held -= self._scopes.pop(oldest).size
+        self._make_room()

@@ -14,6 +14,8 @@ from memory.stores.sql.database import Database
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.recall_rows import RankedRows
 
+NOTHING_RANKED = RankedRows({}, {})
+
 
 class RecallSearch:
     """The search that each turn makes. Both ways find the same."""
@@ -27,29 +29,31 @@ class RecallSearch:
 
         Raises StoreUnavailable.
         """
-        if (ranked := self._rank_in_memory(scope_id, wanted, sent)) is not None:
+        if (ranked := await self._rank_in_memory(scope_id, wanted, sent)) is not None:
             if ranked.is_empty:
                 return RecallHits()
             read = partial(recall_rows.read, scope_id=scope_id, ranked=ranked, sent=sent)
             return RecallHits(*await self._db.read(read, small=True))
-        if sent is not None:
-            look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent)
-            if not await self._db.read(look, small=True):
-                return RecallHits()  # of such a scope nothing is worth keeping either
         if self._is_plain(wanted):
             self.active.want(scope_id)
         found = await self._retriever.recall(scope_id, replace(wanted, least=MIN_COVERAGE), sent)
         passages, messages = pass_gate(found.passages), pass_gate(found.messages)
         return RecallHits(passages, messages, found.outdated)
 
-    def _rank_in_memory(
+    async def _rank_in_memory(
         self, scope_id: int, wanted: SearchQuery, sent: int | None
     ) -> RankedRows | None:
         """Return what passes the gate by the postings in memory; None if the index is needed."""
         if not self._is_plain(wanted):
             return None
         scope = self.active.find(scope_id)
-        if scope is None or scope.is_waiting(sent):
+        if scope is None:
+            if sent is not None:
+                look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent)
+                if not await self._db.read(look, small=True):
+                    return NOTHING_RANKED  # of such a scope nothing is worth keeping either
+            scope = await self.active.read_few(scope_id)
+        if scope is None or (scope.is_waiting(sent) and not await self.active.read_waiting(scope)):
             return None
         return self.active.rank(scope, wanted.text)
 

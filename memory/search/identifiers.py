@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 # One pass over a text: a match begins only where a word does, and gives nothing back.
 JOINED = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:[_./\\:-]|::|->)[^\W_]++)+")
+JOINT = re.compile(r"[_./\\:>-][^\W_]")  # in each that `JOINED` finds; prose has few
 COMPOUND = re.compile(r"[^\W\d_]++(?:[-/][^\W\d_]++){1,2}")
 HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 PARTS = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
@@ -30,7 +31,7 @@ def identifier_words(text: str, *, compounds: bool = True) -> Iterator[str]:
     compounds: also of words that prose joins, such as "dairy-free". A query goes without them:
     whoever asks for that also means "dairy free".
     """
-    for joined in dict.fromkeys(JOINED.findall(text)):
+    for joined in dict.fromkeys(JOINED.findall(text) if JOINT.search(text) else ()):
         if compounds or not COMPOUND.fullmatch(joined):
             yield from _wholes(joined)
     if HUMP.search(text):

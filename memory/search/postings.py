@@ -27,8 +27,11 @@ SPEAKER, ANY_COLUMN = BITS["speaker"], (1 << MASK_BITS) - 1
 LETTERS = {name[0]: bit for name, bit in BITS.items()}  # of the columns, in `parse_terms`
 NOBODY = 0xFFFF  # in place of a neighbour
 ROW_BYTES, TERM_BYTES, PLACE_BYTES = 48, 14, 150  # of a row, a word, a conversation
-CODE_BYTES, FRESH_WORD_BYTES = 2, 240  # of a row that has a word, of a word added later
-MOST_FRESH = 64  # rows added later, after which the arrays are made anew
+# Of a row that has a word; of a word added later, and of a row that has it.
+CODE_BYTES, FRESH_WORD_BYTES, FRESH_CODE_BYTES = 2, 130, 32
+# Rows added later, after which the arrays are made anew, and the share of all rows that they may
+# be: what is made anew costs in proportion to all.
+MOST_FRESH, FRESH_SHARE = 64, 0.25
 
 
 class Stale(Exception):
@@ -147,16 +150,18 @@ class PostedRows:
 class ScopePostings:
     """The rows of a scope with the words of their documents.
 
-    pending: rows without a document yet, with their conversations. version: of what made the words.
+    pending: rows without a document yet, with their conversations. ahead: rows whose document was
+    made of their text, before the index has it. version: of what made the words.
     """
 
     rows: PostedRows
     pending: dict[int, int] = field(default_factory=dict)
+    ahead: set[int] = field(default_factory=set)
     version: int = TERMS_VERSION
     _hashes: array[int] = field(default_factory=lambda: array("q"))
     _starts: array[int] = field(default_factory=lambda: array("I", [0]))
     _codes: array[int] = field(default_factory=lambda: array("H"))
-    _fresh: dict[str, array[int]] = field(default_factory=dict)
+    _fresh: dict[str, int | array[int]] = field(default_factory=dict)  # a code, or several
     _added: int = 0
     _fresh_places: int = 0
 
@@ -164,8 +169,13 @@ class ScopePostings:
     def size(self) -> int:
         """The estimated size in bytes."""
         arrays = TERM_BYTES * len(self._hashes) + CODE_BYTES * len(self._codes)
-        fresh = FRESH_WORD_BYTES * len(self._fresh) + CODE_BYTES * self._fresh_places
-        return self.rows.size + PLACE_BYTES * len(self.pending) + arrays + fresh
+        fresh = FRESH_WORD_BYTES * len(self._fresh) + FRESH_CODE_BYTES * self._fresh_places
+        waiting = PLACE_BYTES * (len(self.pending) + len(self.ahead))
+        return self.rows.size + waiting + arrays + fresh
+
+    @property
+    def _most_fresh(self) -> int:
+        return max(MOST_FRESH, int(FRESH_SHARE * len(self.rows)))
 
     @classmethod
     def load(cls, rows: PostedRows, listing: str) -> ScopePostings:
@@ -185,7 +195,7 @@ class ScopePostings:
             there.update(terms[name])
         indexed = {code >> MASK_BITS for code in there}
         pending = {n: rows.places[n] for n in range(len(rows)) if n not in indexed}
-        return cls(rows, pending, TERMS_VERSION, hashes, starts, codes)
+        return cls(rows, pending, set(), TERMS_VERSION, hashes, starts, codes)
 
     def add_row(self, row: PostedRow) -> None:
         """Add a row whose document follows. Raises Stale."""
@@ -195,13 +205,28 @@ class ScopePostings:
     def add_document(self, key: int, words: Mapping[str, int]) -> None:
         """Add the document of a row that waits for it. words: to their columns. Raises Stale."""
         number = self.rows.number(key)
-        if number is None or number not in self.pending or self._added >= MOST_FRESH:
+        if number is None or number not in self.pending or self._added >= self._most_fresh:
             raise Stale
         del self.pending[number]
         self._added += 1
+        fresh, row = self._fresh, number << MASK_BITS
         for word, columns in words.items():
-            self._fresh.setdefault(word, array("H")).append(number << MASK_BITS | columns)
+            before = fresh.get(word)
+            if before is None:
+                fresh[word] = row | columns
+            elif isinstance(before, int):
+                fresh[word] = array("H", [before, row | columns])
+            else:
+                before.append(row | columns)
         self._fresh_places += len(words)
+
+    def take_ahead(self, key: int) -> bool:
+        """Note that the index has a document; return whether it was here before."""
+        number = self.rows.number(key)
+        if number is None or number not in self.ahead:
+            return False
+        self.ahead.remove(number)
+        return True
 
     def codes(self, form: str) -> array[int]:
         """Return the rows that have a stored form, each with its columns."""
@@ -209,7 +234,10 @@ class ScopePostings:
         i = bisect_left(self._hashes, name)
         there = i < len(self._hashes) and self._hashes[i] == name
         codes = self._codes[self._starts[i] : self._starts[i + 1]] if there else array("H")
-        return codes + fresh if (fresh := self._fresh.get(form)) else codes
+        fresh = self._fresh.get(form)
+        if type(fresh) is int:
+            codes.append(fresh)
+        return codes + fresh if type(fresh) is array else codes
 
     def weigh(self, terms: Sequence[StoredTerm]) -> Matches:
         """Return what `weigh_postings` does, without the rows of who is spoken to."""

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -34,6 +34,7 @@ PLACES = ("body", "speaker", "prev")  # the columns that every term is looked up
 TERMS = 32  # most terms of a query
 QUICK_TERMS = 12  # of one that each turn asks
 QUERY = 4000  # most characters of a query
+SHORT_CHARACTERS = 500  # of a text whose words are kept for a moment
 
 
 def split_cjk(text: str) -> str:
@@ -60,13 +61,30 @@ def index_text(scope_id: int, text: str, *, telling: bool = False) -> str:
 
     Identifiers are there whole and in parts. telling: without the words that a search ignores.
     """
-    spaced = text if text.isascii() else split_cjk(text)
-    plain = WORD.findall(text.lower() if text.isascii() else spaced)
-    words: Iterable[str] = dict.fromkeys(chain(plain, identifier_words(spaced)))
-    if telling:
-        words = [w for w in words if w not in STOP]
+    return mark_words(scope_id, index_words(text, telling=telling))
+
+
+def mark_words(scope_id: int, words: Sequence[str]) -> str:
+    """Return words as they are indexed, with the scope's prefix."""
     mark = scope_mark(scope_id)
     return mark + f" {mark}".join(words) if words else ""
+
+
+def index_words(text: str, *, telling: bool = False) -> Sequence[str]:
+    """Return the words of `index_text`, without a prefix."""
+    words = _short_words(text) if len(text) <= SHORT_CHARACTERS else _words(text)
+    return [w for w in words if w not in STOP] if telling else words
+
+
+def _words(text: str) -> Sequence[str]:
+    """Return the words of a text, each once, in order."""
+    spaced = text if text.isascii() else split_cjk(text)
+    plain = WORD.findall(text.lower() if text.isascii() else spaced)
+    return list(dict.fromkeys(chain(plain, identifier_words(spaced))))
+
+
+# A message is indexed, and its words are those before the next one.
+_short_words = lru_cache(32)(_words)
 
 
 def excerpt(text: str, characters: int, gap: str = " ") -> str:
@@ -141,7 +159,8 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     are.
     """
     found = terms(query, thorough=thorough)
-    names = None if thorough else {w.lower() for w in WORD.findall(query) if not w.islower()}
+    written = WORD.findall(query)
+    names = None if thorough else {w.lower() for w in written if not w.islower()}
     kept: set[str] = set()
     out: list[QueryTerm] = []
     for i, term in enumerate(found):
@@ -153,7 +172,7 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
         if term.isdigit() or term in DAYS or term in MONTHS:
             columns.append("day")
         out.append(QueryTerm(i, tuple(forms), tuple(columns)))
-    return QueryTerms(tuple(out), _voice(query))
+    return QueryTerms(tuple(out), _voice(written))
 
 
 def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterator[TermLookup]:
@@ -175,9 +194,9 @@ def word_lookup(scope_id: int, word: str) -> TermLookup:
     return TermLookup(0, "body", f'body : "{scope_mark(scope_id)}{word}"', (word,))
 
 
-def _voice(query: str) -> str | None:
-    """Return who probably said it, if the query asks about I or you."""
-    words = {w.lower() for w in WORD.findall(query)}
+def _voice(written: Sequence[str]) -> str | None:
+    """Return who probably said it, if a query of these words asks about I or you."""
+    words = {w.lower() for w in written}
     mine, yours = (
         bool(words & {"i", "me", "my", "mine", "myself"}),
         bool(words & {"you", "your", "yours"}),

@@ -20,7 +20,8 @@ from memory.search.query import (
     TermLookup,
     excerpt,
     has_words,
-    index_text,
+    index_words,
+    mark_words,
     scope_mark,
     spoken_day,
     term_lookups,
@@ -38,7 +39,7 @@ from memory.search.ranking import (
     weigh_postings,
 )
 from memory.stores.sql import schema as t
-from memory.stores.sql.index_changes import IndexChange, note_change
+from memory.stores.sql.index_changes import DocumentWords, IndexChange, note_change
 from memory.stores.sql.statements import driver, execute, key_list
 
 # most postings of a word that are read; a frequent word distinguishes nothing
@@ -49,6 +50,7 @@ MAX_DOCUMENT_CHARACTERS = 100_000  # indexed of a text
 INDEX_CHARACTERS = 8000  # of one message, unless the database says otherwise
 MESSAGES_INDEX, PASSAGES_INDEX = "messages_fts", "passages_fts"
 LIMIT_OPTION = "mnemogate_index_limit"
+BESIDE_CHARACTERS = 500  # indexed of a speaker, and of the message before
 DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are inspected
 SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
@@ -90,11 +92,16 @@ def index_limit(conn: Connection) -> IndexLimit:
 
 def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
     """Add one document to the index, replacing one with the same key."""
-    s, columns = doc.scope_id, document_columns(table, doc, index_limit(conn))
+    put_words(conn, table, key, doc.scope_id, document_words(table, doc, index_limit(conn)))
+
+
+def put_words(conn: Connection, table: str, key: int, s: int, words: DocumentWords) -> None:
+    """Add one document of a scope to the index."""
+    columns = {name: mark_words(s, some) for name, some in words.items()}
     if (raw := driver(conn)) is None:
         _postgres().put_document(conn, table, key, s, columns)
         return
-    note_change(conn, IndexChange(table, s, key=key, columns=columns))
+    note_change(conn, IndexChange(table, s, key=key, words=words))
     raw.execute(
         f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, "
         "?, ?, ?, ?)",
@@ -104,15 +111,21 @@ def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) ->
 
 def document_columns(table: str, doc: SearchDocument, limit: IndexLimit) -> dict[str, str]:
     """Return what is indexed of a document, by column. limit: of a message."""
-    s, most = doc.scope_id, MAX_DOCUMENT_CHARACTERS
+    words = document_words(table, doc, limit)
+    return {name: mark_words(doc.scope_id, some) for name, some in words.items()}
+
+
+def document_words(table: str, doc: SearchDocument, limit: IndexLimit) -> DocumentWords:
+    """Return the words of a document, by column. limit: of a message."""
+    most = MAX_DOCUMENT_CHARACTERS
     if table == MESSAGES_INDEX:
         most = min(most, limit.characters)
     body = excerpt(doc.body, most)
     return {
-        "body": index_text(s, body),
-        "speaker": index_text(s, doc.speaker[:500]),
-        "prev": index_text(s, doc.before[:500], telling=True),
-        "day": index_text(s, _day(int(doc.at // DAY))),
+        "body": index_words(body),
+        "speaker": index_words(doc.speaker[:BESIDE_CHARACTERS]),
+        "prev": index_words(doc.before[:BESIDE_CHARACTERS], telling=True),
+        "day": index_words(_day(int(doc.at // DAY))),
     }
 
 

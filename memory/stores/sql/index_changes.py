@@ -12,36 +12,48 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
+from memory.cache import Cache
+
 CHANGES_OPTION = "mnemogate_index_changes"
 MOST_CHARACTERS = 1 << 20  # of changes until they are read; of more it is only told that they were
 CHANGE_CHARACTERS = 200  # of one, beside its texts
+DOCUMENTS_BYTES = 1 << 20  # of documents that wait for the index
+WORD_BYTES = 72  # of a word of a document
+DocumentWords = Mapping[str, Sequence[str]]  # by column, without a scope's prefix
 
 
 class IndexChange(NamedTuple):
     """A change of a table's rows or documents.
 
-    scope_id: None if unknown. rows: that were added. key, columns: of a document that was put;
-    columns as `fts.document_columns` returns them. gone: a row that was removed. With none of
-    these, anything may have changed.
+    scope_id: None if unknown. rows: that were added. key, words: of a document that was put. gone:
+    a row that was removed. With none of these, anything may have changed.
     """
 
     table: str
     scope_id: int | None
     rows: Sequence[Mapping[str, Any]] = ()
     key: int = 0
-    columns: Mapping[str, str] | None = None
+    words: DocumentWords | None = None
     gone: int = 0
+
+
+def _weigh_document(key: tuple[int, int], words: DocumentWords) -> int:
+    return WORD_BYTES * sum(map(len, words.values()))
 
 
 @dataclass(slots=True)
 class IndexChanges:
     """The changes of one connection: those of the transaction under way, and those committed.
 
-    is_followed: somebody reads them. lost: some were too many.
+    is_followed: somebody reads them. lost: some were too many. documents: the words of messages
+    that were made before the index asks for them, by row key and `IndexLimit`.
     """
 
     is_followed: bool = False
     lost: bool = False
+    documents: Cache[tuple[int, int], DocumentWords] = field(
+        default_factory=lambda: Cache(DOCUMENTS_BYTES, CHANGE_CHARACTERS, _weigh_document)
+    )
     _begun: list[IndexChange] = field(default_factory=list)
     _done: list[IndexChange] = field(default_factory=list)
     _characters: int = 0
@@ -70,8 +82,14 @@ class IndexChanges:
 
 def count_characters(change: IndexChange) -> int:
     """Return about how much a change holds."""
-    texts = sum(map(len, change.columns.values())) if change.columns is not None else 0
-    return CHANGE_CHARACTERS + texts + sum(len(row["content"]) for row in change.rows)
+    words = sum(map(len, change.words.values())) if change.words is not None else 0
+    return CHANGE_CHARACTERS + WORD_BYTES * words + sum(len(row["content"]) for row in change.rows)
+
+
+def take_document(conn: Connection, key: int, most: int) -> DocumentWords | None:
+    """Return the words of a message if they were made before. most: see `IndexLimit`."""
+    changes = conn.get_execution_options().get(CHANGES_OPTION)
+    return None if changes is None else changes.documents.pop((key, most))
 
 
 def note_change(conn: Connection, change: IndexChange) -> None:

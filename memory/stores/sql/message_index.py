@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, select, text
@@ -14,13 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from memory.ids import time_of
 from memory.stores.sql import fts, message_queue
 from memory.stores.sql import schema as t
-from memory.stores.sql.fts import SearchDocument
+from memory.stores.sql.fts import MESSAGES_INDEX, SearchDocument
+from memory.stores.sql.index_changes import DocumentWords, take_document
 from memory.stores.sql.messages import speaker, words_before
-from memory.stores.sql.statements import (
-    driver,
-    execute,
-    put_row,
-)
+from memory.stores.sql.statements import driver, execute, is_listed, key_list, put_row
 
 log = logging.getLogger("mnemogate")
 m, n = t.messages.c, t.nodes.c
@@ -30,6 +27,26 @@ def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocu
     """Return row keys and documents, in order, after a row key."""
     rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
     return [(r.id, _doc(conn, r)) for r in rows]
+
+
+class MadeDocuments(NamedTuple):
+    """What is indexed of messages, by row key. limit: of each, see `IndexLimit`."""
+
+    words: Mapping[int, DocumentWords]
+    limit: int
+
+
+LISTED = select(t.messages).where(is_listed(m.id, lite=True))
+
+
+def make_documents(conn: Connection, keys: Sequence[int], most: int) -> MadeDocuments | None:
+    """Return what the index will hold of messages; None if their texts are longer than `most`."""
+    rows = execute(conn, LISTED, key_list(conn, keys))
+    if sum(len(row.content) + len(row.body) for row in rows) > most:
+        return None
+    limit = fts.index_limit(conn)
+    words = {row.id: fts.document_words(MESSAGES_INDEX, _doc(conn, row), limit) for row in rows}
+    return MadeDocuments(words, limit.characters)
 
 
 class _SpeakerNames(msgspec.Struct):
@@ -135,7 +152,11 @@ def _index_message(conn: Connection, row: Any) -> Exception | None:
     Raises errors of the database, which are not the row's fault.
     """
     try:
-        fts.put_document(conn, "messages_fts", row.id, _doc(conn, row))
+        words = take_document(conn, row.id, fts.index_limit(conn).characters)
+        if words is None:
+            fts.put_document(conn, MESSAGES_INDEX, row.id, _doc(conn, row))
+        else:
+            fts.put_words(conn, MESSAGES_INDEX, row.id, row.scope_id, words)
     except (sqlite3.Error, SQLAlchemyError):
         raise
     except Exception as e:

@@ -6,7 +6,7 @@ as often, and wait for the event loop each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from sqlalchemy import Connection
@@ -41,10 +41,24 @@ WORDS = (
     "group_concat(doc || substr(col, 1, 1)) AS places FROM temp.{0}_words WHERE term >= ? AND "
     "term < ? GROUP BY term)"
 )
+COUNT = (
+    "SELECT (SELECT count(*) FROM (SELECT 1 FROM messages WHERE scope_id = ? LIMIT ?)) + (SELECT "
+    "count(*) FROM (SELECT 1 FROM passages WHERE scope_id = ? LIMIT ?))"
+)
 # What the index itself has of each word, and no text of a user.
 LISTED = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.{0}_words USING fts5vocab(main, {0}, instance)"
 Listed = list[tuple[int, int, int, int, int, int]]
 _decode = msgspec.json.Decoder(Listed).decode
+
+
+def load_few(
+    conn: Connection, tables: Sequence[str], scope_id: int, most: int
+) -> list[ScopePostings | None] | None:
+    """Return what `load` does for each table; None if the scope has more than so many rows."""
+    if (raw := driver(conn)) is None:
+        return None
+    (count,) = raw.execute(COUNT, (scope_id, most + 1, scope_id, most + 1)).fetchone()
+    return None if count > most else [load(conn, table, scope_id) for table in tables]
 
 
 def load(conn: Connection, table: str, scope_id: int) -> ScopePostings | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memory.retrieval.auto_recall import recall_query
+from memory.retrieval.auto_recall import alternate, recall_query
 from memory.retrieval.retriever import SemanticSearch
+from memory.stores.sql import fts
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
+from memory.stores.sql.message_index import index_waits
 from tests.memory.retrieval.test_active_scopes import TOLD, Person, play
 
 ASKED = recall_query("which boats has Ada bought, albatross?")
@@ -22,6 +24,49 @@ async def person(db):
 
 async def test_the_postings_answer_most_searches_of_a_user(person):
     assert person.in_memory >= 2
+
+
+async def test_the_first_search_of_a_small_scope_reads_it(db):
+    person = Person(db)
+    await person.begin()
+    await person.say([(i % 4, "user", f"Ada bought boats {i} albatross") for i in range(8)])
+    assert person.recall.active.find(person.scope_id) is None
+    found = await person.recall.find(person.scope_id, ASKED, person.talks[0])
+    assert found.messages
+    assert person.recall.active.find(person.scope_id) is not None
+
+
+async def test_what_was_said_a_moment_ago_is_found_before_the_index_has_it(person, monkeypatch):
+    await person.settled()
+    await person.say([(1, "user", "Ottilie bought a trombone"), (1, "assistant", "Noted.")])
+    query = recall_query("Did Ottilie buy that trombone?")
+    found = await person.recall.find(person.scope_id, query, person.talks[0])
+    assert found.messages[0]["content"] == "Ottilie bought a trombone"
+    assert await person.db.read(lambda conn: index_waits(conn, person.scope_id))
+    # The index takes over the words, and what is in memory stays.
+    scope = person.recall.active.find(person.scope_id)
+    monkeypatch.setattr(fts, "document_words", None)
+    await person.index(50)
+    assert not await person.db.read(lambda conn: index_waits(conn, person.scope_id))
+    assert person.recall.active.find(person.scope_id) is scope
+    assert await person.recall._rank_in_memory(person.scope_id, query, None) is not None
+    monkeypatch.undo()
+    assert alternate(found) == await person.full(query, person.talks[0])
+
+
+async def test_long_texts_wait_for_the_index(person):
+    await person.settled()
+    await person.say([(1, "user", "boats " * 20_000)])
+    assert await person.recall._rank_in_memory(person.scope_id, ASKED, person.talks[0]) is None
+
+
+async def test_words_that_are_added_count(person):
+    active = person.recall.active
+    active._most = active.held + 100
+    await person.settled()
+    await person.say([(1, "user", "trombone " * 3), (1, "user", "Ottilie went swimming")])
+    await person.recall.find(person.scope_id, ASKED, person.talks[0])
+    assert active.held <= active._most
 
 
 async def test_nothing_relevant_is_known_without_the_store(person, monkeypatch):
@@ -44,15 +89,15 @@ async def test_an_embedder_is_asked_whatever_words_say(person):
 
     embed.model = "m"
     person.retriever.meaning = SemanticSearch(embed)
-    assert person.recall._rank_in_memory(person.scope_id, ASKED, None) is None
+    assert await person.recall._rank_in_memory(person.scope_id, ASKED, None) is None
 
 
 async def test_what_asks_for_a_time_is_searched_in_the_index(person):
     await person.settled()
     find = person.recall._rank_in_memory
-    assert find(person.scope_id, ASKED, None) is not None
-    assert find(person.scope_id, recall_query("When did Ada buy boats?"), None) is None
-    assert find(person.scope_id, recall_query("tea\u19b0cup boats"), None) is None
+    assert await find(person.scope_id, ASKED, None) is not None
+    assert await find(person.scope_id, recall_query("When did Ada buy boats?"), None) is None
+    assert await find(person.scope_id, recall_query("tea\u19b0cup boats"), None) is None
 
 
 async def test_a_first_conversation_is_not_read_into_memory(db):
