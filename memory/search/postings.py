@@ -1,6 +1,6 @@
 """The words of one scope's rows in memory, so that a quick search need not ask the index. Pure.
 
-Which rows a word is in, and in which columns, stands in arrays, some 300 bytes a message. What is
+Which rows a word is in, and in which columns, stands in arrays, some 800 bytes a message. What is
 made of it is what `weigh_postings` makes of the index's answers, to the last bit, so that a search
 by either finds the same (a property test compares them).
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,12 +26,13 @@ BITS = {"body": 1, "speaker": 2, "prev": 4, "day": 8}
 SPEAKER, ANY_COLUMN = BITS["speaker"], (1 << MASK_BITS) - 1
 LETTERS = {name[0]: bit for name, bit in BITS.items()}  # of the columns, in `parse_terms`
 NOBODY = 0xFFFF  # in place of a neighbour
-ROW_BYTES, TERM_BYTES, PLACE_BYTES = 48, 14, 150  # of a row, a word, a conversation
-# Of a row that has a word; of a word added later, and of a row that has it.
-CODE_BYTES, FRESH_WORD_BYTES, FRESH_CODE_BYTES = 2, 130, 32
-# Rows added later, after which the arrays are made anew, and the share of all rows that they may
-# be: what is made anew costs in proportion to all.
-MOST_FRESH, FRESH_SHARE = 64, 0.25
+ROW_BYTES, PLACE_BYTES, RUN_BYTES = 48, 150, 120  # of a row, a conversation, an array
+POSTING_BYTES = 8  # of a word in a row
+CODE_BITS, HASH_BITS = 16, 48  # of a posting: the row and its columns, and the word
+CODE, HASH = (1 << CODE_BITS) - 1, (1 << HASH_BITS) - 1
+# Postings that are merged at once. Of a scope with more, some are in further arrays, until they are
+# a share of all: then all are read anew.
+MOST_MERGED, ADDED_SHARE = 1 << 16, 0.25
 
 
 class Stale(Exception):
@@ -158,24 +159,14 @@ class ScopePostings:
     pending: dict[int, int] = field(default_factory=dict)
     ahead: set[int] = field(default_factory=set)
     version: int = TERMS_VERSION
-    _hashes: array[int] = field(default_factory=lambda: array("q"))
-    _starts: array[int] = field(default_factory=lambda: array("I", [0]))
-    _codes: array[int] = field(default_factory=lambda: array("H"))
-    _fresh: dict[str, int | array[int]] = field(default_factory=dict)  # a code, or several
-    _added: int = 0
-    _fresh_places: int = 0
+    _runs: list[array[int]] = field(default_factory=list)  # sorted postings, the largest first
 
     @property
     def size(self) -> int:
         """The estimated size in bytes."""
-        arrays = TERM_BYTES * len(self._hashes) + CODE_BYTES * len(self._codes)
-        fresh = FRESH_WORD_BYTES * len(self._fresh) + FRESH_CODE_BYTES * self._fresh_places
+        runs = sum([RUN_BYTES + POSTING_BYTES * len(run) for run in self._runs])
         waiting = PLACE_BYTES * (len(self.pending) + len(self.ahead))
-        return self.rows.size + waiting + arrays + fresh
-
-    @property
-    def _most_fresh(self) -> int:
-        return max(MOST_FRESH, int(FRESH_SHARE * len(self.rows)))
+        return self.rows.size + waiting + runs
 
     @classmethod
     def load(cls, rows: PostedRows, listing: str) -> ScopePostings:
@@ -184,18 +175,17 @@ class ScopePostings:
         listing: see `parse_terms`. Raises Stale.
         """
         terms = parse_terms(rows, listing)
-        hashes, starts, codes = array("q"), array("I", [0]), array("H")
+        if len({hash(name) & HASH for name in terms}) < len(terms):
+            raise Stale  # two words that cannot be told apart
         there: set[int] = set()
-        for name in sorted(terms, key=hash):
-            if hashes and hashes[-1] == hash(name):
-                raise Stale  # two words that cannot be told apart
-            hashes.append(hash(name))
-            codes.extend(terms[name])
-            starts.append(len(codes))
-            there.update(terms[name])
+        postings: list[int] = []
+        for name, codes in terms.items():
+            word = (hash(name) & HASH) << CODE_BITS
+            postings += [word | code for code in codes]
+            there.update(codes)
         indexed = {code >> MASK_BITS for code in there}
         pending = {n: rows.places[n] for n in range(len(rows)) if n not in indexed}
-        return cls(rows, pending, set(), TERMS_VERSION, hashes, starts, codes)
+        return cls(rows, pending, _runs=[array("Q", sorted(postings))] if postings else [])
 
     def add_row(self, row: PostedRow) -> None:
         """Add a row whose document follows. Raises Stale."""
@@ -205,20 +195,36 @@ class ScopePostings:
     def add_document(self, key: int, words: Mapping[str, int]) -> None:
         """Add the document of a row that waits for it. words: to their columns. Raises Stale."""
         number = self.rows.number(key)
-        if number is None or number not in self.pending or self._added >= self._most_fresh:
+        if number is None or number not in self.pending:
             raise Stale
+        row = number << MASK_BITS
+        self._add_run(
+            array(
+                "Q",
+                sorted(
+                    [
+                        (hash(word) & HASH) << CODE_BITS | row | columns
+                        for word, columns in words.items()
+                    ]
+                ),
+            )
+        )
         del self.pending[number]
-        self._added += 1
-        fresh, row = self._fresh, number << MASK_BITS
-        for word, columns in words.items():
-            before = fresh.get(word)
-            if before is None:
-                fresh[word] = row | columns
-            elif isinstance(before, int):
-                fresh[word] = array("H", [before, row | columns])
-            else:
-                before.append(row | columns)
-        self._fresh_places += len(words)
+
+    def _add_run(self, run: array[int]) -> None:
+        """Add sorted postings, merged with those that are not much more. Raises Stale.
+
+        So each is merged a few times at most (O'Neil et al., The Log-Structured Merge-Tree, 1996).
+        """
+        runs = [*self._runs, run]
+        while len(runs) > 1 and len(runs[-2]) < min(2 * len(runs[-1]), MOST_MERGED):
+            last, before = runs.pop(), runs.pop()
+            # Both are in order, which sorting makes use of.
+            runs.append(array("Q", sorted(before.tolist() + last.tolist())))
+        added = sum(map(len, runs[1:]))
+        if len(runs[0]) >= MOST_MERGED and added > ADDED_SHARE * len(runs[0]):
+            raise Stale
+        self._runs = runs
 
     def take_ahead(self, key: int) -> bool:
         """Note that the index has a document; return whether it was here before."""
@@ -230,14 +236,13 @@ class ScopePostings:
 
     def codes(self, form: str) -> array[int]:
         """Return the rows that have a stored form, each with its columns."""
-        name = hash(form)
-        i = bisect_left(self._hashes, name)
-        there = i < len(self._hashes) and self._hashes[i] == name
-        codes = self._codes[self._starts[i] : self._starts[i + 1]] if there else array("H")
-        fresh = self._fresh.get(form)
-        if type(fresh) is int:
-            codes.append(fresh)
-        return codes + fresh if type(fresh) is array else codes
+        first = (hash(form) & HASH) << CODE_BITS
+        codes = array("H")
+        for run in self._runs:
+            start = bisect_left(run, first)
+            end = bisect_right(run, first | CODE, start)
+            codes.extend([posting & CODE for posting in run[start:end]])
+        return codes
 
     def weigh(self, terms: Sequence[StoredTerm]) -> Matches:
         """Return what `weigh_postings` does, without the rows of who is spoken to."""

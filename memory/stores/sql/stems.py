@@ -13,6 +13,14 @@ from memory.cache import Cache
 
 CACHE_BYTES, ENTRY_BYTES = 24 << 20, 400  # some 50,000 words
 ASKED = 500  # words tokenized at once
+# No suffix that Porter's stemmer takes has one of these last (An algorithm for suffix stripping,
+# 1980).
+UNSTEMMED = frozenset("abfhjkopqvwxz0123456789")
+
+
+def is_own_stem(word: str) -> bool:
+    """Tell whether a word is certainly stored as it is."""
+    return word.isascii() and word.isalnum() and word == word.lower() and word[-1] in UNSTEMMED
 
 
 class Stemmer:
@@ -40,9 +48,14 @@ class Stemmer:
             new = [word for word, tokens in found.items() if tokens is None]
             for i in range(0, len(new), ASKED):
                 some = new[i : i + ASKED]
-                for word, tokens in zip(some, self._ask([before + w for w in some]), strict=True):
-                    found[word] = tokens = (tokens[0][mark:], *tokens[1:])
-                    self._known.put((mark, word), tokens)
+                unsure = [word for word in some if not is_own_stem(word)]
+                found |= {word: (word,) for word in some}
+                for word, tokens in zip(
+                    unsure, self._ask([before + w for w in unsure]), strict=True
+                ):
+                    found[word] = (tokens[0][mark:], *tokens[1:])
+                for word in some:
+                    self._known.put((mark, word), found[word])
         return [found[word] or () for word in words]
 
     def _ask(self, words: Sequence[str]) -> list[tuple[str, ...]]:

@@ -96,11 +96,11 @@ def test_what_is_no_addition_makes_all_be_read_again(monkeypatch):
         rows(2).add(PostedRow(11, 1, 0.0, True, True))
     with pytest.raises(Stale):
         ScopePostings.load(rows(1), "tea 99b")
-    monkeypatch.setattr(postings, "MOST_FRESH", 1)
-    made = ScopePostings.load(rows(2), "")
-    made.add_document(10, {"tea": 1})
+    monkeypatch.setattr(postings, "MOST_MERGED", 1)
+    made = ScopePostings.load(rows(2), "tea 10b")
     with pytest.raises(Stale):
-        made.add_document(11, {"tea": 1})
+        made.add_document(11, {"tea": 1, "boat": 1})
+    assert made.pending == {1: 1}
     monkeypatch.setattr(postings, "MOST_ROWS", 2)
     with pytest.raises(Stale):
         made.add_row(PostedRow(12, 1, 0.0, True, True))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from itertools import product
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory.search.query import WORD, index_text, scope_mark
-from memory.stores.sql.stems import Stemmer
+from memory.stores.sql.stems import Stemmer, is_own_stem
 
 STEMS = Stemmer()
 words = st.text(min_size=1, max_size=12).map(lambda s: "".join(WORD.findall(s))).filter(bool)
@@ -42,6 +43,21 @@ def test_a_word_is_found_where_sqlite_finds_it(stored, asked, scope_id):
     for one in (asked, stored):
         expected = found_by_sqlite(scope_id, stored, one)
         assert found_by_stems(scope_id, stored, one) == expected
+
+
+@given(st.lists(st.from_regex(r"[a-z0-9]{0,11}[a-z0-9]", fullmatch=True), max_size=60))
+def test_a_word_that_is_its_own_stem_is_stored_as_it_is(some):
+    """SQLite itself is asked, with what stands before a word in the index."""
+    sure = [word for word in some if is_own_stem(word)]
+    assert STEMS._ask([f"sbbx{word}" for word in sure]) == [(f"sbbx{word}",) for word in sure]
+
+
+def test_words_of_three_letters_that_are_their_own_stems_are_stored_as_they_are():
+    letters = "abcdefghijklmnopqrstuvwxyz0"
+    sure = ["".join(w) for n in (1, 2, 3) for w in product(letters, repeat=n)]
+    sure = [word for word in sure if is_own_stem(word)]
+    assert len(sure) > 9000
+    assert STEMS._ask([f"sbbx{word}" for word in sure]) == [(f"sbbx{word}",) for word in sure]
 
 
 def test_what_was_asked_once_is_remembered_and_many_are_asked_together():
