@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -215,10 +215,12 @@ class ActiveScopes:
         asked = query_terms(query, thorough=False)
         words = [word for _, some, _ in asked.terms for word in some]
         words += [asked.voice] if asked.voice is not None else []
-        tokens = self._stems().tokens(words, len(scope_mark(scope_id)))
-        if not words or any(len(some) != 1 for some in tokens):
+        if not words:
             return None
-        forms = {word: some[0] for word, some in zip(words, tokens, strict=True)}
+        try:
+            forms = self._stored_forms(words, scope_mark(scope_id), whole=True)
+        except Stale:
+            return None
         return stored_terms(asked, forms)
 
     async def read_few(self, scope_id: int) -> ActiveScope | None:
@@ -335,19 +337,24 @@ class ActiveScopes:
         for key, document in documents.items():
             part.add_document(key, _columns_of_words(document, forms))
 
-    def _stored_forms(self, words: Iterable[str], mark: str) -> Mapping[str, str]:
-        """Return at least the stored forms of these words. Raises Stale if one is several."""
+    def _stored_forms(
+        self, words: Collection[str], mark: str, *, whole: bool = False
+    ) -> Mapping[str, str]:
+        """Return at least the stored forms of these words.
+
+        Raises Stale if one stands for another word too; whole: if one is split at all.
+        """
         forms = self._forms
         new = [word for word in words if word not in forms]
         if not new:
             return forms
         if len(forms) + len(new) > MOST_FORMS:
             forms.clear()
-            new = list(words)
+            new = [*words]
         more: dict[str, str] = {}
         for word, tokens in zip(new, self._stems().tokens(new, len(mark)), strict=True):
-            if any(token.startswith(mark) for token in tokens[1:]):
-                raise Stale  # it stands for another word too
+            if len(tokens) > 1 and (whole or any(t.startswith(mark) for t in tokens[1:])):
+                raise Stale
             # The form of a long word depends on the mark, and so does whether several are one.
             kept = forms if len(tokens) == 1 and len(word) <= FORM_CHARACTERS else more
             kept[word] = tokens[0]

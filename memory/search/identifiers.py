@@ -16,12 +16,14 @@ JOINED = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:[_./\\:-]|::|->)[^\W_]++)+")
 JOINT = re.compile(r"[_./\\:>-][^\W_]")  # in each that `JOINED` finds; prose has few
 COMPOUND = re.compile(r"[^\W\d_]++(?:[-/][^\W\d_]++){1,2}")
 HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+UPPER = re.compile(r"[A-Z]")
 PARTS = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
 STEP = re.compile(r"[./\\:]+|->")
 WORD = re.compile(r"[^\W_]+")
 # Most characters and parts of an identifier, and characters of one in a single word: longer ones
 # are mostly data, and so are those of shorter parts on average.
 IDENTIFIER_CHARACTERS, MOST_PARTS, NAME_CHARACTERS, MEAN_CHARACTERS = 100, 8, 50, 2.5
+PROSE_CHARACTERS = 2000  # of a text that is searched by its capitals
 PART_CHARACTERS = 2  # of a part that is a word of its own
 
 
@@ -34,10 +36,19 @@ def identifier_words(text: str, *, compounds: bool = True) -> Iterator[str]:
     for joined in dict.fromkeys(JOINED.findall(text) if JOINT.search(text) else ()):
         if compounds or not COMPOUND.fullmatch(joined):
             yield from _wholes(joined)
-    if HUMP.search(text):
+    if _has_hump(text):
         for word in dict.fromkeys(WORD.findall(text)):
             if not word.islower() and len(word) <= NAME_CHARACTERS and word.isascii():
                 yield from _humps(word)
+
+
+def _has_hump(text: str) -> bool:
+    """Tell whether `HUMP` is in a text: looked for at its capitals, of which prose has few."""
+    if len(text) > PROSE_CHARACTERS:
+        return HUMP.search(text) is not None
+    return any(
+        HUMP.search(text, max(0, m.start() - 1), m.start() + 3) for m in UPPER.finditer(text)
+    )
 
 
 def _wholes(joined: str) -> Iterator[str]:

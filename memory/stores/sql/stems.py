@@ -49,13 +49,14 @@ class Stemmer:
             for i in range(0, len(new), ASKED):
                 some = new[i : i + ASKED]
                 unsure = [word for word in some if not is_own_stem(word)]
-                found |= {word: (word,) for word in some}
-                for word, tokens in zip(
-                    unsure, self._ask([before + w for w in unsure]), strict=True
-                ):
-                    found[word] = (tokens[0][mark:], *tokens[1:])
-                for word in some:
-                    self._known.put((mark, word), found[word])
+                asked = self._ask([before + w for w in unsure])
+                stored = {
+                    **{word: (word,) for word in some},
+                    **{w: (t[0][mark:], *t[1:]) for w, t in zip(unsure, asked, strict=True)},
+                }
+                for word, tokens in stored.items():
+                    self._known.put((mark, word), tokens)
+                found |= stored
         return [found[word] or () for word in words]
 
     def _ask(self, words: Sequence[str]) -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.search import identifiers
 from memory.search.identifiers import identifier_words
 from memory.search.query import index_text, terms
 
@@ -81,3 +82,8 @@ def test_hostile_text_costs_little(unit):
     text, began = unit * (200_000 // len(unit)), time.process_time()
     assert sum(1 for _ in identifier_words(text)) < 5
     assert time.process_time() - began < 1  # a pattern that goes back would take minutes
+
+
+@given(st.text(alphabet="abXY1 .", max_size=30))
+def test_capitals_inside_of_words_are_found_wherever_they_stand(text):
+    assert identifiers._has_hump(text) == bool(identifiers.HUMP.search(text))
