@@ -23,6 +23,9 @@ Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and
 
 
 Summary = tuple[int, str]  # index of that message, and the text
+ANSWER = (
+    0.1  # of the budget: the bytes that an answer may add before what is sure is looked at anew
+)
 
 
 class TokenBound(msgspec.Struct):
@@ -73,6 +76,13 @@ class ContextBudget(msgspec.Struct):
         if self.most is None or self.budget is None:
             return self.most is not None
         return self.most.tokens <= SOFT * self.budget
+
+    @property
+    def certainly_fits_with_answer(self) -> bool:
+        """Whether that will still be certain once the request is answered, at its usual length."""
+        if self.most is None or self.budget is None:
+            return self.most is not None
+        return self.most.tokens <= (SOFT - ANSWER) * self.budget
 
 
 class SampledSize(msgspec.Struct, frozen=True):

@@ -441,14 +441,17 @@ class Composer:
         messages are left to count. Samples of the turn before hold for what continues it.
         """
         ask, most = self._turn.ask, room.most
-        if most is None or room.certainly_fits or (sent is not None and sent.fitted.held):
+        if most is None or room.certainly_fits_with_answer:
             return None
+        if sent is not None and sent.fitted.held:
+            return None
+        sampled = None
         for sampled in self._guess_sizes(sent):
             scaled = self._counter.scale(ask.model, sampled.tokens)
             most.likely = most.size - ask.size + scaled
-            if room.certainly_fits:
-                return sampled
-        return None
+            if room.certainly_fits_with_answer:
+                break
+        return sampled if room.certainly_fits else None
 
     def _guess_sizes(self, sent: SentPrompt | None) -> Iterator[SampledSize]:
         """Yield what the samples of the turn before say, and then those of this body."""

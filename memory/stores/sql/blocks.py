@@ -17,12 +17,32 @@ from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import clock, new_id
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes
-from memory.stores.sql.statements import execute, run_pure
+from memory.stores.sql.statements import add_row, execute, run_pure
 
 b, v = t.blocks.c, t.block_versions.c
-SHELF = select(t.blocks).where(
-    b.scope_id == bindparam("scope"), b.branch == bindparam("branch")
-)  # built once: it runs in every turn
+# Built once: they run in a turn.
+_OF_SHELF = b.scope_id == bindparam("scope"), b.branch == bindparam("branch")
+SHELF = select(t.blocks).where(*_OF_SHELF)
+ONE = SHELF.where(b.label == bindparam("name"))
+LENGTHS = select(
+    b.label, b.deleted, (func.length(b.value) + func.length(b.description)).label("size")
+).where(*_OF_SHELF)
+CHANGED = (
+    "label",
+    "description",
+    "value",
+    "limit",
+    "read_only",
+    "version",
+    "deleted",
+    "updated_at",
+)
+REPLACE = (
+    update(t.blocks)
+    .where(b.id == bindparam("ident"), b.version == bindparam("former"))
+    .values({name: bindparam(f"new_{name}") for name in CHANGED})
+    .returning(b.id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +110,7 @@ def check_space(
     if after is None or (before is not None and length_of(after) <= length_of(before)):
         return
     lengths = {label: length_of(block) for label, block in shelf.defaults.items()}
-    size = (func.length(b.value) + func.length(b.description)).label("size")
-    stored = select(b.label, b.deleted, size)
-    mine = stored.where(b.scope_id == shelf.scope_id, b.branch == shelf.branch)
-    for row in conn.execute(mine):
+    for row in execute(conn, LENGTHS, {"scope": shelf.scope_id, "branch": shelf.branch}):
         lengths.pop(row.label, None)
         if not row.deleted:
             lengths[row.label] = row.size
@@ -111,11 +128,9 @@ def _operators(block: CoreBlock, defaults: Mapping[str, CoreBlock]) -> CoreBlock
 
 
 def _row(conn: Connection, shelf: BlockSet, label: str) -> Row[Any] | None:
-    return conn.execute(
-        select(t.blocks).where(
-            b.scope_id == shelf.scope_id, b.branch == shelf.branch, b.label == label
-        )
-    ).first()
+    which = {"scope": shelf.scope_id, "branch": shelf.branch, "name": label}
+    row: Row[Any] | None = execute(conn, ONE, which).first()
+    return row
 
 
 def _branch_off(conn: Connection, shelf: BlockSet) -> None:
@@ -188,14 +203,12 @@ def _write(
         "updated_at": now,
     }
     if row is None:
-        conn.execute(
-            insert(t.blocks).values(
-                id=ident, scope_id=shelf.scope_id, branch=shelf.branch, **values
-            )
-        )
+        where = {"scope_id": shelf.scope_id, "branch": shelf.branch}
+        add_row(conn, t.blocks, id=ident, **where, **values)
     else:
-        same = update(t.blocks).where(b.id == ident, b.version == row.version)
-        if conn.execute(same.values(**values)).rowcount != 1:
+        changed = {f"new_{name}": value for name, value in values.items()}
+        which = {"ident": ident, "former": row.version}
+        if execute(conn, REPLACE, {**which, **changed}).first() is None:
             raise Conflict(
                 f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit"
             )
@@ -209,16 +222,16 @@ def _add_version(
     conn: Connection, change: BlockChange, source: EditSource, of: dict[str, Any]
 ) -> None:
     """Write the version row of a change. of: the block and its version."""
-    conn.execute(
-        insert(t.block_versions).values(
-            **of,
-            before=change.before.value if change.before else None,
-            after=change.after.value if change.after else None,
-            actor=source.actor,
-            request_id=source.request_id,
-            tool_call_id=source.tool_call_id,
-            undoes=change.undoes,
-        )
+    add_row(
+        conn,
+        t.block_versions,
+        **of,
+        before=change.before.value if change.before else None,
+        after=change.after.value if change.after else None,
+        actor=source.actor,
+        request_id=source.request_id,
+        tool_call_id=source.tool_call_id,
+        undoes=change.undoes,
     )
 
 

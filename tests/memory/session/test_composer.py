@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from memory.context.compaction import COMPACTION
+from memory.context.compaction import COMPACTION, _surely_below_soft
 from memory.context.epoch import PlacementPlan, PreviousTurn, new_epoch
 from memory.context.fitted import FittedContext, SampledSize, SentPrompt
 from memory.context.tokens import TokenCounter
@@ -231,6 +231,17 @@ def test_a_body_whose_samples_surely_fit_is_not_counted():
     assert prompt.fitted.tokens == 0
     assert prompt.fitted.sampled.size == len(LONG_BODY)
     assert compose(a_turn(window=6000, body=LONG_BODY)).fitted.tokens > 0
+
+
+def test_a_body_that_fits_until_it_is_answered_is_sampled_once():
+    """Else all of it were counted when the answer is there, in each turn just below the bound."""
+    window = int(len(LONG_BODY) / 0.65) + 1000
+    turn = a_turn(window=window, max_output=1000, body=LONG_BODY, offer=False)
+    prompt = compose(turn)
+    assert prompt.fitted.sampled.size == len(LONG_BODY)
+    assert not prompt.fitted.tokens
+    answers = [{"role": "assistant", "content": "word " * (window // 50)}]
+    assert _surely_below_soft(prompt.fitted, prompt.budget, answers)
 
 
 def test_samples_of_the_turn_before_hold_for_what_continues_it(monkeypatch):
