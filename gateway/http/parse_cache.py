@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,6 @@ from gateway.http.request_weight import check_values, check_weight
 from gateway.wire.chat import Json, decode_weighed
 from gateway.wire.chat_request import check_messages, check_model, parse
 from gateway.wire.json_weight import brackets, is_light
-from gateway.wire.lone_surrogates import has_no_lone_surrogates
 from memory import Cache, Messages, PrefixInfo, SourceText, TextRange, array_elements
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
@@ -180,12 +180,13 @@ def _parse_new_part(
 
     heavy: check that it is not too large for memory. Raises BadRequest, TooHeavy.
     """
-    prefix, shift = PrefixInfo(), 0
+    prefix, shift, halves = PrefixInfo(), 0, list[bool]()
+    read = partial(decode_weighed, on_halves=partial(halves.append, True))
     if known is None:
-        data = parse(body, decode_weighed)
+        data = parse(body, read)
     else:
         prefix, shift = known.prefix, known.end - known.start - len(_STANDIN)
-        if (resumed := _parse_short(short)) is None:
+        if (resumed := _parse_short(short, read)) is None:
             return None
         data = resumed
     pause = partial(rest, len(short) if heavy else 0)
@@ -194,7 +195,7 @@ def _parse_new_part(
     check_messages(data, prefix.count)
     if heavy:
         check_weight(len(short), data["messages"])
-    if not has_no_lone_surrogates(short) or brackets(short) > BRACKETS:
+    if halves or (heavy and brackets(short) > BRACKETS):
         span, new = None, NOWHERE
     elif known is None:
         span, new = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE
@@ -238,13 +239,13 @@ def hash_parts(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> 
     return base
 
 
-def _parse_short(short: bytes) -> Json | None:
+def _parse_short(short: bytes, read: Callable[[bytes], Any]) -> Json | None:
     """Parse `short`, and return the request without its known messages.
 
-    None if the body must be parsed as a whole.
+    None if the body must be parsed as a whole. read: decodes it.
     """
     try:
-        data = decode_weighed(short)
+        data = read(short)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     messages = data.get("messages") if isinstance(data, dict) else None

@@ -38,14 +38,18 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MENDED_BYTES = 16 << 20
 
 
-def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
+def decode(
+    data: bytes,
+    read: Callable[[bytes], Any] = _decode,
+    on_halves: Callable[[], None] | None = None,
+) -> Any:
     """Read JSON text, as a value or by a reader of its own.
 
     What would hold the interpreter for long is not read. A reader of its own is for texts that
     were weighed already, or of which it makes few objects.
 
     Half of a surrogate pair is read as its stand-in, see `lone_surrogates`. A text of more than
-    `MENDED_BYTES` with one is refused.
+    `MENDED_BYTES` with one is refused. on_halves: called where there is one.
     Raises msgspec.DecodeError, RecursionError.
     """
     if len(data) > SURE_BYTES and read is _decode:
@@ -55,6 +59,8 @@ def decode(data: bytes, read: Callable[[bytes], Any] = _decode) -> Any:
     except msgspec.DecodeError:
         if len(data) > MENDED_BYTES or has_no_lone_surrogates(data):
             raise
+        if on_halves is not None:
+            on_halves()
         return read(with_stand_ins(data))
 
 
@@ -66,9 +72,9 @@ def decode_answer(data: bytes) -> Any:
     return decode(data.removeprefix(BYTE_ORDER_MARK))
 
 
-def decode_weighed(data: bytes) -> Any:
-    """Read JSON text that was weighed already. Raises as `decode` does."""
-    return decode(data, _decode_weighed)
+def decode_weighed(data: bytes, on_halves: Callable[[], None] | None = None) -> Any:
+    """Read JSON text that was weighed already, as `decode` does."""
+    return decode(data, _decode_weighed, on_halves)
 
 
 class MalformedReply(ValueError):
