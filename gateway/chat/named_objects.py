@@ -122,6 +122,25 @@ _holder = re.compile(rb'"(?:' + "|".join(HOLDERS).encode() + rb')"\s*:\s*\{')
 _chaining = tuple(f'"{name}"'.encode() for name in CHAINING)
 _escaped = re.compile(rb"\\u00[4-7]")  # a member may be spelt with it
 MEMBER_BYTES = 64
+SPLIT_BYTES = 1 << 16  # of a text that is taken apart at its quotes
+_named = frozenset(name.encode() for name in (*PLACES, *HOLDERS, *CHAINING, "models"))
+
+
+def names_nothing(raw: bytes) -> bool:
+    """Tell whether a body certainly names neither a stored object nor another model.
+
+    Most bodies name none, and one pass over their strings tells it. False decides nothing.
+    """
+    if len(raw) > SPLIT_BYTES or b"\\u00" in raw:
+        return False
+    text = raw.lower()
+    strings = text.split(b'"')[1:-1]
+    return (
+        b'_id"' not in text
+        and b'_ids"' not in text
+        and strings.count(b"model") < 2
+        and _named.isdisjoint(strings)
+    )
 
 
 def may_name_objects(raw: bytes) -> bool:

@@ -13,7 +13,13 @@ from itertools import islice
 
 from gateway.auth.authenticator import Principal
 from gateway.chat import kept_responses
-from gateway.chat.named_objects import may_name_models, may_name_objects, models_in, objects_in
+from gateway.chat.named_objects import (
+    may_name_models,
+    may_name_objects,
+    models_in,
+    names_nothing,
+    objects_in,
+)
 from gateway.chat.request import TurnInput
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
 from gateway.http.json_thread import run_by_weight
@@ -60,6 +66,8 @@ def may_name(principal: Principal, raw: bytes) -> bool:
 
 def _look_through(text: bytes) -> tuple[bool, bool]:
     """Tell whether a body may name stored objects, and other models, before it is read."""
+    if names_nothing(text):
+        return False, False
     return may_name_objects(text), may_name_models(text)
 
 

@@ -6,8 +6,16 @@ import json
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.chat.named_objects import may_name_models, may_name_objects, models_in, objects_in
+from gateway.chat.named_objects import (
+    may_name_models,
+    may_name_objects,
+    models_in,
+    names_nothing,
+    objects_in,
+)
 from gateway.errors import BadRequest
 
 NAMES = [
@@ -115,3 +123,22 @@ def test_a_model_inside_a_built_in_tool_is_found():
     assert sorted(models_in(body)) == ["gpt-image-1", "n", "o"]
     assert may_name_models(json.dumps(body).encode())
     assert not may_name_models(b'{"model": "m"}')
+
+
+WORDS = ["container", "file", "model", "MODELS", "prompt", "call_id", "File_ids", "x", "role"]
+SPELT = [*WORDS, '"', "\\", "\\u0041", ":", "{", "}", " ", ",", "[", "]", "previous_response_id"]
+
+
+@given(st.lists(st.sampled_from(SPELT), max_size=14).map("".join))
+def test_a_body_that_certainly_names_nothing_may_name_nothing(text):
+    raw = b'{"model":"m","a":' + text.encode() + b"}"
+    if names_nothing(raw):
+        assert not may_name_objects(raw)
+        assert not may_name_models(raw)
+
+
+def test_a_usual_body_certainly_names_nothing():
+    body = {"model": "m", "messages": [{"role": "user", "content": 'my file, a "container"'}]}
+    assert not names_nothing(json.dumps({**body, "container": "c"}).encode())
+    assert not names_nothing(json.dumps({**body, "x": {"model": "m"}}).encode())
+    assert names_nothing(json.dumps({**body, "tools": [{"type": "function"}]}).encode())
