@@ -120,6 +120,16 @@ def ours(name: str) -> set[str]:
     return {m for m in imported(name) if m in FILES}
 
 
+def named(name: str) -> set[str]:
+    """Modules of ours that `name` imports, or names in a string to import them on use."""
+    strings = {
+        node.value
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return ours(name) | (strings & FILES.keys() if "importlib" in imported(name) else set())
+
+
 @pytest.mark.parametrize("name", [n for n in FILES if n.startswith("memory")])
 def test_memory_never_imports_the_gateway(name):
     assert not [m for m in imported(name) if m.startswith("gateway")]
@@ -310,7 +320,7 @@ def test_the_face_of_the_memory_loads_what_is_used_of_it():
 
 
 def test_there_is_no_import_cycle():
-    graph = {n: ours(n) - {n} for n in FILES}
+    graph = {n: named(n) - {n} for n in FILES}
     seen: dict[str, int] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -322,6 +332,27 @@ def test_there_is_no_import_cycle():
 
     for name in graph:
         visit(name, ())
+
+
+# Who imports modules of ours by a string: the memory's face, and the choice of a database's kind.
+IMPORTS_ON_USE = {
+    "memory",
+    "memory.stores.sql.database_kinds",
+    "memory.retrieval.active_scopes",  # a tokenizer that few need
+}
+KIND_ASKED = re.compile(r"dialect\.name\s*[!=]=|is_sqlite\(|isinstance\([^)]*sqlite3\.Connection\)")
+# Whoever asks for the kind of a connection's database, each to ask its driver in time.
+ASKS_FOR_KIND = {"memory.stores.sql.statements"}
+
+
+def test_modules_are_imported_by_a_string_where_a_kind_is_chosen_alone():
+    assert {n for n in FILES if "importlib.import_module" in imported(n)} == set()
+    assert {n for n in FILES if named(n) - ours(n)} <= IMPORTS_ON_USE
+
+
+def test_what_differs_by_kind_of_database_is_asked_of_the_driver():
+    asking = {n for n, path in FILES.items() if KIND_ASKED.search(path.read_text("utf-8"))}
+    assert asking <= ASKS_FOR_KIND
 
 
 def test_names_say_what_things_are():
@@ -399,7 +430,7 @@ heavy = {
     "chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx",
     "aiohttp", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "asyncpg",
     "memory.stores.sql.postgres", "memory.stores.sql.postgres_statements",
-    "memory.stores.sql.fts_postgres", "memory.stores.sql.stems",
+    "memory.stores.sql.postgres_index", "memory.stores.sql.stems",
 } & set(sys.modules)
 print(sorted(heavy))
 """

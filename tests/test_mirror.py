@@ -172,6 +172,7 @@ COVERED = {
     "memory/management/test_users": """
         memory.export_format memory.management.reading memory.management.renaming
         memory.stores.sql.exporter memory.stores.sql.rename_owner memory.stores.sql.scope_probe
+        memory.stores.sql.sqlite_probe
     """,
     "memory/management/test_merging": "memory.stores.sql.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
@@ -185,17 +186,22 @@ COVERED = {
     # rows, over a real database: a transaction is tested by what it leaves
     "memory/stores/sql/test_fts": """
         memory.jobs.reindex memory.retrieval.indexer memory.stores.sql.message_index
+        memory.stores.sql.sqlite_index
     """,
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.schema memory.stores.sql.upgrade memory.stores.sql.vacuum
+        memory.stores.sql.postgres_maintenance memory.stores.sql.schema
+        memory.stores.sql.sqlite_maintenance memory.stores.sql.upgrade memory.stores.sql.vacuum
     """,
-    "memory/stores/sql/test_sqlite": "memory.stores.sql.database memory.stores.sql.statements",
+    "memory/stores/sql/test_sqlite": """
+        memory.stores.sql.database memory.stores.sql.sql_driver memory.stores.sql.sqlite_driver
+        memory.stores.sql.statements
+    """,
     "memory/stores/sql/test_postgres": """
         memory.stores.sql.postgres_probe memory.stores.sql.postgres_schema
-        memory.stores.sql.postgres_statements memory.stores.sql.write_lock
+        memory.stores.sql.postgres_driver memory.stores.sql.postgres_statements
+        memory.stores.sql.write_lock
     """,
     "memory/stores/sql/test_postgres_lease": "memory.stores.sql.preparation",
-    "memory/stores/sql/test_fts_postgres": "memory.stores.sql.message_queue",
     "gateway/management/test_bulk_laws": """
         memory.stores.sql.import_manifest memory.stores.sql.importer memory.stores.sql.transcripts
     """,

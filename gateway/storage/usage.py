@@ -32,7 +32,8 @@ from memory.scope import owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.scopes import UserName, erased_at
-from memory.stores.sql.statements import add_rows, execute_sql, is_sqlite
+from memory.stores.sql.sql_driver import sql_driver
+from memory.stores.sql.statements import add_rows, execute_sql
 from memory.stores.sql.write_lock import NOTHING
 
 c = t.usage.c
@@ -109,7 +110,7 @@ async def write_records(
 
     def work(conn: Connection) -> None:
         found = rows()
-        if not is_sqlite(conn):
+        if sql_driver(conn).is_shared:
             _hide_erased(conn, found, secret)
         insert(conn, found)
 
@@ -207,7 +208,7 @@ class UsageTables:
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
         """Remove an erased user's name from the remaining and from future records."""
         self._on_erased(tenant, user)
-        if not is_sqlite(conn):
+        if sql_driver(conn).is_shared:
             execute_sql(conn, f"SELECT pg_advisory_xact_lock({NAMES_LOCK})")
         forget(conn, tenant, user)
 

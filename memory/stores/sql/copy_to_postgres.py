@@ -21,13 +21,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from memory.errors import NotUpgraded, StoreUnavailable
-from memory.stores.sql import fts, fts_postgres, message_index, passages, schema
+from memory.stores.sql import fts, message_index, passages, postgres_index, schema
 from memory.stores.sql.backup import BUSY_SECONDS
 from memory.stores.sql.database import Database
 from memory.stores.sql.fts import IndexLimit
 from memory.stores.sql.postgres_lease import HOLD_SECONDS
 from memory.stores.sql.postgres_statements import driver_arguments
 from memory.stores.sql.preparation import why_unreadable
+from memory.stores.sql.sql_driver import DRIVER_OPTION
+from memory.stores.sql.sqlite_driver import DRIVER
 from memory.stores.sql.statements import storable
 from memory.stores.sql.write_lock import EVERY_WRITE
 
@@ -78,7 +80,7 @@ async def _copy(conn: Connection, target: CopyTarget, report: Progress) -> dict[
             copied = {}
             for table in schema.metadata.sorted_tables:
                 copied[table.name] = await _copy_table(conn, raw, table, report)
-            for index in fts_postgres.TABLES:
+            for index in postgres_index.TABLES:
                 await _make_terms(conn, raw, index, target, report)
             await _compare(raw, copied)
             await raw.execute("ANALYZE")
@@ -94,7 +96,12 @@ def _open_file(source: Path) -> Iterator[Connection]:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True, timeout=BUSY_SECONDS)
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=StaticPool)
+    engine = create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=StaticPool,
+        execution_options={DRIVER_OPTION: DRIVER},
+    )
     try:
         with engine.connect() as conn:
             conn.exec_driver_sql("BEGIN")
@@ -155,7 +162,7 @@ async def _make_terms(
     conn: Connection, raw: asyncpg.Connection, index: str, target: CopyTarget, report: Progress
 ) -> None:
     """Index all rows of a kind."""
-    name, after, done = fts_postgres.TABLES[index], 0, 0
+    name, after, done = postgres_index.TABLES[index], 0, 0
     rows = schema.metadata.tables[index.removesuffix("_fts")]
     size = conn.execute(select(func.count()).select_from(rows)).scalar_one()
     while found := DOCUMENTS[index](conn, after, BATCH):
@@ -170,12 +177,12 @@ async def _make_terms(
 
 def _numbers(index: str, doc: fts.SearchDocument, target: CopyTarget) -> Sequence[int]:
     columns = fts.document_columns(index, doc, target.limit)
-    return fts_postgres.term_numbers(target.secret, doc.scope_id, columns)
+    return postgres_index.term_numbers(target.secret, doc.scope_id, columns)
 
 
 async def _compare(raw: asyncpg.Connection, copied: dict[str, int]) -> None:
     """Raise StoreUnavailable if the tables do not hold what was copied."""
-    terms = {name: copied[name.split("_")[0] + "s"] for name in fts_postgres.TABLES.values()}
+    terms = {name: copied[name.split("_")[0] + "s"] for name in postgres_index.TABLES.values()}
     for name, wanted in {**copied, **terms}.items():
         left = LEFT_OUT.get(name)
         but = f"WHERE name <> ALL ('{{{','.join(left)}}}')" if left else ""

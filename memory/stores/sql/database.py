@@ -20,9 +20,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection
@@ -31,11 +30,11 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from memory.errors import NotUpgraded, RowRefused, StoreUnavailable
 from memory.stores.sql.application_tables import ApplicationTables
+from memory.stores.sql.database_kinds import load_connections
 from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
 from memory.stores.sql.index_changes import IndexChanges
 from memory.stores.sql.preparation import prepare_tables
 from memory.stores.sql.shortcut import Shortcut
-from memory.stores.sql.sqlite import SqliteThreads
 from memory.stores.sql.waiting import (
     WAIT_SECONDS,
     ends_within,
@@ -138,7 +137,9 @@ class Database:
         self.url = url
         self.index_limit = IndexLimit(index_characters)
         options = {LIMIT_OPTION: self.index_limit}
-        self._connections = _connections(url, synchronous, options, (secret, pool))
+        self._connections: Connections = load_connections(url).open_connections(
+            url, synchronous, options, (secret, pool)
+        )
         # Whether others may write without `version` telling: what is kept has to be compared.
         self.is_shared = self._connections.parallel
         self._secret = secret
@@ -444,19 +445,3 @@ def _as_store_error(error: Exception) -> Exception:
     refused = isinstance(error, DataError | IntegrityError) or state.startswith(("22", "54"))
     kind = RowRefused if refused else StoreUnavailable
     return kind(f"the store failed: {type(error).__name__}")
-
-
-def _connections(
-    url: str, synchronous: str, options: Mapping[str, Any], server: tuple[bytes, int]
-) -> Connections:
-    """Return the connections for a URL; the other store's driver is not loaded.
-
-    options: that they carry. server: the secret, and the most connections to a server.
-    """
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        return SqliteThreads(parsed.database or ":memory:", synchronous, options)
-    found: Connections = import_module("memory.stores.sql.postgres").PostgresConnections(
-        url, server, options
-    )
-    return found

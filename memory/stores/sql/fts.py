@@ -1,7 +1,7 @@
 """The search index of messages and passages: add, remove, look up, rebuild.
 
-Uses SQLite's FTS5, or `fts_postgres`. A search reads the postings of its words in its own scope and
-scores them here (see `memory.search.ranking`).
+The index is the database's own (see `SearchIndex`): FTS5 on SQLite, arrays on Postgres. A search
+reads the postings of its words in its own scope and scores them here (see `memory.search.ranking`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from itertools import combinations, islice
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection
@@ -22,7 +21,6 @@ from memory.search.query import (
     has_words,
     index_words,
     mark_words,
-    scope_mark,
     spoken_day,
     term_lookups,
     terms,
@@ -38,9 +36,9 @@ from memory.search.ranking import (
     rank,
     weigh_postings,
 )
-from memory.stores.sql import schema as t
 from memory.stores.sql.index_changes import DocumentWords, IndexChange, note_change
-from memory.stores.sql.statements import driver, execute, key_list
+from memory.stores.sql.sql_driver import SharedWords, sql_driver
+from memory.stores.sql.statements import execute, key_list
 
 # most postings of a word that are read; a frequent word distinguishes nothing
 MAX_OCCURRENCES = 5000
@@ -53,10 +51,10 @@ LIMIT_OPTION = "mnemogate_index_limit"
 BESIDE_CHARACTERS = 500  # indexed of a speaker, and of the message before
 DAY = 86400  # seconds
 TEXT = 400  # characters of a candidate that are inspected
-SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
 ROLES = ("user", "assistant")  # speakers without names
-QUICK_POOL = 50  # candidates of a search that each turn makes
+SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
 RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24  # passages among which, and that are looked at
+QUICK_POOL = 50  # candidates of a search that each turn makes
 Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
 
 
@@ -97,16 +95,9 @@ def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) ->
 
 def put_words(conn: Connection, table: str, key: int, s: int, words: DocumentWords) -> None:
     """Add one document of a scope to the index."""
-    columns = {name: mark_words(s, some) for name, some in words.items()}
-    if (raw := driver(conn)) is None:
-        _postgres().put_document(conn, table, key, s, columns)
-        return
     note_change(conn, IndexChange(table, s, key=key, words=words))
-    raw.execute(
-        f"INSERT OR REPLACE INTO {table} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, "
-        "?, ?, ?, ?)",
-        (key, scope_mark(s)[:-1], *columns.values()),
-    )
+    columns = {name: mark_words(s, some) for name, some in words.items()}
+    sql_driver(conn).index.put_document(conn, table, (key, s), columns)
 
 
 def document_columns(table: str, doc: SearchDocument, limit: IndexLimit) -> dict[str, str]:
@@ -129,11 +120,6 @@ def document_words(table: str, doc: SearchDocument, limit: IndexLimit) -> Docume
     }
 
 
-def _postgres() -> Any:
-    """Return the index of the other store, which SQLite does not load."""
-    return import_module("memory.stores.sql.fts_postgres")
-
-
 @lru_cache(64)
 def _day(number: int) -> str:
     """Return the words for a day, counted from 1970; cached, since most rows are of today."""
@@ -149,44 +135,15 @@ def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[st
     """
     if not words:
         return []
-    few, rarest = words[: min(len(words), SHARED) // 5 + 2], words[:RAREST]
-    if (raw := driver(conn)) is None:
-        shared = _postgres().SharedWords(few, rarest, RECENT_ROWS, MAX_ALIKE_ROWS)
-        there: list[int] = _postgres().sharing_words(conn, scope_id, shared)
-        return there
-    terms = [f'"{scope_mark(scope_id)}{w}"' for w in words[:SHARED]]
-    pairs = (
-        " OR ".join(f"({a} AND {b})" for a, b in combinations(terms[: len(terms) // 5 + 2], 2))
-        or terms[0]
-    )
-    last = raw.execute(
-        "SELECT id FROM passages WHERE scope_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?",
-        (scope_id, RECENT_ROWS),
-    ).fetchone()
-    look = (
-        "SELECT * FROM (SELECT rowid FROM passages_fts WHERE passages_fts MATCH ? AND rowid > ? "
-        f"ORDER BY rowid DESC LIMIT {MAX_ALIKE_ROWS})"
-    )
-    found = raw.execute(
-        f"{look} UNION {look}",
-        (
-            f"body : ({pairs})",
-            last[0] if last else 0,
-            f"body : ({' AND '.join(terms[:RAREST])})",
-            0,
-        ),
-    )
-    return [key for (key,) in found]
+    pairs = words[: min(len(words), SHARED) // 5 + 2]
+    shared = SharedWords(pairs, words[:RAREST], RECENT_ROWS, MAX_ALIKE_ROWS)
+    return sql_driver(conn).index.list_sharing_words(conn, scope_id, shared)
 
 
 def drop(conn: Connection, table: str, key: int) -> None:
     """Remove one document."""
     note_change(conn, IndexChange(table, None, gone=key))
-    if conn.dialect.name == "sqlite":
-        # a constant name
-        conn.exec_driver_sql(f"DELETE FROM {table} WHERE rowid = ?", (key,))
-    else:
-        _postgres().drop(conn, table, [key])
+    sql_driver(conn).index.drop(conn, table, [key])
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,31 +274,13 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
     asked = [w for w in terms(query) if w not in ROLES]
     if not asked:
         return []
-    if driver(conn) is None:
-        lookups = [("speaker", (word,)) for word in asked]
-        there = _postgres().postings(conn, f"{kind}_fts", scope_id, lookups, 1)
-        return [word for word, keys in zip(asked, there, strict=True) if keys]
-    # a constant name
-    one = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {kind}_fts WHERE {kind}_fts MATCH ?)"
-    sql = " UNION ALL ".join(one % i for i in range(len(asked)))
-    return [
-        asked[i]
-        for (i,) in conn.exec_driver_sql(
-            sql, tuple(f'speaker : "{scope_mark(scope_id)}{w}"' for w in asked)
-        )
-    ]
+    return sql_driver(conn).index.list_speakers(conn, (f"{kind}_fts", scope_id), asked)
 
 
 def _size(conn: Connection, corner: IndexScope) -> int:
     """Return how many rows the scope has; of many, that it has `COUNTED`."""
     rows = "messages" if corner.table == "messages_fts" else "passages"
-    if (raw := driver(conn)) is None:
-        return int(_postgres().size(conn, rows, corner.scope_id, COUNTED))
-    (size,) = raw.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {COUNTED})",
-        (corner.scope_id,),
-    ).fetchone()
-    return int(size)
+    return sql_driver(conn).index.count_rows(conn, rows, corner.scope_id, COUNTED)
 
 
 def _matches(
@@ -356,20 +295,8 @@ def _postings(
     conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], most: int
 ) -> list[list[int]]:
     """Return the newest rows of each lookup, at most so many."""
-    table = corner.table
-    if (raw := driver(conn)) is None:
-        lookups = [("speaker" if x.column == "voice" else x.column, x.words) for x in asked]
-        found: list[list[int]] = _postgres().postings(conn, table, corner.scope_id, lookups, most)
-        return found
-    one = (
-        f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC "
-        f"LIMIT {most})"
-    )
-    sql = " UNION ALL ".join(one % i for i in range(len(asked)))
-    keys: list[list[int]] = [[] for _ in asked]
-    for i, key in raw.execute(sql, tuple(x.expression for x in asked)):
-        keys[i].append(key)
-    return keys
+    place = (corner.table, corner.scope_id)
+    return sql_driver(conn).index.postings(conn, place, asked, most)
 
 
 def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int, SearchHits]:
@@ -379,26 +306,12 @@ def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int
 
 def is_outdated(conn: Connection) -> bool:
     """Tell whether an older version made the index in another format."""
-    if conn.dialect.name != "sqlite":
-        return False
-    for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
-        row = conn.exec_driver_sql(
-            f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid "
-            "ORDER BY f.rowid LIMIT 1"
-        ).first()
-        if row is not None and not str(row.day).startswith(scope_mark(row.scope_id)):
-            return True
-    return False
+    return sql_driver(conn).index.is_outdated(conn)
 
 
 def recreate_indexes(conn: Connection) -> None:
     """Recreate both indexes, empty."""
-    if conn.dialect.name != "sqlite":
-        _postgres().empty(conn)
-        return
-    for table in t.FTS:
-        conn.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
-        conn.exec_driver_sql(t.FTS_SQL.format(table))
+    sql_driver(conn).index.empty(conn)
 
 
 def delete_orphans(
@@ -408,21 +321,13 @@ def delete_orphans(
 
     Returns the keys that were checked.
     """
-    if driver(conn) is None:
-        beside: list[tuple[int, int | None]] = _postgres().beside_rows(
-            conn, table, rows, after, limit
-        )
-        _postgres().drop(conn, table, [key for key, there in beside if there is None])
-        return [key for key, _ in beside]
-    look = (
-        f"SELECT f.rowid, r.id FROM (SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid "
-        f"LIMIT ?) f LEFT JOIN {rows} r ON r.id = f.rowid"
-    )
-    found = sorted((key, there) for key, there in conn.exec_driver_sql(look, (after, limit)))
-    for key, there in found:
-        if there is None:
-            drop(conn, table, key)
-    return [key for key, _ in found]
+    index = sql_driver(conn).index
+    beside = index.list_beside_rows(conn, (table, rows), after, limit)
+    orphans = [key for key, row in beside if row is None]
+    for key in orphans:
+        note_change(conn, IndexChange(table, None, gone=key))
+    index.drop(conn, table, orphans)
+    return [key for key, _ in beside]
 
 
 def reindex_documents(

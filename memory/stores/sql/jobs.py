@@ -43,7 +43,8 @@ from sqlalchemy import (
 from memory.errors import Conflict
 from memory.ids import clock
 from memory.stores.sql import schema as t
-from memory.stores.sql.statements import Query, dialect_insert, execute, execute_sql
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.statements import Query, execute, execute_sql, insert_with_conflict
 
 j = t.jobs.c
 ATTEMPTS = 16  # some six hours in all
@@ -118,7 +119,7 @@ def enqueue(conn: Connection, job: QueuedJob) -> None:
         return
     execute(
         conn,
-        _unless_there(conn.dialect.name),
+        _unless_there(sql_driver(conn)),
         {
             "scope_id": job.scope_id,
             "conversation": job.conversation,
@@ -148,8 +149,8 @@ def enqueue_periodic(conn: Connection, kind: str, every: float) -> None:
 
 
 @cache
-def _unless_there(dialect: str) -> Any:
-    return dialect_insert(dialect, t.jobs, COLUMNS).on_conflict_do_nothing(
+def _unless_there(driver: SqlDriver) -> Any:
+    return insert_with_conflict(driver, t.jobs, COLUMNS).on_conflict_do_nothing(
         index_elements=["dedupe"]
     )
 
@@ -258,7 +259,7 @@ TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
 
 def _claims_alone(conn: Connection, row: Row[Any], which: JobFilter, now: float) -> bool:
     """Tell whether no other worker claims or runs a job of this kind for the same scope."""
-    if conn.dialect.name == "sqlite" or row.scope_id is None:
+    if not sql_driver(conn).is_shared or row.scope_id is None:
         return True
     name = f"job {row.kind} {row.scope_id} {row.conversation}"
     if not execute_sql(conn, TRY_ALONE, name)[0][0]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from memory.ids import time_of
-from memory.stores.sql import fts, message_queue
+from memory.stores.sql import fts
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import MESSAGES_INDEX, SearchDocument
 from memory.stores.sql.index_changes import DocumentWords, take_document
 from memory.stores.sql.messages import speaker, words_before
-from memory.stores.sql.statements import driver, execute, is_listed, key_list, put_row
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.statements import execute, key_list
 
 log = logging.getLogger("mnemogate")
 m, n = t.messages.c, t.nodes.c
@@ -36,12 +37,14 @@ class MadeDocuments(NamedTuple):
     limit: int
 
 
-LISTED = select(t.messages).where(is_listed(m.id, lite=True))
+@cache
+def _statement_of_keys(driver: SqlDriver) -> Any:
+    return select(t.messages).where(driver.is_listed(m.id))
 
 
 def make_documents(conn: Connection, keys: Sequence[int], most: int) -> MadeDocuments | None:
     """Return what the index will hold of messages; None if their texts are longer than `most`."""
-    rows = execute(conn, LISTED, key_list(conn, keys))
+    rows = execute(conn, _statement_of_keys(sql_driver(conn)), key_list(conn, keys))
     if sum(len(row.content) + len(row.body) for row in rows) > most:
         return None
     limit = fts.index_limit(conn)
@@ -81,42 +84,6 @@ def _doc(conn: Connection, row: Any) -> SearchDocument:
     )
 
 
-MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
-
-
-# those indexed at once, or before a search
-THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"
-
-
-AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
-
-
-# contains no input
-NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")
-
-
-PASSED = text(f"SELECT count(*), max(id) FROM (SELECT id {AHEAD})")
-
-
-NEXT_HERE = text(
-    "SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id "
-    f"> :mark AND NOT {THERE} ORDER BY m.id DESC LIMIT :most"
-)
-
-
-WAITS = (
-    "SELECT 1 FROM messages m WHERE m.scope_id = ? AND m.created_at >= ? AND m.id > ? AND "
-    f"m.conversation != ? AND NOT {THERE} LIMIT 1"
-)
-
-
-LOOK_AHEAD_ROWS = 512  # most messages of an import that one check skips
-
-
-# how far a clock may be set back without hiding new messages from search
-SET_BACK = 60.0
-
-
 def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> int:
     """Index the next messages, at most `most`; return how many.
 
@@ -131,19 +98,7 @@ def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> i
         log.warning(
             "message row %d cannot be put into the search index: %s", key, type(e).__name__
         )  # without its message, which may quote a user
-    done = len(rows)
-    if driver(conn) is None:
-        message_queue.done(conn, [row.id for row in rows])
-    elif scope_id is None:
-        passed, upto = (
-            (done, rows[-1].id)
-            if done == most
-            else conn.execute(PASSED, {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS}).one()
-        )
-        if upto is not None:
-            put_row(conn, t.marks, ("name",), name="messages", upto=upto)
-        done = most if passed == LOOK_AHEAD_ROWS else done
-    return done
+    return sql_driver(conn).index.settle(conn, rows, most, scope_id)
 
 
 def _index_message(conn: Connection, row: Any) -> Exception | None:
@@ -171,30 +126,10 @@ def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> in
 
 def index_waits(conn: Connection, scope_id: int, but: int | None = None) -> bool:
     """Tell whether a message of the scope waits to be indexed. but: one of another conversation."""
-    if (raw := driver(conn)) is None:
-        return message_queue.waits(conn, scope_id, but)
-    mark = _mark(conn)
-    return (
-        raw.execute(WAITS, (scope_id, time_of(mark) - SET_BACK, mark, but or 0)).fetchone()
-        is not None
-    )
+    return sql_driver(conn).index.has_waiting(conn, scope_id, but)
 
 
 def _next_unindexed(
     conn: Connection, most: int, scope_id: int | None = None, *, to_index: bool = False
 ) -> Sequence[Any]:
-    if driver(conn) is None:
-        return message_queue.take(conn, most, scope_id, to_index=to_index)
-    if scope_id is None:
-        return conn.execute(
-            NEXT, {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS, "most": most}
-        ).all()
-    mark = _mark(conn)
-    return conn.execute(
-        NEXT_HERE,
-        {"scope": scope_id, "since": time_of(mark) - SET_BACK, "mark": mark, "most": most},
-    ).all()
-
-
-def _mark(conn: Connection) -> int:
-    return int(execute(conn, MARK, {}).scalar() or 0)
+    return sql_driver(conn).index.list_waiting(conn, most, scope_id, to_index=to_index)

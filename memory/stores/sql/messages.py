@@ -15,21 +15,18 @@ from memory.conversation.messages import Json, text_of
 from memory.ids import STEP, new_id, new_message_key
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
-from memory.stores.sql import fts, message_pieces, message_queue, vectors
+from memory.stores.sql import fts, message_pieces, vectors
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
 from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.message_pieces import contents_of
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import (
     add_row,
     add_rows,
-    driver,
     execute,
     in_clause,
-    is_listed,
-    is_sqlite,
-    put_row,
     rows_of_keys,
     select_in_batches,
 )
@@ -87,46 +84,19 @@ def rows_of(
 def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None = None) -> None:
     """Store rows of `rows_of` in order; `index_pending` indexes them later.
 
-    newest: see `newest_key`, looked up if not given.
+    newest: the key that theirs have to be above, looked up if not given.
     """
     if not rows:
         return
+    index = sql_driver(conn).index
     if newest is None:
-        newest = newest_key(conn, rows[0]["conversation"])
+        newest = index.newest_key(conn, rows[0]["conversation"])
     first = new_message_key(len(rows), newest)
     keys = range(first, first + STEP * len(rows), STEP)
     added = [{"id": key, **row} for key, row in zip(keys, rows, strict=True)]
     add_rows(conn, t.messages, added)
     note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], added))
-    if driver(conn) is None:
-        message_queue.add(conn, rows[0]["scope_id"], keys)
-
-
-# Messages are put into the index in the order of their keys, so the key of one to be stored has to
-# be greater than all, even with a clock set back.
-GREATEST, INDEXED_TO = (
-    select(func.max(m.id)).scalar_subquery(),
-    select(t.marks.c.upto).where(t.marks.c.name == "messages").scalar_subquery(),
-)
-
-
-NEWEST = select(GREATEST.label("stored"), INDEXED_TO.label("indexed"))
-
-
-# On Postgres `message_queue` names what is to be indexed, and only what is said in one conversation
-# has an order.
-NEWEST_SAID = (
-    select(func.max(m.id)).where(m.conversation == bindparam("conversation")).scalar_subquery()
-)
-NEWEST_OF_ONE = select(NEWEST_SAID.label("stored"))
-
-
-def newest_key(conn: Connection, conversation: int) -> int:
-    """Return the greatest key that any message has or had; on Postgres, any of the conversation."""
-    if driver(conn) is None:
-        return execute(conn, NEWEST_OF_ONE, {"conversation": conversation}).scalar() or 0
-    found = execute(conn, NEWEST, {}).one()
-    return max(found.stored or 0, found.indexed or 0)
+    index.add_waiting(conn, rows[0]["scope_id"], keys)
 
 
 def add(
@@ -145,8 +115,8 @@ def add(
     if not before and place.source != "evicted":
         before = words_before(conn, place.conversation, place.node, None)
     new = _not_there(conn, place.conversation, found) if once else found
-    rows, known = list(rows_of(scope_id, place, contents_of(new))), execute(conn, NEWEST, {}).one()
-    greatest = indexed = known.indexed or 0
+    rows, index = list(rows_of(scope_id, place, contents_of(new))), sql_driver(conn).index
+    newest_before, greatest = index.read_newest(conn), 0
     for row in rows:
         key = new_message_key()
         greatest = max(greatest, key)
@@ -157,9 +127,8 @@ def add(
         document = SearchDocument(scope_id, words, who, before, place.at)
         fts.put_document(conn, "messages_fts", key, document)
         before = words
-    # If nothing is pending, a search need not scan an import.
-    if rows and driver(conn) is not None and (known.stored or 0) <= indexed:
-        put_row(conn, t.marks, ("name",), name="messages", upto=greatest)
+    if rows:
+        index.note_indexed(conn, greatest, newest_before)
     return len(rows)
 
 
@@ -335,8 +304,8 @@ HITS = select(
 
 
 @cache
-def listed_hits(lite: bool) -> Any:
-    return HITS.where(is_listed(m.id, lite=lite))
+def listed_hits(driver: SqlDriver) -> Any:
+    return HITS.where(driver.is_listed(m.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,9 +326,9 @@ def search(
 
     A hit has id, role, content, conversation, created_at, score and why. near: rows by similarity.
     """
-    lite = is_sqlite(conn)
+    driver = sql_driver(conn)
     bounds = tuple(name for name in BOUNDS if getattr(q, name) is not None)
-    rows = _candidates(lite, tuple(q.roles), bounds, talk=q.talk)
+    rows = _candidates(driver, tuple(q.roles), bounds, talk=q.talk)
     values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
 
     def newest() -> Any:
@@ -369,7 +338,7 @@ def search(
     return search_index(
         conn,
         IndexScope("messages_fts", scope_id, rows, values, _neighbours),
-        FoundRows(listed_hits(lite), newest),
+        FoundRows(listed_hits(driver), newest),
         q,
         near or SimilarityScores(),
     )
@@ -387,13 +356,15 @@ def has_few(conn: Connection, scope_id: int) -> bool:
 
 
 @lru_cache(64)
-def _candidates(lite: bool, roles: tuple[str, ...], bounds: tuple[str, ...], *, talk: bool) -> Any:
+def _candidates(
+    driver: SqlDriver, roles: tuple[str, ...], bounds: tuple[str, ...], *, talk: bool
+) -> Any:
     """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
     unknown: Any = {name: bindparam(name) for name in bounds}
     visible = replace(SearchQuery(roles=roles, talk=talk), **unknown)
     return _apply_filters(
         select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
-            m.scope_id + 0 == bindparam("scope"), is_listed(m.id, lite=lite)
+            m.scope_id + 0 == bindparam("scope"), driver.is_listed(m.id)
         ),
         visible,
     )  # + 0: by row key

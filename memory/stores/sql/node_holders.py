@@ -7,20 +7,16 @@ it saw there. On SQLite nodes name nobody: there is one process.
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from typing import Any
-
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from memory.errors import AttemptRunning, TakenOver
 from memory.ids import new_key
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import schema as t
+from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.statements import execute
 
 n, m = t.nodes.c, t.messages.c
-SILENT_SECONDS = 15.0  # after which a worker is taken for gone, as `postgres_lease` has it
 TAKE = (
     update(t.nodes)
     .where(
@@ -36,19 +32,9 @@ BY_ONCE = select(n.id).where(n.scope_id == bindparam("scope"), n.request == bind
 NOBODY = {"holder": None, "once": None}
 
 
-@cache
-def select_living() -> Any:
-    """Return the statement that finds a worker, if it lives."""
-    w = import_module("memory.stores.sql.postgres_schema").workers.c
-    database_time = func.extract("epoch", func.clock_timestamp())
-    return select(w.incarnation).where(
-        w.incarnation == bindparam("holder"), w.seen_at > database_time - SILENT_SECONDS
-    )
-
-
 def lives(conn: Connection, holder: int | None) -> bool:
     """Tell whether a worker still works on what it holds."""
-    return holder is not None and bool(execute(conn, select_living(), {"holder": holder}))
+    return holder is not None and sql_driver(conn).is_worker_alive(conn, holder)
 
 
 def take_over(conn: Connection, place: tuple[int, int], seen: int | None, me: int) -> bool:

@@ -28,7 +28,8 @@ from memory.stores.sql.messages import (
     ancestors,
     search_index,
 )
-from memory.stores.sql.statements import is_listed, is_sqlite, rows_of_keys
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.statements import rows_of_keys
 
 p = t.passages.c
 
@@ -203,9 +204,9 @@ def search(
     near: rows by similarity.
     """
     q = f.query
-    lite = is_sqlite(conn)
+    driver = sql_driver(conn)
     rows = _candidates(
-        lite, tuple(name for name in BOUNDS if getattr(q, name) is not None), len(f.tags)
+        driver, tuple(name for name in BOUNDS if getattr(q, name) is not None), len(f.tags)
     )
     values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
     values |= {f"tag{i}": pattern for i, pattern in enumerate(_tag_patterns(f.tags))}
@@ -219,7 +220,7 @@ def search(
     found = search_index(
         conn,
         IndexScope("passages_fts", scope_id, rows, values, _neighbours),
-        FoundRows(listed_hits(lite), newest),
+        FoundRows(listed_hits(driver), newest),
         q,
         near or SimilarityScores(),
     )
@@ -245,18 +246,18 @@ def filter_keys(scope_id: int, f: PassageFilter) -> Any:
 
 
 @cache
-def listed_hits(lite: bool) -> Any:
-    return select(t.passages).where(is_listed(p.id, lite=lite))
+def listed_hits(driver: SqlDriver) -> Any:
+    return select(t.passages).where(driver.is_listed(p.id))
 
 
 @lru_cache(64)
-def _candidates(lite: bool, bounds: tuple[str, ...], tags: int) -> Any:
+def _candidates(driver: SqlDriver, bounds: tuple[str, ...], tags: int) -> Any:
     """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
     unknown: Any = {name: bindparam(name) for name in bounds}
     visible = replace(SearchQuery(), **unknown)
     return _apply_filters(
         select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
-            p.scope_id + 0 == bindparam("scope"), is_listed(p.id, lite=lite)
+            p.scope_id + 0 == bindparam("scope"), driver.is_listed(p.id)
         ),
         visible,
         [bindparam(f"tag{i}") for i in range(tags)],

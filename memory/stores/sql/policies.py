@@ -10,7 +10,8 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from memory.ids import clock
 from memory.stores.sql import schema as t
 from memory.stores.sql.scopes import UserName
-from memory.stores.sql.statements import Query, execute_sql, is_sqlite
+from memory.stores.sql.sql_driver import sql_driver
+from memory.stores.sql.statements import Query, execute_sql
 
 p = t.user_policies.c
 OF_USER = select(p.memory).where(p.tenant == bindparam("tenant"), p.user == bindparam("user"))
@@ -37,7 +38,7 @@ def changes() -> Query:
 
 def _tell_others(conn: Connection) -> None:
     """Let other workers notice a change."""
-    if not is_sqlite(conn):
+    if sql_driver(conn).is_shared:
         execute_sql(
             conn,
             f"INSERT INTO meta (name, value) VALUES ('{CHANGES}', '1') ON CONFLICT (name) DO "

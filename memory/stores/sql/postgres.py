@@ -27,6 +27,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from memory.stores.sql.index_changes import IndexChanges
 from memory.stores.sql.postgres_checks import NO_STATEMENTS, check_server, keeps_statements
+from memory.stores.sql.postgres_driver import DRIVER
 from memory.stores.sql.postgres_hosts import connect
 from memory.stores.sql.postgres_lease import SlotLease, new_incarnation, session_name
 from memory.stores.sql.postgres_statements import (
@@ -37,6 +38,7 @@ from memory.stores.sql.postgres_statements import (
     sqlstate_of,
 )
 from memory.stores.sql.shortcut import Shortcut, Sql
+from memory.stores.sql.sql_driver import DRIVER_OPTION
 from memory.stores.sql.statements import Query, all_storable, storable
 from memory.stores.sql.waiting import tell_of_connection
 from memory.stores.sql.write_lock import EVERY_WRITE, EVERYTHING, NOTHING, Withdrawn, WriteLock
@@ -122,6 +124,13 @@ class PostgresConnection:
             await self.raw.execute("ROLLBACK")
 
 
+def open_connections(
+    url: str, synchronous: str, options: Mapping[str, Any], server: tuple[bytes, int]
+) -> PostgresConnections:
+    """Return the connections for a URL. synchronous: says nothing of a server."""
+    return PostgresConnections(url, server, options)
+
+
 class PostgresConnections:
     """The connections to one database.
 
@@ -164,7 +173,7 @@ class PostgresConnections:
 
     def _new_engine(self, statements: int) -> AsyncEngine:
         engine = _engine(self._url, session_name(self._incarnation), statements)
-        return engine.execution_options(**self._options)
+        return engine.execution_options(**self._options, **{DRIVER_OPTION: DRIVER})
 
     async def read(self, work: Work[T], *, single: bool = False) -> T:
         """Run a read in one moment. Raises what it raised, and SQLAlchemyError.

@@ -24,8 +24,10 @@ SECONDS = 5.0
 def query(url: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
     """Return the rows of a query; none if its table does not exist.
 
-    Raises OSError if the database cannot be read.
+    Its parameters are `?`. Raises OSError if the database cannot be read.
     """
+    for i in range(len(values)):
+        sql = sql.replace("?", f"${i + 1}", 1)
 
     async def work(raw: asyncpg.Connection) -> list[tuple[Any, ...]]:
         try:

@@ -1,6 +1,6 @@
 """The tables that only Postgres has: its search index, and the workers that share a database.
 
-The index holds no word: a term is a number, keyed by the server's secret (see `fts_postgres`).
+The index holds no word: a term is a number, keyed by the server's secret (see `postgres_index`).
 """
 
 from __future__ import annotations

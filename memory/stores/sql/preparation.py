@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from importlib import import_module
 
 from sqlalchemy import Connection, insert, inspect, select
 
 from memory.errors import NotUpgraded
 from memory.stores.sql import schema
+from memory.stores.sql.sql_driver import sql_driver
 
 ANOTHERS = (
     "storage.secret is not the secret that this database was made with: nothing stored would be "
@@ -21,14 +21,12 @@ def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) ->
 
     reading: only look. Returns False if there is something to write.
     """
+    driver = sql_driver(conn)
     names = set(inspect(conn).get_table_names())
     if "scopes" not in names:
         if reading:
             return False
-        if conn.dialect.name == "sqlite":
-            schema.metadata.create_all(conn)
-        else:
-            import_module("memory.stores.sql.postgres_schema").create(conn)
+        driver.create_tables(conn)
         conn.exec_driver_sql(
             "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL "
             "PRIMARY KEY)"
@@ -44,10 +42,7 @@ def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) ->
     )
     if why := why_unreadable(found, _readable_by(conn) if "meta" in names else None):
         raise NotUpgraded(why)
-    wanted = set(schema.metadata.tables)
-    if conn.dialect.name != "sqlite":
-        wanted |= import_module("memory.stores.sql.postgres_schema").metadata.tables.keys()
-    if lacks := sorted(wanted - names):
+    if lacks := sorted(driver.table_names() - names):
         raise NotUpgraded(
             f"the database lacks {', '.join(lacks)}: an unreleased version made it. Export its "
             "memory with that version, or move its folder away"
@@ -97,8 +92,8 @@ def _check_secret(conn: Connection, secret: bytes, *, reading: bool) -> bool:
     With another secret nothing that is stored would be recognised, nor erased. reading, return: see
     `prepare_tables`.
     """
-    if conn.dialect.name == "sqlite":
-        return True  # its secret lies beside it
+    if not sql_driver(conn).is_shared:
+        return True  # the secret of a file lies beside it
     mine = fingerprint_of(secret)
     m = schema.meta.c
     if (found := conn.execute(select(m.value).where(m.name == "secret")).scalar()) is None:

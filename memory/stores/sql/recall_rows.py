@@ -11,7 +11,7 @@ from memory.search.ranking import Ranked, SimilarityScores
 from memory.stores.sql import fts, passage_lifecycle
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
-from memory.stores.sql.statements import is_sqlite
+from memory.stores.sql.sql_driver import sql_driver
 
 Hits = Sequence[dict[str, Any]]
 
@@ -36,12 +36,12 @@ def read(
     """
     if sent is not None and not message_rows.is_more_than(conn, scope_id, sent):
         return (), (), ()
-    lite, near = is_sqlite(conn), SimilarityScores()
+    driver, near = sql_driver(conn), SimilarityScores()
     passages = messages = []
     if ranked.passages:
-        listed = passage_rows.listed_hits(lite)
+        listed = passage_rows.listed_hits(driver)
         passages = passage_rows.as_shown(fts.list_hits(conn, listed, ranked.passages, near))
     if ranked.messages:
-        messages = fts.list_hits(conn, message_rows.listed_hits(lite), ranked.messages, near)
+        messages = fts.list_hits(conn, message_rows.listed_hits(driver), ranked.messages, near)
     outdated = passage_lifecycle.list_outdated(conn, scope_id) if messages else ()
     return passages, messages, outdated

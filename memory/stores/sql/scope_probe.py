@@ -6,15 +6,9 @@ nothing.
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-from importlib import import_module
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-BUSY_SECONDS = 1.0
-SQLITE = "sqlite+aiosqlite:///"
+from memory.stores.sql.database_kinds import load_probe
 
 
 def query_database(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
@@ -23,29 +17,8 @@ def query_database(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
     url: of `storage.database`, a file's with its whole path. Raises OSError if the database cannot
     be read.
     """
-    _, is_file, path = url.partition(SQLITE)
-    if not is_file:
-        return _query_server(url, query, *values)
-    if not Path(path).is_file():
-        return []
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=BUSY_SECONDS)
-        ) as connection:
-            return connection.execute(query, values).fetchall()
-    except sqlite3.Error as e:
-        if str(e).startswith("no such table"):
-            return []
-        raise OSError(f"{type(e).__name__}: {e}") from e
-
-
-def _query_server(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
-    for i in range(len(values)):
-        query = query.replace("?", f"${i + 1}", 1)
-    found: list[tuple[Any, ...]] = import_module("memory.stores.sql.postgres_probe").query(
-        url, query, *values
-    )
-    return found
+    rows: list[tuple[Any, ...]] = load_probe(url).query(url, query, *values)
+    return rows
 
 
 def why_not_shared(url: str, secret: bytes) -> str:
@@ -56,7 +29,7 @@ def why_not_shared(url: str, secret: bytes) -> str:
     from memory.errors import NotUpgraded
     from memory.stores.sql.preparation import ANOTHERS, fingerprint_of
 
-    probe = import_module("memory.stores.sql.postgres_probe")
+    probe = load_probe(url)
     try:
         revision = probe.look(url)[1]
     except NotUpgraded as e:

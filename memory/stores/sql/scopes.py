@@ -25,8 +25,8 @@ from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_key
 from memory.scope import Scope, owner_key
 from memory.stores.sql import schema as t
-from memory.stores.sql.messages import NEWEST, NEWEST_OF_ONE
-from memory.stores.sql.statements import Query, dialect_insert, driver, execute
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.statements import Query, execute, insert_with_conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ FIND_UNNAMED = select(_c.id).where(
 )
 
 
-def _select_status(*newest: Any) -> Any:
+@cache
+def _select_status(driver: SqlDriver) -> Any:
+    # Where others may write too, versions are compared.
+    versions = (_c.version.label("scope_version"), t.conversations.c.version.label("version"))
     return (
         select(
             _c.id,
@@ -70,7 +73,8 @@ def _select_status(*newest: Any) -> Any:
             t.conversations.c.resent,
             t.conversations.c.opening,
             t.conversations.c.task,
-            *newest,
+            *driver.index.newest,
+            *(versions if driver.is_shared else ()),
         )
         .join_from(
             t.scopes,
@@ -83,15 +87,6 @@ def _select_status(*newest: Any) -> Any:
     )
 
 
-STANDING = {
-    "sqlite": _select_status(*NEWEST.selected_columns),
-    "postgresql": _select_status(
-        *NEWEST_OF_ONE.selected_columns,
-        literal(0).label("indexed"),
-        _c.version.label("scope_version"),
-        t.conversations.c.version.label("version"),
-    ),
-}
 TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
 TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1, version=_c.version + 1)
 RAISE = update(t.scopes).where(_c.id == bindparam("which")).values(version=_c.version + 1)
@@ -140,14 +135,14 @@ def scope_status(
     """Read the status of a known scope and of a conversation of it, in one query.
 
     Returns id, active_at, proven, generation, conversation (None if missing), head, explicit,
-    resent, opening, task, stored and indexed (see `messages.newest_key`); None if the scope is
+    resent, opening, task, stored and indexed (see `SearchIndex`); None if the scope is
     missing. Raises ErasedMeanwhile if the owner was erased after this turn began.
     """
     if scope_id is None:
         return None
     found = execute(
         conn,
-        STANDING[conn.dialect.name],
+        _select_status(sql_driver(conn)),
         {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation},
     ).first()
     if (
@@ -180,15 +175,15 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
         "created_at": now,
         "active_at": now,
     }
-    execute(conn, _add_if_missing(conn.dialect.name, tuple(row)), row)
+    execute(conn, _add_if_missing(sql_driver(conn), tuple(row)), row)
     # The unnamed of a tenant have one scope, and on a server write side by side.
     there = None if owner.scope.is_named else find(conn, owner.scope)
     return there or ident
 
 
 @cache
-def _add_if_missing(dialect: str, columns: tuple[str, ...]) -> Any:
-    return dialect_insert(dialect, t.scopes, columns).on_conflict_do_nothing()
+def _add_if_missing(driver: SqlDriver, columns: tuple[str, ...]) -> Any:
+    return insert_with_conflict(driver, t.scopes, columns).on_conflict_do_nothing()
 
 
 def remove_if_empty(conn: Connection, scope_id: int) -> None:
@@ -211,7 +206,7 @@ def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
 
 def raise_version(conn: Connection, scope_id: int) -> None:
     """Outdate what is kept of the scope, where others may keep it too."""
-    if driver(conn) is None:
+    if sql_driver(conn).is_shared:
         execute(conn, RAISE, {"which": scope_id})
 
 

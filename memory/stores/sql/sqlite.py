@@ -24,11 +24,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiosqlite
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, create_engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from memory.stores.sql.index_changes import CHANGES_OPTION, IndexChanges
+from memory.stores.sql.sql_driver import DRIVER_OPTION
+from memory.stores.sql.sqlite_driver import DRIVER
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -76,7 +78,7 @@ class SqliteConnection:
             creator=lambda: raw,
             poolclass=StaticPool,
             hide_parameters=True,
-            execution_options=dict(options),
+            execution_options={**options, DRIVER_OPTION: DRIVER},
         )
         self._over: Connection | None = None
 
@@ -159,6 +161,13 @@ def _set_pragmas(raw: sqlite3.Connection, *pragmas: str) -> None:
 
 def _pages(size: int) -> str:
     return f"cache_size={-size // 1024}"
+
+
+def open_connections(
+    url: str, synchronous: str, options: Mapping[str, Any], server: tuple[bytes, int]
+) -> SqliteThreads:
+    """Return the connections for a URL. server: says nothing of a file."""
+    return SqliteThreads(make_url(url).database or ":memory:", synchronous, options)
 
 
 class SqliteThreads:

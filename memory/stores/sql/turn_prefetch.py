@@ -22,7 +22,7 @@ from memory.stores.sql import openings, scopes, turn_reader
 from memory.stores.sql import schema as t
 from memory.stores.sql.blocks import SHELF
 from memory.stores.sql.foreseen import ForeseenRows, NotForeseen, foresee
-from memory.stores.sql.node_holders import SILENT_SECONDS, select_living
+from memory.stores.sql.sql_driver import SILENT_SECONDS, sql_driver
 from memory.stores.sql.statements import batch_values, execute_sql, key_list
 from memory.stores.sql.turn_reader import CANDIDATES, Snapshot, SnapshotQuery
 
@@ -160,13 +160,15 @@ class _Wanted:
             if all(key in carriers for key in keys):
                 found = [carriers[key] for key in sorted(set(keys))]
                 listed = {**of, **key_list(conn, keys)}
-                known.put(turn_reader.select_carriers(lite=False), listed, found)
+                known.put(turn_reader.select_carriers(sql_driver(conn)), listed, found)
 
 
 def _tell_living(nodes: Sequence[Any], living: Sequence[int], known: ForeseenRows) -> None:
+    from memory.stores.sql.postgres_driver import LIVING_WORKER
+
     for holder in {node.holder for node in nodes} - {None}:
         found = [(holder,)] if holder in living else []
-        known.put(select_living(), {"holder": holder}, found)
+        known.put(LIVING_WORKER, {"holder": holder}, found)
 
 
 def _spoken(turn: RequestHistory) -> Iterator[int]:

@@ -22,11 +22,10 @@ from memory.stores.sql import node_holders, scopes, server_history
 from memory.stores.sql import openings as opening_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.openings import StoredOpening
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import (
     execute,
     in_clause,
-    is_listed,
-    is_sqlite,
     key_list,
     select_in_batches,
 )
@@ -251,17 +250,17 @@ def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
         keys = {"scope": scope_id, **key_list(conn, node.carriers)}
-        found = execute(conn, select_carriers(lite=is_sqlite(conn)), keys)
+        found = execute(conn, select_carriers(sql_driver(conn)), keys)
         carriers = [*map(node_of, found), *carriers]
     return PreviousTurn(node, at, epoch, carriers)
 
 
 @cache
-def select_carriers(*, lite: bool) -> Any:
+def select_carriers(driver: SqlDriver) -> Any:
     """Return the statement for the nodes of `key_list`."""
     return (
         select(t.nodes)
-        .where(n.scope_id == bindparam("scope"), is_listed(n.id, lite=lite))
+        .where(n.scope_id == bindparam("scope"), driver.is_listed(n.id))
         .order_by(n.id)
     )
 

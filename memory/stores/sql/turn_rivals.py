@@ -12,7 +12,8 @@ from sqlalchemy import Connection, bindparam, select
 from memory.ids import new_id, new_key
 from memory.stores.sql import node_holders
 from memory.stores.sql import schema as t
-from memory.stores.sql.statements import driver, execute
+from memory.stores.sql.sql_driver import sql_driver
+from memory.stores.sql.statements import execute
 from memory.stores.sql.turn_reader import BY_CHAIN
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 
@@ -39,7 +40,7 @@ def fork_if_continued(conn: Connection, there: Any, o: PendingTurn) -> bool:
     c, parent = o.conversation, o.node.parent
     if o.adopted or o.named or c.explicit or there.conversation is None or parent is None:
         return False
-    if driver(conn) is not None or there.version == c.version:
+    if not sql_driver(conn).is_shared or there.version == c.version:
         return False
     values = {"which": c.id, "parent": parent, "node": o.node.id, "asked": o.node.asked}
     if not execute(conn, CONTINUED_OTHERWISE, {"scope": there.id, **values}):

@@ -31,12 +31,11 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.message_pieces import LargeBody, contents_of
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import (
     add_row,
-    dialect_insert,
-    driver,
     execute,
-    is_sqlite,
+    insert_with_conflict,
     put_row,
 )
 from memory.stores.sql.turn_reader import (
@@ -120,7 +119,7 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
 
 def _raise_version(conn: Connection, conversation: int) -> None:
     """Outdate what is kept of the conversation, where others may keep it too."""
-    if driver(conn) is None:
+    if sql_driver(conn).is_shared:
         execute(conn, RAISE, {"which": conversation})
 
 
@@ -244,7 +243,8 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
     said += _answers(conn, r, (scope_id, now), request)
     message_rows.append(conn, said, _newest(there))
     head = _move(conn, there, r, now, stays=stays)
-    r.versions = None if is_sqlite(conn) else (there.scope_version, there.version + 1)
+    driver = sql_driver(conn)
+    r.versions = (there.scope_version, there.version + 1) if driver.is_shared else None
     _record_consequences(conn, r, scope_id, now)
     if r.prove and not there.proven:
         scopes.prove(conn, scope_id)
@@ -277,7 +277,7 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
     if r.explain:
         record = encode({**r.explain[1], "created_at": now}).decode()
         row = {"id": r.aside or node, "scope_id": scope_id, "record": record, "created_at": now}
-        execute(conn, upsert_explain(conn.dialect.name), row)
+        execute(conn, upsert_explain(sql_driver(conn)), row)
     fact_rows.record_use(conn, r.used)
     model_records.save(conn, r.models)
     for job in r.jobs:
@@ -308,7 +308,7 @@ def _answers(
                 conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
             )
         unread = 1 if r.unread and i == 0 else None
-        held = {} if driver(conn) is not None else node_holders.NOBODY
+        held = node_holders.NOBODY if sql_driver(conn).is_shared else {}
         row = columns(node, scope_id)
         put_row(conn, t.nodes, ("id",), **row, unread=unread, **request, **held)
         request = {}
@@ -321,10 +321,10 @@ def _answers(
 
 
 @cache
-def upsert_explain(dialect: str) -> Any:
+def upsert_explain(driver: SqlDriver) -> Any:
     """Return the statement that adds an attempt to a turn's explain record."""
     x = t.explains.c
-    statement = dialect_insert(dialect, t.explains, x.keys())
+    statement = insert_with_conflict(driver, t.explains, x.keys())
     return statement.on_conflict_do_update(
         index_elements=["id"],
         set_={
@@ -386,7 +386,7 @@ def _move(conn: Connection, line: Any, r: TurnRecord, now: float, *, stays: bool
     beside, alone = (CONTINUED_BESIDE, CONTINUED) if goes_on else (MOVED_BESIDE, MOVED)
     execute(
         conn,
-        beside if driver(conn) is None else alone,
+        beside if sql_driver(conn).is_shared else alone,
         {
             "which": r.conversation,
             "scope": line.id,

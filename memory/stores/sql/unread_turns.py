@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, null, or_, select, update
 
 from memory.stores.sql import schema as t
-from memory.stores.sql.statements import execute, is_listed, is_sqlite, key_list
+from memory.stores.sql.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.statements import execute, key_list
 
 n, m = t.nodes.c, t.messages.c
 # Spelled as in the partial index, without a parameter.
@@ -80,11 +81,11 @@ def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[T
 
 
 @cache
-def _read(lite: bool) -> Any:
-    mine = (n.scope_id == bindparam("scope"), is_listed(n.id, lite=lite))
+def _read(driver: SqlDriver) -> Any:
+    mine = (n.scope_id == bindparam("scope"), driver.is_listed(n.id))
     return update(t.nodes).where(*mine).values(unread=null())
 
 
 def mark_read(conn: Connection, scope_id: int, nodes: Sequence[int]) -> None:
     """Mark these turns as read."""
-    execute(conn, _read(is_sqlite(conn)), {"scope": scope_id, **key_list(conn, nodes)})
+    execute(conn, _read(sql_driver(conn)), {"scope": scope_id, **key_list(conn, nodes)})

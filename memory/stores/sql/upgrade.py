@@ -5,20 +5,15 @@ The only module that uses Alembic; an empty database does not need it.
 
 from __future__ import annotations
 
-import asyncio
-from importlib import import_module
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, create_engine, delete, insert, inspect, make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import Connection, delete, insert, inspect
+from sqlalchemy.exc import SQLAlchemyError
 
 from memory.errors import StoreUnavailable
 from memory.stores.sql import schema
-
-UPGRADING = 7_205_603  # Postgres' number of the lock that one upgrade at a time holds
-TRIES, PAUSE_SECONDS = 40, 1.0
-LOCKED = {"55P03", "40P01"}  # a lock was not free in time, a deadlock
+from memory.stores.sql.database_kinds import load_maintenance
+from memory.stores.sql.sql_driver import sql_driver
 
 
 def upgrade(url: str) -> str:
@@ -29,51 +24,12 @@ def upgrade(url: str) -> str:
     Blocks, and needs a thread without a running event loop. Raises StoreUnavailable.
     """
     try:
-        if (target := make_url(url)).get_backend_name() == "sqlite":
-            _here(target)
-        else:
-            asyncio.run(_there(target))
+        load_maintenance(url).migrate(url, _migrate)
     except (SQLAlchemyError, OSError) as e:
         raise StoreUnavailable(
             f"the database could not be upgraded: {type(e).__name__}: {e}"
         ) from e
     return schema.REVISION
-
-
-def _here(url: URL) -> None:
-    """Open a file with Python's own driver first.
-
-    If it fails, the asynchronous driver would leave a thread behind.
-    """
-    engine = create_engine(url.set(drivername="sqlite"))
-    try:
-        with engine.begin() as conn:
-            _migrate(conn)
-    finally:
-        engine.dispose()
-
-
-async def _there(url: URL) -> None:
-    """Migrate a server's database while workers serve it.
-
-    Its locks are waited for briefly, since whoever comes after would wait too, and asked for again.
-    """
-    arguments = import_module("memory.stores.sql.postgres_statements").cache_arguments(0)
-    engine = create_async_engine(url, connect_args=arguments)
-    try:
-        for tries in range(1, TRIES + 1):
-            try:
-                async with engine.begin() as conn:
-                    await conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADING})")
-                    await conn.exec_driver_sql("SET LOCAL lock_timeout = '2s'")
-                    await conn.run_sync(_migrate)
-                return
-            except DBAPIError as e:
-                if tries == TRIES or getattr(e.orig, "sqlstate", "") not in LOCKED:
-                    raise
-            await asyncio.sleep(PAUSE_SECONDS)
-    finally:
-        await engine.dispose()
 
 
 def _migrate(conn: Connection) -> None:
@@ -85,9 +41,10 @@ def _migrate(conn: Connection) -> None:
         "script_location", str(Path(__file__).parent / "migrations").replace("%", "%%")
     )
     config.set_main_option("path_separator", "os")
-    if conn.dialect.name != "sqlite" and "scopes" not in inspect(conn).get_table_names():
-        # The migrations began with SQLite's tables.
-        import_module("memory.stores.sql.postgres_schema").create(conn)
+    driver = sql_driver(conn)
+    if driver.is_shared and "scopes" not in inspect(conn).get_table_names():
+        # The migrations began with the tables of a file.
+        driver.create_tables(conn)
         command.stamp(config, "head")
         _note_readable(conn)
         return

@@ -27,7 +27,7 @@ from memory.search.similarity import pack_vector
 from memory.service import Memory
 from memory.session.request import Policy, TurnRequest
 from memory.session.turn_record import TurnOutcome
-from memory.stores.sql import fts, fts_postgres, messages
+from memory.stores.sql import fts, messages, postgres_index
 from memory.stores.sql import schema as t
 from memory.stores.sql.fts import IndexLimit, SearchDocument
 from memory.stores.sql.message_pieces import contents_of
@@ -205,7 +205,7 @@ class Filler:
         _put(rows, "messages", {"id": key, **row})
         doc = SearchDocument(scope_id, row["content"], row["role"], before, row["created_at"])
         indexed = fts.document_columns("messages_fts", doc, IndexLimit())
-        numbers = fts_postgres.term_numbers(self._key, scope_id, indexed)
+        numbers = postgres_index.term_numbers(self._key, scope_id, indexed)
         _put(rows, "message_terms", {"id": key, "scope_id": scope_id, "terms": numbers})
 
 

@@ -10,6 +10,7 @@ from memory.scope import Scope
 from memory.stores.sql import scopes
 from memory.stores.sql.conversations import find_explain_record
 from memory.stores.sql.database import Database
+from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.statements import execute
 from memory.stores.sql.turn_writer import upsert_explain
 
@@ -26,7 +27,7 @@ async def test_each_attempt_at_a_turn_keeps_its_record(db):
             record = f'{{"id":"{ident}","injected":{{"core":"two\\nlines"}},"created_at":{at}}}'
             execute(
                 conn,
-                upsert_explain(conn.dialect.name),
+                upsert_explain(sql_driver(conn)),
                 {"id": node, "scope_id": scope_id, "record": record, "created_at": at},
             )
 

@@ -20,11 +20,12 @@ from memory.scope import Scope
 from memory.search.query import scope_mark
 from memory.service import Memory
 from memory.session.request import Policy
-from memory.stores.sql import fts, jobs, message_index, messages, scopes, turn_reader
+from memory.stores.sql import fts, jobs, message_index, messages, scopes, sqlite_index, turn_reader
 from memory.stores.sql import schema as t
 from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.passages import NewPassage, PassageFilter, add
+from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.transcripts import ConversationHeader, ImportedMessage, Transcriber, steps_of
 from tests import stores
 
@@ -351,7 +352,7 @@ async def test_each_message_is_put_in_once_by_whoever_comes_first(memory):
 
 async def test_a_long_import_does_not_keep_what_is_said_after_it(memory, monkeypatch):
     await memory.retrieval.indexing.stop()
-    monkeypatch.setattr(message_index, "LOOK_AHEAD_ROWS", 3)
+    monkeypatch.setattr(sqlite_index, "LOOK_AHEAD_ROWS", 3)
     await spoken(
         memory, "bob", {"role": "user", "content": "a teapot"}
     )  # waits, so the import may not pass it over
@@ -373,9 +374,9 @@ async def test_an_import_is_not_looked_through_for_what_waits(memory):
     await memory.retrieval.indexing.stop()
     await filled(memory, "cy")
     await filled(memory, "di")
-    assert await memory.db.read(lambda conn: messages.newest_key(conn, 0)) == await memory.db.read(
-        lambda conn: conn.execute(message_index.MARK).scalar()
-    )
+    newest = await memory.db.read(lambda conn: sql_driver(conn).index.newest_key(conn, 0))
+    mark = await memory.db.read(lambda conn: conn.execute(sqlite_index.MARK).scalar())
+    assert newest == mark
     ada = await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
     assert await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
     assert await memory.db.write(

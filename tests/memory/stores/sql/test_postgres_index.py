@@ -11,12 +11,13 @@ from sqlalchemy import select
 
 from memory.scope import Scope
 from memory.search.ranking import SimilarityScores
-from memory.stores.sql import fts, message_index, message_queue, messages, passages
+from memory.stores.sql import fts, message_index, messages, passages
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.passages import NewPassage, PassageFilter
 from memory.stores.sql.scopes import ScopeOwner, get_or_create
+from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.statements import add_row, execute_sql
 from memory.stores.sql.write_lock import NOTHING
 from tests import stores
@@ -69,7 +70,7 @@ def filling(scope, said):
             }  # fmt: skip
             add_row(conn, t.messages, id=1000 + i, **row)
         if conn.dialect.name == "postgresql":
-            message_queue.add(conn, scope_id, range(1000, 1000 + len(said)))
+            sql_driver(conn).index.add_waiting(conn, scope_id, range(1000, 1000 + len(said)))
         for i, (_, words) in enumerate(said[:60]):
             new = NewPassage(words, [words.split()[0]], created_at=1.68e9 + i)
             passages.add(conn, scope_id, new)
@@ -199,7 +200,7 @@ async def test_the_index_holds_no_word_and_nothing_of_a_removed_row(both):
     assert {type(n) for n in numbers} == {int}
 
     def remove(conn):
-        message_queue.add(conn, scope_id, [1000])
+        sql_driver(conn).index.add_waiting(conn, scope_id, [1000])
         messages.remove(conn, t.messages.c.scope_id == scope_id)
         for key in conn.execute(select(t.passages.c.public_id)).scalars().all():
             passages.remove(conn, [scope_id], key)
@@ -225,7 +226,7 @@ async def test_two_indexers_share_what_waits_and_leave_nothing(postgres_url):
         return done
 
     assert sum(await asyncio.gather(index(one), index(two))) == 150
-    assert not await one.read(lambda conn: message_queue.take(conn, 1))
+    assert not await one.read(lambda conn: message_index._next_unindexed(conn, 1))
     count = await one.read(lambda conn: execute_sql(conn, "SELECT count(*) FROM message_terms"))
     assert count[0][0] == 150
     await one.close()
