@@ -116,6 +116,8 @@ def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pai
 
 def with_body_idempotency_key(client: Pairs, body: bytes) -> Pairs:
     """Return the client's headers with an Idempotency-Key, if it has one, for this very body."""
+    if not any(k == b"idempotency-key" for k, _ in client):
+        return client
     mark = b"-" + hashlib.sha256(body).hexdigest()[:16].encode()
     return [(k, v + mark if k == b"idempotency-key" else v) for k, v in client]
 

@@ -287,8 +287,7 @@ class ActiveScopes:
         """Follow what changed since the last time; return whether that is known at all."""
         version, changes = self._db.version, self._db.index_changes
         if version is None or version != self._version or changes.lost:
-            changes.take()
-            changes.lost = False
+            changes.start_anew()
             self._version = version
             self._scopes.clear()
             self._seen.clear()

@@ -74,6 +74,13 @@ class IndexChanges:
             self.take()
             self.lost = True
 
+    def start_anew(self) -> None:
+        """Forget what was told and made so far: nobody can tell whether it still holds."""
+        self.take()
+        self.lost = False
+        for name in self.documents.names():
+            self.documents.pop(name)
+
     def take(self) -> Sequence[IndexChange]:
         """Return what was committed since the last time."""
         found, self._done, self._characters = self._done, [], 0

@@ -63,3 +63,10 @@ async def test_a_write_is_told_or_changes_the_version(db):
     await db.write(lambda conn: add(conn, 1, NewPassage("It is old.")) and None)
     assert list(db.index_changes.take()) == []
     assert db.version != before
+
+
+def test_what_was_made_of_texts_is_forgotten_with_them():
+    changes = IndexChanges(is_followed=True, lost=True)
+    changes.documents.put((1, 8000), {"body": ["tea"]})
+    changes.start_anew()
+    assert (changes.lost, len(changes.documents)) == (False, 0)
