@@ -16,9 +16,10 @@ from memory.search.query import index_text, spoken_day
 from memory.search.similarity import pack_vector
 from memory.stores.sql import passage_lifecycle, passages
 from memory.stores.sql import scopes as owners
-from memory.stores.sql.messages import SearchQuery, newest_key
+from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.passages import PassageFilter
 from memory.stores.sql.schema import marks
+from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.statements import put_row
 from tests.bench.retrieval.stored import SECRET, Store
 
@@ -116,9 +117,12 @@ async def in_bulk(
     while await store.memory.db.write(work):
         pass
     if table == "messages":  # as an import leaves it, see `messages.add`
-        await store.memory.db.write(
-            lambda conn: put_row(conn, marks, ("name",), name=table, upto=newest_key(conn, 0))
-        )
+
+        def mark(conn: Any) -> None:
+            newest = sql_driver(conn).index.newest_key(conn, 0)
+            put_row(conn, marks, ("name",), name=table, upto=newest)
+
+        await store.memory.db.write(mark)
 
 
 async def of_passages(count: int) -> None:
