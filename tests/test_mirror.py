@@ -54,6 +54,7 @@ COVERED = {
     "e2e/bridges/test_compaction": """
         gateway.chat.compacted_answer gateway.chat.compaction_trigger gateway.chat.compactor
     """,
+    "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
     "e2e/wire/test_unread_answers": "gateway.chat.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
     Carriage,
+    OnePiece,
     Upstream,
     UpstreamRequest,
     UpstreamResponse,
@@ -32,6 +34,7 @@ from gateway.upstream.bridge_translation import (
     read_body,
     remove_marks,
 )
+from gateway.upstream.refused_references import send_items
 from gateway.upstream.translated_body import translate_response
 from gateway.wire.anthropic.response import WholeAnswer
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES
@@ -163,7 +166,7 @@ class BridgedUpstream:
             data = await incoming.read(ERROR_BYTES)
             await incoming.close()
             if not is_path_missing(incoming.status, data):
-                return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+                return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
         incoming = await self._carry(name, request)
         if spoken is None and incoming.status not in NO_PATH:
             self._spoken.note(name, speaks=False)
@@ -190,7 +193,7 @@ class BridgedUpstream:
         """Send a compaction to a server that may have the path, else answer as one without it."""
         if self._spoken.speaks(RESPONSES) is False or self._compacting.speaks(COMPACT) is False:
             headers = [(b"content-type", b"application/json")]
-            return UpstreamResponse(404, headers, _OnePiece(encode({"error": NO_COMPACTION})))
+            return UpstreamResponse(404, headers, OnePiece(encode({"error": NO_COMPACTION})))
         incoming = await self._send_natively(RESPONSES, request)
         if 200 <= incoming.status < 300:
             self._compacting.note(COMPACT, speaks=True)
@@ -200,19 +203,20 @@ class BridgedUpstream:
         await incoming.close()
         if is_path_missing(incoming.status, data):
             self._compacting.note(COMPACT, speaks=False)
-        return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+        return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
 
     async def _send_natively(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request without reasoning that another server, or we, have marked."""
+        send = partial(send_items, self._server) if name == RESPONSES else self._server.send
         if not may_have_marks(request.content):
-            return await self._server.send(request)
+            return await send(request)
         body = request.body or b"{}"
         cleaned = await run_by_weight(body, remove_marks, body, name)
         if cleaned is None:
-            return await self._server.send(request)
+            return await send(request)
         content, names = cleaned
         headers = with_body_idempotency_key([*request.headers], content)
-        incoming = await self._server.send(replace(request, content=content, headers=headers))
+        incoming = await send(replace(request, content=content, headers=headers))
         beyond = incoming.carriage or Carriage("")
         incoming.carriage = beyond._replace(lost=(*names, *beyond.lost))
         return incoming
@@ -226,14 +230,14 @@ class BridgedUpstream:
             data = await incoming.read(ERROR_BYTES)
             await incoming.close()
             if not is_path_missing(incoming.status, data):
-                return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+                return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
         body = request.body or b"{}"
         told = {
             **members,
             "input_tokens": await run_by_weight(body, self._translator.estimate, body, name),
         }
         headers = [(b"content-type", b"application/json")]
-        return UpstreamResponse(200, headers, _OnePiece(encode(told)))
+        return UpstreamResponse(200, headers, OnePiece(encode(told)))
 
     async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         original = request.body or b"{}"
@@ -305,18 +309,3 @@ def is_path_missing(status: int, body: bytes) -> bool:
         return True
     all_words = f"{code} {words}"
     return not THINGS.search(words) and (words != text or PATHS.search(all_words) is not None)
-
-
-class _OnePiece:
-    """A body that has been read."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = [data]
-
-    def __aiter__(self) -> _OnePiece:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._data:
-            raise StopAsyncIteration
-        return self._data.pop()

@@ -187,7 +187,7 @@ class StoringResponses(ResponsesModel):
     def check(self, body):
         yield from super().check(body)
         items = body["input"] if isinstance(body["input"], list) else []
-        kinds = {i["id"]: i["type"] for kept in self.stored.values() for i in kept if "id" in i}
+        kinds = {i["id"]: i["type"] for i in self.stored_items() if "id" in i}
         names = [item.get("id") for item in items]
         for at, item in enumerate(items):
             name = item.get("id")
