@@ -84,7 +84,7 @@ COVERED = {
         gateway.chat.kept_conversations gateway.server.conversation_routes
     """,
     "e2e/responses/test_background_booking": """
-        gateway.chat.background_booking gateway.storage.bookings
+        gateway.chat.background_booking gateway.chat.nameless_relay gateway.storage.bookings
     """,
     "e2e/responses/test_owners": """
         gateway.chat.stored_names gateway.chat.relayed_names gateway.server.stored_routes

@@ -60,6 +60,10 @@ class StoredPassthrough(RelayedTurn):
         self._row: StoredResponse | None = None
         self._items: list[str] = []  # the ids of its items, which their owner may name
 
+    @property
+    def goes_on(self) -> bool:
+        return runs_in_background(self._asked)
+
     async def body(self) -> AsyncGenerator[bytes, None]:
         seen, size, noted = [], 0, False
         async for part in super().body():
@@ -90,10 +94,10 @@ class StoredPassthrough(RelayedTurn):
         served, request = self._forward.served, self._asked
         if not isinstance(found.get("id"), str) or served is None:
             return False
-        goes_on = runs_in_background(request) and found.get("status") in UNFINISHED
+        goes_on = self.goes_on and found.get("status") in UNFINISHED
         # Some servers do not tell that they store; what goes on there is stored.
         if found.get("store") is True or goes_on:
-            tenant, model = request.principal.tenant, request.body["model"]
+            tenant, model = request.principal.tenant, str(request.body.get("model") or "")
             row = StoredResponse(
                 found["id"], tenant, request.user, [found["id"]], served.label, model
             )
