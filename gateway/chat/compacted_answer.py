@@ -53,7 +53,7 @@ class CompactedAnswer(PassthroughProducer):
     async def ready(self) -> CompactedAnswer:
         """Tell the items in full that the server cannot take by their ids."""
         gateway, content = self._gateway, self._content
-        if not kept_responses.may_refer(content.data):
+        if not await kept_responses.may_refer(content.data):
             return self
         body = await self._read()
         items, tenant = body.get("input"), content.principal.tenant

@@ -21,6 +21,7 @@ import msgspec
 from gateway.auth.authenticator import Principal
 from gateway.chat.request import TurnInput
 from gateway.errors import BadRequest, RequestConflict, Unavailable
+from gateway.http.json_thread import look_for
 from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import (
@@ -56,7 +57,7 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     or an item that is not kept here, and Unavailable.
     """
     named = request.body.get("previous_response_id")
-    if isinstance(named, str) or thread or may_refer(request.raw):
+    if isinstance(named, str) or thread or await may_refer(request.raw):
         request = await read_input(request)
     body = request.body
     sent = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
@@ -127,9 +128,9 @@ async def resolve(
     return [known.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
 
 
-def may_refer(raw: bytes) -> bool:
+async def may_refer(raw: bytes) -> bool:
     """Tell whether a body may name items by their ids, before it is read."""
-    return any(mark in raw for mark in REFERRING)
+    return await look_for(raw, *REFERRING)
 
 
 async def resolve_all(

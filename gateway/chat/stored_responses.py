@@ -53,8 +53,9 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
         return await _with_room(
             gateway, request, await kept_responses.expand(gateway, request, name)
         )
-    request = await check_references(gateway, request)
-    request = await _resolve_references(gateway, request)
+    if await kept_responses.may_refer(request.raw):
+        request = await check_references(gateway, request)
+        request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
     account = gateway.keys.own and not request.uses_memory  # which the provider guards
     if not isinstance(named, str) or account:
@@ -153,8 +154,6 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
 
     Those that their server cannot take so are sent in full.
     """
-    if not kept_responses.may_refer(request.raw):
-        return request
     request = await kept_responses.read_input(request)
     items = request.body.get("input")
     if not isinstance(items, list):

@@ -19,6 +19,7 @@ from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_m
 from gateway.http.pacing import rest
 from gateway.wire.chat import decode_weighed
 from gateway.wire.chat_request import parse
+from gateway.wire.json_weight import count
 from memory import CoreBlock, iso
 from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
 
@@ -341,7 +342,7 @@ def brought(body: bytes, most: int | None) -> _Brought:
 
     Raises BadRequest, TooLarge.
     """
-    if (many := sum(map(body.count, MARKS))) > MARKED:
+    if (many := sum(count(body, mark) for mark in MARKS)) > MARKED:
         raise BadRequest(
             f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. "
             "Import the conversation in several parts.",

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from gateway.http.json_thread import run_by_weight, run_heavy
+from gateway.http.json_thread import look_for, run_by_weight, run_heavy
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import (
     ANSWER_BYTES,
@@ -30,7 +30,6 @@ from gateway.upstream.bridge_translation import (
     BridgeOptions,
     BridgeTranslator,
     Carrying,
-    may_have_marks,
     read_body,
     remove_marks,
 )
@@ -48,6 +47,7 @@ from gateway.wire.bridge.compaction import (
 from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.headers import with_body_idempotency_key
+from gateway.wire.own_marks import BYTES
 
 FORMATS = {"/responses": RESPONSES, "/messages": MESSAGES}
 # Paths that count a request's tokens: of which format, and what the answer says beside the number.
@@ -176,7 +176,7 @@ class BridgedUpstream:
         """Return a request with what this gateway compacted as plain messages."""
         if request.method != "POST" or not holds_items(path):
             return request
-        if not may_have_marks(request.content):
+        if not await look_for(request.content, BYTES):
             return request
         body = request.body or b"{}"
         if not may_be_compacted(path, body):
@@ -208,7 +208,7 @@ class BridgedUpstream:
     async def _send_natively(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request without reasoning that another server, or we, have marked."""
         send = partial(send_items, self._server) if name == RESPONSES else self._server.send
-        if not may_have_marks(request.content):
+        if not await look_for(request.content, BYTES):
             return await send(request)
         body = request.body or b"{}"
         cleaned = await run_by_weight(body, remove_marks, body, name)
@@ -242,7 +242,7 @@ class BridgedUpstream:
     async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         original = request.body or b"{}"
         translate = self._translator.translate
-        if may_have_marks(original):  # what is sealed is far longer than it looks
+        if await look_for(original, BYTES):  # what is sealed is far longer than it looks
             carried = await run_heavy(translate, original, name, request)
         else:
             carried = await run_by_weight(original, translate, original, name, request)

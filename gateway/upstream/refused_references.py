@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import look_for, run_by_weight
 from gateway.upstream.base import (
     ERROR_BYTES,
     Carriage,
-    Content,
     OnePiece,
     Upstream,
     UpstreamRequest,
@@ -34,7 +33,9 @@ async def send_items(server: Upstream, request: UpstreamRequest) -> UpstreamResp
     incoming = await server.send(request)
     lost: tuple[str, ...] = ()
     for attempt in range(BY_NAME + 2):
-        if incoming.status not in REFUSALS or not (lost or _may_refer(request.content)):
+        if incoming.status not in REFUSALS:
+            break
+        if not lost and not await look_for(request.content, REFERENCE.encode()):
             break
         told = await incoming.read(ERROR_BYTES)
         await incoming.close()
@@ -53,11 +54,6 @@ async def send_items(server: Upstream, request: UpstreamRequest) -> UpstreamResp
         beyond = incoming.carriage or Carriage("")
         incoming.carriage = beyond._replace(lost=(*lost, *beyond.lost))
     return incoming
-
-
-def _may_refer(content: Content | None) -> bool:
-    parts = [content] if isinstance(content, bytes) else content or ()
-    return any(REFERENCE.encode() in bytes(part) for part in parts)
 
 
 def _without_refused(original: bytes, refusal: bytes, every: bool) -> bytes | None:

@@ -21,7 +21,9 @@ from memory.conversation.long_json import LONG_CHARACTERS
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-_THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_THINK = re.compile(r"^\s*<think(?:ing)?>")
+_END_OF_THOUGHT = "</think"
+_rest_of_end = re.compile(r"(?:ing)?>").match
 _REASONING = (
     "reasoning",
     "thinking",
@@ -83,6 +85,22 @@ def collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
+def _without_thought(text: str) -> str:
+    """Return a text without the thought that it begins with.
+
+    A search for its end is short, where a pattern would hold the interpreter for 8 MiB.
+    """
+    begin = _THINK.match(text)
+    if begin is None:
+        return text
+    at = begin.end()
+    while (at := text.find(_END_OF_THOUGHT, at)) >= 0:
+        at += len(_END_OF_THOUGHT)
+        if end := _rest_of_end(text, at):
+            return text[end.end() :]
+    return text
+
+
 def _holds_wide_space(raw: bytes) -> bool:
     """Tell whether UTF-8 holds white space beyond ASCII, as `str.split` knows it."""
     for lead, characters in WIDE_SPACE.items():
@@ -126,7 +144,7 @@ def canonical(message: Json) -> bytes:
         )  # the usual case
     said = _parts(message)
     if role == "assistant" and said and isinstance(said[0], str) and "<think" in said[0]:
-        said[0] = collapse_whitespace(_THINK.sub("", said[0]))
+        said[0] = collapse_whitespace(_without_thought(said[0]))
         said = [s for s in said if s]
     calls = [_call(c) for c in message.get("tool_calls") or [] if isinstance(c, dict)]
     if isinstance(message.get("function_call"), dict):
