@@ -20,6 +20,7 @@ from gateway.http.pacing import rest
 from gateway.wire.chat import decode_weighed
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import count
+from gateway.wire.long_strings import cut_long_strings, has_many_escapes, restore
 from memory import CoreBlock, iso
 from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
 
@@ -349,11 +350,14 @@ def brought(body: bytes, most: int | None) -> _Brought:
             code="too_many_values",
         )
     rest(len(body))
+    cut, spans = cut_long_strings(body) if has_many_escapes(body) else (body, {})
     try:
-        found = _brought(body)
+        found = _brought(cut)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         parse_body(body, ConversationPost)  # raises a precise error
         raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
+    if spans:
+        found.messages = [msgspec.Raw(restore(bytes(m), body, spans)) for m in found.messages]
     rest(len(body))
     if most is not None and len(found.messages) > most:
         raise TooLarge(

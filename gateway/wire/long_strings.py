@@ -27,6 +27,7 @@ HIGH_HALF = re.compile(rb"\\u[dD][89abAB]")  # of a surrogate pair
 STAND_IN = f"long-{secrets.token_hex(16)}-"
 
 Span = tuple[int, int]
+_name = re.compile(re.escape(STAND_IN.encode()) + rb"\d+")
 _decode_text = msgspec.json.Decoder(str).decode
 
 
@@ -40,16 +41,27 @@ def read_in_steps(text: bytes, read: Callable[[bytes], Any]) -> Any:
 
     Raises msgspec.DecodeError.
     """
-    spans = list(long_strings(text))
+    cut, spans = cut_long_strings(text)
     if not spans:
         return read(text)
+    value = read(cut)
+    strings = {name: "".join(_decode(text, *span)) for name, span in spans.items()}
+    return _put_back(value, strings)
+
+
+def cut_long_strings(text: bytes) -> tuple[bytes, dict[str, Span]]:
+    """Return a JSON text with short names for its long strings, and where those stand in it."""
+    spans = list(long_strings(text))
     names = [f"{STAND_IN}{n}" for n in range(len(spans))]
     ends = [0, *(place for span in spans for place in span), len(text)]
     between = [text[a:b] for a, b in list(pairwise(ends))[::2]]
     cut = b"".join(p + n.encode() for p, n in zip(between, [*names, ""], strict=True))
-    value = read(cut)
-    strings = {n: "".join(_decode(text, *s)) for n, s in zip(names, spans, strict=True)}
-    return _put_back(value, strings)
+    return cut, dict(zip(names, spans, strict=True))
+
+
+def restore(part: bytes, text: bytes, spans: Mapping[str, Span]) -> bytes:
+    """Return a part of a cut text with the strings that stood in the text."""
+    return _name.sub(lambda m: text[slice(*spans[m[0].decode()])], part)
 
 
 def long_strings(text: bytes) -> Iterator[Span]:

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from gateway.wire import long_strings
 from gateway.wire.chat import decode, decode_weighed
 from gateway.wire.lone_surrogates import with_stand_ins
-from gateway.wire.long_strings import has_many_escapes, read_in_steps
+from gateway.wire.long_strings import (
+    cut_long_strings,
+    has_many_escapes,
+    read_in_steps,
+    restore,
+)
 
 PIECES = ["\\", '"', "\n", "\t", "é", "字", "😀", "\u2028", "a", "\x00", "/", "u", "long-"]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=80).map("".join)
@@ -35,6 +40,15 @@ def short_steps():
 def test_a_text_says_the_same_read_in_steps(value, ascii_only):
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     assert read_in_steps(text, msgspec.json.decode) == msgspec.json.decode(text) == value
+
+
+@given(st.lists(VALUES, max_size=4))
+def test_a_cut_text_is_restored_part_by_part(values):
+    text = json.dumps(values).encode()
+    cut, spans = cut_long_strings(text)
+    parts = msgspec.json.decode(cut, type=list[msgspec.Raw])
+    restored = [msgspec.json.decode(restore(bytes(part), text, spans)) for part in parts]
+    assert restored == values
 
 
 @given(st.lists(st.sampled_from([b"\\\\", b'\\"', b"\\n", b"\\u00e9", b"\\ud83d\\ude00", b"x"])))
