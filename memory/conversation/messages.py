@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ _REASONING = (
 )  # a tuple, since `type` may be unhashable
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
+FILLER = "\x00"  # in place of a text; no role holds it, as JSON writes it
 SLICE_CHARACTERS = 1 << 16  # normalised at once
 SHORT_CHARACTERS = 200  # whose words are split as fast as anything else is done
 # A `bytes.translate` table: what `str.split` takes for white space, as spaces.
@@ -253,12 +255,32 @@ def keyed_hash(key: bytes, *parts: bytes) -> bytes:
     return hashlib.blake2b(b"".join(parts), key=key, digest_size=16).digest()
 
 
+def digest_of(key: bytes, message: Json) -> bytes:
+    """Return the keyed hash of a message's normalised bytes; of a long text slice by slice.
+
+    So no copies of it are made, and other threads run in between.
+    """
+    text = message.get("content")
+    is_long = type(text) is str and len(text) > SLICE_CHARACTERS and "<think" not in text
+    if not (is_long and len(message) == 2 and "role" in message):
+        return keyed_hash(key, canonical(message))
+    slices = _collapse_slices(text)
+    if (first := next(slices, None)) is None:  # nothing but white space
+        return keyed_hash(key, canonical(message))
+    head, tail = canonical({**message, "content": FILLER}).split(_encode(FILLER))
+    digest = hashlib.blake2b(head + b'"', key=key, digest_size=16)
+    for words in chain([first], slices):
+        digest.update(_encode(words)[1:-1])
+    digest.update(b'"' + tail)
+    return digest.digest()
+
+
 def extend_chain(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
     """Return the message's digest, and the link of the history that ends in it.
 
     link: of the history before it.
     """
-    digest = keyed_hash(key, canonical(message))
+    digest = digest_of(key, message)
     return digest, keyed_hash(key, link, digest)
 
 
@@ -287,7 +309,7 @@ class DigestCache:
             len(said),
         )  # a string and its bytes have the same hash
         if (digest := self.known.get(name)) is None:
-            self.known.put(name, digest := keyed_hash(key, canonical(message)))
+            self.known.put(name, digest := digest_of(key, message))
         return digest, keyed_hash(key, link, digest)
 
 
