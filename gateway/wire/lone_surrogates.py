@@ -92,8 +92,10 @@ def _is_whole(content: Any) -> bool:
 
 
 def _join(message: dict[str, Any]) -> dict[str, Any]:
-    data = with_escapes(encode_plain(message))
-    found: dict[str, Any] = msgspec.json.decode(with_stand_ins(data))
+    data = encode_plain(message)
+    if MARK not in data:
+        return message
+    found: dict[str, Any] = msgspec.json.decode(with_stand_ins(with_escapes(data)))
     return found
 
 
