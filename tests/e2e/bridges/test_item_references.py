@@ -18,6 +18,8 @@ from tests.e2e.bridges.test_orphaned_reasoning import (
     STREAMED,
     TOOL,
     StoringResponses,
+    as_reference,
+    going_on,
     lose,
 )
 from tests.e2e.responses.asking import ask, kinds, texts, user
@@ -65,14 +67,11 @@ def referring(shown, *, calls):
 
     calls: calls too, whose results name them.
     """
-    out = []
-    for item in shown["output"]:
-        whole = "call_id" in item and not calls
-        out.append(item if whole else {"type": "item_reference", "id": item["id"]})
-    results = [i["call_id"] for i in shown["output"] if "call_id" in i]
-    outputs = "function_call_output"
-    out += [{"type": outputs, "call_id": name, "output": "rain"} for name in results]
-    return [user("Hi"), *out, *([] if results else [user("And now?")])]
+    return going_on(shown, lambda item: named(item) if calls else as_reference(item))
+
+
+def named(item):
+    return {"type": "item_reference", "id": item["id"]}
 
 
 def body_of(items, path):
@@ -154,8 +153,7 @@ async def test_a_reference_to_what_is_kept_here_is_told_in_full(data, config, pa
     _, headers, _ = PATHS[path]
     async with model(first, "Yes.") as up, running(up.url, data, config) as live:
         shown, _ = await ask(live, "Think")
-        named = [{"type": "item_reference", "id": i["id"]} for i in shown["output"]]
-        items = [user("Think"), *named, user("So?")]
+        items = [user("Think"), *map(named, shown["output"]), user("So?")]
         answer, _ = await ask(live, items, headers=headers, stream=stream)
         assert texts(answer) == ["Yes."]
         sent = json.dumps(up.bodies[-1])
@@ -194,8 +192,7 @@ async def test_what_a_reference_names_is_compacted_here(data, path, keeps):
         }
         async with running("", data, config) as live:
             shown, _ = await ask(live, "Oslo?", store=True)
-            named = [{"type": "item_reference", "id": i["id"]} for i in shown["output"]]
-            items = [user("Oslo?"), *named, user("More"), *behind]
+            items = [user("Oslo?"), *map(named, shown["output"]), user("More"), *behind]
             url = f"{live.url}{where}"
             http = await live.http.post(url, json=body_of(items, path), headers=headers)
             assert http.status_code == 200, http.text
