@@ -261,8 +261,10 @@ def digest_of(key: bytes, message: Json) -> bytes:
     So no copies of it are made, and other threads run in between.
     """
     text = message.get("content")
-    is_long = type(text) is str and len(text) > SLICE_CHARACTERS and "<think" not in text
-    if not (is_long and len(message) == 2 and "role" in message):
+    plain = len(message) == 2 and "role" in message
+    if not (plain and isinstance(text, str) and len(text) > SLICE_CHARACTERS):
+        return keyed_hash(key, canonical(message))
+    if "<think" in text:
         return keyed_hash(key, canonical(message))
     slices = _collapse_slices(text)
     if (first := next(slices, None)) is None:  # nothing but white space
