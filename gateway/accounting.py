@@ -125,12 +125,13 @@ class RequestAccount(msgspec.Struct):
         if not (self.background and bill.estimated):
             return bill
         expected, usd = self._expect()
+        before = self.forward.meter.bill_hidden()
         bill.tokens = msgspec.structs.replace(
             bill.tokens,
-            input=max(bill.tokens.input, expected.input),
-            output=max(bill.tokens.output, expected.output),
+            input=max(bill.tokens.input, before.tokens.input + expected.input),
+            output=max(bill.tokens.output, before.tokens.output + expected.output),
         )
-        bill.known = max(bill.known, usd)
+        bill.known = max(bill.known, before.known + usd)
         bill.cost = bill.known if bill.cost is not None else None
         return bill
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from memory.conversation.foreign_json import json_steps
+from memory.conversation.json_strings import count_in_steps
 from memory.search.query import iso, parse_time
 
 AGENT = "default"
@@ -233,7 +234,7 @@ def values_in(raw: bytes) -> int:
     Those inside strings are not counted. It is used to refuse texts with more than `VALUES`, which
     cost more to parse than their size suggests.
     """
-    if (most := sum(map(raw.count, MARKS))) <= VALUES:
+    if (most := sum(count_in_steps(raw, mark) for mark in MARKS)) <= VALUES:
         return most
     values = 0
     for step in json_steps(raw):

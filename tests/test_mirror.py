@@ -54,6 +54,7 @@ COVERED = {
     "e2e/bridges/test_compaction": """
         gateway.chat.compacted_answer gateway.chat.compaction_trigger gateway.chat.compactor
     """,
+    "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
     "e2e/wire/test_unread_answers": "gateway.chat.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",
@@ -83,7 +84,7 @@ COVERED = {
         gateway.chat.kept_conversations gateway.server.conversation_routes
     """,
     "e2e/responses/test_background_booking": """
-        gateway.chat.background_booking gateway.storage.bookings
+        gateway.chat.background_booking gateway.chat.nameless_relay gateway.storage.bookings
     """,
     "e2e/responses/test_owners": """
         gateway.chat.stored_names gateway.chat.relayed_names gateway.server.stored_routes

@@ -166,7 +166,7 @@ class ResponsesModel(WireModel):
             if before not in self.stored:
                 yield f"unknown previous_response_id {before}"
             items = [*self.stored.get(before, ()), *items]
-        known = {i["id"]: i for kept in self.stored.values() for i in kept if "id" in i}
+        known = {i["id"]: i for i in self.stored_items() if "id" in i}
         for item in items:
             if item.get("type") == "item_reference" and item["id"] not in known:
                 yield f"a reference to no item: {item['id']}"
@@ -192,6 +192,11 @@ class ResponsesModel(WireModel):
         names = [t.get("name") for t in body.get("tools") or () if t.get("name")]
         if len(set(names)) != len(names):
             yield f"a tool twice: {names}"
+
+    def stored_items(self) -> list[Json]:
+        """The items that it stores; what a request named by its id is none of them."""
+        items = [i for kept in self.stored.values() for i in kept]
+        return [i for i in items if i.get("type") != "item_reference"]
 
     def _follows(self, item: Json) -> bool:
         kind = item.get("type", "message")

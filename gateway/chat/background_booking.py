@@ -20,10 +20,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from gateway.auth.authenticator import Principal
 from gateway.chat.provider_call import ProviderCall
 from gateway.errors import GatewayError, UpstreamRefused
 from gateway.limits.counters import Reservation
+from gateway.relay.endpoint import route_for
 from gateway.storage.bookings import BOOKING, PendingBooking
 from gateway.storage.responses import StoredResponse
 from gateway.usage.pricing import TokenUsage, cost_of, tokens_of
@@ -41,6 +44,7 @@ FIRST_SECONDS, LONGEST_SECONDS = 10.0, 120.0  # between two looks
 GIVEN_UP_SECONDS = 86400.0
 NO_ACCESS, GONE = (401, 403), (404, 410)
 ASK_SECONDS = 30.0
+BEFORE = "before"  # of a booking: what hidden rounds and summaries used, whose usage is known
 AT_ONCE = 8  # questions to providers
 BILLED = (b"openai-organization", b"openai-project")
 
@@ -59,6 +63,9 @@ def booking_of(request: TurnInput, forward: Dispatcher) -> Json:
     booking: Json = {"request": request.id, "key": request.principal.key, "period": ""}
     if (place := forward.meter.counted_in) is not None:
         booking |= place._asdict()
+    before = forward.meter.bill_hidden()
+    if before.tokens != TokenUsage():
+        booking[BEFORE] = {"tokens": asdict(before.tokens), "usd": before.known}
     billed = {k.decode(): v.decode("latin-1") for k, v in request.headers.items() if k in BILLED}
     return {BOOKING: booking | ({"headers": billed} if billed else {})}
 
@@ -88,6 +95,9 @@ async def book_finished(call: ProviderCall, row: StoredResponse, response: Json)
 async def _correct(call: ProviderCall, booking: Json, usage: TokenUsage) -> bool:
     """Correct the usage record and the counters; False if the record is not there yet."""
     gateway, cost = call.gateway, cost_of(usage, call.target.price)
+    if earlier := booking.get(BEFORE):
+        usage += TokenUsage(**earlier["tokens"])
+        cost = None if cost is None else cost + earlier["usd"]
     before = await gateway.usage.correct(booking["request"], usage, cost)
     if before is None:
         return False
@@ -176,7 +186,7 @@ def _call_for(gateway: GatewayState, response: StoredResponse) -> ProviderCall |
     authorization = gateway.credentials.get(tenant) if own else None
     principal = Principal(tenant, booking["key"], authorization=authorization)
     try:
-        route = gateway.router.route(response.model, principal)
+        route = route_for(gateway, response.model, principal)
     except GatewayError:
         return None
     target = next((x for x in route.targets if x.label == response.target), None)

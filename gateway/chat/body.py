@@ -26,11 +26,14 @@ log = logging.getLogger("mnemogate")
 
 
 class ModelMissing(Exception):
-    """A request without a model, which its format allows: the provider may know the model."""
+    """A request without a model, which its format allows: the provider may know the model.
 
-    def __init__(self, body: bytes) -> None:
+    body: its bytes, decompressed. members: what they say.
+    """
+
+    def __init__(self, body: bytes, members: Json) -> None:
         super().__init__("no model")
-        self.body = body
+        self.body, self.members = body, members
 
 
 class BodySource(msgspec.Struct, frozen=True):
@@ -76,7 +79,7 @@ async def read_members(
     if is_light(raw):
         members = parse(raw, decode_weighed)
         if source.wire is not CHAT and members.get("model") is None:
-            raise ModelMissing(raw)
+            raise ModelMissing(raw, members)
         check_model(members)
         return ReadBody(members, too_heavy=too_heavy)
     return ReadBody(await asyncio.to_thread(read_routing_members, raw), too_heavy=too_heavy)
@@ -95,7 +98,7 @@ def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
     check_values(raw)
     members = parse(raw, decode_weighed)
     if source.wire is not CHAT and members.get("model") is None:
-        raise ModelMissing(raw)
+        raise ModelMissing(raw, members)
     check_model(members)
     facts = source.wire.facts(members, source.client.summaries)
     check_weight(len(raw), facts.history)

@@ -11,10 +11,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from gateway.chat.request import TurnInput
+from gateway.chat.stored_passthrough import RelayedTurn
 from gateway.chat.stored_responses import find_base
-from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
-from gateway.routing.dispatcher import Dispatcher
-from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode, read_object
 from gateway.wires.envelope import event_of
@@ -30,19 +28,10 @@ def is_to_be_kept(request: TurnInput) -> bool:
     return there or request.kept is not None
 
 
-class CommandAnswer(PassthroughProducer):
+class CommandAnswer(RelayedTurn):
     """The answer of a command, stored as a response. request: as its client sent it."""
 
-    def __init__(
-        self,
-        gateway: GatewayState,
-        request: TurnInput,
-        forward: Dispatcher,
-        passing: RelayedRequest,
-    ) -> None:
-        super().__init__(forward, passing, request.wants_stream)
-        self._gateway, self._asked = gateway, request
-        self._base = ""
+    _base = ""  # the response before the command, as its server knows it
 
     async def body(self) -> AsyncGenerator[bytes, None]:
         kept = await self._may_keep()

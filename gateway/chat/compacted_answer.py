@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 from gateway.chat import kept_responses
 from gateway.chat.compactor import JSON, Compactor, new_ident
@@ -16,7 +17,9 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.upstream.bridged import NO_PATH, is_path_missing
 from gateway.wire.chat import Json, encode
+from gateway.wire.item_references import tell_items
 from gateway.wires.responses.format import input_items
+from memory import StoreUnavailable
 
 
 class CompactedAnswer(PassthroughProducer):
@@ -47,12 +50,36 @@ class CompactedAnswer(PassthroughProducer):
     def build_head(self, *, committed: bool) -> ResponseHead:
         return ResponseHead(list(JSON)) if self._is_own else super().build_head(committed=committed)
 
+    async def ready(self) -> CompactedAnswer:
+        """Tell the items in full that the server cannot take by their ids."""
+        gateway, content = self._gateway, self._content
+        if not await kept_responses.may_refer(content.data):
+            return self
+        body = await self._read()
+        items, tenant = body.get("input"), content.principal.tenant
+        if isinstance(items, list):
+            with suppress(StoreUnavailable):  # then the server is asked
+                user = self._user_in(body)
+                whole = await kept_responses.resolve(gateway, tenant, user, items)
+                if (sent := tell_items(items, whole)) != items:
+                    told = {**body, "input": sent}
+                    self.passing.body = await run_by_weight(content.data, encode, told)
+        return self
+
+    async def _read(self) -> Json:
+        data = self._content.data
+        return await run_by_weight(data, kept_responses.read_whole, data)
+
+    def _user_in(self, body: Json) -> str | None:
+        content = self._content
+        return self._gateway.names.user(content.principal, content.headers, content.user, body)
+
     async def _compact(self) -> bytes:
         """Return an answer of the gateway's. Raises GatewayError."""
-        content = self._content
-        body = await run_by_weight(content.data, kept_responses.read_whole, content.data)
-        items = [*await self._chain(body), *input_items(body)]
-        compactor = Compactor(self._gateway, self._forward, content.principal.tenant)
+        body = await self._read()
+        principal, user = self._content.principal, self._user_in(body)
+        items = [*await self._chain(body, user), *input_items(body)]
+        compactor = Compactor(self._gateway, self._forward, principal.tenant, user)
         compaction = await compactor.compact(str(body.get("model") or ""), items)
         return encode(
             {
@@ -64,13 +91,11 @@ class CompactedAnswer(PassthroughProducer):
             }
         )
 
-    async def _chain(self, body: Json) -> list[Json]:
+    async def _chain(self, body: Json, user: str | None) -> list[Json]:
         """Return the items of the stored response that a body goes on from. Raises GatewayError."""
-        gateway, content = self._gateway, self._content
-        principal = content.principal
-        user = gateway.names.user(principal, content.headers, content.user, body)
         named = body.get("previous_response_id")
         if not isinstance(named, str):
             return []
-        rows = await kept_responses.chain_rows(gateway, principal, user, named)
+        principal = self._content.principal
+        rows = await kept_responses.chain_rows(self._gateway, principal, user, named)
         return [item for row in rows for item in kept_responses.items_in(row)]

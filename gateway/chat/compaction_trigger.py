@@ -13,9 +13,10 @@ from collections.abc import AsyncGenerator
 from gateway.chat import kept_responses
 from gateway.chat.compactor import JSON, Compaction, Compactor
 from gateway.chat.request import TurnInput
+from gateway.chat.stored_passthrough import RelayedTurn
 from gateway.errors import BadRequest, GatewayError, UpstreamRefused
 from gateway.http.response import SSE, ResponseHead, ResponseProducer
-from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.relay.passthrough import PassthroughProducer
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.wire.bridge.responses_reply import response_head
@@ -53,19 +54,10 @@ async def begin_compaction(
     return TriggeredCompaction(gateway, request, forward, relayed.passing)
 
 
-class TriggeredCompaction(PassthroughProducer):
+class TriggeredCompaction(RelayedTurn):
     """The server's answer, or the gateway's where the server does not know the trigger."""
 
-    def __init__(
-        self,
-        gateway: GatewayState,
-        request: TurnInput,
-        forward: Dispatcher,
-        passing: RelayedRequest,
-    ) -> None:
-        super().__init__(forward, passing, request.wants_stream)
-        self._gateway, self._asked = gateway, request
-        self._is_own = False
+    _is_own = False
 
     async def body(self) -> AsyncGenerator[bytes, None]:
         try:
@@ -86,7 +78,8 @@ class TriggeredCompaction(PassthroughProducer):
     async def _compact(self, refusal: GatewayError) -> bytes:
         """Return an answer of the gateway's. Raises GatewayError."""
         asked = self._asked
-        compactor = Compactor(self._gateway, self._forward, asked.principal.tenant)
+        tenant, user = asked.principal.tenant, asked.user
+        compactor = Compactor(self._gateway, self._forward, tenant, user)
         items = input_items(asked.body)[:-1]
         try:
             compaction = await compactor.compact(asked.body["model"], items)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gateway.chat.kept_responses import resolve_all
 from gateway.errors import BadRequest, UpstreamUnreachable
 from gateway.http.json_thread import run_heavy
 from gateway.memory_adapters.summarizer import Summarizer
@@ -53,10 +54,13 @@ class _CompactedInput(NamedTuple):
 
 
 class Compactor:
-    """Compacts for one request. forward: carries its calls, and meters them."""
+    """Compacts for one request. forward: carries its calls, and meters them. user: who asks."""
 
-    def __init__(self, gateway: GatewayState, forward: Dispatcher, tenant: str) -> None:
+    def __init__(
+        self, gateway: GatewayState, forward: Dispatcher, tenant: str, user: str | None
+    ) -> None:
         self._gateway, self._forward = gateway, forward
+        self._tenant, self._user = tenant, user
         self._seal = SummarySeal(gateway.secret, tenant)
 
     async def compact(self, model: str, items: Sequence[Any]) -> Compaction:
@@ -64,7 +68,9 @@ class Compactor:
 
         model: as the client names it.
         """
-        _check_items(items)
+        if not items:
+            raise BadRequest("There is nothing to compact: `input` is empty.", param="input")
+        items = await resolve_all(self._gateway, self._tenant, self._user, list(items))
         told = await run_heavy(self._read, items)
         summary = await self._summarise(model, told)
         usage = self._forward.meter.bill().tokens
@@ -102,19 +108,6 @@ class Compactor:
             raise UpstreamUnreachable(
                 "The input was not compacted: the model answered with no summary. Try again."
             ) from e
-
-
-def _check_items(items: Sequence[Any]) -> None:
-    """Raise BadRequest for input of which nothing can be told."""
-    if not items:
-        raise BadRequest("There is nothing to compact: `input` is empty.", param="input")
-    for at, item in enumerate(items):
-        if isinstance(item, dict) and item.get("type") == "item_reference":
-            raise BadRequest(
-                f"`input[{at}]` names an item by its id, and this model's server cannot compact "
-                "what it stores. Send the item itself.",
-                param="input",
-            )
 
 
 def new_ident(kind: str) -> str:

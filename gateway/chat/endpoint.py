@@ -18,7 +18,8 @@ from gateway.chat.body import ModelMissing
 from gateway.chat.commands import command_of, to_command
 from gateway.chat.compaction_trigger import begin_compaction, may_ask_for_compaction
 from gateway.chat.count import count_response
-from gateway.chat.passing import query_of, relay_nameless, relay_turn
+from gateway.chat.nameless_relay import relay_nameless
+from gateway.chat.passing import query_of, relay_turn
 from gateway.chat.producer import begin_turn
 from gateway.chat.request import TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
@@ -70,7 +71,7 @@ async def serve(
             request = to_command(gateway, request, command)
         response = response_to(gateway, request, path.count)
     except ModelMissing as e:
-        await relay_nameless(gateway, scope, e.body, send)
+        await relay_nameless(gateway, scope, e, send)
     except TooLarge as e:
         await EarlyErrorResponse(e, base)(scope, receive, send)
     except GatewayError as e:

@@ -14,6 +14,7 @@ from gateway.auth.authenticator import Principal
 from gateway.chat import kept_responses
 from gateway.chat.request import TurnInput
 from gateway.errors import BadRequest, ResourceNotFound
+from gateway.http.json_thread import look_for
 from gateway.state import GatewayState
 from gateway.storage.responses import CONVERSATION, StoredResponse
 from gateway.wire.chat import Json
@@ -29,7 +30,7 @@ async def find_thread(gateway: GatewayState, request: TurnInput) -> StoredRespon
 
     Raises ResourceNotFound for another owner's, BadRequest, Unavailable.
     """
-    if MEMBER not in request.raw and ESCAPE not in request.raw:
+    if not await look_for(request.raw, MEMBER, ESCAPE):
         return None
     request = await kept_responses.read_input(request)
     name = conversation_named(request.body)

@@ -21,6 +21,7 @@ import msgspec
 from gateway.auth.authenticator import Principal
 from gateway.chat.request import TurnInput
 from gateway.errors import BadRequest, RequestConflict, Unavailable
+from gateway.http.json_thread import look_for
 from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import (
@@ -32,6 +33,7 @@ from gateway.storage.responses import (
 )
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
+from gateway.wire.item_references import REFERENCE, is_reference, references
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wires.base import RequestFacts
 from gateway.wires.native import NativeView
@@ -40,6 +42,7 @@ from memory import StoreUnavailable
 
 log = logging.getLogger("mnemogate")
 CHAINED = ("previous_response_id", "conversation")
+REFERRING = (b"\\u00", REFERENCE.encode())  # an escape may spell a member in other characters
 MOST_ITEMS = 100  # of a page
 KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
 DELETED = "deleted"  # the type of an item that was
@@ -54,7 +57,7 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     or an item that is not kept here, and Unavailable.
     """
     named = request.body.get("previous_response_id")
-    if isinstance(named, str) or thread:
+    if isinstance(named, str) or thread or await may_refer(request.raw):
         request = await read_input(request)
     body = request.body
     sent = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
@@ -63,7 +66,7 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     )
     kept, found = input_items(body) if keeps else None, request.found
     chained = named if isinstance(named, str) else ""
-    if not (chained or thread or (found is not None and references(input_items(body)))):
+    if not (chained or thread or references(input_items(body))):
         if found is not None and isinstance(view := found.view, NativeView):
             found = msgspec.structs.replace(found, view=replace(view, stored=keeps))
         return msgspec.structs.replace(request, body=sent, found=found, kept=kept)
@@ -71,7 +74,8 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     rows = await chain_rows(gateway, principal, user, chained) if chained else []
     rows = await thread_rows(gateway, principal, user, thread) if thread else rows
     before = [item for row in rows for item in items_in(row)]
-    items = await _resolve_all(gateway, request, [*before, *input_items(sent)])
+    items = [*before, *input_items(sent)]
+    items = await resolve_all(gateway, principal.tenant, user, items)
     summaries = gateway.clients.find(request.headers).summaries if found is not None else None
     whole = await asyncio.to_thread(_read_again, {**sent, "input": items}, summaries)
     changes: dict[str, Any] = {"body": whole.body, "raw": whole.raw}
@@ -107,7 +111,9 @@ def read_whole(raw: bytes) -> Json:
     return parse(raw)
 
 
-async def resolve(gateway: GatewayState, request: TurnInput, items: list[Any]) -> list[Any]:
+async def resolve(
+    gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
+) -> list[Any]:
     """Return items, with what is known of those that are named by their ids alone.
 
     Returns `items` itself where nothing is. Raises StoreUnavailable.
@@ -116,32 +122,30 @@ async def resolve(gateway: GatewayState, request: TurnInput, items: list[Any]) -
     if not ids:
         return items
     await gateway.memory.wait_until_ready()
-    known = await gateway.responses.items_of(request.principal.tenant, request.user, ids)
+    known = await gateway.responses.items_of(tenant, user, ids)
     if not known:
         return items
-    return [known.get(str(i.get("id")), i) if _is_reference(i) else i for i in items]
+    return [known.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
 
 
-def references(items: Sequence[Any]) -> list[str]:
-    """Return the ids of items that are named by their ids alone."""
-    return [str(i.get("id")) for i in items if _is_reference(i)]
+async def may_refer(raw: bytes) -> bool:
+    """Tell whether a body may name items by their ids, before it is read."""
+    return await look_for(raw, *REFERRING)
 
 
-def _is_reference(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type") == "item_reference"
-
-
-async def _resolve_all(gateway: GatewayState, request: TurnInput, items: list[Any]) -> list[Any]:
+async def resolve_all(
+    gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
+) -> list[Any]:
     """Return items, each in full. Raises BadRequest for one that is not known, and Unavailable."""
     try:
-        told = await resolve(gateway, request, items)
+        told = await resolve(gateway, tenant, user, items)
     except StoreUnavailable as e:
         raise store_is_away() from e
     if missing := references(told):
         raise BadRequest(
-            f"The gateway does not have item {missing[0][:80]!r}, and this model's server keeps "
-            "none. It keeps the items of responses that are stored with memory on. Send the item "
-            "itself instead of an `item_reference`.",
+            f"The gateway does not have item {missing[0][:80]!r}, and cannot ask this model's "
+            "server for it. It keeps the items of responses that are stored with memory on. Send "
+            "the item itself instead of an `item_reference`.",
             code="item_not_found",
             param="input",
         )

@@ -16,6 +16,7 @@ from gateway.routing.failures import as_context_overflow, is_overflow, sizes_tol
 from gateway.routing.replies import CompletionReply
 from gateway.routing.router import Target
 from gateway.upstream.bridge_translation import HIDDEN_REASONING
+from gateway.upstream.refused_references import LOST_ITEMS
 from gateway.wire.chat import Json
 from gateway.wires.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
 from memory import Session
@@ -277,7 +278,8 @@ class RoundSender:
         if self.injection is not Injection.NONE and not self.hidden.messages:
             self._session.remember_sent_prompt(reply.target.label, reply.messages)
         if (carriage := reply.incoming.carriage) is not None:
-            if HIDDEN_REASONING in carriage.lost and not self._session.continues:
+            lost_reasoning = HIDDEN_REASONING in carriage.lost and not self._session.continues
+            if lost_reasoning or LOST_ITEMS in carriage.lost:
                 self.lost_rounds = True
             lost = ", ".join(carriage.lost)
             note = f"{reply.target.label} was sent {SENT[carriage.form]}"

@@ -23,6 +23,7 @@ from gateway.chat.stored_stream import StoredEvents, StoredStream
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.json_thread import run_heavy
 from gateway.http.response import GatewayResponse, ResponseProducer
+from gateway.relay.endpoint import route_for
 from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
 from gateway.storage.bookings import BOOKING
@@ -172,7 +173,7 @@ class StoredVerb:
         return ProviderCall(self._gateway, self._principal, self._headers, self._target(row))
 
     def _target(self, row: StoredResponse) -> Target:
-        route = self._gateway.router.route(row.model, self._principal)
+        route = route_for(self._gateway, row.model, self._principal)
         same = (t for t in route.targets if t.label == row.target)
         return next(same, route.targets[0])
 
@@ -196,7 +197,8 @@ class StoredVerb:
         return ResponsesMask(echo.owned, self._alias(row), echo)
 
     def _alias(self, row: StoredResponse) -> str | None:
-        return row.model if self._target(row).model != row.model else None
+        is_alias = row.model and self._target(row).model != row.model
+        return row.model if is_alias else None
 
     def _echo(self, row: StoredResponse) -> Echo | None:
         """Return the client's own members; None where its request went as it was."""

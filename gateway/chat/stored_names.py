@@ -21,18 +21,18 @@ from gateway.chat.named_objects import (
     objects_in,
 )
 from gateway.chat.request import TurnInput
-from gateway.errors import BadRequest, Forbidden, ResourceNotFound
+from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable
 from gateway.http.json_thread import run_by_weight
 from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
 from gateway.storage.responses import LOOKED_UP
 from gateway.wire.chat import Json
+from gateway.wire.item_references import references
 from gateway.wires.chat.format import CHAT
 from gateway.wires.responses.format import input_items
 from memory import StoreUnavailable
 
 CONTAINERS = "containers"  # those that answers told of are known, as items are
-REFERRING = (b"\\u00", b"item_reference")  # an escape may spell a member in other characters
 
 
 async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -99,7 +99,7 @@ async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInp
     are theirs. Raises ResourceNotFound for another owner's item, BadRequest, Unavailable.
     """
     account = gateway.keys.own
-    if (account and not request.uses_memory) or not _holds_any(request.raw, REFERRING):
+    if account and not request.uses_memory:
         return request
     request = await kept_responses.read_input(request)
     await check_items(gateway, request.principal, request.user, input_items(request.body))
@@ -110,7 +110,7 @@ async def check_items(
     gateway: GatewayState, principal: Principal, user: str | None, items: list[Json]
 ) -> None:
     """Raise ResourceNotFound if items are named by their ids that are another owner's."""
-    ids = list(dict.fromkeys(kept_responses.references(items)))
+    ids = list(dict.fromkeys(references(items)))
     if not ids:
         return
     if len(ids) > LOOKED_UP:
@@ -119,7 +119,12 @@ async def check_items(
             "items themselves.",
             param="input",
         )
-    owners = await _owners_of(gateway, principal.tenant, ids)
+    try:
+        owners = await _owners_of(gateway, principal.tenant, ids)
+    except Unavailable:
+        if not gateway.keys.own:
+            raise
+        return  # the account is the caller's own
     for name in ids:
         known = name in owners
         if owners.get(name) != user if known else not gateway.keys.own:
@@ -137,10 +142,6 @@ async def _owners_of(gateway: GatewayState, tenant: str, ids: list[str]) -> dict
         return await gateway.responses.owners_of(tenant, ids[:LOOKED_UP])
     except StoreUnavailable as e:
         raise kept_responses.store_is_away() from e
-
-
-def _holds_any(raw: bytes, marks: tuple[bytes, ...]) -> bool:
-    return any(mark in raw for mark in marks)
 
 
 def _out_of_reach(principal: Principal, body: Json) -> list[tuple[str, str]]:

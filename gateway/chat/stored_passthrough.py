@@ -29,7 +29,21 @@ READ_BYTES = 8 << 20  # of an answer that is looked into for its id
 EVENT_LINES = 8  # of a stream, among which its first event is
 
 
-class StoredPassthrough(PassthroughProducer):
+class RelayedTurn(PassthroughProducer):
+    """The answer to a request of a path with memory that is forwarded unchanged."""
+
+    def __init__(
+        self,
+        gateway: GatewayState,
+        request: TurnInput,
+        forward: Dispatcher,
+        passing: RelayedRequest,
+    ) -> None:
+        super().__init__(forward, passing, request.wants_stream)
+        self._gateway, self._asked = gateway, request
+
+
+class StoredPassthrough(RelayedTurn):
     """A response that is forwarded unchanged; only its owner is recorded.
 
     Its provider stores it. Its owner may continue from it in any mode, and nobody else.
@@ -42,10 +56,13 @@ class StoredPassthrough(PassthroughProducer):
         forward: Dispatcher,
         passing: RelayedRequest,
     ) -> None:
-        super().__init__(forward, passing, request.wants_stream)
-        self._gateway, self._request_of = gateway, request
+        super().__init__(gateway, request, forward, passing)
         self._row: StoredResponse | None = None
         self._items: list[str] = []  # the ids of its items, which their owner may name
+
+    @property
+    def goes_on(self) -> bool:
+        return runs_in_background(self._asked)
 
     async def body(self) -> AsyncGenerator[bytes, None]:
         seen, size, noted = [], 0, False
@@ -74,13 +91,13 @@ class StoredPassthrough(PassthroughProducer):
     async def _note_owner(self, data: bytes) -> bool:
         """Record the owner of a response; False if its id has not arrived yet."""
         found = await run_by_weight(data, response_in, data)
-        served, request = self._forward.served, self._request_of
+        served, request = self._forward.served, self._asked
         if not isinstance(found.get("id"), str) or served is None:
             return False
-        goes_on = runs_in_background(request) and found.get("status") in UNFINISHED
+        goes_on = self.goes_on and found.get("status") in UNFINISHED
         # Some servers do not tell that they store; what goes on there is stored.
         if found.get("store") is True or goes_on:
-            tenant, model = request.principal.tenant, request.body["model"]
+            tenant, model = request.principal.tenant, str(request.body.get("model") or "")
             row = StoredResponse(
                 found["id"], tenant, request.user, [found["id"]], served.label, model
             )

@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.auth.authenticator import Headers, Principal
 from gateway.chat import kept_responses
+from gateway.chat.compaction_trigger import may_ask_for_compaction
 from gateway.chat.kept_conversations import (
     conversation_named,
     find_conversation,
@@ -27,7 +28,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode
-from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark
+from gateway.wire.item_references import tell_items
 from gateway.wires.native import NativeView
 from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
@@ -52,8 +53,9 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
         return await _with_room(
             gateway, request, await kept_responses.expand(gateway, request, name)
         )
-    request = await check_references(gateway, request)
-    request = await _resolve_references(gateway, request)
+    if await kept_responses.may_refer(request.raw):
+        request = await check_references(gateway, request)
+        request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
     account = gateway.keys.own and not request.uses_memory  # which the provider guards
     if not isinstance(named, str) or account:
@@ -148,31 +150,31 @@ async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInp
 
 
 async def _resolve_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
-    """Return the request with the memory's view of items that it only names by their ids."""
+    """Return the request with the memory's view of items that it only names by their ids.
+
+    Those that their server cannot take so are sent in full.
+    """
+    request = await kept_responses.read_input(request)
     items = request.body.get("input")
-    if request.found is None or not isinstance(items, list):
+    if not isinstance(items, list):
         return request
     try:
-        told = await kept_responses.resolve(gateway, request, items)
+        whole = await kept_responses.resolve(gateway, request.principal.tenant, request.user, items)
     except StoreUnavailable:
         return request
-    if told is items:
+    if whole is items:
         return request
-    summaries = gateway.clients.find(request.headers).summaries
-    found = RESPONSES.facts({**request.body, "input": told}, summaries)
-    found.history.heavy = request.facts.history.heavy
-    # An answer of a command was made here: its server has no such item.
-    pairs = zip(items, told, strict=True)
-    sent = [t if t is not i and _must_be_told(t) else i for i, t in pairs]
-    return msgspec.structs.replace(request, found=found, body={**request.body, "input": sent})
-
-
-def _must_be_told(item: Json) -> bool:
-    """Tell whether an item's server cannot take it by its id.
-
-    It has none of that id, or wants the hidden call that reasoning led to beside it.
-    """
-    return bool(MADE_HERE.fullmatch(str(item.get("id")))) or has_mark(item, ORPHANED)
+    changes: dict[str, Any] = {}
+    if request.found is not None:
+        summaries = gateway.clients.find(request.headers).summaries
+        found = RESPONSES.facts({**request.body, "input": whole}, summaries)
+        found.history.heavy = request.facts.history.heavy
+        changes["found"] = found
+    sent = tell_items(items, whole)
+    body = changes["body"] = {**request.body, "input": sent}
+    if sent != items and (not request.uses_memory or may_ask_for_compaction(request)):
+        changes["raw"] = await run_by_weight(request.raw, encode, body)
+    return msgspec.structs.replace(request, **changes)
 
 
 async def find_own(

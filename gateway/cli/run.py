@@ -18,7 +18,7 @@ from gateway.cli.options import CommandFailed
 OPENAI, ANTHROPIC = "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"
 ANTHROPIC_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # Of printable ASCII all but what ends a text in TOML, or begins an encoding.
-PLAIN = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
+PLAIN = " !#$&'+*(),-./:;<=>?@[]^_`{|}~"
 CONNECT_SECONDS = 1.0
 
 

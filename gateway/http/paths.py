@@ -21,7 +21,7 @@ from gateway.errors import ResourceNotFound
 UpstreamPath = NewType("UpstreamPath", str)
 
 # What may stand in a segment as it is (RFC 3986, 3.3), and what of a query is not encoded again.
-SEGMENT_SAFE = "-._~!$&'()*+,;=:@"
+SEGMENT_SAFE = "-._~!$&'+*(),;=:@"
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 DECODINGS = 4  # rounds of percent-decoding; what is encoded more often is no path of anybody's
 BLANKS = "".join(map(chr, range(0x21))) + "\x7f"

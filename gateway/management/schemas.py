@@ -19,6 +19,8 @@ from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_m
 from gateway.http.pacing import rest
 from gateway.wire.chat import decode_weighed
 from gateway.wire.chat_request import parse
+from gateway.wire.json_weight import count
+from gateway.wire.long_strings import cut_long_strings, has_many_escapes, restore
 from memory import CoreBlock, iso
 from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
 
@@ -341,18 +343,21 @@ def brought(body: bytes, most: int | None) -> _Brought:
 
     Raises BadRequest, TooLarge.
     """
-    if (many := sum(map(body.count, MARKS))) > MARKED:
+    if (many := sum(count(body, mark) for mark in MARKS)) > MARKED:
         raise BadRequest(
             f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. "
             "Import the conversation in several parts.",
             code="too_many_values",
         )
     rest(len(body))
+    cut, spans = cut_long_strings(body) if has_many_escapes(body) else (body, {})
     try:
-        found = _brought(body)
+        found = _brought(cut)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         parse_body(body, ConversationPost)  # raises a precise error
         raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
+    if spans:
+        found.messages = [msgspec.Raw(restore(bytes(m), body, spans)) for m in found.messages]
     rest(len(body))
     if most is not None and len(found.messages) > most:
         raise TooLarge(

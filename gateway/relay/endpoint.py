@@ -102,11 +102,8 @@ async def pass_on(
     content = await _read_content(gateway, scope, receive)
     principal, headers, known = content.principal, content.headers, folded_path(content.path)
     query = scope.get("query_string", b"").decode("latin-1")
-    sent = (content.data, content.content_type)
-    model = await run_by_weight(
-        content.data, model_asked, principal, content.method, known, query, sent
-    )
-    route = _route(gateway, model, principal)
+    model = await _model_in(content, known, query)
+    route = route_for(gateway, model, principal)
     fenced = principal.paths is not None
     if fenced and content.data:
         await check(gateway, content)
@@ -123,9 +120,18 @@ async def pass_on(
         started=started,
     )
     output = 0 if known == "/embeddings" else None
-    entry = RequestInfo(request_id(scope), principal, known, started, model or "", output=output)
+    answer, name = answering(content, forward, passing), request_id(scope)
+    entry = RequestInfo(name, principal, known, started, model or "", output=output)
+    entry.background = answer.goes_on
     _tell_of_no_memory(gateway, content.method, headers, known)
-    return accounted_response(gateway, forward, entry, answering(content, forward, passing).ready)
+    return accounted_response(gateway, forward, entry, answer.ready)
+
+
+async def _model_in(content: RelayedContent, path: str, query: str) -> str | None:
+    """Return the model that a request names. path: folded. Raises GatewayError."""
+    sent = (content.data, content.content_type)
+    asked = (content.principal, content.method, path, query, sent)
+    return await run_by_weight(content.data, model_asked, *asked)
 
 
 async def _read_content(gateway: GatewayState, scope: Any, receive: Any) -> RelayedContent:
@@ -219,5 +225,6 @@ def _tell_of_no_memory(
         )
 
 
-def _route(gateway: GatewayState, name: str | None, principal: Principal) -> Route:
+def route_for(gateway: GatewayState, name: str | None, principal: Principal) -> Route:
+    """Return the route of a model; the default one where none is named. Raises GatewayError."""
     return gateway.router.route(name, principal) if name else Route(((gateway.router.default(),),))

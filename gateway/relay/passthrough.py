@@ -73,6 +73,11 @@ class PassthroughProducer:
         self._committed = False
 
     @property
+    def goes_on(self) -> bool:
+        """Whether the upstream works on after its answer."""
+        return False
+
+    @property
     def gives_events(self) -> bool:
         """Whether the upstream answered with an event stream."""
         return self._passed is not None and self._passed.more is not None

@@ -76,6 +76,21 @@ class UpstreamRequest(msgspec.Struct):
         return None if self.content is None else join_body(self.content)
 
 
+class OnePiece:
+    """A body that has been read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = [data]
+
+    def __aiter__(self) -> OnePiece:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._data:
+            raise StopAsyncIteration
+        return self._data.pop()
+
+
 class Carriage(NamedTuple):
     """How a request went otherwise than it came: in which format, and what of it was lost.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Collection, Mapping
@@ -11,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.errors import BadRequest
-from gateway.upstream.base import Content, UpstreamRequest
+from gateway.upstream.base import UpstreamRequest
 from gateway.upstream.carried_answers import CarriedAnswers
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry, message_of, takes_tokens
 from gateway.wire.bridge.chat_reply import ReplyWriter
@@ -20,11 +19,10 @@ from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_readable
-from gateway.wire.own_marks import BYTES, ORPHANED, SEALED, without_marked
+from gateway.wire.own_marks import ORPHANED, SEALED, without_marked
 from memory import TokenCounter
 
 HIDDEN_REASONING = "memory.reasoning"  # what led to a call of ours that is not put back
-_mark = re.compile(re.escape(BYTES))
 SEALED_NAMES = {RESPONSES: "input.reasoning", MESSAGES: "messages.thinking"}
 
 
@@ -113,13 +111,6 @@ class BridgeTranslator:
         answer = message_of(request.name, request.body, writer.whole(), losses)
         if answer is not None:
             self._carrying.answers.keep(request.whose, request.messages, answer, sealed)
-
-
-def may_have_marks(content: Content | None) -> bool:
-    """Tell whether a body may hold a mark of ours; to look for it costs next to nothing."""
-    parts = [content] if isinstance(content, bytes) else content or ()
-    # `in` goes through a view of memory element by element, a hundred times slower.
-    return any(_mark.search(part) for part in parts)
 
 
 def remove_marks(original: bytes, name: str) -> tuple[bytes, tuple[str, ...]] | None:

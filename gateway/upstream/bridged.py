@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
-from gateway.http.json_thread import run_by_weight, run_heavy
+from gateway.http.json_thread import look_for, run_by_weight, run_heavy
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
     Carriage,
+    OnePiece,
     Upstream,
     UpstreamRequest,
     UpstreamResponse,
@@ -28,10 +30,10 @@ from gateway.upstream.bridge_translation import (
     BridgeOptions,
     BridgeTranslator,
     Carrying,
-    may_have_marks,
     read_body,
     remove_marks,
 )
+from gateway.upstream.refused_references import send_items
 from gateway.upstream.translated_body import translate_response
 from gateway.wire.anthropic.response import WholeAnswer
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES
@@ -45,6 +47,7 @@ from gateway.wire.bridge.compaction import (
 from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.headers import with_body_idempotency_key
+from gateway.wire.own_marks import BYTES
 
 FORMATS = {"/responses": RESPONSES, "/messages": MESSAGES}
 # Paths that count a request's tokens: of which format, and what the answer says beside the number.
@@ -163,7 +166,7 @@ class BridgedUpstream:
             data = await incoming.read(ERROR_BYTES)
             await incoming.close()
             if not is_path_missing(incoming.status, data):
-                return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+                return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
         incoming = await self._carry(name, request)
         if spoken is None and incoming.status not in NO_PATH:
             self._spoken.note(name, speaks=False)
@@ -173,7 +176,7 @@ class BridgedUpstream:
         """Return a request with what this gateway compacted as plain messages."""
         if request.method != "POST" or not holds_items(path):
             return request
-        if not may_have_marks(request.content):
+        if not await look_for(request.content, BYTES):
             return request
         body = request.body or b"{}"
         if not may_be_compacted(path, body):
@@ -190,7 +193,7 @@ class BridgedUpstream:
         """Send a compaction to a server that may have the path, else answer as one without it."""
         if self._spoken.speaks(RESPONSES) is False or self._compacting.speaks(COMPACT) is False:
             headers = [(b"content-type", b"application/json")]
-            return UpstreamResponse(404, headers, _OnePiece(encode({"error": NO_COMPACTION})))
+            return UpstreamResponse(404, headers, OnePiece(encode({"error": NO_COMPACTION})))
         incoming = await self._send_natively(RESPONSES, request)
         if 200 <= incoming.status < 300:
             self._compacting.note(COMPACT, speaks=True)
@@ -200,19 +203,20 @@ class BridgedUpstream:
         await incoming.close()
         if is_path_missing(incoming.status, data):
             self._compacting.note(COMPACT, speaks=False)
-        return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+        return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
 
     async def _send_natively(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request without reasoning that another server, or we, have marked."""
-        if not may_have_marks(request.content):
-            return await self._server.send(request)
+        send = partial(send_items, self._server) if name == RESPONSES else self._server.send
+        if not await look_for(request.content, BYTES):
+            return await send(request)
         body = request.body or b"{}"
         cleaned = await run_by_weight(body, remove_marks, body, name)
         if cleaned is None:
-            return await self._server.send(request)
+            return await send(request)
         content, names = cleaned
         headers = with_body_idempotency_key([*request.headers], content)
-        incoming = await self._server.send(replace(request, content=content, headers=headers))
+        incoming = await send(replace(request, content=content, headers=headers))
         beyond = incoming.carriage or Carriage("")
         incoming.carriage = beyond._replace(lost=(*names, *beyond.lost))
         return incoming
@@ -226,19 +230,19 @@ class BridgedUpstream:
             data = await incoming.read(ERROR_BYTES)
             await incoming.close()
             if not is_path_missing(incoming.status, data):
-                return UpstreamResponse(incoming.status, incoming.headers, _OnePiece(data))
+                return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
         body = request.body or b"{}"
         told = {
             **members,
             "input_tokens": await run_by_weight(body, self._translator.estimate, body, name),
         }
         headers = [(b"content-type", b"application/json")]
-        return UpstreamResponse(200, headers, _OnePiece(encode(told)))
+        return UpstreamResponse(200, headers, OnePiece(encode(told)))
 
     async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         original = request.body or b"{}"
         translate = self._translator.translate
-        if may_have_marks(original):  # what is sealed is far longer than it looks
+        if await look_for(original, BYTES):  # what is sealed is far longer than it looks
             carried = await run_heavy(translate, original, name, request)
         else:
             carried = await run_by_weight(original, translate, original, name, request)
@@ -305,18 +309,3 @@ def is_path_missing(status: int, body: bytes) -> bool:
         return True
     all_words = f"{code} {words}"
     return not THINGS.search(words) and (words != text or PATHS.search(all_words) is not None)
-
-
-class _OnePiece:
-    """A body that has been read."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = [data]
-
-    def __aiter__(self) -> _OnePiece:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._data:
-            raise StopAsyncIteration
-        return self._data.pop()

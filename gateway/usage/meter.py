@@ -9,6 +9,7 @@ event, or from its size; the bill says so.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -105,20 +106,28 @@ class Meter(msgspec.Struct):
 
         The last call is what the client saw; those before it and the asides are hidden.
         """
-        total = hidden = NONE
-        known, priced, estimated = 0.0, True, False
-        for meter in (*self.asides, self):
-            for call in meter.calls:
-                tokens, guessed = meter.count(call)
-                total += tokens
-                estimated = estimated or guessed
-                if meter is not self or call is not self.calls[-1]:
-                    hidden += tokens
-                price = cost_of(tokens, call.target.price)
-                known, priced = known + (price or 0.0), priced and price is not None
-        return UsageTotals(
-            total, hidden, known if priced else None, known, estimated, len(self.calls)
-        )
+        bill = self._totals((*self._hidden_calls(), *((self, call) for call in self.calls[-1:])))
+        bill.hidden = self.bill_hidden().tokens
+        return bill
+
+    def bill_hidden(self) -> UsageTotals:
+        """Return the totals of the calls before the last one, and of the asides."""
+        return self._totals(self._hidden_calls())
+
+    def _hidden_calls(self) -> list[tuple[Meter, MeteredCall]]:
+        asides = [(aside, call) for aside in self.asides for call in aside.calls]
+        return [*asides, *((self, call) for call in self.calls[:-1])]
+
+    def _totals(self, calls: Sequence[tuple[Meter, MeteredCall]]) -> UsageTotals:
+        total, known, priced, estimated = NONE, 0.0, True, False
+        for meter, call in calls:
+            tokens, guessed = meter.count(call)
+            total += tokens
+            estimated = estimated or guessed
+            price = cost_of(tokens, call.target.price)
+            known, priced = known + (price or 0.0), priced and price is not None
+        cost = known if priced else None
+        return UsageTotals(total, NONE, cost, known, estimated, len(self.calls))
 
     def count(self, call: MeteredCall) -> tuple[TokenUsage, bool]:
         """Return the tokens of a call, and whether they are estimated."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from gateway.wire.lone_surrogates import (
     has_no_lone_surrogates,
     with_stand_ins,
 )
+from gateway.wire.long_strings import has_many_escapes, read_in_steps
 from gateway.wire.merge import growing_copy, merge, plain_text
 
 Json = dict[str, Any]
@@ -34,6 +36,7 @@ encode_in_parts = encode_json_in_parts
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
 _decode, _decode_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
+WHOLE = (_decode, _decode_weighed)  # readers that make values of a whole text
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MENDED_BYTES = 16 << 20
 
@@ -54,6 +57,8 @@ def decode(
     """
     if len(data) > SURE_BYTES and read is _decode:
         check_readable(data)
+    if read in WHOLE and has_many_escapes(data):
+        read = partial(read_in_steps, read=read)
     try:
         return read(data)
     except msgspec.DecodeError:

@@ -175,7 +175,7 @@ def header_value(text: str) -> bytes:
     """A text of the client's as a header value: what could end the line, or is no ASCII, is
     percent-encoded.
     """
-    return quote(text, safe="!#$&'()*+,/:;=?@[]{}|~ ").encode()
+    return quote(text, safe="!#$&'+*(),/:;=?@[]{}|~ ").encode()
 
 
 @lru_cache(1024)

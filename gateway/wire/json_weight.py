@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from memory.conversation.json_strings import find_string_end, mask_escapes
+from memory.conversation.json_strings import (
+    SEARCH_STEP_BYTES,
+    count_in_steps,
+    find_string_end,
+    holds,
+    mask_escapes,
+)
 
 LIGHT_BYTES = 1 << 18  # that are read on the event loop
 LIGHT_VALUES = 10_000
@@ -12,8 +18,9 @@ SURE_BYTES = 1 << 15  # so few are light, whatever they hold
 MOST_VALUES = 500_000  # read in one step of some 40 ms
 MOST_MEMBERS = 100_000  # of one object; a dictionary of so many takes some 30 ms
 USUAL_MEMBERS = 16  # of an object; no more is counted against the others
-COUNT_STEP_BYTES = 1 << 22
 SCAN_STEP_BYTES = 1 << 18
+SEARCHED_BYTES = SEARCH_STEP_BYTES  # that are searched for a mark in one step
+count, is_in = count_in_steps, holds
 UNREADABLE = f"more than {MOST_VALUES} JSON values, or {MOST_MEMBERS} members of one object"
 
 
@@ -41,14 +48,6 @@ def marks(text: bytes) -> int:
 def brackets(text: bytes) -> int:
     """Count the opening brackets."""
     return count(text, b"{") + count(text, b"[")
-
-
-def count(text: bytes, mark: bytes) -> int:
-    """Count a byte in a text, in steps: other threads run between two of them."""
-    if len(text) <= COUNT_STEP_BYTES:
-        return text.count(mark)
-    steps = range(0, len(text), COUNT_STEP_BYTES)
-    return sum(text.count(mark, at, at + COUNT_STEP_BYTES) for at in steps)
 
 
 def is_readable(text: bytes, most: int = MOST_VALUES) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from memory.conversation.json_strings import mask_escapes
+from memory.conversation.json_strings import holds, mask_escapes
 from memory.conversation.long_json import encode_in_parts
 
 # A noncharacter of Unicode, which no text that is exchanged contains (Unicode, 23.7), and then one
@@ -34,7 +34,6 @@ encode_plain = msgspec.json.Encoder().encode  # leaves stand-ins as they are
 _HALF_BYTES = len(rb"\ud83d")
 _PAIR_BYTES = len(rb"\ud83d\ude00")
 _SCAN_WINDOW_BYTES = 1 << 18  # bytes that are looked at in one step
-_SEARCH_STEP_BYTES = 1 << 22  # that are searched in one
 
 
 def encode_json(value: Any) -> bytes:
@@ -93,8 +92,10 @@ def _is_whole(content: Any) -> bool:
 
 
 def _join(message: dict[str, Any]) -> dict[str, Any]:
-    data = with_escapes(encode_plain(message))
-    found: dict[str, Any] = msgspec.json.decode(with_stand_ins(data))
+    data = encode_plain(message)
+    if MARK not in data:
+        return message
+    found: dict[str, Any] = msgspec.json.decode(with_stand_ins(with_escapes(data)))
     return found
 
 
@@ -102,7 +103,7 @@ def has_no_lone_surrogates(data: bytes) -> bool:
     """Tell whether a JSON text is free of halves of surrogate pairs."""
     # A search for what begins with a backslash would be slow in a text of nothing else.
     for mark in (b"\\ud", b"\\uD"):
-        if _holds(data, mark[1:]) and _holds(data, mark):
+        if holds(data, mark[1:]) and holds(data, mark):
             return next(_halves(data), None) is None
     return True
 
@@ -123,19 +124,6 @@ def _escape_of(high: bytes, low: bytes) -> bytes:
 
 def _escape(stand_in: re.Match[bytes]) -> bytes:
     return _escape_of(stand_in[1], stand_in[2])
-
-
-def _holds(data: bytes, mark: bytes) -> bool:
-    """Tell whether a short mark is in a text.
-
-    The text is searched in steps, so that other threads run between two of them.
-    """
-    if len(data) <= _SEARCH_STEP_BYTES:
-        return mark in data
-    return any(
-        data.find(mark, at, at + _SEARCH_STEP_BYTES + len(mark)) >= 0
-        for at in range(0, len(data), _SEARCH_STEP_BYTES)
-    )
 
 
 def _halves(data: bytes) -> Iterator[int]:

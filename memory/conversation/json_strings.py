@@ -9,6 +9,25 @@ string.
 from __future__ import annotations
 
 SCAN_WINDOW_BYTES = 1 << 17  # scanned in one step, of 3 ms at most
+SEARCH_STEP_BYTES = 1 << 22  # counted or searched in one step
+
+
+def count_in_steps(text: bytes, mark: bytes) -> int:
+    """Count a byte in a text, in steps: other threads run between two of them."""
+    if len(text) <= SEARCH_STEP_BYTES:
+        return text.count(mark)
+    steps = range(0, len(text), SEARCH_STEP_BYTES)
+    return sum(text.count(mark, at, at + SEARCH_STEP_BYTES) for at in steps)
+
+
+def holds(text: bytes, mark: bytes) -> bool:
+    """Tell whether a short mark is in a text, searched in steps as `count_in_steps` counts."""
+    if len(text) <= SEARCH_STEP_BYTES:
+        return mark in text
+    return any(
+        text.find(mark, at, at + SEARCH_STEP_BYTES + len(mark)) >= 0
+        for at in range(0, len(text), SEARCH_STEP_BYTES)
+    )
 
 
 def mask_escapes(text: bytes) -> bytes:

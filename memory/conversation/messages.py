@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,7 +22,9 @@ from memory.conversation.long_json import LONG_CHARACTERS
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-_THINK = re.compile(r"^\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_THINK = re.compile(r"^\s*<think(?:ing)?>")
+_END_OF_THOUGHT = "</think"
+_rest_of_end = re.compile(r"(?:ing)?>").match
 _REASONING = (
     "reasoning",
     "thinking",
@@ -30,6 +33,7 @@ _REASONING = (
 )  # a tuple, since `type` may be unhashable
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
+FILLER = "\x00"  # in place of a text; no role holds it, as JSON writes it
 SLICE_CHARACTERS = 1 << 16  # normalised at once
 SHORT_CHARACTERS = 200  # whose words are split as fast as anything else is done
 # A `bytes.translate` table: what `str.split` takes for white space, as spaces.
@@ -83,6 +87,22 @@ def collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
+def _without_thought(text: str) -> str:
+    """Return a text without the thought that it begins with.
+
+    A search for its end is short, where a pattern would hold the interpreter for 8 MiB.
+    """
+    begin = _THINK.match(text)
+    if begin is None:
+        return text
+    at = begin.end()
+    while (at := text.find(_END_OF_THOUGHT, at)) >= 0:
+        at += len(_END_OF_THOUGHT)
+        if end := _rest_of_end(text, at):
+            return text[end.end() :]
+    return text
+
+
 def _holds_wide_space(raw: bytes) -> bool:
     """Tell whether UTF-8 holds white space beyond ASCII, as `str.split` knows it."""
     for lead, characters in WIDE_SPACE.items():
@@ -126,7 +146,7 @@ def canonical(message: Json) -> bytes:
         )  # the usual case
     said = _parts(message)
     if role == "assistant" and said and isinstance(said[0], str) and "<think" in said[0]:
-        said[0] = collapse_whitespace(_THINK.sub("", said[0]))
+        said[0] = collapse_whitespace(_without_thought(said[0]))
         said = [s for s in said if s]
     calls = [_call(c) for c in message.get("tool_calls") or [] if isinstance(c, dict)]
     if isinstance(message.get("function_call"), dict):
@@ -235,12 +255,34 @@ def keyed_hash(key: bytes, *parts: bytes) -> bytes:
     return hashlib.blake2b(b"".join(parts), key=key, digest_size=16).digest()
 
 
+def digest_of(key: bytes, message: Json) -> bytes:
+    """Return the keyed hash of a message's normalised bytes; of a long text slice by slice.
+
+    So no copies of it are made, and other threads run in between.
+    """
+    text = message.get("content")
+    plain = len(message) == 2 and "role" in message
+    if not (plain and isinstance(text, str) and len(text) > SLICE_CHARACTERS):
+        return keyed_hash(key, canonical(message))
+    if "<think" in text:
+        return keyed_hash(key, canonical(message))
+    slices = _collapse_slices(text)
+    if (first := next(slices, None)) is None:  # nothing but white space
+        return keyed_hash(key, canonical(message))
+    head, tail = canonical({**message, "content": FILLER}).split(_encode(FILLER))
+    digest = hashlib.blake2b(head + b'"', key=key, digest_size=16)
+    for words in chain([first], slices):
+        digest.update(_encode(words)[1:-1])
+    digest.update(b'"' + tail)
+    return digest.digest()
+
+
 def extend_chain(key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
     """Return the message's digest, and the link of the history that ends in it.
 
     link: of the history before it.
     """
-    digest = keyed_hash(key, canonical(message))
+    digest = digest_of(key, message)
     return digest, keyed_hash(key, link, digest)
 
 
@@ -269,7 +311,7 @@ class DigestCache:
             len(said),
         )  # a string and its bytes have the same hash
         if (digest := self.known.get(name)) is None:
-            self.known.put(name, digest := keyed_hash(key, canonical(message)))
+            self.known.put(name, digest := digest_of(key, message))
         return digest, keyed_hash(key, link, digest)
 
 

@@ -143,12 +143,17 @@ def _without_harness(text: str) -> str:
 
 
 def _skip_space(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
+    """Return where the white space at a place ends; a slice at a time, since it may be long."""
+    while part := text[at : at + INSPECTED_CHARACTERS]:
+        if words := part.lstrip():
+            return at + len(part) - len(words)
+        at += len(part)
     return at
 
 
 def _skip_space_back(text: str, begin: int, at: int) -> int:
-    while at > begin and text[at - 1].isspace():
-        at -= 1
+    while part := text[max(begin, at - INSPECTED_CHARACTERS) : at]:
+        if words := part.rstrip():
+            return at - len(part) + len(words)
+        at -= len(part)
     return at

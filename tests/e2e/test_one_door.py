@@ -170,7 +170,7 @@ async def test_a_form_is_checked_for_what_it_names(data):
         assert http.status_code == 200, http.text
         sent = {"model": "m", "file_id": "file_1"}
         http = await live.http.post(f"{live.url}/images/edits", data=sent, headers=OTHER)
-        assert http.status_code in (400, 404), http.text
+        assert http.status_code == 404, http.text
         packed = json.dumps({"model": "m", "file_id": "file_1"}).encode("utf-16")
         http = await live.http.post(f"{live.url}/images/edits", content=packed, headers=OTHER)
         assert http.status_code == 400, http.text
@@ -202,6 +202,16 @@ ROUTES = [  # every route that reads or names a stored object
 ]
 
 
+# What a key without their `paths` is told of them, however they are spelt. Responses and
+# conversations it may name; one that is not its own is not found.
+REFUSALS = {"responses": 404, "conversations": 404}
+
+
+def names_no_path(http):
+    """Whether a spelling folds to nothing that is there."""
+    return http.status_code == 404 and "There is nothing at" in http.text
+
+
 async def test_no_spelling_reaches_what_the_canonical_one_refuses(data):
     rng = random.Random(7)
     async with Provider("One.") as up, live_at(up, data) as live:
@@ -214,13 +224,15 @@ async def test_no_spelling_reaches_what_the_canonical_one_refuses(data):
             for mark, name in zip(("CONVERSATION", "RESPONSE", "ITEM"), names, strict=True):
                 path = path.replace(mark, name)
             body = {"items": [user("x")]} if method == "POST" else None
+            refusal = REFUSALS.get(route.partition("/")[0], 403)
             for root in ("/v1", "/u/ada/v1", "/u/eve/v1", "//v1", "/v1/.", "/u/ada//v1"):
                 http = await asked(live, method, f"{root}/{path}", OTHER, body)
-                assert http.status_code in (403, 404), (method, root, path, http.text)
+                assert http.status_code == refusal, (method, root, path, http.text)
                 for _ in range(12):
                     odd = spelt_once(rng, path.split("/"))
                     http = await asked(live, method, f"{root}/{odd}", OTHER, body)
-                    assert http.status_code in (400, 403, 404, 405), (root, odd, http.text)
+                    folds = not names_no_path(http)
+                    assert http.status_code == (refusal if folds else 404), (root, odd, http.text)
         assert reached(up)[seen:] == []
 
 
@@ -233,11 +245,11 @@ async def test_each_spelling_gives_the_canonical_answer_or_404(data):
             for _ in range(60):
                 seen, odd = len(reached(up)), spelt_once(rng, tail.split("/"))
                 stranger = await asked(live, "POST", f"/v1/{odd}", OTHER, chained)
-                assert stranger.status_code in (404, 405, 400), (odd, stranger.text)
+                assert stranger.status_code == 404, (odd, stranger.text)
                 assert reached(up)[seen:] == []
                 owner = await asked(live, "POST", f"/v1/{odd}", ADA, chained)
-                assert owner.status_code in (200, 404, 405, 400), (odd, owner.text)
-                if owner.status_code == 200:
+                if not names_no_path(owner):
+                    assert owner.status_code == 200, (odd, owner.text)
                     assert owner.headers["x-memory-status"] in ("ok", "off"), odd
                     assert reached(up)[-1] == f"/v1/{tail}"
 
@@ -252,8 +264,8 @@ async def test_what_is_forwarded_is_the_folded_path(data):
         for _ in range(120):
             odd = spelt_once(rng, ["files", "file-1"])
             found = await asked(live, "GET", f"/v1/{odd}", FILES)
-            assert found.status_code in (200, 404, 400), (odd, found.text)
-            if found.status_code == 200:
+            if not names_no_path(found):
+                assert found.status_code == 200, (odd, found.text)
                 assert reached(up)[-1] == "/v1/files/file-1", odd
 
 
@@ -281,7 +293,7 @@ async def test_the_management_api_trims_a_name_as_requests_do(data):
     async with Provider("One.") as up, live_at(up, data) as live:
         block = {"value": "Likes tea"}
         made = await live.memory("PUT", "/users/%20ada%20/blocks/human", json=block)
-        assert made.status_code in (200, 201), made.text
+        assert made.status_code == 200, made.text
         await ask(live, "Hi", headers={"x-memory-user": "%20ada%20"})
         assert "Likes tea" in up.requests[-1].body.decode()
         found = (await live.memory("GET", "/users")).json()["data"]

@@ -14,8 +14,8 @@ from memory.conversation.matching import HashChain, TurnNode, complete_node
 from memory.conversation.messages import (
     EMPTY,
     Json,
-    canonical,
     collapse_whitespace,
+    digest_of,
     is_system,
     keyed_hash,
     text_of,
@@ -96,7 +96,7 @@ def digest_messages(key: bytes, messages: Sequence[ImportedMessage]) -> dict[int
     Made before anything is written: a long one takes long, and a transaction waits for nobody.
     """
     spoken = (one.message for one in messages if not is_system(one.message))
-    return {id(message): keyed_hash(key, canonical(message)) for message in spoken}
+    return {id(message): digest_of(key, message) for message in spoken}
 
 
 class Transcriber:
@@ -168,7 +168,7 @@ class Transcriber:
         if is_system(message):
             return EMPTY
         digest = self._digests.get(id(message))
-        return keyed_hash(self._key, canonical(message)) if digest is None else digest
+        return digest_of(self._key, message) if digest is None else digest
 
     def _step(self, conversation: int, step: TranscriptStep) -> Iterator[int]:
         parent = self.nodes.get(step.parent) if step.parent else None

@@ -119,6 +119,20 @@ def check_status(http, way):
         assert "put back" in http.headers["x-memory-reason"]
 
 
+def as_written(item):
+    """An item as it came."""
+    return item
+
+
+def going_on(shown, write=as_written):
+    """The history that a client sends next: its calls answered, or else another question."""
+    calls = [i["call_id"] for i in shown["output"] if i["type"] == "function_call"]
+    outputs = "function_call_output"
+    newest = [{"type": outputs, "call_id": name, "output": "rain"} for name in calls]
+    history = [codex.user("Hi"), *map(write, shown["output"])]
+    return [*history, *(newest or [codex.user("And now?")])]
+
+
 @STREAMED
 @WAYS
 @SHAPES
@@ -128,11 +142,7 @@ async def test_responses_are_legal_without_the_ledger(data, stream, way, shape):
         shown, events = await codex.ask(live, [codex.user("Hi")], stream=stream, **body)
         if stream:
             codex.check_stream(events)
-        history = [codex.user("Hi"), *shown["output"]]
-        calls = [i for i in shown["output"] if i["type"] == "function_call"]
-        outputs = "function_call_output"
-        history += [{"type": outputs, "call_id": c["call_id"], "output": "rain"} for c in calls]
-        history += [] if calls else [codex.user("And now?")]
+        history = going_on(shown)
         headers = await lose(way, live, data)
         user = {"user": "bob"} if way == "renamed" else {"user": "ada"}
         sent = {"model": "m", "input": history, **user, **body}
@@ -187,7 +197,7 @@ class StoringResponses(ResponsesModel):
     def check(self, body):
         yield from super().check(body)
         items = body["input"] if isinstance(body["input"], list) else []
-        kinds = {i["id"]: i["type"] for kept in self.stored.values() for i in kept if "id" in i}
+        kinds = {i["id"]: i["type"] for i in self.stored_items() if "id" in i}
         names = [item.get("id") for item in items]
         for at, item in enumerate(items):
             name = item.get("id")
@@ -207,11 +217,6 @@ class StoringResponses(ResponsesModel):
 def as_sdk(item):
     """An item as the Python SDK sends it again: with members that were not told."""
     return {"encrypted_content": None, "status": None, **item}
-
-
-def as_written(item):
-    """An item as it came."""
-    return item
 
 
 def as_reference(item):
@@ -236,11 +241,7 @@ async def test_stored_reasoning_is_legal_by_its_id_alone(data, stream, way, shap
         shown, events = await codex.ask(live, [codex.user("Hi")], stream=stream, **body)
         if stream:
             codex.check_stream(events)
-        history = [codex.user("Hi"), *map(write, shown["output"])]
-        calls = [i for i in shown["output"] if i["type"] == "function_call"]
-        outputs = "function_call_output"
-        history += [{"type": outputs, "call_id": c["call_id"], "output": "rain"} for c in calls]
-        history += [] if calls else [codex.user("And now?")]
+        history = going_on(shown, write)
         headers = await lose(way, live, data)
         user = {"user": "bob"} if way == "renamed" else {"user": "ada"}
         sent = {"model": "m", "input": history, **user, **body}

@@ -11,8 +11,11 @@ from sqlalchemy import text
 from gateway.chat import background_booking
 from gateway.limits.limiter import KeyQuota
 from tests.conftest import running
+from tests.e2e import test_fit_of_formats as fit
 from tests.e2e.responses.asking import ask
 from tests.e2e.responses.test_owners import ADA
+from tests.models import USAGE as SUMMARY_USED
+from tests.models import Model
 from tests.sockets import within
 from tests.wire_models import USAGE, ResponsesModel
 
@@ -299,3 +302,61 @@ async def test_of_two_workers_one_asks(data):
         assert claimed.due > row.due + 59
         assert claimed.response == row.response
         assert "user" not in claimed.value
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("whose", ["managed", "own"])
+async def test_a_request_without_a_model_is_booked_as_well(data, monkeypatch, stream, whose):
+    """Its provider knows the model, by a stored prompt; the client never looks again."""
+    body = {"prompt": {"id": "pmpt_1"}, "input": "Hi", "background": True, "stream": stream}
+    fenced = {k: v for k, v in KEY.items() if k != "budget"} | {"paths": ["/v1/*"]}
+
+    class Prompted(Background):
+        def reply(self, parts, body):
+            return super().reply(parts, {"model": "m-1", **body})
+
+    async with Prompted("Yes.") as up:
+        provider, key = {"base_url": up.url, "api_key": "sk-operator"}, KEY["key"]
+        settings = {"providers": {"main": provider}, "keys": [fenced]}
+        if whose == "own":
+            settings, key = {"providers": {"main": {"base_url": up.url}}}, "sk-mine"
+        async with running("", data, settings, key=key) as live:
+            await live.gateway.memory.wait_until_ready()  # else it is booked later
+            http = await live.http.post(f"{live.url}/responses", json=body, headers=ADA)
+            assert http.status_code == 200, http.text
+            [(*_, estimated)] = await records(live)
+            assert estimated, "what goes on is not known yet"
+            assert await pending(live) == 1
+            up.finished = True
+            monkeypatch.setattr(background_booking, "FIRST_SECONDS", 0.1)
+            live.gateway.process.bookings.changed.set()
+            assert await booked_in(live)
+            [(read, written, _, estimated)] = await records(live)
+            assert (read, written) == (USAGE["input_tokens"], USAGE["output_tokens"])
+            assert not estimated
+
+
+async def test_what_a_summary_used_stays_booked_beside_the_answer(data, monkeypatch):
+    """A turn in the background whose history was summarised first: all of it counts, once."""
+    monkeypatch.setattr(background_booking, "FIRST_SECONDS", 0.1)
+    async with Background("Yes.") as up, Model("Old turns.") as summariser:
+        found = config(up.url)
+        found["providers"]["main"]["wires"] = ["responses"]
+        found["providers"]["sum"] = {"base_url": summariser.url, "api_key": "sk-operator"}
+        found["models"]["m"]["context_window"] = fit.WINDOW
+        found["models"]["s"] = {"targets": [{"provider": "sum"}], "price": PRICE}
+        found["memory"] = {"summarizer": "s"}
+        async with running("", data, found, key=KEY["key"]) as live:
+            shown, _ = await ask(live, fit.items(6), headers=ADA, background=True)
+            assert shown["status"] == "queued"
+            calls = len(summariser.bodies)
+            assert calls, "nothing was summarised"
+            [(read, written, _, estimated)] = await records(live)
+            assert estimated
+            up.finished = True
+            assert await booked_in(live)
+            [(read, written, cost, _)] = await records(live)
+            assert read == USAGE["input_tokens"] + calls * SUMMARY_USED["prompt_tokens"]
+            assert written == USAGE["output_tokens"] + calls * SUMMARY_USED["completion_tokens"]
+            assert cost == pytest.approx((read + written) / 1000)
+            assert (await spent(live))[0] == pytest.approx(cost)

@@ -9,7 +9,6 @@ import pytest
 from gateway.errors import BadRequest, StreamIncomplete
 from gateway.upstream import bridged
 from gateway.upstream.base import UpstreamRequest
-from gateway.upstream.bridge_translation import may_have_marks
 from gateway.upstream.bridged import (
     BridgedUpstream,
     BridgeOptions,
@@ -174,10 +173,3 @@ MISSING = [
 @pytest.mark.parametrize(("status", "body", "missing"), MISSING)
 def test_which_answers_say_that_a_path_is_missing(status, body, missing):
     assert is_path_missing(status, body) is missing
-
-
-@pytest.mark.parametrize("part", [bytes, memoryview])
-def test_a_mark_is_looked_for_in_parts_of_either_kind(part):
-    assert may_have_marks([b"[", part(b'{"signature":"mnemogate-hidden.x"}')])
-    assert not may_have_marks([b"[", part(b'{"signature":"of another"}')])
-    assert not may_have_marks(None)

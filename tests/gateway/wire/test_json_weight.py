@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import look_for, run_by_weight
 from gateway.wire import json_weight
 from gateway.wire.json_weight import is_light, is_readable
 from memory.conversation import json_strings
@@ -87,5 +87,17 @@ async def test_a_light_text_is_read_on_the_loop_and_a_heavy_one_beside_it():
 
 
 def test_a_mark_is_counted_in_steps(monkeypatch):
-    monkeypatch.setattr(json_weight, "COUNT_STEP_BYTES", 3)
+    monkeypatch.setattr(json_strings, "SEARCH_STEP_BYTES", 3)
     assert json_weight.count(b",a,,b,c,,", b",") == 6
+
+
+@pytest.mark.parametrize("part", [bytes, memoryview])
+async def test_a_mark_is_looked_for_in_parts_of_either_kind(part, monkeypatch):
+    text = b'{"signature":"mnemogate-hidden.x"}'
+    for step in (1 << 20, 7):
+        monkeypatch.setattr(json_strings, "SEARCH_STEP_BYTES", step)
+        monkeypatch.setattr("gateway.http.json_thread.SEARCHED_BYTES", step)
+        assert await look_for([b"[", part(text)], b"mnemogate-")
+        assert await look_for([b"[", part(text)], b"other", b"nature")
+        assert not await look_for([b"[", part(b'{"signature":"of another"}')], b"mnemogate-")
+        assert not await look_for(None, b"x")

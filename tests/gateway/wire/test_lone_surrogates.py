@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gateway.wire import lone_surrogates
 from gateway.wire.chat import decode, encode
 from gateway.wire.lone_surrogates import join_halves, without_halves
+from memory.conversation import json_strings
 
 HALVES = st.text('\ud83d\ude00\\"a\ud800\udfffü', max_size=9)
 TEXTS = st.text(st.characters(), max_size=20) | HALVES
@@ -75,7 +76,7 @@ def test_halves_of_pairs_are_found_in_steps_of_any_size(pieces, window):
     data = b'"' + b"".join(pieces) + b'"'
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lone_surrogates, "_SCAN_WINDOW_BYTES", window)
-        patch.setattr(lone_surrogates, "_SEARCH_STEP_BYTES", window)
+        patch.setattr(json_strings, "SEARCH_STEP_BYTES", window)
         sound = lone_surrogates.has_no_lone_surrogates(data)
         read = lone_surrogates.with_stand_ins(data)
     assert sound == (read == data)

@@ -16,6 +16,8 @@ from memory.conversation.messages import (
     canonical,
     collapse_whitespace,
     condense_media,
+    digest_of,
+    keyed_hash,
     text_of,
 )
 
@@ -235,3 +237,16 @@ def test_white_space_of_every_kind_is_one_space_wherever_it_stands(frame):
 def test_long_texts_are_normalised_as_short_ones_are(characters):
     text = "".join(characters)
     assert collapse_whitespace(text) == " ".join(text.split())
+
+
+@given(
+    st.lists(st.sampled_from([" ", "\n", "a", "é", '"', "\\", "\u2028", "😀", "word "])).map(
+        "".join
+    ),
+    st.sampled_from(["user", "assistant", "system", "developer"]),
+)
+def test_a_long_text_has_the_digest_of_its_normalised_bytes(text, role):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "SLICE_CHARACTERS", 5)
+        message = {"role": role, "content": text}
+        assert digest_of(b"k", message) == keyed_hash(b"k", canonical(message))

@@ -1,0 +1,90 @@
+"""Input items that are named by their ids alone. Pure.
+
+Only a server that stores an item can take it so. It may also want what it gave the item with, which
+this gateway hides from clients.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gateway.wire.chat import Json
+from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark, without_reasoning
+
+REFERENCE = "item_reference"
+IDENT = re.compile(r"[\w.-]+")
+CHAINED = ("previous_response_id", "conversation")  # what a call may stand in
+
+
+def is_reference(item: Any) -> bool:
+    """Tell whether an item is named by its id alone."""
+    return isinstance(item, dict) and item.get("type") == REFERENCE
+
+
+def references(items: Iterable[Any]) -> list[str]:
+    """Return the ids of items that are named by their ids alone."""
+    return [str(i.get("id")) for i in items if is_reference(i)]
+
+
+def is_said(item: Any) -> bool:
+    """Tell whether an item is a model's words or call, which may need the reasoning before it."""
+    kind = str(item.get("type")) if isinstance(item, dict) else ""
+    return (kind == "message" and item.get("role") == "assistant") or kind.endswith("_call")
+
+
+def tell_items(items: Sequence[Any], whole: Sequence[Any]) -> list[Any]:
+    """Return items with those in full that their server cannot take by their ids.
+
+    It has none of that id, or wants the hidden call that reasoning led to beside it. What follows
+    such reasoning would be refused without it. whole: the items, as far as they are known.
+    """
+    return list(_choose_forms(items, whole))
+
+
+def _choose_forms(items: Sequence[Any], whole: Sequence[Any]) -> Iterator[Any]:
+    is_behind_orphan = False
+    for item, known in zip(items, whole, strict=True):
+        if has_mark(known, ORPHANED):
+            is_behind_orphan = True
+        elif not is_said(known):
+            is_behind_orphan = False
+        made_here = isinstance(known, dict) and MADE_HERE.fullmatch(str(known.get("id")))
+        yield known if made_here or is_behind_orphan else item
+
+
+def without_refused(body: Json, refusal: str, *, every: bool) -> Json | None:
+    """Return a request without the items that a server refused by their ids.
+
+    None where it names no such item, or nothing would be left. refusal: what the server said.
+    every: all references are left out, also those that it does not name.
+    """
+    items = body.get("input")
+    if not isinstance(items, list):
+        return None
+    refused = set(IDENT.findall(refusal))
+    named = {str(i.get("id")) for i in items if isinstance(i, dict)} & refused
+    if not named:
+        return None
+    left = [i for i in items if not (is_reference(i) and (every or str(i.get("id")) in named))]
+    left = without_reasoning(left, lambda item: str(item.get("id")) in named)
+    left = [_nameless(i) if is_said(i) and str(i.get("id")) in named else i for i in left]
+    if not any(body.get(member) for member in CHAINED):
+        left = _without_unasked(left)
+    return {**body, "input": left} if left and left != items else None
+
+
+def _nameless(item: Json) -> Json:
+    return {k: v for k, v in item.items() if k != "id"}
+
+
+def _without_unasked(items: Sequence[Any]) -> list[Any]:
+    """Return items without outputs whose calls were left out."""
+    asked = {i.get("call_id") for i in items if is_said(i)}
+    unknown = any(map(is_reference, items))  # any of these may be the call
+    return [i for i in items if unknown or not _is_output(i) or i.get("call_id") in asked]
+
+
+def _is_output(item: Any) -> bool:
+    return isinstance(item, dict) and str(item.get("type")).endswith("_call_output")

@@ -1,0 +1,124 @@
+"""Reads JSON texts with long strings full of escapes in short steps. Pure.
+
+A decoder holds the interpreter until it has undone all escapes of a string: 150 ms for 60 MiB of
+line ends. So such strings are cut out, decoded piece by piece, and put where they were.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from memory.conversation.json_strings import count_in_steps, find_string_end, mask_escapes
+
+LONG_BYTES = 1 << 22  # a shorter text is read in one step
+MANY_ESCAPES = 1 << 20  # some 5 ms
+PIECE_BYTES = 1 << 19  # of a string, decoded in one step
+WINDOW_BYTES = 1 << 18  # looked through in one step; a string within one is short
+BACKSLASH = b"\\"
+ESCAPE_BYTES = len(rb"\ud83d")
+HIGH_HALF = re.compile(rb"\\u[dD][89abAB]")  # of a surrogate pair
+# What stands for a string until it is put back; no client can know it.
+STAND_IN = f"long-{secrets.token_hex(16)}-"
+
+Span = tuple[int, int]
+_name = re.compile(re.escape(STAND_IN.encode()) + rb"\d+")
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def has_many_escapes(text: bytes) -> bool:
+    """Tell whether a JSON text takes long to decode for its escapes."""
+    return len(text) > LONG_BYTES and count_in_steps(text, BACKSLASH) > MANY_ESCAPES
+
+
+def read_in_steps(text: bytes, read: Callable[[bytes], Any]) -> Any:
+    """Return what a JSON text says. read: decodes it without its long strings.
+
+    Raises msgspec.DecodeError.
+    """
+    cut, spans = cut_long_strings(text)
+    if not spans:
+        return read(text)
+    value = read(cut)
+    strings = {name: "".join(_decode(text, *span)) for name, span in spans.items()}
+    return _put_back(value, strings)
+
+
+def cut_long_strings(text: bytes) -> tuple[bytes, dict[str, Span]]:
+    """Return a JSON text with short names for its long strings, and where those stand in it."""
+    spans = list(long_strings(text))
+    names = [f"{STAND_IN}{n}" for n in range(len(spans))]
+    ends = [0, *(place for span in spans for place in span), len(text)]
+    between = [text[a:b] for a, b in list(pairwise(ends))[::2]]
+    cut = b"".join(p + n.encode() for p, n in zip(between, [*names, ""], strict=True))
+    return cut, dict(zip(names, spans, strict=True))
+
+
+def restore(part: bytes, text: bytes, spans: Mapping[str, Span]) -> bytes:
+    """Return a part of a cut text with the strings that stood in the text."""
+    return _name.sub(lambda m: text[slice(*spans[m[0].decode()])], part)
+
+
+def long_strings(text: bytes) -> Iterator[Span]:
+    """Yield where long strings stand, without their quotes."""
+    at = 0
+    while at < len(text):
+        step = mask_escapes(text[at : at + WINDOW_BYTES])
+        parts = step.split(b'"')
+        at += len(step)
+        if len(parts) % 2 == 0:  # the step cuts a string
+            begin = at - len(parts[-1])
+            at = find_string_end(text, begin)
+            if at - begin > WINDOW_BYTES and text.endswith(b'"', begin, at):
+                yield begin, at - 1
+
+
+def _decode(text: bytes, at: int, end: int) -> Iterator[str]:
+    """Yield a string in pieces. Raises msgspec.DecodeError."""
+    while at < end:
+        border = at + PIECE_BYTES
+        cut = end if border >= end else _safe_cut(text, at, border)
+        yield _decode_text(b'"%b"' % text[at:cut])
+        at = cut
+
+
+def _safe_cut(text: bytes, begin: int, cut: int) -> int:
+    """Return where to cut at the latest: in no escape, no pair of them, and no character.
+
+    begin: a place that is safe itself.
+    """
+    while text[cut] & 0xC0 == 0x80:  # amid a character of UTF-8
+        cut -= 1
+    # A run of backslashes begins an escape, so pairs are taken from its left.
+    piece = text[begin:cut].replace(BACKSLASH * 2, b"__")
+    last = piece.rfind(BACKSLASH, max(0, len(piece) - ESCAPE_BYTES))
+    if last < 0:
+        return cut
+    size = ESCAPE_BYTES if piece.startswith(b"u", last + 1) else 2
+    if last + size <= len(piece):
+        return begin + last if HIGH_HALF.match(piece, last) else cut
+    before = max(0, last - ESCAPE_BYTES)
+    return begin + (before if HIGH_HALF.match(piece, before) else last)
+
+
+def _put_back(value: Any, strings: Mapping[str, str]) -> Any:
+    """Return a value with its long strings."""
+    holder = [value]
+    left: list[Any] = [holder]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict) and not part.keys().isdisjoint(strings):
+            renamed = {strings.get(k, k): v for k, v in part.items()}
+            part.clear()
+            part.update(renamed)
+        for place, inner in list(part.items() if isinstance(part, dict) else enumerate(part)):
+            if isinstance(inner, dict | list):
+                left.append(inner)
+            elif type(inner) is str and inner in strings:
+                part[place] = strings[inner]
+    return holder[0]

@@ -1,0 +1,86 @@
+"""Long strings are read piece by piece, and are what a decoder makes of the whole text."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.wire import long_strings
+from gateway.wire.chat import decode, decode_weighed
+from gateway.wire.lone_surrogates import with_stand_ins
+from gateway.wire.long_strings import (
+    cut_long_strings,
+    has_many_escapes,
+    read_in_steps,
+    restore,
+)
+
+PIECES = ["\\", '"', "\n", "\t", "é", "字", "😀", "\u2028", "a", "\x00", "/", "u", "long-"]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=80).map("".join)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.none() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_steps():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_strings, "PIECE_BYTES", 16)
+        patch.setattr(long_strings, "WINDOW_BYTES", 24)
+        yield
+
+
+@given(VALUES, st.booleans())
+def test_a_text_says_the_same_read_in_steps(value, ascii_only):
+    text = json.dumps(value, ensure_ascii=ascii_only).encode()
+    assert read_in_steps(text, msgspec.json.decode) == msgspec.json.decode(text) == value
+
+
+@given(st.lists(VALUES, max_size=4))
+def test_a_cut_text_is_restored_part_by_part(values):
+    text = json.dumps(values).encode()
+    cut, spans = cut_long_strings(text)
+    parts = msgspec.json.decode(cut, type=list[msgspec.Raw])
+    restored = [msgspec.json.decode(restore(bytes(part), text, spans)) for part in parts]
+    assert restored == values
+
+
+@given(st.lists(st.sampled_from([b"\\\\", b'\\"', b"\\n", b"\\u00e9", b"\\ud83d\\ude00", b"x"])))
+def test_no_escape_is_cut(escapes):
+    text = b'{"a":"%b"}' % b"".join(escapes)
+    assert read_in_steps(text, msgspec.json.decode) == msgspec.json.decode(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'["%b' % (b"\\\\" * 40),
+        b'["%b\\"]' % (b"\\\\" * 40),
+        b'["%b\\q"]' % (b"\\n" * 40),
+        b'["%b\\ud83d"]' % (b"\\n" * 40),
+        b'["%b\xff"]' % (b"\\n" * 40),
+        b'["%b" "x"]' % (b"\\n" * 40),
+    ],
+)
+def test_what_is_no_json_is_refused_alike(text):
+    for read in (msgspec.json.decode, lambda data: read_in_steps(data, msgspec.json.decode)):
+        with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
+            read(text)
+
+
+def test_only_long_texts_of_many_escapes_are_read_so(monkeypatch):
+    assert not has_many_escapes(b'"\\n"' * 100)
+    monkeypatch.setattr(long_strings, "LONG_BYTES", 100)
+    monkeypatch.setattr(long_strings, "MANY_ESCAPES", 100)
+    assert not has_many_escapes(b'"%b"' % (b"x" * 200))
+    text = b'{"text":"%b","other":["\\ud83d"]}' % (b"\\n" * 200)
+    assert has_many_escapes(text)
+    half = msgspec.json.decode(with_stand_ins(b'"\\ud83d"'))
+    for read in (decode, decode_weighed):
+        assert read(text) == {"text": "\n" * 200, "other": [half]}
