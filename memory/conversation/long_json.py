@@ -7,6 +7,7 @@ nobody else is served meanwhile. So such strings are encoded in slices, each a p
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -22,18 +23,20 @@ _QUOTED_PLACE = _encode(_PLACE)
 
 def encode_in_parts(value: Any) -> list[bytes]:
     """Return a value as JSON, in parts: one, if no string in it is very long."""
+    return list(encode_part_by_part(value))
+
+
+def encode_part_by_part(value: Any) -> Iterator[bytes]:
+    """Yield a value as JSON in the parts of `encode_in_parts`, each made as it is asked for."""
     found: list[str] = []
     rest = _encode(_without_long(value, DEPTH, found))
-    parts: list[bytes] = []
     for text in found:
         before, _, rest = rest.partition(_QUOTED_PLACE)
-        parts.append(before + b'"')
-        parts += (
-            _encode(text[at : at + SLICE_CHARACTERS])[1:-1]
-            for at in range(0, len(text), SLICE_CHARACTERS)
-        )
+        yield before + b'"'
+        for at in range(0, len(text), SLICE_CHARACTERS):
+            yield _encode(text[at : at + SLICE_CHARACTERS])[1:-1]
         rest = b'"' + rest
-    return [*parts, rest]
+    yield rest
 
 
 def _without_long(value: Any, depth: int, found: list[str]) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
-from memory.conversation.long_json import SLICE_CHARACTERS, encode_in_parts
+from memory.conversation.long_json import SLICE_CHARACTERS, encode_part_by_part
 from memory.conversation.messages import Json, is_system, text_of
 from memory.ids import key_at, new_key
 from memory.search.query import excerpt
@@ -72,7 +72,7 @@ def contents_of(
 def _body_of(message: Json, *, sliced: bool) -> str | list[str]:
     if not sliced:
         return encode(message).decode()
-    parts = [part.decode() for part in encode_in_parts(message)]
+    parts = [part.decode() for part in encode_part_by_part(message)]
     return parts if len(parts) > 1 else parts[0]
 
 
