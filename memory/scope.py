@@ -22,6 +22,16 @@ class Scope:
     agent: str
     secret: bytes
 
+    @classmethod
+    def stored(cls, tenant: str, user: str | None, agent: str, owner: bytes) -> Scope:
+        """Return a scope as it is stored with what was written for it, without the secret.
+
+        It has no key and no tag.
+        """
+        scope = cls(tenant, user, agent, b"")
+        scope.__dict__["owner"] = owner
+        return scope
+
     @cached_property
     def is_named(self) -> bool:
         return self.user is not None

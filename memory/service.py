@@ -51,7 +51,7 @@ from memory.stores.sql import (
     turn_prefetch,
     turn_reader,
 )
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.server_history import MAX_HISTORY_BYTES
 from memory.stores.sql.write_lock import NOTHING
 
@@ -381,7 +381,7 @@ class Memory:
             patience.of(self.policy.read_deadline) as seconds,
         ):
             look = partial(turn_reader.only_node, scope_id=scope_id, digest=digest)
-            only = await self.db.read(look, seconds, small=True, single=True)
+            only = await self.db.read(look, seconds, small=True, single=True, of=ask.scope.key)
             # a write may have happened while this read waited
             if only == node and self.lines.shelf(ask.scope.key) is entries:
                 return self.lines.take(entries, link)
@@ -438,6 +438,7 @@ class Memory:
         A request whose history is stored here cannot continue without it, and waits longer.
         """
         needed = asked.explicit is not None and not asked.resends and asked.turn.newest < 0
+        await self.db.filer.file_of(asked.scope.key, self.policy.read_deadline)
         small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES
         if self.db.is_shared and not needed:
             look = partial(turn_prefetch.snapshot, ask=asked)
@@ -465,7 +466,7 @@ class Memory:
         """
         try:
             with patience.of(most or self.policy.read_deadline) as seconds:
-                found = await self.db.read(work, seconds, small=small, single=single)
+                found = await self.db.read(work, seconds, small=small, single=single, of=NO_TURNS)
         except StoreUnavailable:
             self._failures += 1
             if self._failures >= FAILURES and self._probe is None:

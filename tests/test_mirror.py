@@ -189,13 +189,14 @@ COVERED = {
         memory.jobs.reindex memory.retrieval.indexer memory.stores.sql.message_index
         memory.stores.sql.sqlite_index
     """,
+    "memory/stores/sql/test_journal": "memory.stores.sql.journal_filer",
     "memory/stores/sql/test_migrations": """
         memory.stores.sql.postgres_maintenance memory.stores.sql.schema
         memory.stores.sql.sqlite_maintenance memory.stores.sql.upgrade memory.stores.sql.vacuum
     """,
     "memory/stores/sql/test_sqlite": """
-        memory.stores.sql.database memory.stores.sql.sql_driver memory.stores.sql.sqlite_driver
-        memory.stores.sql.statements
+        memory.stores.sql.connections memory.stores.sql.database memory.stores.sql.sql_driver
+        memory.stores.sql.sqlite_driver memory.stores.sql.statements
     """,
     "memory/stores/sql/test_postgres": """
         memory.stores.sql.postgres_probe memory.stores.sql.postgres_schema

@@ -114,7 +114,7 @@ async def write_records(
             _hide_erased(conn, found, secret)
         insert(conn, found)
 
-    await db.write(work, small=True, lock=NOTHING)
+    await db.write(db.apart_from_turns(work), small=True, lock=NOTHING)
 
 
 def _hide_erased(conn: Connection, rows: Sequence[dict[str, Any]], secret: bytes) -> None:

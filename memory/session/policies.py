@@ -10,7 +10,7 @@ from sys import getsizeof
 from memory.cache import Cache
 from memory.errors import StoreUnavailable
 from memory.stores.sql import policies as rows
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.scopes import UserName
 from memory.stores.sql.write_lock import owner_lock
 
@@ -75,7 +75,9 @@ class UserPolicies:
             return rows.FULL
         if (found := self._known.get(who)) is None:
             changes = self._changes
-            found = await self._db.read(partial(rows.find, who=who), deadline, small=True)
+            found = await self._db.read(
+                partial(rows.find, who=who), deadline, small=True, of=NO_TURNS
+            )
             if changes == self._changes:  # otherwise it may be an older policy
                 self._known.put(who, found)
         return found

@@ -23,6 +23,9 @@ from memory.tools import ToolCall
 
 async def begin_session(turn: TurnContext) -> Session:
     """Compose a turn's prompt and return its session."""
+    # Recall reads what was said in other conversations.
+    seconds, here = turn.policy.read_deadline, turn.identity.conversation.id
+    await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, here)
     composer = Composer(turn)
     return Session(turn, composer, await composer.compose())
 

@@ -1,4 +1,4 @@
-"""The one statement that writes a plain turn where the store is a server's."""
+"""How a plain turn is written: appended to the journal, or, on a server, by one statement."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from memory.session.context import TurnContext
 from memory.stores.sql import turn_statement, turn_writer
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.blocks import BlockSet
+from memory.stores.sql.journal import (
+    NO_CONVERSATION,
+    AppendedTurn,
+    BehindJournal,
+    JournalPlace,
+    entry_of,
+)
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turn_statement import ExpectedLine
@@ -25,11 +32,11 @@ Recorded = tuple[
 
 def opening_of(
     turn: TurnContext, opening: PendingTurn
-) -> tuple[Callable[[Connection], int], Shortcut[int] | None]:
+) -> tuple[BehindJournal[int], Shortcut[int] | None]:
     """Return what writes a turn's request, and its shortcut if it may have one."""
     line = _expected_line(turn)
     if line is None:
-        return lambda conn: turn_writer.open_turn(conn, opening), None
+        return _append_opening(turn, opening), None
     build = partial(turn_statement.open_turn, opening, line)
     shortcut = Shortcut(build, lambda _: line.scope_id)
 
@@ -39,12 +46,12 @@ def opening_of(
             return line.scope_id
         return turn_writer.open_turn(conn, opening)
 
-    return write, shortcut
+    return BehindJournal(turn.services.db.journal, write), shortcut
 
 
 def record_of(
     turn: TurnContext, record: TurnRecord, opening: PendingTurn | None
-) -> tuple[Callable[[Connection], Recorded], Shortcut[Recorded] | None]:
+) -> tuple[BehindJournal[Recorded], Shortcut[Recorded] | None]:
     """Return what writes a turn's answers, and its shortcut if it may have one.
 
     opening: the request, if not written before.
@@ -65,7 +72,56 @@ def record_of(
         keep_beside(conn, turn.services.db.application_tables, record.beside)
         return head, _blocks(conn, turn)
 
-    return write, shortcut
+    return _append_record(turn, record, opening, write), shortcut
+
+
+def _append_opening(turn: TurnContext, opening: PendingTurn) -> AppendedTurn[int]:
+    """Return what appends a turn's request to the journal."""
+    place, entry = _journal_place(turn), None
+    if place is not None and not opening.large:
+        entry = entry_of(place, max(place.ends, 0), opening, None)
+    scope_id = turn.progress.scope_id or 0
+
+    def write(conn: Connection) -> int:
+        return turn_writer.open_turn(conn, opening)
+
+    return AppendedTurn(turn.services.db.journal, write, entry, scope_id)
+
+
+def _append_record(
+    turn: TurnContext,
+    record: TurnRecord,
+    opening: PendingTurn | None,
+    write: Callable[[Connection], Recorded],
+) -> AppendedTurn[Recorded]:
+    """Return what appends a turn's answers to the journal, with its request unless that is there.
+
+    Of a conversation that another turn has moved on, and of a turn with edits or with rows of the
+    application, nothing is appended.
+    """
+    place, entry = _journal_place(turn), None
+    is_large = record.large or (opening is not None and opening.large)
+    head = record.nodes[0].turn
+    is_plain = not (is_large or record.beside or turn.attempt.edited)
+    keeps_line = turn_statement.keeps_the_line(record, turn.identity.conversation)
+    if place is not None and is_plain and keeps_line:
+        entry = entry_of(place, head, opening, record)
+    appended = head, turn.snapshot.blocks
+    return AppendedTurn(turn.services.db.journal, write, entry, appended)
+
+
+def _journal_place(turn: TurnContext) -> JournalPlace | None:
+    """Return where the turn is appended; None if it is written at once."""
+    identity, scope_id, db = turn.identity, turn.progress.scope_id, turn.services.db
+    conversation = identity.conversation
+    is_found = conversation is turn.snapshot.conversation
+    # Another turn may have made a named one that was not there.
+    is_sure = is_found or not conversation.explicit
+    if db.is_shared or turn.store.heavy or identity.adopted or scope_id is None or not is_sure:
+        return None
+    is_there = is_found or turn.progress.opened
+    ends = (conversation.head or 0) if is_there else NO_CONVERSATION
+    return JournalPlace(scope_id, conversation.id, ends)
 
 
 def _tell_recorded(

@@ -60,12 +60,23 @@ async def copy_to_postgres(source: Path, target: CopyTarget, report: Progress) -
     Raises StoreUnavailable, and NotUpgraded for databases of another version or with a memory.
     """
     try:
+        await _file_journal(source)
         with _open_file(source) as conn:
             return await _copy(conn, target, report)
     except (SQLAlchemyError, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError) as e:
         raise StoreUnavailable(f"nothing was copied: {type(e).__name__}: {e}") from e
     except OSError as e:
         raise StoreUnavailable(f"nothing was copied: {e}") from e
+
+
+async def _file_journal(source: Path) -> None:
+    """File the turns that a gateway which was killed left in its journal."""
+    with _open_file(source) as conn:
+        waits = conn.exec_driver_sql("SELECT 1 FROM journal LIMIT 1").first() is not None
+    if waits:
+        database = Database(f"sqlite+aiosqlite:///{source}")
+        await database.open()
+        await database.close()
 
 
 async def _copy(conn: Connection, target: CopyTarget, report: Progress) -> dict[str, int]:

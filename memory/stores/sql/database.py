@@ -20,19 +20,21 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from memory.errors import NotUpgraded, RowRefused, StoreUnavailable
 from memory.stores.sql.application_tables import ApplicationTables
+from memory.stores.sql.connections import Connections, Work
 from memory.stores.sql.database_kinds import load_connections
 from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
 from memory.stores.sql.index_changes import IndexChanges
+from memory.stores.sql.journal import BehindJournal, Journal
+from memory.stores.sql.journal_filer import JournalFiler
 from memory.stores.sql.preparation import prepare_tables
 from memory.stores.sql.shortcut import Shortcut
 from memory.stores.sql.waiting import (
@@ -48,10 +50,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")
-Work = Callable[[Connection], T]
 POOL = 8  # connections to a server
 GROUP = 64  # writes that share a commit
 NO_LEASE = "others may take over what this worker does: it has lost its lease"
+NO_TURNS = b""  # the scope of works that touch no turns
 VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
 
 
@@ -61,54 +63,6 @@ class WaitingWork(NamedTuple):
     work: Work[Any]
     done: asyncio.Future[Any]
     alone: bool = False
-
-
-class Connections(Protocol):
-    """Where work runs: reads in parallel, groups of writes one after the other.
-
-    Each group is one transaction. pause: small writes wait for it. lease: without it nothing is
-    written; None where none is needed.
-    """
-
-    pause: asyncio.Future[None] | None
-    index_changes: IndexChanges  # of small writes, none where nothing runs `at_once`
-    parallel: bool  # writes run side by side, each in its own transaction (`write_one`)
-
-    @property
-    def lease(self) -> SlotLease | None: ...
-
-    def need_lease(self) -> None: ...
-
-    async def open(self) -> None: ...
-
-    async def fill(self) -> None: ...
-
-    async def read(self, work: Work[T], *, single: bool = False) -> T: ...
-
-    async def write(self, works: Sequence[Work[Any]]) -> list[Any]: ...
-
-    async def write_one(
-        self,
-        work: Work[T],
-        lock: WriteLock,
-        *,
-        once: bool,
-        wanted: Callable[[], bool],
-        shortcut: Shortcut[T] | None,
-    ) -> T: ...
-
-    def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
-        """Run small writes, or reads, at once in one transaction; None if they must wait."""
-        ...
-
-    def version(self) -> int | None:
-        """Return a number that only changes if somebody writes other than by `at_once`.
-
-        None if that is unknown.
-        """
-        ...
-
-    async def close(self) -> None: ...
 
 
 CLOSE_SECONDS = 2.0  # by then, callers have given up or used the recovery log
@@ -155,7 +109,7 @@ class Database:
         self._versions = 0  # writes of this process that were not small
         # When the connections were last checked, and their version then.
         self._seen: tuple[float, int | None] = (-VERSION_SECONDS, None)
-        self.application_tables: list[ApplicationTables] = []
+        self.filer = JournalFiler(Journal(), self._write_small_work)
 
     def need_lease(self) -> None:
         """Write only as one of the workers of this database; a file needs no lease."""
@@ -189,6 +143,18 @@ class Database:
             return
         if not await self.lease.catch_up():
             raise StoreUnavailable(NO_LEASE)
+
+    @property
+    def journal(self) -> Journal:
+        return self.filer.journal
+
+    @property
+    def application_tables(self) -> list[ApplicationTables]:
+        return self.journal.tables
+
+    @application_tables.setter
+    def application_tables(self, tables: list[ApplicationTables]) -> None:
+        self.journal.tables = tables
 
     @property
     def version(self) -> tuple[int, int] | None:
@@ -230,9 +196,13 @@ class Database:
                 f"the database {make_url(self.url).render_as_string()} cannot be opened: {e}"
             ) from e
         self._writer = asyncio.create_task(self._write_on(), name="memory-writer")
+        if not self.is_shared:
+            await self.filer.file_rest()
 
     async def close(self) -> None:
         """Finish waiting writes, for at most `CLOSE_SECONDS`, then close every connection."""
+        if self._writer is not None and not self._writer.done():
+            await self.filer.close(CLOSE_SECONDS)
         if self._writer is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
@@ -267,13 +237,16 @@ class Database:
         *,
         small: bool = False,
         single: bool = False,
+        of: bytes | None = None,
     ) -> T:
-        """Run `work` in a read transaction.
+        """Run `work` in a read transaction; turns that wait in the journal are filed before.
 
-        small: reads a few rows by key, so it may run at once on this thread. single: is one
-        statement, which needs no transaction. Raises StoreUnavailable after `deadline` seconds, if
-        no connection is free in time, or if the database fails.
+        of: the key of the only scope whose turns it reads, `NO_TURNS` if it reads none. small:
+        reads a few rows by key, so it may run at once on this thread. single: is one statement,
+        which needs no transaction. Raises StoreUnavailable after `deadline` seconds, if no
+        connection is free in time, or if the database fails.
         """
+        await self.filer.file_of(of, deadline)
         if small and (found := self._connections.at_once([work], reading=True)) is not None:
             one: T = found[0]
             return one
@@ -312,15 +285,32 @@ class Database:
     ) -> T:
         """Run `work` in a write transaction; it is durable when this returns.
 
-        small: writes a few rows, so it may run at once on this thread. `version` does not change by
-        it: a caller that caches what it changes must handle that. piece: of long work, after all
-        other writes. lock: see `write_lock`. shortcut: tried first on Postgres. Raises what `work`
-        raised, or StoreUnavailable.
+        Turns that wait in the journal are filed before, in the same transaction; a `BehindJournal`
+        decides that itself. small: writes a few rows, so it may run at once on this thread.
+        `version` does not change by it: a caller that caches what it changes must handle that.
+        piece: of long work, after all other writes. lock: see `write_lock`. shortcut: tried first
+        on Postgres. Raises what `work` raised, or StoreUnavailable.
         """
         await self.check_may_write()
+        behind = work if isinstance(work, BehindJournal) else BehindJournal(self.journal, work)
         if self._connections.parallel:
             async with self._pieces if piece else contextlib.nullcontext():
-                return await self._write_beside(work, lock, once=piece, shortcut=shortcut)
+                return await self._write_beside(behind, lock, once=piece, shortcut=shortcut)
+        out: T = await self._write_in_turn(behind, small=small, piece=piece)
+        self.journal.note_filed(behind.filed)
+        if self.journal.rows:
+            self.filer.file_later()
+        return out
+
+    def apart_from_turns(self, work: Work[T]) -> BehindJournal[T]:
+        """Return a work that touches no turns, for `write`."""
+        return BehindJournal(self.journal, work, NO_TURNS)
+
+    async def _write_small_work(self, work: Work[T]) -> T:
+        return await self.write(work, small=True)
+
+    async def _write_in_turn(self, work: Work[T], *, small: bool, piece: bool) -> T:
+        """Write after what waits already, with others in one transaction."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         async with self._pieces if piece else contextlib.nullcontext():
             self._wait(WaitingWork(work, done, alone=piece), small)

@@ -8,7 +8,6 @@ only its keyed hash. JSON is stored as text, hashes as bytes, times as Unix time
 from __future__ import annotations
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -474,23 +473,28 @@ user_policies = Table(
     at("updated_at"),
 )
 
+# Turns as they ended, until they are filed into the tables above (see `journal`). head: of the
+# conversation behind this turn, 0 for none. broken: it could not be filed.
+journal = Table(
+    "journal",
+    metadata,
+    key(),
+    *(Column(name, Key, nullable=False) for name in ("scope_id", "conversation", "head")),
+    Column("broken", Boolean, nullable=False, server_default="0"),
+    Column("entry", LargeBinary, nullable=False),
+    Index("ix_journal_conversation", "conversation", "id", "head"),
+)
+
 # On Postgres a row's scope is locked while what hangs on it is written or erased, and an erasure
 # removes it first.
 for _table in metadata.tables.values():
     for _constraint in _table.foreign_key_constraints:
         _constraint.ddl_if(dialect="sqlite")
 
-# Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
-# previous message, date.
+# The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
-FTS_SQL = (
-    "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5(scope, body, speaker, prev, day, "
-    "tokenize='porter unicode61')"
-)
-for _name in FTS:
-    event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0010"
+REVISION = "0011"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

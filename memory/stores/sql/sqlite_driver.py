@@ -39,7 +39,8 @@ class SqliteDriver:
         return _compile(statement).run(conn.connection.dbapi_connection, values)
 
     def execute_sql(self, conn: Connection, sql: str, *values: Any) -> list[Any]:
-        return list(conn.exec_driver_sql(sql, values))
+        found = conn.connection.dbapi_connection.execute(sql, values)  # type: ignore[union-attr]
+        return list(found)
 
     def add_rows(
         self, conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]

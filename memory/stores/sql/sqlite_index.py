@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import DDL, Connection, event, func, select, text
 
 from memory.ids import time_of
 from memory.search.query import TermLookup, scope_mark
@@ -40,6 +40,15 @@ WAITS = (
     "SELECT 1 FROM messages m WHERE m.scope_id = ? AND m.created_at >= ? AND m.id > ? AND "
     f"m.conversation != ? AND NOT {THERE} LIMIT 1"
 )
+# Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
+# previous message, date.
+FTS_SQL = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5(scope, body, speaker, prev, day, "
+    "tokenize='porter unicode61')"
+)
+for _name in t.FTS:
+    _create = DDL(FTS_SQL.format(_name))  # type: ignore[no-untyped-call]
+    event.listen(t.metadata, "after_create", _create.execute_if(dialect="sqlite"))
 PUT = "INSERT OR REPLACE INTO {} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -125,7 +134,7 @@ class SqliteIndex:
     def empty(self, conn: Connection) -> None:
         for table in t.FTS:
             conn.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
-            conn.exec_driver_sql(t.FTS_SQL.format(table))
+            conn.exec_driver_sql(FTS_SQL.format(table))
 
     def list_beside_rows(
         self, conn: Connection, tables: tuple[str, str], after: int, limit: int

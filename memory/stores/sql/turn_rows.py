@@ -41,6 +41,7 @@ class PendingTurn(msgspec.Struct):
     holder: int | None = None
     once: bytes | None = None
     named: bool = False  # the request named its conversation, and stays in it
+    at: float | None = None  # when it was appended to the journal, None if it was not
     large: Sequence[LargeBody] = ()  # bodies of messages, which are written before
 
     def __post_init__(self) -> None:
@@ -82,6 +83,8 @@ class TurnRecord(msgspec.Struct):
     holder: int | None = None  # the worker that opened the turn, where there are several
     aside: int | None = None  # the turn's own node, which another worker took over
     large: Sequence[LargeBody] = ()  # bodies of answers, which are written before
+    at: float | None = None  # when it was appended to the journal, None if it was not
+    explained: str | None = None  # the explain record as it is stored, where that is made already
     # of the scope and of the conversation as this record left them, where they are compared
     versions: tuple[int, int] | None = None
 

@@ -172,10 +172,10 @@ def _is_plain(r: TurnRecord, opening: PendingTurn | None, c: ConversationState) 
         return False
     if len(r.nodes) != 1 or any((r.again, r.large, r.evicted, r.beside, r.epoch, c.task)):
         return False
-    return _keeps_the_line(r, c) and not any(job.alone or job.every for job in r.jobs)
+    return keeps_the_line(r, c) and not any(job.alone or job.every for job in r.jobs)
 
 
-def _keeps_the_line(r: TurnRecord, c: ConversationState) -> bool:
+def keeps_the_line(r: TurnRecord, c: ConversationState) -> bool:
     """Tell whether the answer becomes the conversation's head.
 
     A sibling of its first continuation does not.

@@ -88,7 +88,7 @@ def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> in
 
     answered: its node is written with its answer. Raises ErasedMeanwhile.
     """
-    now, c = clock.now(), o.conversation
+    now, c = o.at or clock.now(), o.conversation
     there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
     if there is not None and turn_rivals.fork_if_continued(conn, there, o):
         there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
@@ -221,10 +221,10 @@ def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) 
     """
     request: dict[str, Any] = {}
     said: list[dict[str, Any]] = []
-    now = clock.now()
+    now = r.at or clock.now()
     if opening is not None:
         r.scope_id, request = open_turn(conn, opening, answered=True), {"request": opening.request}
-        said = _request_rows(opening, r.scope_id, now)
+        said = _request_rows(opening, r.scope_id, opening.at or now)
         r.conversation = opening.conversation.id
         for node in r.nodes:
             node.conversation = r.conversation
@@ -275,7 +275,7 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
         place = message_rows.MessagePlace(r.conversation, node, "evicted", now)
         message_rows.add(conn, scope_id, place, r.evicted, once=True)
     if r.explain:
-        record = encode({**r.explain[1], "created_at": now}).decode()
+        record = r.explained or explain_text(r.explain[1], now)
         row = {"id": r.aside or node, "scope_id": scope_id, "record": record, "created_at": now}
         execute(conn, upsert_explain(sql_driver(conn)), row)
     fact_rows.record_use(conn, r.used)
@@ -283,6 +283,11 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
     for job in r.jobs:
         if _is_time(conn, scope_id, job):
             enqueue(conn, replace(job, scope_id=scope_id))
+
+
+def explain_text(record: Json, at: float) -> str:
+    """Return an explain record as it is stored."""
+    return encode({**record, "created_at": at}).decode()
 
 
 def _is_time(conn: Connection, scope_id: int, job: QueuedJob) -> bool:

@@ -22,6 +22,23 @@ BLOCKS = {"human": CoreBlock("human", "Likes tea."), "persona": CoreBlock("perso
 SECRET = b"s" * 32
 
 
+class FakeJournal:
+    """A journal that takes nothing, so that each turn is written at once."""
+
+    def waits(self, scope, but=None):
+        return False
+
+    def append(self, conn, entry):
+        return False
+
+
+class FakeFiler:
+    """What files no journal, since nothing waits in it."""
+
+    async def file_of(self, scope, deadline, but=None):
+        pass
+
+
 class FakeDatabase:
     """A store without rows.
 
@@ -38,6 +55,7 @@ class FakeDatabase:
 
     def __init__(self):
         self.faults, self.answers, self.written = [], [], []
+        self.journal, self.filer = FakeJournal(), FakeFiler()
 
     def _fail(self):
         if self.faults and (fault := self.faults.pop(0)) is not None:

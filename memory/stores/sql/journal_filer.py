@@ -1,0 +1,108 @@
+"""Files the journal: before whoever needs its turns, and once they are worth a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from memory.errors import StoreUnavailable
+from memory.stores.sql.journal import FILED_TOGETHER, Journal
+from memory.stores.sql.waiting import ends_within
+
+log = logging.getLogger("mnemogate")
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+FILE_SECONDS = 1.0  # that a turn waits in the journal for others to be filed with
+
+
+def _do_nothing(conn: Connection) -> None:
+    """Write nothing more than was filed."""
+
+
+class JournalFiler:
+    """Files one journal. write: runs a small work in a transaction, behind the journal."""
+
+    def __init__(self, journal: Journal, write: Callable[[Work[Any]], Awaitable[Any]]) -> None:
+        self.journal = journal
+        self._write = write
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.is_paused = False  # for tests: nothing is filed but before whoever needs it
+
+    async def file(self) -> None:
+        """File what was appended before this. Raises StoreUnavailable."""
+        await self._write(_do_nothing)
+
+    async def file_rest(self) -> None:
+        """File what a process that ended has left, a few rows each time."""
+        while await self._write(partial(self.journal.file, most=FILED_TOGETHER)):
+            pass
+
+    async def file_within(self, deadline: float | None) -> None:
+        """File what a read needs. Raises StoreUnavailable, also after `deadline` seconds."""
+        task = asyncio.ensure_future(self.file())
+        if not await ends_within(task, deadline):
+            task.add_done_callback(lambda t: t.cancelled() or t.exception())
+            raise StoreUnavailable(f"the store did not file turns within {deadline} s")
+        task.result()
+
+    async def file_of(
+        self, scope: bytes | None, deadline: float | None, but: int | None = None
+    ) -> None:
+        """File the turns of a scope, see `Journal.waits`; as `file_within`."""
+        if self.journal.waits(scope, but):
+            await self.file_within(deadline)
+
+    def file_later(self) -> None:
+        """File what was appended once there is enough of it, or it is old."""
+        if self.is_paused:
+            return
+        if self.journal.rows >= FILED_TOGETHER:
+            self._file_now()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FILE_SECONDS, self._file_now)
+
+    def _file_now(self) -> None:
+        self._stop_timer()
+        if self.journal.rows and self._task is None:
+            self._task = asyncio.create_task(self._file_in_background(), name="memory-filing")
+
+    async def _file_in_background(self) -> None:
+        try:
+            await self.file()
+        except StoreUnavailable as e:
+            log.warning("turns wait in the journal: %s", e)
+        except Exception as e:
+            # A defect must not end the filing of later turns. Its message may quote a row.
+            log.warning("turns wait in the journal: %s", type(e).__name__)
+        finally:
+            self._task = None
+            if self.journal.rows:
+                self.file_later_again()
+
+    def file_later_again(self) -> None:
+        """File what is left after a while, also if there is much of it."""
+        if self._timer is None and not self.is_paused:
+            self._timer = asyncio.get_running_loop().call_later(FILE_SECONDS, self._file_now)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def close(self, seconds: float) -> None:
+        """File what waits, for at most so many seconds; the next process files the rest."""
+        self.is_paused = True
+        self._stop_timer()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=seconds)
+        if self.journal.rows:
+            with contextlib.suppress(TimeoutError, StoreUnavailable):
+                async with asyncio.timeout(seconds):
+                    await self.file()
