@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from memory.conversation.long_json import encode_in_parts
     from memory.conversation.messages import is_system, keyed_hash, text_of
+    from memory.conversation.thoughts import answer_text
     from memory.core.autonomy import decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
@@ -144,6 +145,7 @@ __all__ = [
     "VectorIndex",
     "VisibleScopes",
     "Worker",
+    "answer_text",
     "array_elements",
     "conversation_key",
     "decide",
@@ -176,6 +178,7 @@ _HOMES = {
     ),
     "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
+    "memory.conversation.thoughts": ("answer_text",),
     "memory.core.autonomy": ("decide",),
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),

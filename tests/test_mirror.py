@@ -109,6 +109,9 @@ COVERED = {
     "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",
     "e2e/messages/test_requests": "gateway.wires.messages.format gateway.chat.passing",
     "e2e/test_large_messages": "memory.stores.sql.message_pieces",
+    "e2e/test_thinking_models": """
+        gateway.memory_adapters.model_answer gateway.models.thinking gateway.upstream.token_limits
+    """,
     "e2e/test_background": "gateway.memory_adapters.background_model memory.jobs.background_model",
     "e2e/test_fit": "gateway.memory_adapters.summarizer memory.session.kept_summaries",
     "e2e/test_recall": "gateway.memory_adapters.embedder",

@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import Connection
 
 from memory.conversation.messages import collapse_whitespace, keyed_hash
+from memory.conversation.thoughts import answer_text
 from memory.core.blocks import CoreBlock, rewrite_value
 from memory.errors import ToolError, Unusable
 from memory.jobs import fact_prompt
 from memory.jobs.background_model import BackgroundModel
-from memory.jobs.extraction_input import LABEL, ExtractionInput, KnownFacts, read_input
+from memory.jobs.extraction_input import AGAIN, LABEL, ExtractionInput, KnownFacts, read_input
 from memory.jobs.worker import Handler
 from memory.search import dedup
 from memory.search.query import iso
@@ -35,6 +36,7 @@ ACTOR = "extraction"
 LASTING = ("identity", "preference")
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
+AGAIN_SECONDS, AGAIN_FACTOR = 6 * 3600.0, 4  # until turns that were set aside are read again
 MAX_UNUSABLE = 1000  # models whose unusable answers are counted
 Blocks = Callable[[], Mapping[str, CoreBlock]]
 Rules = Callable[[], fact_prompt.ExtractionRules]
@@ -76,27 +78,22 @@ def extraction_handler(
     unusable = _UnusableAnswers()
 
     async def run(job: QueuedJob) -> Effect | None:
-        found = await db.read(lambda conn: read_input(conn, job, blocks()))
-        if found is None:
+        batch = await db.read(lambda conn: read_input(conn, job, blocks()))
+        if batch is None:
             return None
-        keeper = _FactWriter(job, found, blocks(), rules())
-        if not found.said:
+        keeper = _FactWriter(job, batch, blocks(), rules())
+        if not batch.said:
             await keeper.keep_nothing(db)
             return None
-        request = fact_prompt.fact_prompt_messages(
-            rules(),
-            [(s.role, s.content) for s in found.said],
-            [k.text for k in found.known],
-            iso(found.said[0].at)[:10],
-        )
         name = str(job.payload.get("model") or "")
-        message = await model(found.call, request, TOKENS)
-        proposed = fact_prompt.parse_facts(str(message.get("content") or ""))
-        if proposed is None:
-            is_last = max(job.held[1], unusable.count(name)) >= ANSWERS
-            if is_last:  # what follows is read without these turns
-                await keeper.keep_nothing(db)
-            raise Unusable("the answer is not the requested JSON object", is_last=is_last)
+        try:
+            proposed = await _propose(model, batch, rules())
+        except Unusable as e:
+            is_again = bool(job.payload.get(AGAIN))
+            is_last = is_again or max(job.held[1], unusable.count(name)) >= ANSWERS
+            if is_last:
+                await keeper.put_aside(db)
+            raise Unusable(str(e), is_last=is_last) from e
         unusable.forget(name)
         if not proposed:
             await keeper.keep_nothing(db)
@@ -104,6 +101,22 @@ def extraction_handler(
         return lambda conn: keeper.keep(conn, proposed)
 
     return run
+
+
+async def _propose(
+    model: BackgroundModel, batch: ExtractionInput, rules: fact_prompt.ExtractionRules
+) -> list[fact_prompt.ProposedFact]:
+    """Return what a model proposes. Raises Unusable."""
+    request = fact_prompt.fact_prompt_messages(
+        rules,
+        [(s.role, s.content) for s in batch.said],
+        [k.text for k in batch.known],
+        iso(batch.said[0].at)[:10],
+    )
+    proposed = fact_prompt.parse_facts(answer_text(await model(batch.call, request, TOKENS)))
+    if proposed is None:
+        raise Unusable("the answer is not the requested JSON object")
+    return proposed
 
 
 class _UnusableAnswers:
@@ -156,10 +169,30 @@ class _FactWriter:
         """Mark the turns as read; what turns cache stays valid."""
         await db.write(self._end, small=True, lock=self._scope)
 
+    async def put_aside(self, db: Database) -> None:
+        """Let what follows be read without these turns, which are read again later."""
+        await db.write(self._put_aside, small=True, lock=self._scope)
+
+    def _put_aside(self, conn: Connection) -> None:
+        times = unread_turns.put_aside(conn, self._scope, self._found.nodes)
+        self._queue_again(conn, AGAIN_SECONDS * AGAIN_FACTOR**times)
+        self._queue_rest(conn)
+
     def _end(self, conn: Connection) -> None:
         unread_turns.mark_read(conn, self._scope, self._found.nodes)
+        self._queue_rest(conn)
+        # The model answers as it should again.
+        if self._found.said and unread_turns.oldest_aside(conn, self._scope, 1):
+            self._queue_again(conn, 0.0)
+
+    def _queue_rest(self, conn: Connection) -> None:
         if self._found.more:
             enqueue(conn, QueuedJob(KIND, self._job.payload, self._scope))
+
+    def _queue_again(self, conn: Connection, delay: float) -> None:
+        payload = {**self._job.payload, AGAIN: True}
+        name = f"{KIND}-again-{self._scope}"
+        enqueue(conn, QueuedJob(KIND, payload, self._scope, name, delay, again=True))
 
     def _is_wanted(self, fact: fact_prompt.ProposedFact) -> bool:
         categories = self._rules.categories

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from memory.conversation.thoughts import without_thoughts
 from memory.core.blocks import CoreBlock
 from memory.jobs.background_model import BackgroundCall, background_call
 from memory.search.own_words import has_statement, own_words
@@ -19,6 +20,7 @@ from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.unread_turns import TurnMessage
 
 LABEL = "human"
+AGAIN = "again"  # of a payload: the job reads turns that were set aside
 BATCH_TURNS, BATCH_CHARACTERS = 12, 8000  # that are read at once
 NEWEST_KNOWN, ALIKE_KNOWN, MAX_KNOWN = 4, 3, 16  # known facts shown: newest, and for each message
 MAX_KNOWN_CHARACTERS = 200
@@ -63,8 +65,11 @@ def read_input(
     )
     if call is None or scope_id is None:
         return None
-    first = bool(job.payload.get("at_once"))
-    waiting = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=first)
+    if job.payload.get(AGAIN):
+        waiting = unread_turns.oldest_aside(conn, scope_id, BATCH_TURNS + 1)
+    else:
+        first = bool(job.payload.get("at_once"))
+        waiting = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=first)
     if not waiting:
         return None
     messages = unread_turns.messages_of(conn, scope_id, waiting[:BATCH_TURNS])
@@ -95,10 +100,14 @@ def _choose_messages(
         if room < 0:
             return out, [n for n in nodes if n < message.node]
         if len(words) <= SHORT_ANSWER_CHARACTERS and before is not None:
-            out.append(replace(before, content=before.content[-MAX_ANSWER_CHARACTERS:]))
+            out.append(replace(before, content=_end_of_answer(before)))
         out.append(replace(message, content=words))
         before = None
     return out, nodes
+
+
+def _end_of_answer(message: TurnMessage) -> str:
+    return without_thoughts(message.content)[-MAX_ANSWER_CHARACTERS:]
 
 
 def _known_facts(

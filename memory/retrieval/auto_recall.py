@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from memory.context.tokens import TokenCounter
-from memory.conversation.messages import Json, collapse_whitespace, text_of
+from memory.conversation.messages import Json, collapse_whitespace
+from memory.conversation.thoughts import spoken_text, without_thoughts
 from memory.core.blocks import escape
 from memory.core.repeated_spans import without_repeated_spans
 from memory.retrieval.active_scopes import RECALLED
@@ -111,7 +112,7 @@ class Beginnings:
     def __init__(self, messages: Sequence[Json]) -> None:
         self._texts: dict[str, list[str]] = {}
         for message in messages:
-            text = text_of(message)
+            text = spoken_text(message)
             self._texts.setdefault(_first_word(text), []).append(text)
 
     def __contains__(self, shown: object) -> bool:
@@ -156,12 +157,17 @@ def _key(hit: Hit) -> int:
     return int(hit.get("key") or hit["id"])
 
 
+def _spoken(hit: Hit) -> str:
+    """Return what a hit says; what an earlier version stored of an assistant has its thoughts."""
+    text = str(hit["content"][:MAX_INSPECTED_CHARACTERS])
+    return without_thoughts(text) if hit.get("role") == "assistant" else text
+
+
 def _without_ours(hit: Hit, tag: str) -> str:
     """Return what a hit says, without what a model repeated of our own spans."""
-    text = str(hit["content"][:MAX_INSPECTED_CHARACTERS])
     if hit.get("role") == "user":
-        return without_repeated_spans(text, tag)
-    return _ITEM.sub("", without_repeated_spans(text))
+        return without_repeated_spans(_spoken(hit), tag)
+    return _ITEM.sub("", without_repeated_spans(_spoken(hit)))
 
 
 def token_budget(window: int | None) -> int:
@@ -176,7 +182,7 @@ def render_recall(
     lines: dict[str, str] = {}
     kept: list[Hit] = []
     for hit in hits:
-        original = _shown_beginning(hit["content"])
+        original = _shown_beginning(_spoken(hit))
         words = _shown_beginning(_without_ours(hit, tag))
         if not words or words in lines or there.holds(hit, words):
             continue

@@ -344,7 +344,7 @@ async def test_where_nothing_is_gathered(data, why):
 
 async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data):
     async with (
-        Model(proposing("no", "no", "no", "no")) as up,
+        Model(proposing(*["no"] * 9)) as up,
         running(up.url, data, CONFIG) as live,
     ):
         await talk(live, "I am Ada")
@@ -354,12 +354,35 @@ async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data
         assert (job["state"], job["attempts"], job["error"]) == ("dead", 3, "Unusable")
         assert len(asked(up)) == 3
         assert await kept(live) == []
-        assert not [n for n in await rows(live, t.nodes) if n["unread"]]
+        # set aside, to be read again later: what a user told is not lost
+        assert {n["unread"] for n in await rows(live, t.nodes)} == {2}
 
         await talk(live, "I live in Ghent")  # a model that never answers in JSON is asked once
-        await due(live, t.jobs.c.state == "ready")
+        again = t.jobs.c.dedupe.like("extract-again-%")
+        await due(live, t.jobs.c.state == "ready", ~again)
         tries = sorted(j["attempts"] for j in await rows(live, t.jobs) if j["state"] == "dead")
         assert (tries, len(asked(up))) == ([1, 3], 4)
+        assert {n["unread"] for n in await rows(live, t.nodes)} == {2}
+        await due(live, again)
+        assert len(asked(up)) == 5
+        assert "I am Ada" in asked(up)[-1]
+        assert "I live in Ghent" in asked(up)[-1]
+        assert {n["unread"] for n in await rows(live, t.nodes)} == {3}
+
+
+async def test_turns_that_no_model_could_read_are_read_once_one_answers_as_it_should(data):
+    script = proposing(
+        "no", "", "<think>cut", [], [fact("The user is called Ada", "I am Ada", type="identity")]
+    )
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        await talk(live, "I am Ada")
+        for _ in range(3):
+            await due(live, t.jobs.c.attempts > 0)
+        assert len(asked(up)) == 3
+        assert await human(live) == ""
+        await talk(live, "I live in Ghent")
+        await due(live, t.jobs.c.state == "ready")
+        assert await human(live) == "The user is called Ada"
         assert not [n for n in await rows(live, t.nodes) if n["unread"]]
 
 

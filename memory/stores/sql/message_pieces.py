@@ -20,7 +20,8 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.long_json import SLICE_CHARACTERS, encode_in_parts
-from memory.conversation.messages import Json, is_system, text_of
+from memory.conversation.messages import Json, is_system
+from memory.conversation.thoughts import spoken_text
 from memory.ids import key_at, new_key
 from memory.search.query import excerpt
 from memory.stores.sql import schema as t
@@ -56,7 +57,7 @@ def contents_of(
     for message, digest in found:
         if is_system(message):
             continue
-        words, role = text_of(message), str(message.get("role") or "")
+        words, role = spoken_text(message), str(message.get("role") or "")
         # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
         plain = list(message.items()) == [("role", role), ("content", words)]
         plain = plain and "\x00" not in words
