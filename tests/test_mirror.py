@@ -170,6 +170,9 @@ COVERED = {
     "memory/embed/test_onnx": "memory.embed.base",
     "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.unread_turns",
     "memory/jobs/test_extraction": "memory.jobs.fact_prompt",
+    "e2e/test_dropped": """
+        memory.jobs.fact_writer memory.search.drop_reasons memory.stores.sql.job_records
+    """,
     "memory/jobs/test_maintenance_of_models": "memory.jobs.maintenance",
     "memory/context/test_summary": "memory.jobs.summarization",
     "memory/management/test_users": """
@@ -185,12 +188,21 @@ COVERED = {
     """,
     "memory/stores/test_chroma": "memory.stores.chroma_child",
     "memory/search/test_ranking": "memory.search.similarity memory.search.vocabulary",
+    "memory/search/test_own_words": """
+        memory.search.languages.questions memory.search.languages.requests
+        memory.search.languages.self_words
+    """,
+    "memory/search/test_dedup": "memory.search.languages.fillers",
+    "memory/jobs/test_evidence": """
+        memory.search.content_words memory.search.folding memory.search.languages.function_words
+    """,
     # rows, over a real database: a transaction is tested by what it leaves
     "memory/stores/sql/test_fts": """
         memory.jobs.reindex memory.retrieval.indexer memory.stores.sql.message_index
     """,
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.schema memory.stores.sql.upgrade memory.stores.sql.vacuum
+        memory.stores.sql.columns memory.stores.sql.record_tables memory.stores.sql.schema
+        memory.stores.sql.upgrade memory.stores.sql.vacuum
     """,
     "memory/stores/sql/test_sqlite": "memory.stores.sql.database memory.stores.sql.statements",
     "memory/stores/sql/test_postgres": """

@@ -1,24 +1,15 @@
-"""The prompt that asks a model for facts in a user's messages, and its answer. Pure."""
+"""The prompt that asks a model for facts in a user's messages. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
 
-import msgspec
-
-from memory.conversation.foreign_json import check_values
-from memory.conversation.messages import Json, collapse_whitespace
+from memory.conversation.messages import Json
 from memory.core.blocks import escape
 from memory.core.screen import Screen
-from memory.search.dedup import words
-from memory.search.own_words import has_statement
-from memory.search.vocabulary import STOP
 
-MAX_FACTS, MAX_FACT_CHARACTERS, MAX_QUOTE_CHARACTERS = 24, 400, 600
 TYPES = "identity|preference|fact|context"
-_EMPTY = STOP | {"user", "users", "benutzer", "nutzer", "usuario", "utilisateur"}
 
 PROMPT = (
     "You keep the long-term memory about a user. Read the new messages and report what they tell "
@@ -54,22 +45,6 @@ class ExtractionRules:
     screen: Screen = field(default_factory=Screen)
 
 
-class ProposedFact(msgspec.Struct):
-    """One operation of an answer. id: the number of a known fact, as in the prompt."""
-
-    quote: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_QUOTE_CHARACTERS)]
-    op: Literal["add", "update", "supersede"] = "add"
-    text: Annotated[str, msgspec.Meta(max_length=MAX_FACT_CHARACTERS)] = ""
-    id: int | None = None
-    type: Literal["identity", "preference", "fact", "context", "trivial"] = "fact"
-    importance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
-    category: str = ""
-
-
-class _Answer(msgspec.Struct):
-    operations: list[msgspec.Raw]
-
-
 def fact_prompt_messages(
     rules: ExtractionRules, said: Sequence[tuple[str, str]], known: Sequence[str], day: str
 ) -> list[Json]:
@@ -90,48 +65,3 @@ def fact_prompt_messages(
             f'<new_messages date="{day}">\n{lines}\n</new_messages>',
         },
     ]
-
-
-def parse_facts(answer: str) -> list[ProposedFact] | None:
-    """Return the valid operations of an answer; None if it is not such an object at all."""
-    begin, end = answer.find("{"), answer.rfind("}")
-    try:
-        check_values(answer.encode())
-        found = (
-            msgspec.json.decode(answer[begin : end + 1], type=_Answer).operations
-            if begin >= 0
-            else None
-        )
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    if found is None:
-        return None
-    out = []
-    for raw in found[:MAX_FACTS]:
-        try:
-            fact = msgspec.json.decode(raw, type=ProposedFact)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            continue  # such as an "ignore"
-        fact.text = collapse_whitespace(fact.text)
-        if fact.text or (fact.op == "supersede" and fact.id is not None):
-            out.append(fact)
-    return out
-
-
-def find_evidence(fact: ProposedFact, said: Sequence[str]) -> int | None:
-    """Return the index of the user's text that the fact is taken from; None if there is none.
-
-    The quote must stand there literally, apart from white space, must state something, and must
-    share a word with the fact.
-
-    said: the user's own words, white space collapsed.
-    """
-    quote = collapse_whitespace(fact.quote)
-    if not has_statement(quote) or (fact.text and not shares_word(fact.text, quote)):
-        return None
-    return next((i for i, text in enumerate(said) if quote in text), None)
-
-
-def shares_word(text: str, quote: str) -> bool:
-    """Tell whether a fact is about what the quote says."""
-    return not (set(words(text)) - _EMPTY).isdisjoint(words(quote))

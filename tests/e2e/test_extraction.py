@@ -139,18 +139,18 @@ async def test_only_what_the_user_wrote_is_read(data):
 
 
 async def test_repetitions_merge_and_a_longer_wording_takes_the_place_of_the_shorter(data):
-    longer = fact("The user works at the old bakery in Lyon", "it is the old bakery")
+    longer = fact("The user really works at the bakery in Lyon", "it really is the bakery")
     script = proposing(
         [fact("The user works at the bakery in Lyon", "I work at the bakery")],
         [fact("the user works at the bakery in Lyon.", "I work there, at the bakery")],
         [longer, longer],
     )
     async with Model(script) as up, running(up.url, data, CONFIG) as live:
-        words = ("I work at the bakery", "I work there, at the bakery", "it is the old bakery")
+        words = ("I work at the bakery", "I work there, at the bakery", "it really is the bakery")
         await talk(live, *words)
         assert await kept(live) == [
             ("The user works at the bakery in Lyon", "extraction", "extraction"),
-            ("The user works at the old bakery in Lyon", "extraction", None),
+            ("The user really works at the bakery in Lyon", "extraction", None),
         ]
 
 

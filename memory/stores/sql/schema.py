@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from sqlalchemy import (
     DDL,
-    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -19,47 +18,23 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    String,
     Table,
-    Text,
     UniqueConstraint,
     event,
 )
 from sqlalchemy import text as sql_text
 
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-    }
+from memory.stores.sql.columns import (
+    Key,
+    Words,
+    at,
+    key,
+    metadata,
+    scope_column,
+    short,
+    text,
 )
-
-Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite's rowid alias must be spelled INTEGER
-# By bytes, as SQLite compares: the order of names does not depend on a server's locale.
-Words = Text().with_variant(Text(collation="C"), "postgresql")
-
-
-def short(length: int) -> String:
-    return String(length).with_variant(String(length, collation="C"), "postgresql")
-
-
-def key() -> Column[int]:
-    return Column("id", Key, primary_key=True, autoincrement=False)
-
-
-def scope_column() -> Column[int]:
-    return Column("scope_id", Key, ForeignKey("scopes.id"), nullable=False)
-
-
-def text(name: str, default: str = "") -> Column[str]:
-    return Column(name, Words, nullable=False, server_default=default)
-
-
-def at(name: str = "created_at") -> Column[float]:
-    return Column(name, Float, nullable=False)
-
+from memory.stores.sql.record_tables import dropped, job_records
 
 scopes = Table(
     "scopes",
@@ -474,6 +449,8 @@ user_policies = Table(
     at("updated_at"),
 )
 
+RECORDS = (job_records, dropped)
+
 # On Postgres a row's scope is locked while what hangs on it is written or erased, and an erasure
 # removes it first.
 for _table in metadata.tables.values():
@@ -490,7 +467,7 @@ FTS_SQL = (
 for _name in FTS:
     event.listen(metadata, "after_create", DDL(FTS_SQL.format(_name)).execute_if(dialect="sqlite"))  # type: ignore[no-untyped-call]
 
-REVISION = "0010"
+REVISION = "0011"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

@@ -4,8 +4,6 @@ same.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,7 @@ from memory.search import dedup
         ("Ada likes tea.", "ada likes  tea"),
         ("The user lives in Berlin", "the user lives in Berlin!"),
         ("Ada is walking her dogs", "Ada walks her dog"),
-        ("Ada works at the big old bakery in Lyon", "Ada works at the big bakery in Lyon"),
+        ("Ada really works at the big bakery in Lyon", "Ada works at the big bakery in Lyon"),
         ("用户喜欢喝绿茶", "用户喜欢喝绿茶。"),
     ],
 )
@@ -154,81 +152,6 @@ def test_a_word_in_anothers_place_is_a_change(words, data):
     assert not dedup.is_duplicate(
         " ".join(words), " ".join([*words[:at], "zebra", *words[at + 1 :]])
     )
-
-
-def test_an_answer_is_read_strictly_and_its_bad_parts_are_left_out():
-    good = {
-        "op": "update",
-        "text": " Ada likes\n tea ",
-        "quote": "I like tea",
-        "type": "preference",
-        "importance": 0.9,
-        "id": 2,
-        "more": 1,
-    }
-    bad = [
-        {"text": "", "quote": "I like tea"},
-        {"text": "x" * 401, "quote": "I like tea"},
-        {"text": "x"},
-        {"text": "x", "quote": ""},
-        {"text": "x", "quote": 1},
-        {"text": "x", "quote": "x", "type": "order"},
-        {"text": "x", "quote": "x", "importance": 7},
-        {"text": "", "quote": "x", "op": "supersede"},
-        {"op": "ignore", "id": 3},
-        5,
-    ]
-    found = fact_prompt.parse_facts(
-        "Sure:\n```json\n" + json.dumps({"operations": [*bad[:4], good]}) + "\n```"
-    )
-    assert [(f.op, f.text, f.quote, f.type, f.importance, f.id) for f in found] == [
-        ("update", "Ada likes tea", "I like tea", "preference", 0.9, 2)
-    ]
-    assert fact_prompt.parse_facts(json.dumps({"operations": bad[4:]})) == []
-    many = json.dumps({"operations": [good] * 50})
-    assert len(fact_prompt.parse_facts(many)) == fact_prompt.MAX_FACTS
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "I cannot do that.",
-        "{",
-        '{"operations": 5}',
-        "[]",
-        '{"other": []}',
-        '{"operations": [' + "[" * 5000,
-    ],
-)
-def test_what_is_no_such_object_is_unusable(answer):
-    assert fact_prompt.parse_facts(answer) is None
-
-
-@given(st.text())
-def test_reading_never_raises(answer):
-    fact_prompt.parse_facts(answer)
-
-
-def evidence(text, quote, *said):
-    return fact_prompt.find_evidence(fact_prompt.ProposedFact(quote, text=text), said)
-
-
-def test_evidence_is_a_literal_quote_apart_from_white_space():
-    said = ("hello there", "my cat is Tom and he is old")
-    assert evidence("The cat is called Tom", "my  cat\nis Tom", *said) == 1
-    assert evidence("The cat is called Tom", "My cat is Tom", *said) is None
-    assert evidence("The cat is called Tom", "my cat was Tom", *said) is None
-    assert evidence("The cat is called Tom", " ", *said) is None
-
-
-def test_evidence_states_something_that_the_fact_is_about():
-    said = ("is my cat Tom?", "thanks a lot", "I like tea", "explain this to my cat Tom")
-    assert evidence("The cat is called Tom", "is my cat Tom?", *said) is None
-    assert evidence("The user thanks", "thanks a lot", *said) is None
-    assert evidence("The user is a pilot", "I like tea", *said) is None
-    assert evidence("The cat is called Tom", "explain this to my cat Tom", *said) is None
-    assert evidence("The user likes tea", "I like tea", *said) == 2
 
 
 def test_what_the_model_reads_is_fenced_as_data():
