@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from memory.management.conversations import ConversationName
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import Scope
+    from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
     from memory.service import Memory
     from memory.session.policies import MODES, strictest
@@ -98,6 +99,7 @@ __all__ = [
     "ConversationName",
     "CoreBlock",
     "Database",
+    "Drop",
     "Edit",
     "EditSource",
     "Embed",
@@ -183,6 +185,7 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
+    "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
     "memory.errors": (

@@ -142,7 +142,7 @@ COVERED = {
         gateway.management.turns memory.management.activity memory.stores.sql.activity
     """,
     "gateway/ui/test_router": """
-        gateway.ui.blocks
+        gateway.ui.blocks gateway.ui.dropped
         gateway.ui.operations gateway.ui.passages gateway.ui.people gateway.ui.requests
     """,
     "e2e/test_commands": """
@@ -171,7 +171,8 @@ COVERED = {
     "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.unread_turns",
     "memory/jobs/test_extraction": "memory.jobs.fact_prompt",
     "e2e/test_dropped": """
-        memory.jobs.fact_writer memory.search.drop_reasons memory.stores.sql.job_records
+        gateway.management.dropped memory.jobs.fact_writer memory.management.dropped
+        memory.search.drop_reasons memory.stores.sql.job_records
     """,
     "memory/jobs/test_maintenance_of_models": "memory.jobs.maintenance",
     "memory/context/test_summary": "memory.jobs.summarization",

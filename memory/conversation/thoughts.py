@@ -29,7 +29,10 @@ _HINTS = ("hink", "HINK", "hought", "HOUGHT", "eason", "EASON", "eflection", "EF
 
 def without_thoughts(text: str) -> str:
     """Return a model's text without its thoughts; "" where it is nothing else."""
-    if not any(hint in text for hint in _HINTS):
+    for hint in _HINTS:
+        if hint in text:
+            break
+    else:
         return text
     spoken: list[str] = []
     at = 0

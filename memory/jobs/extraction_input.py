@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from memory.conversation.thoughts import without_thoughts
 from memory.core.blocks import CoreBlock
-from memory.core.screen import Screen
+from memory.core.screen import Screen, without_masks
 from memory.jobs.background_model import BackgroundCall, background_call
 from memory.search.drop_reasons import Drop, Reason
 from memory.search.own_words import may_tell, read_own_words
@@ -124,11 +124,13 @@ class _MessageChoice:
     def _read(self, message: TurnMessage) -> tuple[str, list[Reason]]:
         """Return what is shown of a message, "" for nothing, and why the rest is not."""
         text, left_out = read_own_words(message.content)
-        words, secrets = self._screen.mask(text)
-        reasons: list[Reason] = [*left_out, *(["secret"] if secrets else [])]
+        words = self._screen.mask(text)[0]
+        telling = without_masks(words)
+        # Most secrets were left out when the message was stored.
+        reasons: list[Reason] = [*left_out, *(["secret"] if telling != words else [])]
         if words in self._seen:
             return "", [*reasons, "duplicate"]
-        if not may_tell(words):
+        if not may_tell(telling):
             return "", reasons or ["small_talk" if is_small_talk(words) else "question"]
         self._seen.add(words)
         return words, reasons

@@ -126,7 +126,7 @@ class TurnRecorder:
             self.late = True
             if opening is not None:
                 return False
-            is_durable = await store.spill(record)
+            is_durable = await store.spill(self._without_secrets(record))
             turn.attempt.claim.is_stored = False  # held until it is stored after all
             return is_durable
         finally:
@@ -196,6 +196,13 @@ class TurnRecorder:
         node_id, holder = self._turn.identity.node_id, self._turn.services.db.holder
         await self._turn.store.write(lambda conn: turn_writer.attempt_failed(conn, node_id, holder))
         self._turn.attempt.claim.is_stored = False
+
+    def _without_secrets(self, record: TurnRecord) -> TurnRecord:
+        """Leave secrets out of what the recovery log gets, unless the history is kept here."""
+        turn = self._turn
+        if not turn.keeps_history:
+            record.answers = [turn.policy.screen.mask_message(a) for a in record.answers]
+        return record
 
     def _rows(self, prompt: Prompt, outcome: TurnOutcome) -> tuple[TurnRecord, PendingTurn | None]:
         record = turn_record(self._turn, prompt, outcome)

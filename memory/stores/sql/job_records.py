@@ -38,6 +38,7 @@ class DropQuery:
     """Which drops are listed: newest first, before a row key."""
 
     since: float | None = None
+    until: float | None = None
     reason: str | None = None
     before: int | None = None
     limit: int = 50
@@ -46,34 +47,26 @@ class DropQuery:
 def add(conn: Connection, scope_id: int, record: JobRecord) -> None:
     """Store a record with its drops."""
     key, now = new_key(), clock.now()
-    conn.execute(
-        insert(t.job_records).values(
-            id=key,
-            scope_id=scope_id,
-            kind=record.kind,
-            read=record.read,
-            shown=record.shown,
-            proposed=record.proposed,
-            kept=record.kept,
-            created_at=now,
-        )
-    )
+    numbers = {name: getattr(record, name) for name in ("read", "shown", "proposed", "kept")}
+    row = {"id": key, "scope_id": scope_id, "kind": record.kind, "created_at": now, **numbers}
+    conn.execute(insert(t.job_records).values(**row))
     conversations = _conversations_of(conn, [x.message for x in record.drops if x.message])
-    for drop in record.drops:
-        is_secret = drop.reason == "secret"
-        conn.execute(
-            insert(t.dropped).values(
-                id=new_key(),
-                scope_id=scope_id,
-                conversation=conversations.get(drop.message),
-                job=key,
-                stage=drop.stage,
-                reason=drop.reason,
-                message=drop.message or None,
-                text="" if is_secret else drop.text[:MAX_TEXT_CHARACTERS],
-                created_at=now,
-            )
-        )
+    rows = [
+        {
+            "id": new_key(),
+            "scope_id": scope_id,
+            "conversation": conversations.get(drop.message),
+            "job": key,
+            "stage": drop.stage,
+            "reason": drop.reason,
+            "message": drop.message or None,
+            "text": "" if drop.reason == "secret" else drop.text[:MAX_TEXT_CHARACTERS],
+            "created_at": now,
+        }
+        for drop in record.drops
+    ]
+    if rows:
+        conn.execute(insert(t.dropped), rows)
 
 
 def _conversations_of(conn: Connection, messages: Sequence[str]) -> dict[str, int]:
@@ -90,6 +83,8 @@ def list_drops(conn: Connection, scopes: Sequence[int], query: DropQuery) -> lis
     conditions = [d.scope_id.in_(scopes)]
     if query.since is not None:
         conditions.append(d.created_at >= query.since)
+    if query.until is not None:
+        conditions.append(d.created_at <= query.until)
     if query.reason is not None:
         conditions.append(d.reason == query.reason)
     if query.before is not None:
