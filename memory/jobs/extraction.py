@@ -18,7 +18,7 @@ from memory.core.blocks import CoreBlock
 from memory.errors import Unusable
 from memory.jobs import fact_prompt
 from memory.jobs.background_model import BackgroundModel
-from memory.jobs.extraction_input import AGAIN, ExtractionInput, read_input
+from memory.jobs.extraction_input import AGAIN, IDLE, ExtractionInput, read_input
 from memory.jobs.fact_answer import FactAnswer, read_answer
 from memory.jobs.fact_writer import KIND, Count, FactWriter, count_nothing
 from memory.jobs.worker import Handler
@@ -45,7 +45,8 @@ def jobs_of(
 ) -> list[QueuedJob]:
     """Return the jobs to queue after a turn: after so many turns, and when the user is idle.
 
-    words: what the user said. Who wants something corrected or forgotten does not wait.
+    words: what the user said. Who wants something corrected or forgotten does not wait. At idle,
+    first turns that nothing followed are read too, all of a user's together.
     """
     name = keyed_hash(scope_key, b"extract").hex()
     payload = {"model": model}
@@ -54,7 +55,11 @@ def jobs_of(
     return [
         QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", unread=rules.every_turns),
         QueuedJob(
-            KIND, payload, dedupe=f"{KIND}-idle-{name}", delay=rules.idle_seconds, again=True
+            KIND,
+            {**payload, IDLE: True},
+            dedupe=f"{KIND}-idle-{name}",
+            delay=rules.idle_seconds,
+            again=True,
         ),
     ]
 

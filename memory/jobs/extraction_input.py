@@ -23,7 +23,8 @@ from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.unread_turns import TurnMessage
 
 LABEL = "human"
-AGAIN = "again"  # of a payload: the job reads turns that were set aside
+# Of a payload: the job reads turns that were set aside; the user was idle before it.
+AGAIN, IDLE = "again", "idle"
 BATCH_TURNS, BATCH_CHARACTERS = 12, 8000  # that are read at once
 NEWEST_KNOWN, ALIKE_KNOWN, MAX_KNOWN = 4, 3, 16  # known facts shown: newest, and for each message
 MAX_KNOWN_CHARACTERS = 200
@@ -72,7 +73,8 @@ def read_input(
     if job.payload.get(AGAIN):
         waiting = unread_turns.oldest_aside(conn, scope_id, BATCH_TURNS + 1)
     else:
-        first = bool(job.payload.get("at_once"))
+        # At idle nothing follows soon: who opens a new chat for each question is read as well.
+        first = bool(job.payload.get("at_once") or job.payload.get(IDLE))
         waiting = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=first)
     if not waiting:
         return None

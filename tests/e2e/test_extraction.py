@@ -249,11 +249,27 @@ async def test_turns_are_read_six_at_a_time_or_when_the_user_is_idle_and_never_t
         assert len(asked(up)) == 3
 
 
-async def test_a_call_that_is_never_continued_is_not_read(data):
-    async with Model(proposing()) as up, running(up.url, data, CONFIG) as live:
+async def test_chats_of_one_turn_are_read_at_idle_all_of_a_user_together(data):
+    boats = [fact(f"The user owns boat number {i}", f"I own boat number {i}") for i in (0, 7)]
+    async with Model(proposing(boats)) as up, running(up.url, data, CONFIG) as live:
         for number in range(8):
             await Chat(live).say(f"I own boat number {number}")
+        await Chat(live).say("What is a monad?")
+        assert asked(up) == []
         await due(live)
+        assert len(asked(up)) == 1
+        assert all(f"I own boat number {i}<" in asked(up)[0] for i in range(8))
+        assert "monad" not in asked(up)[0]
+        assert [c for c, _, _ in await kept(live)] == [b["text"] for b in boats]
+        await due(live)
+        assert len(asked(up)) == 1
+
+
+async def test_one_question_a_chat_costs_no_background_call(data):
+    async with Model(proposing()) as up, running(up.url, data, CONFIG) as live:
+        for topic in ("monads", "heat pumps", "the moon"):
+            await Chat(live).say(f"How do {topic} work?")
+            await due(live)
         assert asked(up) == []
 
 
