@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
     from memory.service import Memory
+    from memory.session.model_records import SAVES, SEARCHES
     from memory.session.policies import MODES, strictest
     from memory.session.request import Policy, TurnRequest
     from memory.session.session import Session
@@ -84,6 +85,8 @@ __all__ = [
     "MODES",
     "PATTERNS",
     "RESERVED",
+    "SAVES",
+    "SEARCHES",
     "AmbiguousName",
     "ApplicationTables",
     "BackgroundCall",
@@ -211,6 +214,7 @@ _HOMES = {
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),
+    "memory.session.model_records": ("SAVES", "SEARCHES"),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
     "memory.scope": ("Scope",),

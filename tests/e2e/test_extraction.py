@@ -316,7 +316,7 @@ async def test_a_model_that_never_calls_its_tools_is_helped_after_eight_turns(da
         why = json.loads(records[-1]["record"])["decisions"]["extract"]
         assert why == {
             "on": True,
-            "why": "the model called no memory tool in its last 8 turns with them",
+            "why": "no save by the model in its last 8 turns with the memory tools",
         }
 
 

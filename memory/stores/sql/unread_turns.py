@@ -1,8 +1,8 @@
 """Turns of a scope that extraction has not read yet.
 
-A conversation's first turn is read together with its second one; one that is never continued is read
-when the user is idle. Turns of which no model made anything are set aside: what follows is read
-without them, and they are read again later.
+A conversation's first turn is read together with its second one; one that is never continued is
+read when the user is idle. Turns of which no model made anything are set aside: what follows is
+read without them, and they are read again later.
 """
 
 from __future__ import annotations
