@@ -186,8 +186,8 @@ class Metrics:
         """Hand what was added up to the library."""
         with self._lock:
             drops, self._drops = self._drops, TotalCounts()
-        for labels, amount in drops.items():
-            self._counters["memory_dropped"].labels(*labels).inc(amount)
+        for (stage, reason), times in drops.items():
+            self._counters["memory_dropped"].labels(stage, reason).inc(times)
         sums, self._sums = self._sums, {}
         for (name, *labels), amount in sums.items():
             self._counters[name].labels(*labels).inc(amount)

@@ -19,9 +19,9 @@ _EMPTY = STOP | {"user", "users", "benutzer", "nutzer", "usuario", "utilisateur"
 
 
 class Evidence(NamedTuple):
-    """Where a fact stands in what was said. index: of the text. reason: why nowhere."""
+    """Where a fact stands in what was said. place: of the text among those. reason: why nowhere."""
 
-    index: int | None
+    place: int | None
     reason: Reason | None = None
 
 

@@ -16,17 +16,18 @@ from memory.conversation.messages import keyed_hash
 from memory.conversation.thoughts import answer_text
 from memory.core.blocks import CoreBlock
 from memory.errors import Unusable
-from memory.jobs import fact_prompt
+from memory.jobs import fact_prompt, fact_writer
 from memory.jobs.background_model import BackgroundModel
 from memory.jobs.extraction_input import AGAIN, IDLE, ExtractionInput, read_input
 from memory.jobs.fact_answer import FactAnswer, read_answer
-from memory.jobs.fact_writer import KIND, Count, FactWriter, count_nothing
+from memory.jobs.fact_writer import Count, FactWriter, count_nothing
 from memory.jobs.worker import Handler
 from memory.search.query import iso
 from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob
 from memory.stores.sql.write_lock import NOTHING
 
+KIND = fact_writer.KIND
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
 MAX_UNUSABLE = 1000  # models whose unusable answers are counted

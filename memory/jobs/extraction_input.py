@@ -129,7 +129,9 @@ class _MessageChoice:
         words = self._screen.mask(text)[0]
         telling = without_masks(words)
         # Most secrets were left out when the message was stored.
-        reasons: list[Reason] = [*left_out, *(["secret"] if telling != words else [])]
+        reasons: list[Reason] = list(left_out)
+        if telling != words:
+            reasons.append("secret")
         if words in self._seen:
             return "", [*reasons, "duplicate"]
         if not may_tell(telling):

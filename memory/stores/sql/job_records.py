@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select
 
 from memory.ids import clock, new_key
 from memory.search.drop_reasons import MAX_TEXT_CHARACTERS, Drop
@@ -80,7 +80,7 @@ def _conversations_of(conn: Connection, messages: Sequence[str]) -> dict[str, in
 
 def list_drops(conn: Connection, scopes: Sequence[int], query: DropQuery) -> list[dict[str, Any]]:
     """Return what was dropped, newest first; of a message the beginning of what it says."""
-    conditions = [d.scope_id.in_(scopes)]
+    conditions: list[ColumnElement[bool]] = [d.scope_id.in_(scopes)]
     if query.since is not None:
         conditions.append(d.created_at >= query.since)
     if query.until is not None:

@@ -36,6 +36,9 @@ from memory.stores.sql.columns import (
 )
 from memory.stores.sql.record_tables import dropped, job_records
 
+# Made elsewhere, and spoken of as part of the schema.
+__all__ = ["Key", "Words", "at", "dropped", "job_records", "metadata", "short", "text"]
+
 scopes = Table(
     "scopes",
     metadata,
@@ -448,8 +451,6 @@ user_policies = Table(
     text("memory", "full"),
     at("updated_at"),
 )
-
-RECORDS = (job_records, dropped)
 
 # On Postgres a row's scope is locked while what hangs on it is written or erased, and an erasure
 # removes it first.

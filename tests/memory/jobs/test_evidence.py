@@ -16,8 +16,8 @@ def evidence(text, quote, *said):
 
 def test_evidence_is_a_literal_quote_apart_from_white_space_and_case():
     said = ("hello there", "my cat is Tom and he is old")
-    assert evidence("The cat is called Tom", "my  cat\nis Tom", *said).index == 1
-    assert evidence("The cat is called Tom", "My cat is Tom.", *said).index == 1
+    assert evidence("The cat is called Tom", "my  cat\nis Tom", *said).place == 1
+    assert evidence("The cat is called Tom", "My cat is Tom.", *said).place == 1
     assert evidence("The cat is called Tom", "my cat was Tom", *said) == (None, "no_quote")
     assert evidence("The cat is called Tom", " ", *said) == (None, "no_quote")
     assert evidence("The cat is called Tom", "...", *said) == (None, "no_quote")
@@ -28,8 +28,8 @@ def test_evidence_states_something_that_the_fact_is_about():
     assert evidence("The cat is called Tom", "is my cat Tom?", *said) == (None, "question")
     assert evidence("The user thanks", "thanks a lot", *said) == (None, "question")
     assert evidence("The user is a pilot", "I like tea", *said) == (None, "no_shared_word")
-    assert evidence("The cat is called Tom", "explain this to my cat Tom", *said).index is None
-    assert evidence("The user likes tea", "I like tea", *said).index == 2
+    assert evidence("The cat is called Tom", "explain this to my cat Tom", *said).place is None
+    assert evidence("The user likes tea", "I like tea", *said).place == 2
 
 
 # What a user said, how a model quoted it, and the fact: in ten languages.
@@ -55,7 +55,7 @@ SLIPS = [
 
 @pytest.mark.parametrize(("said", "quote", "fact"), SLIPS)
 def test_a_quote_in_another_form_is_still_the_users(said, quote, fact):
-    assert evidence(fact, quote, said).index == 0
+    assert evidence(fact, quote, said).place == 0
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_an_invented_quote_is_refused(said, quote):
 
 
 def test_a_message_of_one_word_is_an_answer():
-    assert evidence("The user is vegan", "Vegan", "hello", "Vegan.").index == 1
-    assert evidence("The user is vegan", "Vegan", "I ate at Vegan Corner").index is None
-    assert evidence("The user says thanks", "thanks", "thanks").index is None
+    assert evidence("The user is vegan", "Vegan", "hello", "Vegan.").place == 1
+    assert evidence("The user is vegan", "Vegan", "I ate at Vegan Corner").place is None
+    assert evidence("The user says thanks", "thanks", "thanks").place is None
 
 
 @given(st.text(), st.text(), st.text())
