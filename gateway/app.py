@@ -310,6 +310,7 @@ def _policy(settings: Settings) -> Policy:
             part.extraction.categories,
             prompts.extraction or EXTRACTION_PROMPT,
             screen,
+            part.timezone,
         ),
         screen=screen,
         model_blocks=part.model_blocks,

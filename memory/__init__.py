@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from memory.scope import Scope
     from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
+    from memory.search.zones import parse_zone
     from memory.service import Memory
     from memory.session.model_records import SAVES, SEARCHES
     from memory.session.policies import MODES, strictest
@@ -162,6 +163,7 @@ __all__ = [
     "keyed_hash",
     "new_id",
     "parse_time",
+    "parse_zone",
     "strictest",
     "text_of",
     "without_spans",
@@ -214,6 +216,7 @@ _HOMES = {
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),
+    "memory.search.zones": ("parse_zone",),
     "memory.session.model_records": ("SAVES", "SEARCHES"),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),

@@ -10,6 +10,7 @@ import msgspec
 from gateway.chat.capabilities import capabilities_of
 from gateway.chat.memory_mode import asks_for_all
 from gateway.chat.request import TurnInput
+from gateway.chat.request_headers import zone_of
 from gateway.memory_adapters.summarizer import Summarizer
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
@@ -57,6 +58,7 @@ async def ask_of(
         unread=extract.on or extract.open,
         decisions={"recall": recall, "extract": extract},
         body=request.raw,
+        zone=zone_of(request.headers),
         tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from memory.conversation.messages import keyed_hash
 from memory.conversation.thoughts import answer_text
@@ -22,12 +23,12 @@ from memory.jobs.extraction_input import AGAIN, IDLE, ExtractionInput, read_inpu
 from memory.jobs.fact_answer import FactAnswer, read_answer
 from memory.jobs.fact_writer import Count, FactWriter, count_nothing
 from memory.jobs.worker import Handler
-from memory.search.query import iso
 from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob
 from memory.stores.sql.write_lock import NOTHING
 
 KIND = fact_writer.KIND
+ZONE = "zone"  # of a payload: the name of the user's time zone
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
 MAX_UNUSABLE = 1000  # models whose unusable answers are counted
@@ -42,15 +43,15 @@ _HURRIES = re.compile(
 
 
 def jobs_of(
-    rules: fact_prompt.ExtractionRules, scope_key: bytes, model: str, words: str
+    rules: fact_prompt.ExtractionRules, scope_key: bytes, payload: dict[str, str], words: str
 ) -> list[QueuedJob]:
     """Return the jobs to queue after a turn: after so many turns, and when the user is idle.
 
-    words: what the user said. Who wants something corrected or forgotten does not wait. At idle,
+    payload: of the jobs: the model, and the user's time zone if the client names one. words: what
+    the user said. Who wants something corrected or forgotten does not wait. At idle,
     first turns that nothing followed are read too, all of a user's together.
     """
     name = keyed_hash(scope_key, b"extract").hex()
-    payload = {"model": model}
     if _HURRIES.search(words[:MAX_HURRIED_CHARACTERS]):
         return [QueuedJob(KIND, {**payload, "at_once": True}, dedupe=f"{KIND}-now-{name}")]
     return [
@@ -89,8 +90,9 @@ def extraction_handler(
             await db.write(writer.keep_nothing, small=True, lock=job.scope_id or NOTHING)
             return None
         name = str(job.payload.get("model") or "")
+        zone = str(job.payload.get(ZONE) or rules().zone)
         try:
-            answer = await _propose(model, batch, rules())
+            answer = await _propose(model, batch, replace(rules(), zone=zone))
         except Unusable as e:
             is_again = bool(job.payload.get(AGAIN))
             is_last = is_again or max(job.held[1], unusable.count(name)) >= ANSWERS
@@ -112,9 +114,8 @@ async def _propose(
     """Return what a model proposes. Raises Unusable."""
     request = fact_prompt.fact_prompt_messages(
         rules,
-        [(s.role, s.content) for s in batch.said],
+        [fact_prompt.SaidLine(s.role, s.content, s.at) for s in batch.said],
         [k.text for k in batch.known],
-        iso(batch.said[0].at)[:10],
     )
     answer = read_answer(answer_text(await model(batch.call, request, TOKENS)))
     if answer is None:

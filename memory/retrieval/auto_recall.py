@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,8 +24,8 @@ from memory.retrieval.active_scopes import RECALLED
 from memory.retrieval.retriever import RecallHits
 from memory.search.dedup import covers
 from memory.search.own_words import has_statement, own_words, sentences
-from memory.search.query import iso
 from memory.search.small_talk import is_small_talk
+from memory.search.zones import UTC_NAME, day_of
 from memory.stores.sql.messages import SearchQuery
 
 ITEMS = 5
@@ -85,6 +85,13 @@ class AlreadyThere:
         if hit["role"] == "user" and not has_statement(own_words(hit["content"])):
             return True
         return any(covers(shown, fact) for fact in self.outdated)
+
+
+class ShownAs(NamedTuple):
+    """How items are shown. tag: of the scope. zone: in which days are told, by its name."""
+
+    tag: str
+    zone: str = UTC_NAME
 
 
 def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
@@ -176,9 +183,14 @@ def token_budget(window: int | None) -> int:
 
 
 def render_recall(
-    hits: Sequence[Hit], there: AlreadyThere, tag: str, counter: TokenCounter, room: int = TOKENS
+    hits: Sequence[Hit],
+    there: AlreadyThere,
+    shown: ShownAs,
+    counter: TokenCounter,
+    room: int = TOKENS,
 ) -> Recall:
     """Return the hits as prompt text, escaped; empty if none is left. room: in tokens."""
+    tag = shown.tag
     lines: dict[str, str] = {}
     kept: list[Hit] = []
     for hit in hits:
@@ -188,10 +200,8 @@ def render_recall(
             continue
         if words != original and original in there.beginnings:
             continue
-        line = (
-            f"- ({iso(hit['created_at'])[:10]}{', ' + hit['role'] if 'role' in hit else ''}) "
-            f"{escape(words)}"
-        )
+        day = day_of(hit["created_at"], shown.zone)
+        line = f"- ({day}{', ' + hit['role'] if 'role' in hit else ''}) {escape(words)}"
         room -= counter.text(line)
         if room < 0 or len(kept) == ITEMS:
             break

@@ -256,7 +256,10 @@ class TurnRecorder:
         if not turn.ask.extract or not turn.is_new_message:
             return []
         words = text_of(messages[messages.after.user])
-        return extraction.jobs_of(turn.policy.extraction, turn.ask.scope.key, turn.ask.model, words)
+        payload = {"model": turn.ask.model}
+        if turn.ask.zone:
+            payload[extraction.ZONE] = turn.ask.zone
+        return extraction.jobs_of(turn.policy.extraction, turn.ask.scope.key, payload, words)
 
     async def _summary_jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
         turn = self._turn

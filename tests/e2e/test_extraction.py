@@ -5,6 +5,7 @@ and nothing else does.
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -413,3 +414,35 @@ async def test_what_waits_is_not_read_once_the_user_no_longer_wants_it(data, pol
         await due(live, t.jobs.c.kind == "extract")
         assert asked(up) == []
         assert not await human(live)
+
+
+@pytest.mark.parametrize(
+    ("headers", "config", "offset"),
+    [
+        ({}, {}, "+00:00"),
+        ({}, {"memory.timezone": "Asia/Kolkata"}, "+05:30"),
+        ({"x-memory-timezone": "Asia/Kathmandu"}, {"memory.timezone": "Asia/Kolkata"}, "+05:45"),
+    ],
+)
+async def test_extraction_tells_the_time_in_the_users_zone(data, headers, config, offset):
+    script = proposing([fact("The user is called Ada", "I am Ada", type="identity")])
+    async with Model(script) as up, running(up.url, data, {**CONFIG, **config}) as live:
+        said = []
+        for words in ("hello", "I am Ada"):
+            said.append({"role": "user", "content": words})
+            answer = await live.chat(said, headers, user="ada")
+            said.append(answer.json()["choices"][0]["message"])
+            await settled(live)
+        assert re.search(rf'at="\w{{3}} \d{{4}}-\d\d-\d\d \d\d:\d\d \{offset}">', asked(up)[0])
+        assert await human(live) == "The user is called Ada"
+
+
+async def test_a_time_zone_that_is_none_is_refused_before_anything_is_sent(data):
+    async with Model("ok") as up, running(up.url, data, CONFIG) as live:
+        headers = {"x-memory-timezone": "Mars/Olympus"}
+        answer = await live.chat("I am Ada", headers, user="ada")
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == "x-memory-timezone"
+        assert "Europe/Berlin" in answer.json()["error"]["message"]
+        assert up.bodies == []
+        assert await rows(live, t.messages) == []
