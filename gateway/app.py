@@ -158,9 +158,9 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     sharers = database.count_workers
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
-    worker = Worker(database)
-    memory.wake_worker = worker.wake
-    _register(worker, memory, BackgroundModelClient(settings, router, selector, credentials, usage))
+    worker = _open_worker(memory)
+    background = BackgroundModelClient(settings, router, selector, credentials, usage)
+    _register(worker, memory, background, metrics)
     return GatewayState(
         settings,
         _authenticator(settings, secret, KeyStore(database)),
@@ -183,6 +183,12 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         shared,
         _traces(settings),
     )
+
+
+def _open_worker(memory: Memory) -> Worker:
+    worker = Worker(memory.db)
+    memory.wake_worker = worker.wake
+    return worker
 
 
 def _forgetting(usage: UsageLog, metrics: Metrics) -> Callable[[str, str], None]:
@@ -235,6 +241,7 @@ def reload_state(running: GatewayState, settings: Settings, servers: Servers) ->
         running.worker,
         memory,
         BackgroundModelClient(settings, router, state.choice, running.credentials, running.usage),
+        running.metrics,
     )
     if memory.retrieval.meaning is not None and isinstance(
         embed := memory.retrieval.meaning.embed, UpstreamEmbedder
@@ -303,17 +310,19 @@ def _policy(settings: Settings) -> Policy:
             part.extraction.categories,
             prompts.extraction or EXTRACTION_PROMPT,
             screen,
+            part.timezone,
         ),
         screen=screen,
         model_blocks=part.model_blocks,
     )
 
 
-def _register(worker: Worker, memory: Memory, background_model: BackgroundModelClient) -> None:
+def _register(
+    worker: Worker, memory: Memory, background_model: BackgroundModelClient, metrics: Metrics
+) -> None:
     settings = background_model.settings
-    retention = maintenance.RetentionPolicy(
-        settings.memory.explain_days, settings.memory.unnamed_days
-    )
+    part = settings.memory
+    retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         summarization.KIND,
@@ -330,6 +339,7 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
             background_model,
             lambda: memory.policy.blocks,
             lambda: memory.policy.extraction,
+            metrics.observe_drops,
         ),
         slow=True,
         small=memory.lines.forget_row,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from memory.conversation.long_json import encode_in_parts
     from memory.conversation.messages import is_system, keyed_hash, text_of
+    from memory.conversation.thoughts import answer_text
     from memory.core.autonomy import decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
@@ -56,8 +57,11 @@ if TYPE_CHECKING:
     from memory.management.conversations import ConversationName
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import Scope
+    from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
+    from memory.search.zones import parse_zone
     from memory.service import Memory
+    from memory.session.model_records import SAVES, SEARCHES
     from memory.session.policies import MODES, strictest
     from memory.session.request import Policy, TurnRequest
     from memory.session.session import Session
@@ -82,6 +86,8 @@ __all__ = [
     "MODES",
     "PATTERNS",
     "RESERVED",
+    "SAVES",
+    "SEARCHES",
     "AmbiguousName",
     "ApplicationTables",
     "BackgroundCall",
@@ -97,6 +103,7 @@ __all__ = [
     "ConversationName",
     "CoreBlock",
     "Database",
+    "Drop",
     "Edit",
     "EditSource",
     "Embed",
@@ -144,6 +151,7 @@ __all__ = [
     "VectorIndex",
     "VisibleScopes",
     "Worker",
+    "answer_text",
     "array_elements",
     "conversation_key",
     "decide",
@@ -155,6 +163,7 @@ __all__ = [
     "keyed_hash",
     "new_id",
     "parse_time",
+    "parse_zone",
     "strictest",
     "text_of",
     "without_spans",
@@ -176,10 +185,12 @@ _HOMES = {
     ),
     "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
+    "memory.conversation.thoughts": ("answer_text",),
     "memory.core.autonomy": ("decide",),
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
+    "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
     "memory.errors": (
@@ -205,6 +216,8 @@ _HOMES = {
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),
+    "memory.search.zones": ("parse_zone",),
+    "memory.session.model_records": ("SAVES", "SEARCHES"),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
     "memory.scope": ("Scope",),

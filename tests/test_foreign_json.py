@@ -34,7 +34,7 @@ PLACES = {
     "gateway.management.schemas": "counts marks before, and splits messages raw; cursors are short",
     "memory.conversation.history": "spans of a body that was weighed",
     "memory.export_format": "one line, whose values are counted before",
-    "memory.jobs.fact_prompt": "an answer that was weighed",
+    "memory.jobs.fact_answer": "an answer of at most 40,000 characters",
     # Short by another limit.
     "gateway.errors": "a refusal of at most 1 MiB",
     "gateway.wires.envelope": "an error event of ours, or a refusal of at most 1 MiB",

@@ -133,7 +133,6 @@ REACHING = {
     "gateway.chat.request": "everything that a client can say, read once",
     "memory": "the public face",
     "memory.service": "opens all parts of a memory",
-    "memory.jobs.extraction": "reads turns, asks a model, writes blocks and passages",
     "memory.session.context": "what the parts of a turn share",
     "memory.session.recorder": "writes what every part of a turn leaves",
     "memory.stores.sql.turn_writer": "a turn leaves rows of every kind",

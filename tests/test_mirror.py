@@ -110,6 +110,9 @@ COVERED = {
     "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",
     "e2e/messages/test_requests": "gateway.wires.messages.format gateway.chat.passing",
     "e2e/test_large_messages": "memory.stores.sql.message_pieces",
+    "e2e/test_thinking_models": """
+        gateway.memory_adapters.model_answer gateway.models.thinking gateway.upstream.token_limits
+    """,
     "e2e/test_background": "gateway.memory_adapters.background_model memory.jobs.background_model",
     "e2e/test_fit": "gateway.memory_adapters.summarizer memory.session.kept_summaries",
     "e2e/test_recall": "gateway.memory_adapters.embedder",
@@ -140,7 +143,7 @@ COVERED = {
         gateway.management.turns memory.management.activity memory.stores.sql.activity
     """,
     "gateway/ui/test_router": """
-        gateway.ui.blocks
+        gateway.ui.blocks gateway.ui.dropped
         gateway.ui.operations gateway.ui.passages gateway.ui.people gateway.ui.requests
     """,
     "e2e/test_commands": """
@@ -168,6 +171,10 @@ COVERED = {
     "memory/embed/test_onnx": "memory.embed.base",
     "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.unread_turns",
     "memory/jobs/test_extraction": "memory.jobs.fact_prompt",
+    "e2e/test_dropped": """
+        gateway.management.dropped memory.jobs.fact_writer memory.management.dropped
+        memory.search.drop_reasons memory.stores.sql.job_records
+    """,
     "memory/jobs/test_maintenance_of_models": "memory.jobs.maintenance",
     "memory/context/test_summary": "memory.jobs.summarization",
     "memory/management/test_users": """
@@ -184,6 +191,14 @@ COVERED = {
     """,
     "memory/stores/test_chroma": "memory.stores.chroma_child",
     "memory/search/test_ranking": "memory.search.similarity memory.search.vocabulary",
+    "memory/search/test_own_words": """
+        memory.search.languages.questions memory.search.languages.requests
+        memory.search.languages.self_words
+    """,
+    "memory/search/test_dedup": "memory.search.languages.fillers",
+    "memory/jobs/test_evidence": """
+        memory.search.content_words memory.search.folding memory.search.languages.function_words
+    """,
     # rows, over a real database: a transaction is tested by what it leaves
     "memory/stores/sql/test_fts": """
         memory.jobs.reindex memory.retrieval.indexer memory.stores.sql.message_index
@@ -191,7 +206,8 @@ COVERED = {
     """,
     "memory/stores/sql/test_journal": "memory.stores.sql.journal_filer",
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.postgres_maintenance memory.stores.sql.schema
+        memory.stores.sql.columns memory.stores.sql.postgres_maintenance
+        memory.stores.sql.record_tables memory.stores.sql.schema
         memory.stores.sql.sqlite_maintenance memory.stores.sql.upgrade memory.stores.sql.vacuum
     """,
     "memory/stores/sql/test_sqlite": """

@@ -10,13 +10,14 @@ import msgspec
 from gateway.chat.capabilities import capabilities_of
 from gateway.chat.memory_mode import asks_for_all
 from gateway.chat.request import TurnInput
+from gateway.chat.request_headers import zone_of
 from gateway.memory_adapters.summarizer import Summarizer
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from gateway.wires.chat.format import CHAT
-from memory import TurnRequest, decide, keyed_hash
+from memory import SAVES, SEARCHES, TurnRequest, decide, keyed_hash
 
 SORTED = msgspec.json.Encoder(order="sorted")
 NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
@@ -29,10 +30,11 @@ async def ask_of(
     memory, body, facts = gateway.settings.memory, request.body, request.facts
     managed = facts.manages_context or _is_kept_elsewhere(request)
     takes = capabilities_of(gateway, facts, body, target)
-    record = gateway.memory.models.of(target.label)
+    models = gateway.memory.models
+    searching, saving = models.of(target.label, SEARCHES), models.of(target.label, SAVES)
     takes_tools = takes.searches and memory.tools != "never"
-    recall = decide(memory.recall, takes_tools=takes_tools, record=record)
-    extract = decide(memory.extract, takes_tools=takes_tools, record=record)
+    recall = decide(memory.recall, takes_tools=takes_tools, record=searching, use="search")
+    extract = decide(memory.extract, takes_tools=takes_tools, record=saving, use="save")
     return TurnRequest(
         scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
         messages=facts.history,
@@ -56,6 +58,7 @@ async def ask_of(
         unread=extract.on or extract.open,
         decisions={"recall": recall, "extract": extract},
         body=request.raw,
+        zone=zone_of(request.headers),
         tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
     )
 

@@ -8,6 +8,7 @@ from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import header_text
 from gateway.errors import BadRequest, Forbidden
 from gateway.wires.client_profiles import CONVERSATION_CHARACTERS, ClientProfile
+from memory import parse_zone
 
 AGENT_CHARACTERS = 256
 
@@ -46,6 +47,24 @@ def conversation_of(
     if nobody:
         raise Forbidden("X-Memory-Conversation needs a named user or a trusted key.")
     return name, False
+
+
+def zone_of(headers: Headers) -> str:
+    """Return the user's time zone by its IANA name, "" if the client names none.
+
+    Raises BadRequest.
+    """
+    name = header_text(headers, b"x-memory-timezone")
+    if not name:
+        return ""
+    try:
+        parse_zone(name)
+    except ValueError as e:
+        raise BadRequest(
+            f"X-Memory-Timezone is {name[:60]!r}: give an IANA name, like Europe/Berlin.",
+            param="x-memory-timezone",
+        ) from e
+    return name
 
 
 def retry_signals(headers: Headers) -> tuple[str, bool]:

@@ -11,6 +11,7 @@ from gateway.cli.config import config
 from gateway.cli.db import db
 from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
+from gateway.cli.dropped import dropped, keep
 from gateway.cli.fetch import fetch
 from gateway.cli.index import index
 from gateway.cli.jobs import jobs
@@ -53,7 +54,7 @@ def cli() -> None:
     """
 
 
-for transfer in (export, import_):
+for transfer in (export, import_, dropped, keep):
     memory.add_command(transfer)
 for command in (
     serve,

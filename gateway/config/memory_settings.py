@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from gateway.config.section import Section
-from memory import LABEL, RESERVED
+from memory import LABEL, RESERVED, parse_zone
 
 
 class BlockDefault(Section):
@@ -69,6 +69,14 @@ def _pattern(text: str) -> str:
     except re.error as e:
         raise ValueError(f"this must be a regular expression ({e.msg})") from e
     return text
+
+
+def _zone(name: str) -> str:
+    try:
+        parse_zone(name)
+    except ValueError as e:
+        raise ValueError(f"{e}: give an IANA name, like Europe/Berlin") from e
+    return name
 
 
 PLACEHOLDERS = {
@@ -138,6 +146,7 @@ class MemorySettings(Section):
     read_deadline_ms: float = Field(150, gt=0)
     cache_idle_seconds: float = Field(300, gt=0)
     summary_seconds: float = Field(30, gt=0)
+    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
     import_rows: int = Field(100_000, gt=0)
     import_mib: float = Field(32, gt=0)
     kept_mib: float = Field(64, gt=0)

@@ -64,8 +64,8 @@ def _to_schema(found: FoundConversation) -> Conversation:
     )
 
 
-def _message(row: dict[str, Any], conversation: str) -> Message:
-    body = management.conversations.parse_message(row)
+def _message(row: dict[str, Any], conversation: str, screen: Screen) -> Message:
+    body = management.conversations.read_message(row, screen)
     return Message(
         row["public_id"],
         row["role"],
@@ -79,11 +79,14 @@ def _message(row: dict[str, Any], conversation: str) -> Message:
     )
 
 
-def _messages(found: list[dict[str, Any]], limit: int, conversation: str) -> Page[Message]:
+def _messages(
+    found: list[dict[str, Any]], limit: int, conversation: str, screen: Screen
+) -> Page[Message]:
+    """Return a page of messages, without their secrets."""
     mine, rest = window(
         found, limit, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
     )
-    return Page([_message(m, conversation) for m in mine], rest)
+    return Page([_message(m, conversation, screen) for m in mine], rest)
 
 
 @get("/users/{user:str}/conversations", summary="A user's conversations, newest first")
@@ -184,7 +187,7 @@ async def messages(
     listed = await desk.read(
         management.conversations.list_messages(desk.memory, desk.scope, name, after, limit + 1)
     )
-    return _messages(listed, limit, name)
+    return _messages(listed, limit, name, desk.memory.policy.screen)
 
 
 @get(
@@ -245,9 +248,8 @@ async def conversation(
             caller.memory, caller.reach, whose.of(name), after, limit + 1
         )
     )
-    return WholeConversation(
-        **msgspec.structs.asdict(_to_schema(found)), messages=_messages(listed, limit, name)
-    )
+    page = _messages(listed, limit, name, caller.memory.policy.screen)
+    return WholeConversation(**msgspec.structs.asdict(_to_schema(found)), messages=page)
 
 
 @delete(

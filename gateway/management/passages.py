@@ -33,7 +33,8 @@ from memory import NewPassage, PassageFilter, iso, management
 TAGS = 32  # most tags of a search
 
 
-def _to_schema(desk: UserContext, found: dict[str, Any]) -> Passage:
+def to_schema(desk: UserContext, found: dict[str, Any]) -> Passage:
+    """Return a stored passage as the API has it."""
     gone, fades_at = found["forgotten_at"], found["fades_at"]
     if gone is not None or desk.caller.gateway.settings.memory.cleanup == "off":
         fades_at = None
@@ -68,7 +69,7 @@ async def passages(
         )
     )
     mine, rest = window(found, limit, lambda p: p["key"])
-    return Page([_to_schema(desk, p) for p in mine], rest)
+    return Page([to_schema(desk, p) for p in mine], rest)
 
 
 @post(
@@ -96,7 +97,7 @@ async def add_passage(desk: UserContext, new: PassagePost) -> Page[Passage]:
         created_at=time_of(new.created_at, "created_at"),
     )
     added = await desk.write(management.passages.add_passage(desk.memory, hand, insert))
-    return Page([_to_schema(desk, p) for p in added])
+    return Page([to_schema(desk, p) for p in added])
 
 
 @get(
@@ -134,7 +135,7 @@ async def search_passages(
 
 @get("/users/{user:str}/passages/{ident:str}", summary="One passage")
 async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
-    return _to_schema(
+    return to_schema(
         desk, await desk.read(management.passages.get_passage(desk.memory, desk.scope, ident))
     )
 
@@ -145,7 +146,7 @@ async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     summary="Restore a passage that was set aside",
 )
 async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
-    return _to_schema(
+    return to_schema(
         desk, await desk.write(management.passages.restore_passage(desk.memory, desk.hand(), ident))
     )
 

@@ -22,6 +22,7 @@ from gateway.auth.authenticator import Principal
 from gateway.auth.credential_cache import CredentialCache
 from gateway.config.settings import Settings
 from gateway.errors import GatewayError, UpstreamRefused
+from gateway.memory_adapters.model_answer import ask_model
 from gateway.routing.caller import Caller
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import code_of, is_overflow
@@ -30,7 +31,7 @@ from gateway.routing.selector import TargetSelector
 from gateway.usage.log import UsageLog, UsageRecord
 from gateway.usage.meter import Meter, guess_tokens
 from gateway.wire.chat import Json
-from memory import BackgroundCall, Postponed, TooLong
+from memory import BackgroundCall, Postponed, TooLong, Unusable
 
 CALL_SECONDS = 110.0  # below a job's lease
 
@@ -49,16 +50,19 @@ class BackgroundModelClient:
         self, call: BackgroundCall, messages: Sequence[Json], max_tokens: int
     ) -> Json:
         name = self.settings.memory.summarizer or call.model
-        body: Json = {"model": name, "messages": list(messages), "max_tokens": max_tokens}
+        body: Json = {"model": name, "messages": list(messages)}
         if call.tools:
             body["tools"] = list(call.tools)
         forward = self._dispatcher(call, body)
         started, record = time.perf_counter(), _new_record(call, name)
         try:
-            return await forward.complete_message(body)
+            return await ask_model(forward, self.router, body, max_tokens)
         except GatewayError as e:
             record.status, record.code = e.status, e.code or code_of(e)
             self._raise_if_known(e, call, forward.caller)
+            raise
+        except Unusable:
+            record.status, record.code = 502, "cut_completion"
             raise
         except (msgspec.DecodeError, KeyError, IndexError, TypeError):
             record.status, record.code = 502, "malformed_completion"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gateway.auth.authenticator import Principal
 from gateway.errors import UpstreamRefused
+from gateway.memory_adapters.model_answer import ask_model
 from gateway.routing.caller import Caller
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.failures import is_overflow
@@ -13,7 +14,7 @@ from gateway.routing.router import Route
 from gateway.state import GatewayState
 from gateway.usage.meter import Meter, guess_tokens
 from gateway.wire.chat import Json
-from memory import TooLong
+from memory import TooLong, answer_text
 
 
 class Summarizer:
@@ -56,11 +57,10 @@ class Summarizer:
         )
         before.meter.asides.append(dispatcher.meter)
         try:
-            message = await dispatcher.complete_message(
-                {"model": self._model, "messages": list(messages), "max_tokens": max_tokens}
-            )
+            body = {"model": self._model, "messages": list(messages)}
+            message = await ask_model(dispatcher, self._gateway.router, body, max_tokens)
         except UpstreamRefused as e:
             if is_overflow(e):
                 raise TooLong(f"the prompt exceeds the context window of {self._model!r}") from e
             raise
-        return str(message["content"] or "")
+        return answer_text(message)

@@ -111,7 +111,12 @@ class Dispatcher(msgspec.Struct):
         return self._candidates[0].target
 
     async def complete(
-        self, compose: Callable[[Target], Composed], *, another: bool = False, frozen: bool = False
+        self,
+        compose: Callable[[Target], Composed],
+        *,
+        another: bool = False,
+        frozen: bool = False,
+        own: bool = False,
     ) -> CompletionReply:
         """Try targets until one answers with a completion.
 
@@ -119,7 +124,7 @@ class Dispatcher(msgspec.Struct):
 
         compose: the request for a target. another: not the body that the client's Idempotency-Key
         stands for, so it goes under a key of its own: under the same, an upstream would refuse it
-        or give the answer to the first again. frozen: see `UpstreamRequest`.
+        or give the answer to the first again. frozen, own: see `UpstreamRequest`.
         """
         found: SentPieces = ()
 
@@ -129,6 +134,7 @@ class Dispatcher(msgspec.Struct):
                 compose(target), target, frozen=frozen, long=self.writes_off_loop
             )
             request.add_query(self.query)
+            request.own = own
             return request
 
         async def send(target: Target) -> CompletionReply:
@@ -144,20 +150,20 @@ class Dispatcher(msgspec.Struct):
         self.meter.record_call(reply.target, reply.framer, len(reply.plain or b""))
         return reply
 
-    async def complete_message(self, body: Json) -> Json:
-        """Return the assistant's message of a completion that no client sees.
+    async def complete_choice(self, body: Json) -> Json:
+        """Return the choice of a completion that no client sees, with the assistant's message.
 
         Its usage is metered. Raises GatewayError, and LookupError, TypeError or DecodeError for an
         answer without such a message.
         """
-        reply = await self.complete(lambda _: self.wire.own_request(body, None))
+        reply = await self.complete(lambda _: self.wire.own_request(body, None), own=True)
         await reply.incoming.close()
         found = await read_plain(reply)
         self.meter.record_usage(found.get("usage"))
-        message = found["choices"][0]["message"]
-        if not isinstance(message, dict):
+        choice: Json = found["choices"][0]
+        if not isinstance(choice["message"], dict):
             raise TypeError("the completion's message is no object")
-        return message
+        return choice
 
     async def passthrough(
         self, make: Callable[[Target, Pairs], Awaitable[UpstreamRequest]]

@@ -15,6 +15,7 @@ from gateway.auth.authenticator import Principal
 from gateway.config.settings import ModelSettings, Price, ProviderSettings, Settings, TargetSettings
 from gateway.errors import Forbidden, UnknownModel
 from gateway.models.facts import ModelFacts
+from gateway.models.thinking import ThinkingModels
 from gateway.upstream.base import Upstream
 from gateway.upstream.bridged import BridgedUpstream
 from gateway.upstream.window_probe import is_asked
@@ -116,6 +117,7 @@ class Router:
         self, settings: Settings, upstreams: Mapping[str, Upstream], facts: ModelFacts
     ) -> None:
         self._settings, self._upstreams, self.facts = settings, upstreams, facts.of
+        self.thinking = ThinkingModels()
         self.routes: Cache[str, Route] = Cache(ROUTES_BYTES, 0, _weight)
 
     def find(self, name: str) -> tuple[str, ModelSettings] | None:

@@ -10,8 +10,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections import Counter as TotalCounts
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import generate_latest
 
 from gateway.telemetry.degraded import DegradedTurns
-from memory import Session
+from memory import Drop, Session
 
 OTHER = "other"
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -54,6 +56,11 @@ COUNTERS = {
     "cost_usd": ("Cost of requests whose price is known.", ["model"]),
     "rounds": ("Calls of upstreams that were accepted.", ["model"]),
     "http_responses": ("Responses of every path.", ["route", "status"]),
+    "memory_dropped": (
+        "What filters did not keep of what users said: messages that no model was shown, and "
+        "facts that a model proposed.",
+        ["stage", "reason"],
+    ),
 }
 DURATIONS = {
     "latency_ms": (
@@ -132,6 +139,8 @@ class Metrics:
             for member, (name, text) in DURATIONS.items()
         }
         self._turn = _TurnMetrics(made)
+        self._lock = threading.Lock()
+        self._drops: TotalCounts[tuple[str, str]] = TotalCounts()
         self._sums: dict[tuple[str, ...], float] = {}  # by counter and labels, since the last time
         self._is_shared = SHARED_FOLDER in os.environ  # other processes read what this one counts
         self._gauges = {
@@ -175,6 +184,10 @@ class Metrics:
 
     def _hand_over(self) -> None:
         """Hand what was added up to the library."""
+        with self._lock:
+            drops, self._drops = self._drops, TotalCounts()
+        for (stage, reason), times in drops.items():
+            self._counters["memory_dropped"].labels(stage, reason).inc(times)
         sums, self._sums = self._sums, {}
         for (name, *labels), amount in sums.items():
             self._counters[name].labels(*labels).inc(amount)
@@ -182,6 +195,11 @@ class Metrics:
     def observe_turn(self, session: Session) -> None:
         """Count what the memory did in a turn."""
         self._turn.observe(session)
+
+    def observe_drops(self, drops: Iterable[Drop]) -> None:
+        """Count what filters dropped. Jobs call this from the writer's thread."""
+        with self._lock:
+            self._drops.update((drop.stage, drop.reason) for drop in drops)
 
     def observe_http(self, route: str, status: int) -> None:
         """Count a response. route: one of a few names."""

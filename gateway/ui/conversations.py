@@ -16,7 +16,14 @@ from gateway.management.schemas import place_of
 from gateway.ui.people import summarise_user
 from gateway.ui.texts import link, text_of_content
 from gateway.ui.visitor import AboutUser, AtVisit, go_to
-from memory import ConversationName, FoundConversation, SearchQuery, VisibleScopes, management
+from memory import (
+    ConversationName,
+    FoundConversation,
+    Screen,
+    SearchQuery,
+    VisibleScopes,
+    management,
+)
 
 PAGE, MESSAGES = 25, 50
 
@@ -84,7 +91,7 @@ async def thread_page(
     return visitor.page(
         "thread.html",
         found=found,
-        messages=_messages(rows, notes.explains),
+        messages=_messages(rows, notes.explains, caller.memory.policy.screen),
         notes=notes,
         rest=rest,
         first=not after,
@@ -100,10 +107,13 @@ def _where(visitor: AtVisit, found: FoundConversation) -> dict[str, str]:
     return {"user": found.user or "", "agent": agent, "tenant": tenant}
 
 
-def _messages(rows: list[dict[str, Any]], explains: dict[int, str]) -> list[ThreadMessage]:
+def _messages(
+    rows: list[dict[str, Any]], explains: dict[int, str], screen: Screen
+) -> list[ThreadMessage]:
+    """Return the messages of a thread, without their secrets."""
     out = []
     for row in rows:
-        body = management.conversations.parse_message(row)
+        body = management.conversations.read_message(row, screen)
         explain = explains.get(row["node"], "") if row["role"] == "user" else ""
         out.append(
             ThreadMessage(

@@ -26,6 +26,7 @@ from gateway.storage.tickets import TicketTable
 from gateway.ui import (
     blocks,
     conversations,
+    dropped,
     guidance,
     moves,
     operations,
@@ -143,6 +144,7 @@ def dashboard(secret: bytes, memory: Memory) -> Router:
             *moves.ROUTES,
             *blocks.ROUTES,
             *passages.ROUTES,
+            *dropped.ROUTES,
             *conversations.ROUTES,
             *requests.ROUTES,
             *operations.ROUTES,

@@ -50,7 +50,8 @@ class UpstreamRequest(msgspec.Struct):
     stream: events were asked for, so silence is limited; otherwise only the total time is. written:
     called when the request is being sent. composed: it may hold other things than the one before
     it did at the same place, since memory changes. masked: who reads the answer for the client
-    takes out what is marked as ours. tenant: whose request it is.
+    takes out what is marked as ours. tenant: whose request it is. own: a call of the gateway's own,
+    a small chat completion, whose limit of tokens is named as its server wants it.
     """
 
     path: UpstreamPath
@@ -65,6 +66,7 @@ class UpstreamRequest(msgspec.Struct):
     composed: bool = False
     masked: bool = False
     tenant: str = ""
+    own: bool = False
 
     def add_query(self, query: str) -> None:
         """Send a query too, "" for none."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gateway.errors import BadRequest
 from gateway.upstream.base import UpstreamRequest
 from gateway.upstream.carried_answers import CarriedAnswers
+from gateway.upstream.token_limits import TokenLimits
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry, message_of, takes_tokens
 from gateway.wire.bridge.chat_reply import ReplyWriter
 from gateway.wire.bridge.losses import Losses
@@ -73,8 +74,11 @@ class _AnsweredRequest(NamedTuple):
 class BridgeTranslator:
     """Translates requests for one provider."""
 
-    def __init__(self, options: BridgeOptions, carrying: Carrying) -> None:
+    def __init__(
+        self, options: BridgeOptions, carrying: Carrying, limits: TokenLimits | None = None
+    ) -> None:
         self._options, self._carrying = options, carrying
+        self._limits = limits or TokenLimits(options.limit)
 
     def estimate(self, original: bytes, name: str) -> int:
         """Return about how many tokens a request has, as it would be carried."""
@@ -90,7 +94,7 @@ class BridgeTranslator:
         if ORPHANED.encode() in original:
             losses.names[HIDDEN_REASONING] = None
         seal = MemberSeal(self._carrying.secret, request.tenant, options.provider)
-        sent, make_writer = carry(name, body, losses, options.limit, seal)
+        sent, make_writer = carry(name, body, losses, self._limits.member_of(request.model), seal)
         whose = encode([request.tenant, options.provider])
         sent["messages"] = self._carrying.answers.restore(whose, sent["messages"])
         if sent.get("stream") and options.asks_usage:

@@ -34,6 +34,7 @@ from gateway.upstream.bridge_translation import (
     remove_marks,
 )
 from gateway.upstream.refused_references import send_items
+from gateway.upstream.token_limits import TokenLimits, refused_member, rename_limit
 from gateway.upstream.translated_body import translate_response
 from gateway.wire.anthropic.response import WholeAnswer
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES
@@ -117,7 +118,8 @@ class BridgedUpstream:
     ) -> None:
         self._server, self._spoken, self._options = server, spoken, options
         self._carrying = carrying or Carrying()
-        self._translator = BridgeTranslator(options, self._carrying)
+        self._limits = TokenLimits(options.limit)
+        self._translator = BridgeTranslator(options, self._carrying, self._limits)
         self._compacting = SpokenFormats()  # nobody declares it, so it is found out
 
     @property
@@ -153,6 +155,10 @@ class BridgedUpstream:
             return await self._count(*COUNTS[path], request)
         if path == COMPACT and request.method == "POST":
             return await self._compact(request)
+        if request.own and path == CHAT_PATH:
+            member = self._limits.member_of(request.model)
+            own = rename_limit(request.body or b"{}", member)
+            return await self._send_limited(replace(request, content=own))
         name = FORMATS.get(path)
         if name is None or request.method != "POST":
             return await self._server.send(request)
@@ -250,12 +256,32 @@ class BridgedUpstream:
         headers = with_body_idempotency_key([*request.headers], carried.content)
         headers = [(k, v) for k, v in headers if not k.startswith(b"anthropic-")]
         sent = replace(request, path=CHAT_PATH, content=carried.content, headers=headers)
-        incoming = await self._server.send(sent)
+        incoming = await self._send_limited(sent)
         out = _translated(incoming, carried.writer)
         # A server of a third format has lost more of it.
         beyond = incoming.carriage or Carriage(CHAT)
         out.carriage = beyond._replace(lost=(*carried.lost, *beyond.lost))
         return out
+
+    async def _send_limited(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a chat completion of ours, once more if its server names the limit otherwise."""
+        incoming = await self._server.send(request)
+        if incoming.status not in (400, 422):
+            return incoming
+        refusal = await incoming.read(ERROR_BYTES)
+        await incoming.close()
+        body = request.body or b"{}"
+        if member := refused_member(incoming.status, body, refusal):
+            content = await run_by_weight(body, rename_limit, body, member)
+            headers = with_body_idempotency_key([*request.headers], content)
+            second = await self._server.send(replace(request, content=content, headers=headers))
+            if 200 <= second.status < 300:
+                self._limits.note(request.model, member)
+                return second
+            await second.close()
+        refused = UpstreamResponse(incoming.status, incoming.headers, OnePiece(refusal))
+        refused.carriage = incoming.carriage
+        return refused
 
 
 def _open_items(original: bytes, seal: SummarySeal) -> bytes | None:

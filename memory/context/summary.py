@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from memory.context.tokens import estimate
-from memory.conversation.messages import Json, text_of
+from memory.conversation.messages import Json
+from memory.conversation.thoughts import spoken_text
 from memory.core.blocks import escape
 from memory.errors import TooLong, Unusable
 
@@ -62,7 +63,7 @@ def spoken_messages(messages: Sequence[Json], most: int = PER_MESSAGE) -> list[t
     """
     lines = []
     for m in messages:
-        words = text_of(m)
+        words = spoken_text(m)
         calls = ", ".join(
             str(c["function"].get("name") if isinstance(c.get("function"), dict) else None)
             for c in m.get("tool_calls") or []

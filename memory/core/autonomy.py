@@ -12,10 +12,10 @@ SILENT_TURNS = 8  # turns with tools and without a call, after which a model is 
 
 
 class ModelRecord(msgspec.Struct, frozen=True):
-    """What is known of a model.
+    """What is known of a model: whether it saves, or whether it searches.
 
     offered: turns of named users in which it was offered the memory tools. called: those of them in
-    which it called one. silent: the turns since.
+    which it called one for that. silent: the turns since.
     """
 
     offered: int = 0
@@ -46,11 +46,11 @@ class Decision(msgspec.Struct, frozen=True):
     open: bool = False
 
 
-def decide(setting: str, *, takes_tools: bool, record: ModelRecord) -> Decision:
+def decide(setting: str, *, takes_tools: bool, record: ModelRecord, use: str = "call") -> Decision:
     """Decide about `memory.extract` or `memory.recall` for one turn.
 
     setting: `always`, `auto`, or anything else for no. takes_tools: whether the model can call the
-    memory tools at all.
+    memory tools at all. use: what the record counts, for the explain record.
     """
     if setting != "auto":
         return Decision(setting == "always", f"the setting is {setting!r}")
@@ -58,14 +58,14 @@ def decide(setting: str, *, takes_tools: bool, record: ModelRecord) -> Decision:
         return Decision(True, "the model takes no tools")
     if record.is_silent:
         return Decision(
-            True, f"the model called no memory tool in its last {SILENT_TURNS} turns with them"
+            True, f"no {use} by the model in its last {SILENT_TURNS} turns with the memory tools"
         )
     if not record.called:
         return Decision(
             False,
             f"the model was offered the memory tools in {record.offered} turns so far, of "
-            f"{SILENT_TURNS} that show whether it calls them",
+            f"{SILENT_TURNS} that show whether it uses them",
             open=True,
         )
     ago = "1 turn" if record.silent == 1 else f"{record.silent} turns"
-    return Decision(False, f"the model called a memory tool {ago} ago")
+    return Decision(False, f"the last {use} by the model was {ago} ago")

@@ -10,29 +10,25 @@ fact, which stays in block versions or as a passage set aside.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from sqlalchemy import Connection
-
-from memory.conversation.messages import collapse_whitespace, keyed_hash
-from memory.core.blocks import CoreBlock, rewrite_value
-from memory.errors import ToolError, Unusable
-from memory.jobs import fact_prompt
+from memory.conversation.messages import keyed_hash
+from memory.conversation.thoughts import answer_text
+from memory.core.blocks import CoreBlock
+from memory.errors import Unusable
+from memory.jobs import fact_prompt, fact_writer
 from memory.jobs.background_model import BackgroundModel
-from memory.jobs.extraction_input import LABEL, ExtractionInput, KnownFacts, read_input
+from memory.jobs.extraction_input import AGAIN, IDLE, ExtractionInput, read_input
+from memory.jobs.fact_answer import FactAnswer, read_answer
+from memory.jobs.fact_writer import Count, FactWriter, count_nothing
 from memory.jobs.worker import Handler
-from memory.search import dedup
-from memory.search.query import iso
-from memory.stores.sql import blocks as block_rows
-from memory.stores.sql import passage_lifecycle as fact_rows
-from memory.stores.sql import passages as passage_rows
-from memory.stores.sql import scopes, unread_turns
 from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob, enqueue
+from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob
+from memory.stores.sql.write_lock import NOTHING
 
-KIND = "extract"
-ACTOR = "extraction"
-LASTING = ("identity", "preference")
+KIND = fact_writer.KIND
+ZONE = "zone"  # of a payload: the name of the user's time zone
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
 MAX_UNUSABLE = 1000  # models whose unusable answers are counted
@@ -47,63 +43,84 @@ _HURRIES = re.compile(
 
 
 def jobs_of(
-    rules: fact_prompt.ExtractionRules, scope_key: bytes, model: str, words: str
+    rules: fact_prompt.ExtractionRules, scope_key: bytes, payload: dict[str, str], words: str
 ) -> list[QueuedJob]:
     """Return the jobs to queue after a turn: after so many turns, and when the user is idle.
 
-    words: what the user said. Who wants something corrected or forgotten does not wait.
+    payload: of the jobs: the model, and the user's time zone if the client names one. words: what
+    the user said. Who wants something corrected or forgotten does not wait. At idle,
+    first turns that nothing followed are read too, all of a user's together.
     """
     name = keyed_hash(scope_key, b"extract").hex()
-    payload = {"model": model}
     if _HURRIES.search(words[:MAX_HURRIED_CHARACTERS]):
         return [QueuedJob(KIND, {**payload, "at_once": True}, dedupe=f"{KIND}-now-{name}")]
     return [
         QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", unread=rules.every_turns),
         QueuedJob(
-            KIND, payload, dedupe=f"{KIND}-idle-{name}", delay=rules.idle_seconds, again=True
+            KIND,
+            {**payload, IDLE: True},
+            dedupe=f"{KIND}-idle-{name}",
+            delay=rules.idle_seconds,
+            again=True,
         ),
     ]
 
 
 def extraction_handler(
-    db: Database, model: BackgroundModel, blocks: Blocks, rules: Rules
+    db: Database,
+    model: BackgroundModel,
+    blocks: Blocks,
+    rules: Rules,
+    count: Count = count_nothing,
 ) -> Handler:
     """Return the job that extracts and stores the facts of some turns.
 
-    blocks: the operator's. A model whose last answers were all unusable is asked once for each
-    job, not again and again.
+    blocks: the operator's. count: is told what was dropped. A model whose last answers were all
+    unusable is asked once for each job, not again and again.
     """
     unusable = _UnusableAnswers()
 
     async def run(job: QueuedJob) -> Effect | None:
-        found = await db.read(lambda conn: read_input(conn, job, blocks()))
-        if found is None:
+        screen = rules().screen
+        batch = await db.read(lambda conn: read_input(conn, job, blocks(), screen))
+        if batch is None:
             return None
-        keeper = _FactWriter(job, found, blocks(), rules())
-        if not found.said:
-            await keeper.keep_nothing(db)
+        writer = FactWriter(job, batch, blocks(), rules(), count)
+        if not batch.said:
+            await db.write(writer.keep_nothing, small=True, lock=job.scope_id or NOTHING)
             return None
-        request = fact_prompt.fact_prompt_messages(
-            rules(),
-            [(s.role, s.content) for s in found.said],
-            [k.text for k in found.known],
-            iso(found.said[0].at)[:10],
-        )
         name = str(job.payload.get("model") or "")
-        message = await model(found.call, request, TOKENS)
-        proposed = fact_prompt.parse_facts(str(message.get("content") or ""))
-        if proposed is None:
-            is_last = max(job.held[1], unusable.count(name)) >= ANSWERS
-            if is_last:  # what follows is read without these turns
-                await keeper.keep_nothing(db)
-            raise Unusable("the answer is not the requested JSON object", is_last=is_last)
+        zone = str(job.payload.get(ZONE) or rules().zone)
+        try:
+            answer = await _propose(model, batch, replace(rules(), zone=zone))
+        except Unusable as e:
+            is_again = bool(job.payload.get(AGAIN))
+            is_last = is_again or max(job.held[1], unusable.count(name)) >= ANSWERS
+            if is_last:
+                await db.write(writer.put_aside, small=True, lock=job.scope_id or NOTHING)
+            raise Unusable(str(e), is_last=is_last) from e
         unusable.forget(name)
-        if not proposed:
-            await keeper.keep_nothing(db)
+        if not (answer.facts or answer.malformed):
+            await db.write(writer.keep_nothing, small=True, lock=job.scope_id or NOTHING)
             return None
-        return lambda conn: keeper.keep(conn, proposed)
+        return lambda conn: writer.keep(conn, answer)
 
     return run
+
+
+async def _propose(
+    model: BackgroundModel, batch: ExtractionInput, rules: fact_prompt.ExtractionRules
+) -> FactAnswer:
+    """Return what a model proposes. Raises Unusable."""
+    request = fact_prompt.fact_prompt_messages(
+        rules,
+        [fact_prompt.SaidLine(s.role, s.content, s.at) for s in batch.said],
+        [k.text for k in batch.known],
+    )
+    answer = read_answer(answer_text(await model(batch.call, request, TOKENS)))
+    if answer is None:
+        raise Unusable("the answer is not the requested JSON object")
+    return answer
 
 
 class _UnusableAnswers:
@@ -122,130 +139,3 @@ class _UnusableAnswers:
     def forget(self, model: str) -> None:
         """Note that a model answered as it was asked to."""
         self._counts.pop(model, None)
-
-
-class _FactWriter:
-    """Writes proposed facts in the transaction that completes the job.
-
-    It may run twice, so it keeps no state.
-    """
-
-    def __init__(
-        self,
-        job: QueuedJob,
-        found: ExtractionInput,
-        blocks: Mapping[str, CoreBlock],
-        rules: fact_prompt.ExtractionRules,
-    ) -> None:
-        self._job, self._found, self._scope = job, found, job.scope_id or 0
-        self._shelf, self._rules = block_rows.BlockSet(job.scope_id, blocks), rules
-        self._request = f"job_{job.held[0]}"
-
-    def keep(self, conn: Connection, proposed: Sequence[fact_prompt.ProposedFact]) -> None:
-        """Store what is supported by the user's words, and mark the turns as read."""
-        said = self._found.user_said
-        texts = [collapse_whitespace(s.content) for s in said]
-        for fact in proposed:
-            index = fact_prompt.find_evidence(fact, texts)
-            if index is not None and self._is_wanted(fact):
-                self._keep(conn, fact, said[index].id)
-        self._end(conn)
-        scopes.touch(conn, self._scope)
-
-    async def keep_nothing(self, db: Database) -> None:
-        """Mark the turns as read; what turns cache stays valid."""
-        await db.write(self._end, small=True, lock=self._scope)
-
-    def _end(self, conn: Connection) -> None:
-        unread_turns.mark_read(conn, self._scope, self._found.nodes)
-        if self._found.more:
-            enqueue(conn, QueuedJob(KIND, self._job.payload, self._scope))
-
-    def _is_wanted(self, fact: fact_prompt.ProposedFact) -> bool:
-        categories = self._rules.categories
-        if self._rules.screen.mask(fact.text)[1]:
-            return False
-        return not categories or not fact.text or fact.category in categories
-
-    def _keep(self, conn: Connection, fact: fact_prompt.ProposedFact, source: str) -> None:
-        known, replaced = self._found.known, list[KnownFacts]()
-        if fact.op != "add" and fact.id is not None and 0 < fact.id <= len(known):
-            replaced = [known[fact.id - 1]]
-        if not fact.text:
-            self._forget(conn, fact, replaced, source)
-            return
-        same = [
-            k
-            for k in self._alike(conn, fact.text)
-            if dedup.is_duplicate(k.text, fact.text) and k not in replaced
-        ]
-        if not any(len(dedup.words(k.text)) >= len(dedup.words(fact.text)) for k in same):
-            self._insert(conn, fact, [*replaced, *same], source)
-
-    def _forget(
-        self,
-        conn: Connection,
-        fact: fact_prompt.ProposedFact,
-        known: Sequence[KnownFacts],
-        source: str,
-    ) -> None:
-        """Set a known fact aside that the user wants forgotten, if they speak of it."""
-        for k in known:
-            if not fact_prompt.shares_word(k.text, fact.quote):
-                continue
-            if k.passage is None:
-                self._edit(conn, {k.text}, None, source)
-            else:
-                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR)
-
-    def _alike(self, conn: Connection, text: str) -> list[KnownFacts]:
-        """Return current facts that may say the same, including new ones of this answer."""
-        block = block_rows.all_of(conn, self._shelf).get(LABEL)
-        lines = (block.value if block else "").split("\n")
-        return [
-            *(KnownFacts(line.strip()) for line in lines if line.strip()),
-            *(
-                KnownFacts(h["content"], h["id"])
-                for h in fact_rows.near_duplicates(conn, self._scope, text)
-            ),
-        ]
-
-    def _insert(
-        self,
-        conn: Connection,
-        fact: fact_prompt.ProposedFact,
-        replaced: Sequence[KnownFacts],
-        source: str,
-    ) -> None:
-        lines = {k.text for k in replaced if k.passage is None}
-        place = None
-        if fact.type not in LASTING or not self._edit(conn, lines, fact.text, source):
-            tags = (fact.category,) if self._rules.categories else ()
-            new = passage_rows.NewPassage(
-                fact.text, tags, fact.type, fact.importance, ACTOR, source=source
-            )
-            place = passage_rows.add(conn, self._scope, new)[0][0]["id"]
-            if lines:
-                self._edit(conn, lines, None, source)
-        for k in replaced:
-            if k.passage is not None and k.passage != place:
-                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR, place or LABEL)
-
-    def _edit(self, conn: Connection, gone: set[str], new: str | None, source: str) -> bool:
-        """Replace lines of the block by a new one.
-
-        source: public id of the message. Returns False if the block is missing, read-only or would
-        be too long.
-        """
-
-        def edit(block: CoreBlock | None) -> CoreBlock | None:
-            if block is None:
-                return None
-            kept = [line for line in block.value.split("\n") if line.strip() not in gone]
-            return rewrite_value(block, "\n".join([*kept, new] if new else kept).strip("\n"))
-
-        by = block_rows.EditSource(ACTOR, self._request, source)
-        try:
-            return block_rows.edit(conn, self._shelf, LABEL, edit, by) is not None
-        except ToolError:
-            return False

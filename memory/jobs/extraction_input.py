@@ -7,9 +7,13 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from memory.conversation.thoughts import without_thoughts
 from memory.core.blocks import CoreBlock
+from memory.core.screen import Screen, without_masks
 from memory.jobs.background_model import BackgroundCall, background_call
-from memory.search.own_words import has_statement, own_words
+from memory.search.drop_reasons import Drop, Reason
+from memory.search.own_words import may_tell, read_own_words
+from memory.search.small_talk import is_small_talk
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import passages as passage_rows
@@ -19,6 +23,8 @@ from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.unread_turns import TurnMessage
 
 LABEL = "human"
+# Of a payload: the job reads turns that were set aside; the user was idle before it.
+AGAIN, IDLE = "again", "idle"
 BATCH_TURNS, BATCH_CHARACTERS = 12, 8000  # that are read at once
 NEWEST_KNOWN, ALIKE_KNOWN, MAX_KNOWN = 4, 3, 16  # known facts shown: newest, and for each message
 MAX_KNOWN_CHARACTERS = 200
@@ -39,7 +45,7 @@ class ExtractionInput:
     """What is read at once.
 
     nodes: the turns. said: their messages that the model is shown, of users in their own words.
-    more: further turns wait.
+    more: further turns wait. withheld: what the model is not shown of them, and why.
     """
 
     call: BackgroundCall
@@ -47,6 +53,7 @@ class ExtractionInput:
     said: Sequence[TurnMessage]
     known: Sequence[KnownFacts]
     more: bool
+    withheld: Sequence[Drop] = ()
 
     @property
     def user_said(self) -> list[TurnMessage]:
@@ -54,51 +61,87 @@ class ExtractionInput:
 
 
 def read_input(
-    conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock]
+    conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock], screen: Screen
 ) -> ExtractionInput | None:
-    """Return the input; None if the user or the turns are gone."""
+    """Return the input; None if the user or the turns are gone. screen: what no model is shown."""
     scope_id, call = (
         job.scope_id,
         background_call(conn, job.kind, job.scope_id, job.payload["model"]),
     )
     if call is None or scope_id is None:
         return None
-    first = bool(job.payload.get("at_once"))
-    waiting = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=first)
+    if job.payload.get(AGAIN):
+        waiting = unread_turns.oldest_aside(conn, scope_id, BATCH_TURNS + 1)
+    else:
+        # At idle nothing follows soon: who opens a new chat for each question is read as well.
+        first = bool(job.payload.get("at_once") or job.payload.get(IDLE))
+        waiting = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=first)
     if not waiting:
         return None
     messages = unread_turns.messages_of(conn, scope_id, waiting[:BATCH_TURNS])
-    said, nodes = _choose_messages(messages, waiting[:BATCH_TURNS])
-    known = _known_facts(conn, scope_id, blocks, [s.content for s in said if s.role == "user"])
-    return ExtractionInput(call, nodes, said, known, len(nodes) < len(waiting))
+    choice = _MessageChoice(screen)
+    nodes = choice.choose(messages, waiting[:BATCH_TURNS])
+    known = _known_facts(
+        conn, scope_id, blocks, [s.content for s in choice.shown if s.role == "user"]
+    )
+    more = len(nodes) < len(waiting)
+    return ExtractionInput(call, nodes, choice.shown, known, more, choice.withheld)
 
 
-def _choose_messages(
-    messages: Sequence[TurnMessage], nodes: Sequence[int]
-) -> tuple[list[TurnMessage], Sequence[int]]:
-    """Return what the model is shown of the messages, and the turns that fit.
+class _MessageChoice:
+    """What the model is shown of some turns, and what not.
 
-    Of users the messages that state something, in their own words; of the assistant the beginning
-    of what a short message answers.
+    Of users the messages that may tell something, in their own words and without secrets; of the
+    assistant the end of what a short message answers.
     """
-    out: list[TurnMessage] = []
-    room, before, seen = BATCH_CHARACTERS, None, set[str]()
-    for message in messages:
-        if message.role != "user":
-            before = message
-            continue
-        words = own_words(message.content)
-        if words in seen or not has_statement(words):
-            continue
-        seen.add(words)
-        room -= len(words)
-        if room < 0:
-            return out, [n for n in nodes if n < message.node]
-        if len(words) <= SHORT_ANSWER_CHARACTERS and before is not None:
-            out.append(replace(before, content=before.content[-MAX_ANSWER_CHARACTERS:]))
-        out.append(replace(message, content=words))
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._seen: set[str] = set()
+        self._room = BATCH_CHARACTERS
+        self.shown: list[TurnMessage] = []
+        self.withheld: list[Drop] = []
+
+    def choose(self, messages: Sequence[TurnMessage], nodes: Sequence[int]) -> Sequence[int]:
+        """Choose among the messages of turns; return the turns that fit."""
         before = None
-    return out, nodes
+        for message in messages:
+            if message.role != "user":
+                before = message
+                continue
+            words, reasons = self._read(message)
+            self._room -= len(words)
+            if self._room < 0:
+                return [n for n in nodes if n < message.node]
+            self.withheld += [Drop("message", reason, message=message.id) for reason in reasons]
+            if not words:
+                continue
+            if len(words) <= SHORT_ANSWER_CHARACTERS and before is not None:
+                end = self._screen.mask(_end_of_answer(before))[0]
+                self.shown.append(replace(before, content=end))
+            self.shown.append(replace(message, content=words))
+            before = None
+        return nodes
+
+    def _read(self, message: TurnMessage) -> tuple[str, list[Reason]]:
+        """Return what is shown of a message, "" for nothing, and why the rest is not."""
+        text, left_out = read_own_words(message.content)
+        words = self._screen.mask(text)[0]
+        telling = without_masks(words)
+        # Most secrets were left out when the message was stored.
+        reasons: list[Reason] = list(left_out)
+        if telling != words:
+            reasons.append("secret")
+        if words in self._seen:
+            return "", [*reasons, "duplicate"]
+        if not may_tell(telling):
+            return "", reasons or ["small_talk" if is_small_talk(words) else "question"]
+        self._seen.add(words)
+        return words, reasons
+
+
+def _end_of_answer(message: TurnMessage) -> str:
+    return without_thoughts(message.content)[-MAX_ANSWER_CHARACTERS:]
 
 
 def _known_facts(

@@ -12,6 +12,7 @@ from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
 from memory.stores.sql import (
     fts,
+    job_records,
     message_pieces,
     model_records,
     passage_lifecycle,
@@ -77,6 +78,7 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
             lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
+            lambda conn: job_records.expire(conn, now - job_records.KEPT_DAYS * DAY),
             *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),
         ):
             while await db.write(work, piece=True):

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, select
 from memory.context.compaction import SummaryTask
 from memory.context.summary import HINT, PROMPT, step
 from memory.conversation.messages import Json
+from memory.conversation.thoughts import answer_text
 from memory.core.blocks import escape
 from memory.errors import TooLong, Unusable
 from memory.ids import clock
@@ -66,7 +67,7 @@ def summary_handler(
         call, before = found
 
         async def ask(messages: Sequence[Json], tokens: int) -> str:
-            return str((await model(call, messages, tokens)).get("content") or "")
+            return answer_text(await model(call, messages, tokens))
 
         payload, text = job.payload, job.payload.get("made", before)
         left = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]

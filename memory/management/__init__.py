@@ -6,6 +6,24 @@ in the indexes beside the database. May import everything of `memory`; nothing o
 it.
 """
 
-from memory.management import activity, blocks, conversations, jobs, passages, policies, users
+from memory.management import (
+    activity,
+    blocks,
+    conversations,
+    dropped,
+    jobs,
+    passages,
+    policies,
+    users,
+)
 
-__all__ = ["activity", "blocks", "conversations", "jobs", "passages", "policies", "users"]
+__all__ = [
+    "activity",
+    "blocks",
+    "conversations",
+    "dropped",
+    "jobs",
+    "passages",
+    "policies",
+    "users",
+]

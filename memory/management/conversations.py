@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from memory.conversation.messages import Json
+from memory.core.screen import MASK_BEGINNING, Screen
 from memory.errors import AmbiguousName, NotFound
 from memory.management.reading import read
 from memory.management.users import find_scope
@@ -77,9 +78,11 @@ async def list_messages(
     return listed
 
 
-def parse_message(row: MessageRow) -> Json:
-    """Return a listed message as it was given."""
-    return message_rows.parse_message(row["body"], row["role"], row["content"])
+def read_message(row: MessageRow, screen: Screen) -> Json:
+    """Return a listed message as it was given, without its secrets."""
+    message = message_rows.parse_message(row["body"], row["role"], row["content"])
+    # The body of a history that is kept here has them; its text says that some were left out.
+    return screen.mask_message(message) if MASK_BEGINNING in row["content"] else message
 
 
 async def search_messages(memory: Memory, scope: Scope, wanted: SearchQuery) -> list[MessageRow]:

@@ -11,20 +11,21 @@ import re
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from memory.context.tokens import TokenCounter
-from memory.conversation.messages import Json, collapse_whitespace, text_of
+from memory.conversation.messages import Json, collapse_whitespace
+from memory.conversation.thoughts import spoken_text, without_thoughts
 from memory.core.blocks import escape
 from memory.core.repeated_spans import without_repeated_spans
 from memory.retrieval.active_scopes import RECALLED
 from memory.retrieval.retriever import RecallHits
 from memory.search.dedup import covers
 from memory.search.own_words import has_statement, own_words, sentences
-from memory.search.query import iso
 from memory.search.small_talk import is_small_talk
+from memory.search.zones import UTC_NAME, day_of
 from memory.stores.sql.messages import SearchQuery
 
 ITEMS = 5
@@ -86,6 +87,13 @@ class AlreadyThere:
         return any(covers(shown, fact) for fact in self.outdated)
 
 
+class ShownAs(NamedTuple):
+    """How items are shown. tag: of the scope. zone: in which days are told, by its name."""
+
+    tag: str
+    zone: str = UTC_NAME
+
+
 def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
     """Return what to search for a user's message; None for small talk and pasted text alone.
 
@@ -111,7 +119,7 @@ class Beginnings:
     def __init__(self, messages: Sequence[Json]) -> None:
         self._texts: dict[str, list[str]] = {}
         for message in messages:
-            text = text_of(message)
+            text = spoken_text(message)
             self._texts.setdefault(_first_word(text), []).append(text)
 
     def __contains__(self, shown: object) -> bool:
@@ -156,12 +164,17 @@ def _key(hit: Hit) -> int:
     return int(hit.get("key") or hit["id"])
 
 
+def _spoken(hit: Hit) -> str:
+    """Return what a hit says; what an earlier version stored of an assistant has its thoughts."""
+    text = str(hit["content"][:MAX_INSPECTED_CHARACTERS])
+    return without_thoughts(text) if hit.get("role") == "assistant" else text
+
+
 def _without_ours(hit: Hit, tag: str) -> str:
     """Return what a hit says, without what a model repeated of our own spans."""
-    text = str(hit["content"][:MAX_INSPECTED_CHARACTERS])
     if hit.get("role") == "user":
-        return without_repeated_spans(text, tag)
-    return _ITEM.sub("", without_repeated_spans(text))
+        return without_repeated_spans(_spoken(hit), tag)
+    return _ITEM.sub("", without_repeated_spans(_spoken(hit)))
 
 
 def token_budget(window: int | None) -> int:
@@ -170,22 +183,25 @@ def token_budget(window: int | None) -> int:
 
 
 def render_recall(
-    hits: Sequence[Hit], there: AlreadyThere, tag: str, counter: TokenCounter, room: int = TOKENS
+    hits: Sequence[Hit],
+    there: AlreadyThere,
+    shown: ShownAs,
+    counter: TokenCounter,
+    room: int = TOKENS,
 ) -> Recall:
     """Return the hits as prompt text, escaped; empty if none is left. room: in tokens."""
+    tag = shown.tag
     lines: dict[str, str] = {}
     kept: list[Hit] = []
     for hit in hits:
-        original = _shown_beginning(hit["content"])
+        original = _shown_beginning(_spoken(hit))
         words = _shown_beginning(_without_ours(hit, tag))
         if not words or words in lines or there.holds(hit, words):
             continue
         if words != original and original in there.beginnings:
             continue
-        line = (
-            f"- ({iso(hit['created_at'])[:10]}{', ' + hit['role'] if 'role' in hit else ''}) "
-            f"{escape(words)}"
-        )
+        day = day_of(hit["created_at"], shown.zone)
+        line = f"- ({day}{', ' + hit['role'] if 'role' in hit else ''}) {escape(words)}"
         room -= counter.text(line)
         if room < 0 or len(kept) == ITEMS:
             break

@@ -1,9 +1,12 @@
-"""Decides when two facts are duplicates: distinctive words, and the overlap of the rest. Pure."""
+"""Decides when two facts are duplicates: the same words, but for known fillers. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memory.search.content_words import WHOLE_WORD
+from memory.search.folding import fold_text
+from memory.search.languages.fillers import FILLERS
 from memory.search.query import CJK, WORD, split_cjk
 from memory.search.vocabulary import DAYS, MONTHS, STOP
 
@@ -129,6 +132,8 @@ TELLING = TURNING | COUNTING | MONTHS.keys() | DAYS.keys()
 
 
 EMPTY = frozenset({"a", "an", "the", "s"})
+# What one of two facts may have more than the other; any other word tells something else.
+_FILLERS = frozenset(" ".join(FILLERS.values()).split())
 
 
 NEAR_DUPLICATE_SHARE = 0.8
@@ -136,7 +141,7 @@ NEAR_DUPLICATE_SHARE = 0.8
 
 def words(text: str) -> list[str]:
     """Return the words of a text that count in a comparison, in order, roughly stemmed."""
-    return [bare for bare, _ in _words(text)]
+    return [bare for bare, _ in _plain_words(text)]
 
 
 def search_terms(text: str) -> list[str]:
@@ -157,8 +162,8 @@ def _words(text: str) -> list[tuple[str, bool]]:
 
     Distinctive are numbers, days, names, words that change the meaning, and CJK text.
     """
-    found = WORD.findall(split_cjk(text))
-    return [(_bare(w.casefold()), _tells(w)) for w in found if w.casefold() not in EMPTY]
+    found = WHOLE_WORD.findall(split_cjk(text))
+    return [(_bare(fold_text(w)), _tells(w)) for w in found if w.casefold() not in EMPTY]
 
 
 def _tells(word: str) -> bool:
@@ -190,16 +195,31 @@ def _bare(word: str) -> str:
 def is_duplicate(one: str, other: str) -> bool:
     """Tell whether two texts say the same.
 
-    They have the same words in the same order, or one has a few more words, none of them
-    distinctive. Words that differ on both sides are a change, not a duplicate.
+    They have the same words in the same order, or one has a few more words, all of them known
+    fillers. Any other word may be a negation, another subject or a change, in some language.
     """
     return bool(find_duplicates(one, [other]))
 
 
 def find_duplicates(text: str, others: Sequence[str]) -> list[int]:
     """Return the indexes of the other texts that say the same."""
-    mine = _words(text)
-    return [i for i, other in enumerate(others) if _are_alike(mine, _words(other))]
+    plain = _plain_words(text)
+    return [i for i, other in enumerate(others) if _are_alike(plain, _plain_words(other))]
+
+
+def _plain_words(text: str) -> list[tuple[str, bool]]:
+    """Return each word of a text, roughly stemmed, and whether it is a filler.
+
+    A word is taken with its vowel signs: without them many Hindi words are the same.
+    """
+    found = WHOLE_WORD.findall(split_cjk(fold_text(text)))
+    return [(_bare(w), w in _FILLERS) for w in found if w not in EMPTY]
+
+
+def is_filler(word: str) -> bool:
+    """Tell whether a fact says the same without this word."""
+    folded = fold_text(word)
+    return folded in _FILLERS or folded in EMPTY
 
 
 def _are_alike(one: list[tuple[str, bool]], other: list[tuple[str, bool]]) -> bool:
@@ -207,10 +227,10 @@ def _are_alike(one: list[tuple[str, bool]], other: list[tuple[str, bool]]) -> bo
     if not small or len(small) < NEAR_DUPLICATE_SHARE * len(large):
         return False
     met = 0
-    for bare, tells in large:
+    for bare, is_filler in large:
         if met < len(small) and bare == small[met][0]:
             met += 1
-        elif tells:
+        elif not is_filler:
             return False
     return met == len(small)
 

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from memory.search.drop_reasons import Reason
+from memory.search.languages.questions import (
+    ENDS_CJK,
+    FRAMES_CJK,
+    WH,
+    WH_CJK,
+    WORK,
+    WORK_CJK,
+)
+from memory.search.languages.requests import CLAUSES, KEEPING
+from memory.search.languages.self_words import FRAMES, SELF, SELF_CJK
 from memory.search.query import CJK, WORD
 from memory.search.small_talk import is_small_talk, word_set
 
-MAX_CHARACTERS = 2000  # of own words; a longer text is a document with a word before and after it
-MAX_PARAGRAPH_CHARACTERS = 1200
-MAX_EDGE_CHARACTERS = 600  # of the first and the last paragraph of a longer text
+MAX_CHARACTERS = 6000  # of own words; of a longer text its beginning and its end
+# A text behind a request that ends in a colon, of which only short paragraphs around it are read.
+DOCUMENT_CHARACTERS, MAX_EDGE_CHARACTERS = 2000, 600
 MAX_INSPECTED_CHARACTERS = 100_000
 SYMBOLS = frozenset("{}[]()=<>|\\$#&^~_*;/`@")
 SYMBOL_SHARE, MIN_LINE_CHARACTERS = 0.12, 6
@@ -26,7 +38,8 @@ _CODE = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|(?:INFO|DEBUG|WARN|WARNING|ERROR|FATAL)\b[ :\]]"
 )
 _QUOTED = re.compile(r'"[^"]{200,}"|“[^“”]{200,}”|„[^„“]{200,}“|«[^«»]{200,}»|「[^「」]{200,}」')
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
+_PART = re.compile(r"[,;:—–(،、，；：]\s*")
 _ASKS = re.compile(
     r"(?:what|who|where|why|how|which|when)(?:'s| is| are| was| were| do| does| did| can| could"
     r"| would| should| will| has| have| to| much| many| long| far| come)\b"
@@ -38,53 +51,81 @@ _ASKS = re.compile(
 )
 _POLITE = re.compile(
     r"(?:(?:ok|okay|hi|hey|hello|so|and|now|then|thanks|thank you|please|pls|kindly|bitte"
-    r"|por favor|und|y|hallo|hola)\b[ ,!]*)+"
+    r"|por favor|s'il te plaît|s'il vous plaît|und|y|hallo|hola|bonjour|olá)\b[ ,!]*)+"
 )
-_REQUESTS = word_set("""
-    write rewrite fix explain translate summarize summarise summary show tell give find list make
-    create generate help compare describe calculate compute convert refactor check review run add
-    remove delete sort print draft suggest recommend rephrase paraphrase proofread correct debug
-    implement build design plan search look read analyze analyse define solve prove continue
-    repeat try change update shorten expand simplify format extract parse open send let's
-    schreib schreibe erkläre erklär übersetze übersetz fasse zeig zeige gib nenne finde mach
-    mache erstelle hilf vergleiche beschreibe berechne prüfe korrigiere lies
-    escribe explica traduce resume muestra dame dime encuentra haz crea genera ayúdame compara
-    describe calcula corrige revisa busca lee
-    """)
-_ASKS_CJK = ("吗", "呢", "什么", "怎么", "为什么", "为何", "哪", "多少", "几点", "か", "까요")
-_REQUESTS_CJK = ("请", "帮我", "给我", "翻译", "解释", "写", "告诉我", "总结", "列出")
+_KEEPING = re.compile("|".join(KEEPING.values()))
+_CLAUSE = re.compile("|".join(CLAUSES.values()))
+_TOKEN = re.compile(r"[^\s,.;:!?؟।…'\"()\[\]-]+")
+_FRAME = re.compile("|".join(FRAMES))
+_SELF = word_set(" ".join(SELF.values()))
+_WH = word_set(" ".join(WH.values()))
+_WORK = word_set(" ".join(WORK.values()))
+_QUESTION_MARKS = ("?", "？", "؟", "?")
+_CLOSING = " \"'”’)»」』"
+MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4  # of a part of a sentence that tells something
+MIN_ANSWER_CHARACTERS = 3  # of a message of a single word
+
+
+class OwnWords(NamedTuple):
+    """What a user wrote themselves. left_out: why other parts of their message were left out."""
+
+    text: str
+    left_out: tuple[Reason, ...] = ()
 
 
 def own_words(text: str) -> str:
-    """Return the parts of a user's message that they wrote themselves.
+    """Return the parts of a user's message that they wrote themselves, see `read_own_words`."""
+    return read_own_words(text).text
 
-    Left out are fenced and other code, logs, quoted lines, long quotations and paragraphs; of a
-    long text only a short first and last paragraph stay.
+
+def read_own_words(text: str) -> OwnWords:
+    """Return the parts of a user's message that they wrote themselves, and why others are not.
+
+    Left out are fenced and other code, logs, quoted lines and long quotations; of a document behind
+    a request only what stands around it stays, and of a very long text its beginning and its end.
+    Marks decide, not length: what is not marked is the user's.
     """
-    lines = _unquoted_lines(_QUOTED.sub(" ", text[:MAX_INSPECTED_CHARACTERS]))
-    paragraphs = [p for p in "\n".join(lines).split("\n\n") if p.strip()]
-    if sum(map(len, paragraphs)) > MAX_CHARACTERS:
-        paragraphs = [paragraphs[0], *paragraphs[1:][-1:]]
-        limit = MAX_EDGE_CHARACTERS
-    else:
-        limit = MAX_PARAGRAPH_CHARACTERS
-    return "\n\n".join(p.strip() for p in paragraphs if len(p) <= limit)
+    reasons: dict[Reason, None] = {}
+    inspected = text[:MAX_INSPECTED_CHARACTERS]
+    plain = _QUOTED.sub(" ", inspected)
+    if len(plain) != len(inspected):
+        reasons["quoted"] = None
+    lines = list(_unquoted_lines(plain, reasons))
+    paragraphs = [p.strip() for p in "\n".join(lines).split("\n\n") if p.strip()]
+    size = sum(map(len, paragraphs))
+    if size > DOCUMENT_CHARACTERS and paragraphs[0].endswith((":", "：")):
+        reasons["quoted"] = None
+        edges = (paragraphs[0], *paragraphs[1:][-1:])
+        paragraphs = [p for p in edges if len(p) <= MAX_EDGE_CHARACTERS]
+    words = "\n\n".join(paragraphs)
+    if len(words) > MAX_CHARACTERS or len(text) > len(inspected):
+        reasons["too_long"] = None
+        half = MAX_CHARACTERS // 2
+        words = f"{words[:half]}\n\n{words[-half:]}" if len(words) > MAX_CHARACTERS else words
+    return OwnWords(words, tuple(reasons))
 
 
-def _unquoted_lines(text: str) -> Iterator[str]:
-    """Yield the lines that are neither code nor quoted; an empty one in place of those left out."""
+def _unquoted_lines(text: str, reasons: dict[Reason, None]) -> Iterator[str]:
+    """Yield the lines that are neither code nor quoted; an empty one in place of those left out.
+
+    reasons: why lines were left out, to be added to.
+    """
     fence = ""
     for line in text.split("\n"):
         bare = line.strip()
+        kept = ""
         if fence:
             fence = "" if bare.startswith(fence) else fence
-            yield ""
+            reasons["code"] = None
         elif bare.startswith(FENCES):
             # A fence that is closed on its own line encloses nothing more.
             fence = "" if bare.find(bare[:3], 3) > 0 else bare[:3]
-            yield ""
+            reasons["code"] = None
+        elif _is_pasted(line):
+            reasons["quoted" if bare.startswith(">") else "code"] = None
         else:
-            yield "" if _is_pasted(line) else line
+            kept = line
+        yield kept
 
 
 def _is_pasted(line: str) -> bool:
@@ -94,7 +135,9 @@ def _is_pasted(line: str) -> bool:
         return True
     if len(bare) < MIN_LINE_CHARACTERS:
         return bool(bare) and all(c in SYMBOLS or c.isspace() for c in bare)
-    if bare.endswith(("{", "}", ";", "};", "):", "),", "=>")):
+    if bare.endswith(("{", "}", "};", "):", "),", "=>", ");")):
+        return True
+    if bare.endswith(";") and not SYMBOLS.isdisjoint(bare[:-1]):
         return True
     return sum(map(SYMBOLS.__contains__, bare)) > SYMBOL_SHARE * len(bare)
 
@@ -104,6 +147,25 @@ def has_statement(text: str) -> bool:
     return any(_is_statement(s) for s in sentences(text))
 
 
+def may_tell(text: str) -> bool:
+    """Tell whether a message may tell something about its user; only what is certain is not.
+
+    A question or a request that speaks of the user may, and so may a single word, which answers.
+    """
+    parts = sentences(text)
+    if any(_is_statement(s) or _mentions_self(s) for s in parts):
+        return True
+    words = WORD.findall(text)
+    return len(words) == 1 and _is_answer(words[0].lower())
+
+
+def _is_answer(word: str) -> bool:
+    """Tell whether a message of one word may answer what the assistant asked."""
+    if len(word) < MIN_ANSWER_CHARACTERS or CJK.search(word):
+        return False
+    return not (is_small_talk(word) or word in _WORK or word in _WH or _KEEPING.fullmatch(word))
+
+
 def sentences(text: str) -> list[str]:
     """Return the sentences and lines of a text."""
     return [s for s in _SENTENCE.split(text.strip()) if s]
@@ -111,13 +173,80 @@ def sentences(text: str) -> list[str]:
 
 def _is_statement(sentence: str) -> bool:
     words = WORD.findall(sentence)
-    if not words or (len(words) < 2 and not CJK.search(sentence)):
+    is_cjk = CJK.search(sentence) is not None
+    if not words or (len(words) < 2 and not is_cjk) or is_small_talk(sentence):
         return False
-    if sentence.rstrip(" \"'”)»").endswith(("?", "？")) or is_small_talk(sentence):
+    bare = _bare(sentence)
+    first = _first_word(bare)
+    asks, is_wh = _asks(bare, is_cjk=is_cjk), _is_wh(bare, first, is_cjk=is_cjk)
+    if not is_wh and (is_cjk or len(bare) > len(first)) and _KEEPING.search(bare):
+        return True
+    works = bare.startswith(WORK_CJK) if is_cjk else first in _WORK
+    if not asks and not works:
+        return bool(bare)
+    if works and is_cjk and _mentions_self(sentence):
+        return True
+    return _CLAUSE.search(bare) is not None or _has_telling_part(sentence)
+
+
+def _bare(sentence: str) -> str:
+    """Return a sentence in lower case, without the courtesies that it begins with."""
+    lower = sentence.strip(_CLOSING + "¿¡“„«「『").lower().replace("’", "'")
+    courtesies = _POLITE.match(lower)
+    return lower if courtesies is None else lower[courtesies.end() :]
+
+
+def _first_word(bare: str) -> str:
+    words = bare.split(maxsplit=1)
+    return words[0].strip(",:!¿¡") if words else ""
+
+
+def _asks(bare: str, *, is_cjk: bool) -> bool:
+    """Tell whether a sentence is a question, also without a question mark."""
+    end = bare.rstrip(_CLOSING)
+    if end.endswith(_QUESTION_MARKS) or _ASKS.match(bare):
+        return True
+    if not is_cjk:
         return False
-    if CJK.search(sentence):
-        bare = sentence.strip()
-        return not (any(x in bare for x in _ASKS_CJK) or bare.startswith(_REQUESTS_CJK))
-    bare = _POLITE.sub("", sentence.strip().lower(), count=1)
-    first = bare.split(maxsplit=1)[0].strip(",:!") if bare else ""
-    return bool(bare) and first not in _REQUESTS and not _ASKS.match(bare)
+    end = end.rstrip("。.!！ ")
+    return end.endswith(ENDS_CJK) or (
+        any(x in bare for x in WH_CJK) and not any(x in bare for x in SELF_CJK)
+    )
+
+
+def _is_wh(bare: str, first: str, *, is_cjk: bool) -> bool:
+    """Tell whether a sentence asks about something, rather than for yes or no."""
+    if is_cjk:
+        return False
+    word = WORD.match(first)
+    begins = word is not None and word[0] in _WH
+    return begins and (bare.rstrip(_CLOSING).endswith(_QUESTION_MARKS) or bool(_ASKS.match(bare)))
+
+
+def _has_telling_part(sentence: str) -> bool:
+    """Tell whether a part of a question or a request, between two marks, tells something."""
+    parts = [p.strip() for p in _PART.split(sentence) if p.strip()]
+    if len(parts) < 2:
+        return False
+    return any(_is_telling_part(p) for p in parts)
+
+
+def _is_telling_part(part: str) -> bool:
+    is_long = (
+        len(part) >= MIN_PART_CHARACTERS_CJK
+        if CJK.search(part)
+        else len(WORD.findall(part)) >= MIN_PART_WORDS
+    )
+    if not (is_long or _mentions_self(part)):
+        return False
+    bare = _bare(part)
+    begins = WORD.match(bare)
+    return (begins is None or begins[0] not in _WH) and _is_statement(part)
+
+
+def _mentions_self(sentence: str) -> bool:
+    """Tell whether a sentence speaks of its user, beside what asks for something."""
+    bare = _FRAME.sub(" ", _bare(sentence))
+    for frame in FRAMES_CJK:
+        bare = bare.replace(frame, "")
+    return any(w in _SELF for w in _TOKEN.findall(bare)) or any(x in bare for x in SELF_CJK)

@@ -31,6 +31,7 @@ from memory.retrieval.auto_recall import (
     Beginnings,
     BodyBeginnings,
     Recall,
+    ShownAs,
     alternate,
     recall_query,
     render_recall,
@@ -389,8 +390,8 @@ class Composer:
         there = AlreadyThere(
             present, set(node.recalled) if node else (), planned.epoch.core, hits.outdated
         )
-        room = token_budget(turn.ask.window)
-        return render_recall(found, there, turn.ask.scope.tag, self._counter, room)
+        shown = ShownAs(turn.ask.scope.tag, turn.ask.zone or turn.policy.extraction.zone)
+        return render_recall(found, there, shown, self._counter, token_budget(turn.ask.window))
 
     def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
         """Return the messages that the request sends, without those before the epoch's cut."""

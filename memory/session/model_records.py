@@ -9,13 +9,18 @@ from memory.cache import Cache
 from memory.core.autonomy import ModelRecord
 
 BYTES, EACH = 1 << 19, 500  # of the cache: some 1,000 models
-MAX_NAME_CHARACTERS = 300
+MAX_NAME_CHARACTERS = 280
 SAVE_SECONDS = 1.0  # between two writes of all that is new
 MAX_UNSAVED = 1000  # records that wait for a store that does not answer
 
 
+# What a model does with the tools. One that searches and never saves leaves a memory empty, and one
+# that saves and never searches does not use it, so each has a record of its own.
+SAVES, SEARCHES = "saves", "searches"
+
+
 class ModelRecords:
-    """How each model uses the memory tools, named as upstream."""
+    """How each model uses the memory tools, named as upstream, for each use apart."""
 
     def __init__(self) -> None:
         self.known: Cache[str, ModelRecord] = Cache(BYTES, EACH, lambda name, _: 4 * len(name))
@@ -27,17 +32,22 @@ class ModelRecords:
         for model in reversed(list(found)):
             self.known.put(model, found[model])
 
-    def of(self, model: str) -> ModelRecord:
-        """Return the record of a model; empty for one that was never used."""
-        return self.known.get(model[:MAX_NAME_CHARACTERS]) or ModelRecord()
+    def of(self, model: str, use: str) -> ModelRecord:
+        """Return the record of a model for one use; empty for one that was never used.
 
-    def count(self, model: str, *, called: bool) -> None:
-        """Count one turn in which the model was offered the tools."""
+        What an earlier version counted, of both uses together, stands for each at first.
+        """
         name = model[:MAX_NAME_CHARACTERS]
-        found = self.of(name).after(called=called)
-        self.known.put(name, found)
-        if len(self._unsaved) < MAX_UNSAVED:
-            self._unsaved[name] = found
+        return self.known.get(f"{name} {use}") or self.known.get(name) or ModelRecord()
+
+    def count(self, model: str, *, saved: bool, searched: bool) -> None:
+        """Count one turn in which the model was offered the tools."""
+        for use, called in ((SAVES, saved), (SEARCHES, searched)):
+            record = self.of(model, use).after(called=called)
+            name = f"{model[:MAX_NAME_CHARACTERS]} {use}"
+            self.known.put(name, record)
+            if len(self._unsaved) < MAX_UNSAVED:
+                self._unsaved[name] = record
 
     def take_unsaved(self) -> dict[str, ModelRecord]:
         """Return the records to write now; mostly none, since they are written in batches.

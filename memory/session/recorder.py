@@ -13,6 +13,7 @@ from memory.context.compaction import plan_summary
 from memory.context.fitted import SentPrompt
 from memory.conversation.messages import Json, text_of
 from memory.core.autonomy import ModelRecord
+from memory.core.tool_definitions import SEARCHES, WRITES
 from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.jobs import extraction, summarization
 from memory.session.composer import Prompt
@@ -126,7 +127,7 @@ class TurnRecorder:
             self.late = True
             if opening is not None:
                 return False
-            is_durable = await store.spill(record)
+            is_durable = await store.spill(self._without_secrets(record))
             turn.attempt.claim.is_stored = False  # held until it is stored after all
             return is_durable
         finally:
@@ -197,6 +198,13 @@ class TurnRecorder:
         await self._turn.store.write(lambda conn: turn_writer.attempt_failed(conn, node_id, holder))
         self._turn.attempt.claim.is_stored = False
 
+    def _without_secrets(self, record: TurnRecord) -> TurnRecord:
+        """Leave secrets out of what the recovery log gets, unless the history is kept here."""
+        turn = self._turn
+        if not turn.keeps_history:
+            record.answers = [turn.policy.screen.mask_message(a) for a in record.answers]
+        return record
+
     def _rows(self, prompt: Prompt, outcome: TurnOutcome) -> tuple[TurnRecord, PendingTurn | None]:
         record = turn_record(self._turn, prompt, outcome)
         return record, None if self._turn.progress.opened else pending_turn(self._turn, prompt)
@@ -208,9 +216,10 @@ class TurnRecorder:
         """
         turn, progress, models = self._turn, self._turn.progress, self._turn.services.models
         offered = prompt.offered and turn.ask.mode == "full" and turn.ask.scope.is_named
-        called = bool(progress.rounds)
-        if offered and outcome.served and (called or turn.is_new_message):
-            models.count(outcome.served, called=called)
+        names = {call["name"] for call in progress.trace.tools} if progress.rounds else frozenset()
+        if offered and outcome.served and (progress.rounds or turn.is_new_message):
+            saved, searched = not names.isdisjoint(WRITES), not names.isdisjoint(SEARCHES)
+            models.count(outcome.served, saved=saved, searched=searched)
         return models.take_unsaved()
 
     def _prepare_next_turn(
@@ -247,7 +256,10 @@ class TurnRecorder:
         if not turn.ask.extract or not turn.is_new_message:
             return []
         words = text_of(messages[messages.after.user])
-        return extraction.jobs_of(turn.policy.extraction, turn.ask.scope.key, turn.ask.model, words)
+        payload = {"model": turn.ask.model}
+        if turn.ask.zone:
+            payload[extraction.ZONE] = turn.ask.zone
+        return extraction.jobs_of(turn.policy.extraction, turn.ask.scope.key, payload, words)
 
     async def _summary_jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
         turn = self._turn

@@ -53,7 +53,8 @@ class TurnRequest(msgspec.Struct):
     are gathered in the background. unread: extraction may read this turn, now or later. decisions:
     why recall and extraction are on or off, by their names. records: False for who asks only what
     would be sent. tasks: a request like those before it is a task (see `conversation.openings`).
-    body: the request's bytes, empty when unknown.
+    body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
+    one.
     """
 
     scope: Scope
@@ -80,6 +81,7 @@ class TurnRequest(msgspec.Struct):
     records: bool = True
     tasks: bool = False
     body: bytes = b""
+    zone: str = ""
 
     @property
     def size(self) -> int:

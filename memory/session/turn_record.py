@@ -64,6 +64,8 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
                 for i in range(snapshot.since, len(history.messages))
             ),
             sliced=not identity.adopted,
+            screen=turn.policy.screen,
+            keeps_secrets=turn.keeps_history,
         )
     )
     return PendingTurn(
@@ -88,12 +90,12 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
     history, past = snapshot.turn, snapshot.past
     nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
     contents = [
-        list(contents_of([(answer, node.digest)], sliced=True))
+        _contents_of_answer(turn, answer, node)
         for answer, node in zip(outcome.answers, nodes, strict=True)
     ]
     begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
     evicted = [
-        (history.messages[i], history.chain.digest(i))
+        (turn.policy.screen.mask_message(history.messages[i]), history.chain.digest(i))
         for i in prompt.fitted.evicted
         if not snapshot.prepended and i < history.suffix
     ]
@@ -121,6 +123,17 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         and turn.task is None,
         beside=outcome.beside,
         holder=turn.services.db.holder,
+    )
+
+
+def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list[Json]:
+    return list(
+        contents_of(
+            [(answer, node.digest)],
+            sliced=True,
+            screen=turn.policy.screen,
+            keeps_secrets=turn.keeps_history,
+        )
     )
 
 

@@ -19,7 +19,13 @@ from typing import Any
 from sqlalchemy import select
 
 from memory.context.tokens import TokenCounter, estimate
-from memory.retrieval.auto_recall import AlreadyThere, alternate, recall_query, render_recall
+from memory.retrieval.auto_recall import (
+    AlreadyThere,
+    ShownAs,
+    alternate,
+    recall_query,
+    render_recall,
+)
 from memory.stores.sql import schema as t
 from tests.bench.layout import bill, flat
 from tests.bench.retrieval import locomo
@@ -230,7 +236,7 @@ async def _recalled(user: Stored, text: str) -> list[str]:
     if (query := recall_query(text)) is None:
         return []
     hits = alternate(await user.memory.recall.find(user.scope_id, query, None))
-    keys = render_recall(hits, AlreadyThere(), "t", TokenCounter()).keys
+    keys = render_recall(hits, AlreadyThere(), ShownAs("t"), TokenCounter()).keys
     return [i for h in hits if h["id"] in keys for i in user.ids_of(h)]
 
 

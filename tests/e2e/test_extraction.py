@@ -5,6 +5,7 @@ and nothing else does.
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -139,18 +140,18 @@ async def test_only_what_the_user_wrote_is_read(data):
 
 
 async def test_repetitions_merge_and_a_longer_wording_takes_the_place_of_the_shorter(data):
-    longer = fact("The user works at the old bakery in Lyon", "it is the old bakery")
+    longer = fact("The user really works at the bakery in Lyon", "it really is the bakery")
     script = proposing(
         [fact("The user works at the bakery in Lyon", "I work at the bakery")],
         [fact("the user works at the bakery in Lyon.", "I work there, at the bakery")],
         [longer, longer],
     )
     async with Model(script) as up, running(up.url, data, CONFIG) as live:
-        words = ("I work at the bakery", "I work there, at the bakery", "it is the old bakery")
+        words = ("I work at the bakery", "I work there, at the bakery", "it really is the bakery")
         await talk(live, *words)
         assert await kept(live) == [
             ("The user works at the bakery in Lyon", "extraction", "extraction"),
-            ("The user works at the old bakery in Lyon", "extraction", None),
+            ("The user really works at the bakery in Lyon", "extraction", None),
         ]
 
 
@@ -249,11 +250,27 @@ async def test_turns_are_read_six_at_a_time_or_when_the_user_is_idle_and_never_t
         assert len(asked(up)) == 3
 
 
-async def test_a_call_that_is_never_continued_is_not_read(data):
-    async with Model(proposing()) as up, running(up.url, data, CONFIG) as live:
+async def test_chats_of_one_turn_are_read_at_idle_all_of_a_user_together(data):
+    boats = [fact(f"The user owns boat number {i}", f"I own boat number {i}") for i in (0, 7)]
+    async with Model(proposing(boats)) as up, running(up.url, data, CONFIG) as live:
         for number in range(8):
             await Chat(live).say(f"I own boat number {number}")
+        await Chat(live).say("What is a monad?")
+        assert asked(up) == []
         await due(live)
+        assert len(asked(up)) == 1
+        assert all(f"I own boat number {i}<" in asked(up)[0] for i in range(8))
+        assert "monad" not in asked(up)[0]
+        assert [c for c, _, _ in await kept(live)] == [b["text"] for b in boats]
+        await due(live)
+        assert len(asked(up)) == 1
+
+
+async def test_one_question_a_chat_costs_no_background_call(data):
+    async with Model(proposing()) as up, running(up.url, data, CONFIG) as live:
+        for topic in ("monads", "heat pumps", "the moon"):
+            await Chat(live).say(f"How do {topic} work?")
+            await due(live)
         assert asked(up) == []
 
 
@@ -300,7 +317,7 @@ async def test_a_model_that_never_calls_its_tools_is_helped_after_eight_turns(da
         why = json.loads(records[-1]["record"])["decisions"]["extract"]
         assert why == {
             "on": True,
-            "why": "the model called no memory tool in its last 8 turns with them",
+            "why": "no save by the model in its last 8 turns with the memory tools",
         }
 
 
@@ -344,7 +361,7 @@ async def test_where_nothing_is_gathered(data, why):
 
 async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data):
     async with (
-        Model(proposing("no", "no", "no", "no")) as up,
+        Model(proposing(*["no"] * 9)) as up,
         running(up.url, data, CONFIG) as live,
     ):
         await talk(live, "I am Ada")
@@ -354,12 +371,35 @@ async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data
         assert (job["state"], job["attempts"], job["error"]) == ("dead", 3, "Unusable")
         assert len(asked(up)) == 3
         assert await kept(live) == []
-        assert not [n for n in await rows(live, t.nodes) if n["unread"]]
+        # set aside, to be read again later: what a user told is not lost
+        assert {n["unread"] for n in await rows(live, t.nodes)} == {2}
 
         await talk(live, "I live in Ghent")  # a model that never answers in JSON is asked once
-        await due(live, t.jobs.c.state == "ready")
+        again = t.jobs.c.dedupe.like("extract-again-%")
+        await due(live, t.jobs.c.state == "ready", ~again)
         tries = sorted(j["attempts"] for j in await rows(live, t.jobs) if j["state"] == "dead")
         assert (tries, len(asked(up))) == ([1, 3], 4)
+        assert {n["unread"] for n in await rows(live, t.nodes)} == {2}
+        await due(live, again)
+        assert len(asked(up)) == 5
+        assert "I am Ada" in asked(up)[-1]
+        assert "I live in Ghent" in asked(up)[-1]
+        assert {n["unread"] for n in await rows(live, t.nodes)} == {3}
+
+
+async def test_turns_that_no_model_could_read_are_read_once_one_answers_as_it_should(data):
+    script = proposing(
+        "no", "", "<think>cut", [], [fact("The user is called Ada", "I am Ada", type="identity")]
+    )
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        await talk(live, "I am Ada")
+        for _ in range(3):
+            await due(live, t.jobs.c.attempts > 0)
+        assert len(asked(up)) == 3
+        assert await human(live) == ""
+        await talk(live, "I live in Ghent")
+        await due(live, t.jobs.c.state == "ready")
+        assert await human(live) == "The user is called Ada"
         assert not [n for n in await rows(live, t.nodes) if n["unread"]]
 
 
@@ -374,3 +414,35 @@ async def test_what_waits_is_not_read_once_the_user_no_longer_wants_it(data, pol
         await due(live, t.jobs.c.kind == "extract")
         assert asked(up) == []
         assert not await human(live)
+
+
+@pytest.mark.parametrize(
+    ("headers", "config", "offset"),
+    [
+        ({}, {}, "+00:00"),
+        ({}, {"memory.timezone": "Asia/Kolkata"}, "+05:30"),
+        ({"x-memory-timezone": "Asia/Kathmandu"}, {"memory.timezone": "Asia/Kolkata"}, "+05:45"),
+    ],
+)
+async def test_extraction_tells_the_time_in_the_users_zone(data, headers, config, offset):
+    script = proposing([fact("The user is called Ada", "I am Ada", type="identity")])
+    async with Model(script) as up, running(up.url, data, {**CONFIG, **config}) as live:
+        said = []
+        for words in ("hello", "I am Ada"):
+            said.append({"role": "user", "content": words})
+            answer = await live.chat(said, headers, user="ada")
+            said.append(answer.json()["choices"][0]["message"])
+            await settled(live)
+        assert re.search(rf'at="\w{{3}} \d{{4}}-\d\d-\d\d \d\d:\d\d \{offset}">', asked(up)[0])
+        assert await human(live) == "The user is called Ada"
+
+
+async def test_a_time_zone_that_is_none_is_refused_before_anything_is_sent(data):
+    async with Model("ok") as up, running(up.url, data, CONFIG) as live:
+        headers = {"x-memory-timezone": "Mars/Olympus"}
+        answer = await live.chat("I am Ada", headers, user="ada")
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == "x-memory-timezone"
+        assert "Europe/Berlin" in answer.json()["error"]["message"]
+        assert up.bodies == []
+        assert await rows(live, t.messages) == []

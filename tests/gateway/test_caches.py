@@ -127,7 +127,7 @@ async def filled(gateway, count):
         gateway.choice.record_latency(name, 0.5)
         target = replace(gateway.router.default(), model=name)
         gateway.windows.note_refusal(target, Caller(), 5000, (5000 + number, 4000 + number))
-        gateway.memory.models.count(name, called=bool(number % 2))
+        gateway.memory.models.count(name, saved=bool(number % 2), searched=True)
         await gateway.memory.policies.find(("tenant", name))
         gateway.lacks.put(name, (1, 123.5 + number))
         gateway.credentials.keep(f"own-{number:032x}", b"Bearer %064x" % number)
@@ -215,6 +215,9 @@ def test_no_cache_is_left_out_of_the_table():
         "memory/stores/sql/stems",
         "gateway/upstream/carried_answers",
         "gateway/auth/sessions",
+        # What background calls and bridges learn of models.
+        "gateway/models/thinking",
+        "gateway/upstream/token_limits",
     }
     listed = {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()}
     listed -= {"memory/session/conversation_cache"}

@@ -20,7 +20,9 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.long_json import SLICE_CHARACTERS, encode_part_by_part
-from memory.conversation.messages import Json, is_system, text_of
+from memory.conversation.messages import Json, is_system
+from memory.conversation.thoughts import spoken_text
+from memory.core.screen import Screen
 from memory.ids import key_at, new_key
 from memory.search.query import excerpt
 from memory.stores.sql import schema as t
@@ -46,17 +48,26 @@ class LargeBody:
 
 
 def contents_of(
-    found: Iterable[tuple[Json, bytes]], *, sliced: bool = False
+    found: Iterable[tuple[Json, bytes]],
+    *,
+    sliced: bool = False,
+    screen: Screen | None = None,
+    keeps_secrets: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Return messages with digests as rows store them, wherever they belong.
 
     System text is left out: it is the app's, not the user's. sliced: a body with very long strings
-    may be a list of its parts, for `split_off`.
+    may be a list of its parts, for `split_off`. screen: what is left out of the text, which is
+    indexed, recalled and shown, and of the body, unless it keeps_secrets, since the conversation
+    is made of it again.
     """
     for message, digest in found:
         if is_system(message):
             continue
-        words, role = text_of(message), str(message.get("role") or "")
+        words, role = spoken_text(message), str(message.get("role") or "")
+        if screen is not None and words and screen.may_hold(words):
+            words = screen.mask(words)[0]
+            message = message if keeps_secrets else screen.mask_message(message)
         # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
         plain = list(message.items()) == [("role", role), ("content", words)]
         plain = plain and "\x00" not in words

@@ -28,6 +28,8 @@ OF_A_SCOPE = {
     "summaries": t.summaries,
     "vectors": t.vectors,
     "jobs": t.jobs,
+    "dropped": t.dropped,
+    "job_records": t.job_records,
 }
 ALSO = (t.message_vectors, t.message_pieces, t.epochs, t.shared_members)
 
@@ -155,9 +157,8 @@ class _Removal:
         """Remove everything else, which is small."""
         if self._which.conversations:
             of = self._which.of
-            return self._all("jobs", t.jobs, of(t.jobs)) and self._all(
-                "summaries", t.summaries, of(t.summaries)
-            )
+            tables = {"jobs": t.jobs, "summaries": t.summaries, "dropped": t.dropped}
+            return all(self._all(name, table, of(table)) for name, table in tables.items())
         kinds = [
             *OF_A_SCOPE.items(),
             *(("vectors" if x is t.message_vectors else x.name, x) for x in ALSO),

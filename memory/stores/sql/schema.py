@@ -8,7 +8,6 @@ only its keyed hash. JSON is stored as text, hashes as bytes, times as Unix time
 from __future__ import annotations
 
 from sqlalchemy import (
-    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -18,47 +17,26 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    String,
     Table,
-    Text,
     UniqueConstraint,
     event,
 )
 from sqlalchemy import text as sql_text
 
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s",
-    }
+from memory.stores.sql.columns import (
+    Key,
+    Words,
+    at,
+    key,
+    metadata,
+    scope_column,
+    short,
+    text,
 )
+from memory.stores.sql.record_tables import dropped, job_records
 
-Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite's rowid alias must be spelled INTEGER
-# By bytes, as SQLite compares: the order of names does not depend on a server's locale.
-Words = Text().with_variant(Text(collation="C"), "postgresql")
-
-
-def short(length: int) -> String:
-    return String(length).with_variant(String(length, collation="C"), "postgresql")
-
-
-def key() -> Column[int]:
-    return Column("id", Key, primary_key=True, autoincrement=False)
-
-
-def scope_column() -> Column[int]:
-    return Column("scope_id", Key, ForeignKey("scopes.id"), nullable=False)
-
-
-def text(name: str, default: str = "") -> Column[str]:
-    return Column(name, Words, nullable=False, server_default=default)
-
-
-def at(name: str = "created_at") -> Column[float]:
-    return Column(name, Float, nullable=False)
-
+# Made elsewhere, and spoken of as part of the schema.
+__all__ = ["Key", "Words", "at", "dropped", "job_records", "metadata", "short", "text"]
 
 scopes = Table(
     "scopes",
@@ -494,7 +472,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0011"
+REVISION = "0012"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

@@ -98,7 +98,8 @@ models AS (
 # The turn's own node is not seen by its statement.
 UNREAD = """
   (SELECT count(*) FROM (SELECT 1 FROM nodes WHERE scope_id = :scope::bigint
-    AND unread IS NOT NULL AND parent > 0 AND id <> :node::bigint LIMIT :most_unread::bigint) q)
+    AND unread IS NOT NULL AND unread = 1 AND parent > 0 AND id <> :node::bigint
+    LIMIT :most_unread::bigint) q)
   + :own_unread::bigint"""
 ANSWER = "SELECT s.version, c.version, 1 / (SELECT count(*) FROM n) FROM s, c"
 

@@ -1,7 +1,8 @@
 """Turns of a scope that extraction has not read yet.
 
-A conversation's first turn is read together with its second one, so a call that is never continued
-is not read at all.
+A conversation's first turn is read together with its second one; one that is never continued is
+read when the user is idle. Turns of which no model made anything are set aside: what follows is
+read without them, and they are read again later.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, null, or_, select, update
+from sqlalchemy import Connection, bindparam, func, literal_column, null, or_, select, update
 
 from memory.stores.sql import schema as t
 from memory.stores.sql.sql_driver import SqlDriver, sql_driver
@@ -20,9 +21,16 @@ from memory.stores.sql.statements import execute, key_list
 n, m = t.nodes.c, t.messages.c
 # Spelled as in the partial index, without a parameter.
 _CONTINUED = select(n.id).where(
-    n.scope_id == bindparam("scope"), n.unread.is_not(None), n.parent > 0
+    n.scope_id == bindparam("scope"),
+    n.unread.is_not(None),
+    n.parent > 0,
+    literal_column("unread = 1"),
 )
 FIRST = _CONTINUED.limit(bindparam("most"))
+
+
+UNREAD = 1  # of a turn; one more for each time that it was set aside
+MAX_SET_ASIDE = 5  # times, after which a turn is not read any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,7 @@ def oldest(conn: Connection, scope_id: int, limit: int, *, first: bool = False) 
 
     first: also first turns that nothing followed.
     """
-    waiting = (n.scope_id == scope_id, n.unread.is_not(None))
+    waiting = (n.scope_id == scope_id, n.unread.is_not(None), n.unread == UNREAD)
     if first:
         every = select(n.id).where(*waiting).order_by(n.id).limit(limit)
         return list(conn.execute(every).scalars())
@@ -89,3 +97,21 @@ def _read(driver: SqlDriver) -> Any:
 def mark_read(conn: Connection, scope_id: int, nodes: Sequence[int]) -> None:
     """Mark these turns as read."""
     execute(conn, _read(sql_driver(conn)), {"scope": scope_id, **key_list(conn, nodes)})
+
+
+def put_aside(conn: Connection, scope_id: int, nodes: Sequence[int]) -> int:
+    """Set turns aside that could not be read; return how often the first of them was before.
+
+    Those that were set aside too often are marked as read.
+    """
+    turns = (n.scope_id == scope_id, n.id.in_(nodes), n.unread.is_not(None))
+    before = conn.execute(select(func.min(n.unread)).where(*turns)).scalar() or UNREAD
+    conn.execute(update(t.nodes).where(*turns, n.unread > MAX_SET_ASIDE).values(unread=null()))
+    conn.execute(update(t.nodes).where(*turns).values(unread=n.unread + 1))
+    return int(before) - UNREAD
+
+
+def oldest_aside(conn: Connection, scope_id: int, limit: int) -> list[int]:
+    """Return the oldest turns that were set aside, in order."""
+    aside = (n.scope_id == scope_id, n.unread.is_not(None), n.unread > UNREAD)
+    return list(conn.execute(select(n.id).where(*aside).order_by(n.id).limit(limit)).scalars())

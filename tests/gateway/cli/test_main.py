@@ -143,6 +143,8 @@ def test_the_commands_of_this_version_are_there():
                 "search",
                 "export",
                 "import",
+                "dropped",
+                "keep",
                 "erase",
             )
         ),

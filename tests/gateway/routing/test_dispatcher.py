@@ -292,5 +292,5 @@ async def test_an_alias_is_the_name_that_was_asked_for():
 
 async def test_a_message_that_no_client_sees():
     fleet = Fleet(ANSWER)
-    assert (await fleet.dispatcher.complete_message(BODY))["content"] == "Hello."
+    assert (await fleet.dispatcher.complete_choice(BODY))["message"]["content"] == "Hello."
     assert fleet.dispatcher.meter.bill().tokens.input == 10

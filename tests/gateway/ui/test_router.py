@@ -11,8 +11,10 @@ import pytest
 from sqlalchemy import select, update
 
 from memory import iso
-from memory.stores.sql import passage_lifecycle
+from memory.search.drop_reasons import Drop
+from memory.stores.sql import job_records, passage_lifecycle
 from memory.stores.sql import schema as t
+from memory.stores.sql.job_records import JobRecord
 from tests.conftest import SENTINEL_KEY, running
 from tests.gateway.management.managing import as_key
 from tests.gateway.ui.looking import HOSTILE, Looker, links, shown, walk, words
@@ -31,6 +33,8 @@ PAGES = [
     "/user/conversations?user=ada",
     "/user/conversations?user=ada&q=tea",
     "/user/turns?user=ada",
+    "/user/dropped?user=ada",
+    "/user/dropped?user=ada&reason=duplicate",
     "/user/erase?user=ada",
     "/feed",
     "/monitors",
@@ -287,6 +291,30 @@ async def test_passages_are_added_found_set_aside_and_restored(data):
         assert (
             await looker.send("/user/passage?user=ada", id=ident, verb="drop")
         ).status_code == 400
+
+
+async def test_what_was_not_kept_is_shown_with_its_reason_and_can_be_kept(data):
+    async with shown(data) as (live, sign_in):
+        await live.chat("I like tea", user="ada")
+        drops = [Drop("fact", "no_quote", HOSTILE), Drop("fact", "secret", "sk-hidden")]
+        record = JobRecord("extract", 1, 1, 2, 0, drops)
+
+        def keep(conn):
+            scope = conn.execute(select(t.scopes.c.id).where(t.scopes.c.user == "ada")).scalar()
+            job_records.add(conn, scope, record)
+
+        await live.gateway.memory.db.write(keep)
+        looker = await sign_in(SENTINEL_KEY)
+        page = await looker.get("/user/dropped?user=ada")
+        assert "no_quote" in words(page)
+        assert "not shown" in words(page)
+        assert "sk-hidden" not in page.text
+        assert page.text.count("Keep it") == 1
+        ident = re.search(r'name="id" value="(drop_\d+)"', page.text)[1]
+        assert (await looker.send("/user/dropped?user=ada", id=ident)).status_code == 303
+        assert "no_quote not in" not in words(await looker.get("/user/dropped?user=ada"))
+        passages = await live.memory("GET", "/users/ada/passages", **as_key(SENTINEL_KEY))
+        assert passages.json()["data"][0]["content"] == HOSTILE
 
 
 async def test_passages_that_fade_or_were_replaced_are_marked_and_come_back(data):

@@ -48,6 +48,46 @@ def test_a_secret_is_removed_and_the_words_around_it_stay(found, before, after):
         ("密码是abc123xyz", "abc123xyz"),
         ("wifi password = correct-horse", "correct-horse"),
         ("api key: 0123456789abcdef", "0123456789abcdef"),
+        ("my password for the router is hunter2!", "hunter2!"),
+        ("Mein WLAN-Passwort lautet k4tze-Rot", "k4tze-Rot"),
+        ("Das Kennwort für den Server ist n1cht.gut", "n1cht.gut"),
+        ("mon mot de passe est s0leil-levant", "s0leil-levant"),
+        ("mot de passe : été2026!", "été2026!"),
+        ("mi contraseña es gato_123", "gato_123"),
+        ("la contraseña del wifi es p4lmera.1", "p4lmera.1"),
+        ("minha senha é azul#77", "azul#77"),
+        ("senha do banco: az9z9z9", "az9z9z9"),
+        ("мой пароль: kot123!", "kot123!"),
+        ("пароль от почты это sneg-2026", "sneg-2026"),
+        ("मेरा पासवर्ड है billi@99", "billi@99"),
+        ("मेरा पासवर्ड billi@99 है", "billi@99"),
+        ("كلمة المرور هي qitta99!", "qitta99!"),
+        ("كلمة السر: qitta99!", "qitta99!"),
+        ("パスワードは neko-777 です", "neko-777"),
+        ("パスワード：neko-777", "neko-777"),
+        ("我的密码是mao123!", "mao123!"),
+        ("密碼: mao123!", "mao123!"),
+        ("postgres://app:s3cr3t@db.example.org:5432/prod", "s3cr3t"),
+        ("use mysql+pymysql://root:hunter@127.0.0.1/x", "hunter"),
+        ("redis://:p4ss@cache:6379/0", "p4ss"),
+        ("mongodb+srv://ada:Tr0ub4dor@c0.mongodb.net", "Tr0ub4dor"),
+        (
+            "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        ),
+        (
+            "the AWS secret is wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        ),
+        ("Authorization: Bearer abc123.def456-ghi789", "abc123.def456-ghi789"),
+        ("curl -H 'authorization: Basic dXNlcjpwYXNzd29yZDE='", "dXNlcjpwYXNzd29yZDE="),
+        ("use Bearer 0a1b2c3d4e5f6a7b", "0a1b2c3d4e5f6a7b"),
+        ("API-Schlüssel: 0123456789abcdef", "0123456789abcdef"),
+        ("clé API : 0123456789abcdef", "0123456789abcdef"),
+        ("clave API es 0123456789abcdef", "0123456789abcdef"),
+        ("ключ API: 0123456789abcdef", "0123456789abcdef"),
+        ("APIキーは 0123456789abcdef", "0123456789abcdef"),
+        ("api密钥是0123456789abcdef", "0123456789abcdef"),
     ],
 )
 def test_a_password_is_removed_and_what_names_it_stays(text, secret):
@@ -67,10 +107,53 @@ def test_a_password_is_removed_and_what_names_it_stays(text, secret):
         "I was born on 1990-01-01 at 12:30",
         "sk-learn is a library, and task-runner too",
         "My name is Ada",
+        "password manager tips for 2026",
+        "Bearer tokens are fun to read about",
+        "my IMEI is 490154203237518",
+        "IMEI: 356938035643809",
+        "SIRET 362 521 879 00034",
+        "SIRET 73282932000074",
+        "ICCID 8944500102198304826",
+        "8901260852290847607",
+        "the message 175928847299117063 was mine",
+        "tweet 1541815603606036480",
+        "it happened at 1764081134013 sharp",
+        "at 1764081134013000 and 1764081134013000123",
+        "https://example.org:8080/a@b and ssh://git@example.org/x.git",
+        "see http://user@host/path",
     ],
 )
 def test_what_only_looks_like_a_secret_stays(text):
     assert Screen().mask(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("my card is 36000000000008", "36000000000008"),
+        ("Visa 4222222222222", "4222222222222"),
+        ("meine Karte: 5018 0000 0009", "5018 0000 0009"),
+        ("ma carte 6304000000000000", "6304000000000000"),
+        ("моя карта 2200 0000 0000 0004", "2200 0000 0000 0004"),
+        ("मेरा कार्ड 6011 0000 0000 0004 है", "6011 0000 0000 0004"),
+        ("我的卡 6200000000000005", "6200000000000005"),
+        ("2221000000000009", "2221000000000009"),
+        ("3530111333300000", "3530111333300000"),
+    ],
+)
+def test_a_card_has_an_issuers_number_or_a_word_before_it(text, number):
+    masked, kinds = Screen().mask(text)
+    assert number not in masked
+    assert kinds == ["card number"]
+
+
+@given(st.sampled_from(EACH), words, words)
+def test_what_a_pattern_takes_has_its_hint(found, before, after):
+    text = f"{before} {found[1]} {after}"
+    assert Screen().may_hold(text)
+    # Every pattern is searched, as if none were a shipped one.
+    plain = Screen({name: f"{pattern}(?#)" for name, pattern in PATTERNS.items()})
+    assert Screen().mask(text) == plain.mask(text)
 
 
 def test_patterns_can_be_added_replaced_and_taken_away():

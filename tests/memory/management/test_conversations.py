@@ -15,6 +15,7 @@ from memory import (
     SearchQuery,
     VisibleScopes,
 )
+from memory.core.screen import Screen
 from memory.management import conversations
 from tests.memory.management.conftest import SECRET
 
@@ -29,7 +30,7 @@ async def test_a_chat_brought_along_is_listed_read_and_found(store, actor, scope
     found = await conversations.import_conversation(store, actor, SAID, "bees")
     assert await conversations.list_conversations(store, scope, None, 10) == [found]
     rows = await conversations.list_messages(store, scope, "bees", 0, 10)
-    assert [conversations.parse_message(r) for r in rows] == [s.message for s in SAID]
+    assert [conversations.read_message(r, Screen()) for r in rows] == [s.message for s in SAID]
     which = ConversationName("bees")
     assert await conversations.read_conversation(store, EVERYTHING, which, 0, 10) == (found, rows)
     hits = await conversations.search_messages(store, scope, SearchQuery("bees"))

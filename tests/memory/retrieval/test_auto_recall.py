@@ -15,6 +15,7 @@ from memory.retrieval.auto_recall import (
     AlreadyThere,
     Beginnings,
     BodyBeginnings,
+    ShownAs,
     recall_query,
     render_recall,
     token_budget,
@@ -28,7 +29,7 @@ def hit(content, key=1, *, score=1.0, coverage=1.0, **more):
 
 
 def shown(hits, room=600, **there):
-    return render_recall(hits, AlreadyThere(**there), "t", TokenCounter(), room)
+    return render_recall(hits, AlreadyThere(**there), ShownAs("t"), TokenCounter(), room)
 
 
 def test_what_the_request_holds_is_known_again_by_its_beginning():

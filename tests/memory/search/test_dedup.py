@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import select
 
 from memory.retrieval.retriever import Retriever
@@ -95,10 +97,10 @@ async def test_a_fuller_wording_stands_in_place_of_the_shorter_one_which_can_be_
 ):
     await insert(db, hands, "Ada works at the big bakery in Lyon")
     assert (
-        await insert(db, hands, "Ada works at the big old bakery in Lyon")
+        await insert(db, hands, "Ada really works at the big bakery in Lyon")
         == "Stored in archival memory, in place of a shorter wording."
     )
-    assert await there(db, hands) == ["Ada works at the big old bakery in Lyon"]
+    assert await there(db, hands) == ["Ada really works at the big bakery in Lyon"]
     (aside,) = await db.read(
         lambda conn: passage_lifecycle.list_superseded(conn, hands.scope_id, None, 10)
     )
@@ -174,6 +176,114 @@ async def test_a_long_text_in_pieces_is_a_repetition_piece_by_piece(db, hands):
 def test_texts_that_differ_in_a_telling_word_say_something_else(one, other, same):
     assert dedup.is_duplicate(one, other) is same
     assert dedup.find_duplicates(one, ["", other]) == ([1] if same else [])
+
+
+# By language: a fact, and others that say something else although they share nearly all its words.
+OTHER_FACTS = {
+    "en": (
+        "The user eats meat at the weekend",
+        "The user never eats meat at the weekend",
+        "The user eats no meat at the weekend",
+        "The user's wife eats meat at the weekend",
+        "The user rarely eats meat at the weekend",
+        "The user ate meat at the weekend",
+        "The user hardly eats meat at the weekend",
+    ),
+    "de": (
+        "Der Nutzer isst gern Fleisch am Wochenende",
+        "Der Nutzer isst nicht gern Fleisch am Wochenende",
+        "Der Nutzer isst kein Fleisch gern am Wochenende",
+        "Die Frau der Nutzer isst gern Fleisch am Wochenende",
+        "Der Nutzer isst nie gern Fleisch am Wochenende",
+        "Der Nutzer isst selten gern Fleisch am Wochenende",
+    ),
+    "fr": (
+        "L'utilisateur mange de la viande le soir",
+        "L'utilisateur ne mange pas de la viande le soir",
+        "La femme de l'utilisateur mange de la viande le soir",
+        "L'utilisateur mange jamais de la viande le soir",
+    ),
+    "es": (
+        "El usuario come carne los fines de semana",
+        "El usuario no come carne los fines de semana",
+        "El usuario nunca come carne los fines de semana",
+        "La hija del usuario come carne los fines de semana",
+    ),
+    "pt": (
+        "O usuário come carne aos fins de semana",
+        "O usuário não come carne aos fins de semana",
+        "O usuário nunca come carne aos fins de semana",
+        "A filha do usuário come carne aos fins de semana",
+    ),
+    "ru": (
+        "Пользователь ест мясо по выходным дням дома",
+        "Пользователь не ест мясо по выходным дням дома",
+        "Жена пользователя ест мясо по выходным дням дома",
+        "Пользователь редко ест мясо по выходным дням дома",
+    ),
+    "hi": (
+        "उपयोगकर्ता रविवार को घर पर मांस खाता है",
+        "उपयोगकर्ता रविवार को घर पर मांस नहीं खाता है",
+        "उपयोगकर्ता की पत्नी रविवार को घर पर मांस खाता है",
+        "उपयोगकर्ता रविवार को घर पर मांस कभी खाता है",
+        "उपयोगकर्ता रविवार को घर पर मंस खाता है",
+    ),
+    "ar": (
+        "المستخدم يأكل اللحم في عطلة نهاية الأسبوع",
+        "المستخدم لا يأكل اللحم في عطلة نهاية الأسبوع",
+        "زوجة المستخدم يأكل اللحم في عطلة نهاية الأسبوع",
+    ),
+    "ja": (
+        "ユーザーは週末に肉を食べる",
+        "ユーザーは週末に肉を食べない",
+        "ユーザーの妻は週末に肉を食べる",
+    ),
+    "zh": ("用户周末在家吃肉", "用户周末在家不吃肉", "用户的妻子周末在家吃肉"),
+}
+# The same, but for a filler.
+SAME_FACTS = {
+    "en": (
+        "The user lives in the old town of Lyon",
+        "The user really lives in the old town of Lyon",
+    ),
+    "de": (
+        "Der Nutzer wohnt in der Altstadt von Köln",
+        "Der Nutzer wohnt ja in der Altstadt von Köln",
+    ),
+    "fr": (
+        "L'utilisateur habite à Lyon avec son chien",
+        "L’utilisateur habite aussi à Lyon avec son chien",
+    ),
+    "es": (
+        "El usuario vive en Sevilla con su perro",
+        "El usuario vive también en Sevilla con su perro",
+    ),
+    "pt": ("O usuário mora no Porto com o cão", "O usuário mora também no Porto com o cão"),
+    "ru": ("Пользователь живёт в Казани с собакой", "Пользователь также живёт в Казани с собакой"),
+    "hi": ("उपयोगकर्ता दिल्ली में कुत्ते के साथ रहता है", "उपयोगकर्ता दिल्ली में भी कुत्ते के साथ रहता है"),
+    "ar": ("المستخدم يسكن في مدينة القاهرة", "المستخدم يسكن أيضا في مدينة القاهرة"),
+    "ja": ("ユーザーは静かな町に住む", "ユーザーは静かな町に住む。"),
+    "zh": ("用户喜欢喝绿茶", "用户喜欢喝绿茶！"),
+}
+
+
+@pytest.mark.parametrize("language", OTHER_FACTS)
+def test_only_known_fillers_may_be_ignored_in_a_duplicate(language):
+    fact, *others = OTHER_FACTS[language]
+    assert [x for x in others if dedup.is_duplicate(fact, x)] == []
+    assert [x for x in others if dedup.is_duplicate(x, fact)] == []
+    one, same = SAME_FACTS[language]
+    assert dedup.is_duplicate(one, same)
+    assert dedup.is_duplicate(same, one.upper())
+
+
+@given(st.lists(st.text(st.characters(categories=["L"]), min_size=1), min_size=4), st.data())
+def test_any_word_more_is_another_fact_unless_it_is_a_filler(words, data):
+    more = data.draw(st.text(st.characters(categories=["L"]), min_size=3))
+    at = data.draw(st.integers(0, len(words)))
+    longer = " ".join([*words[:at], more, *words[at:]])
+    if dedup.is_duplicate(" ".join(words), longer):
+        assert dedup.is_filler(more)
 
 
 @pytest.mark.parametrize(

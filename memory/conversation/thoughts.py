@@ -1,0 +1,86 @@
+"""Removes a model's thoughts from what it said. Pure.
+
+Servers that do not parse a reasoning model's answer leave its thoughts in the text: between tags,
+behind a tag that was cut off, or before a closing tag whose opening one the chat template had
+written. None of it is text of a summary, of an answer or of an item that is recalled. What stands
+in a fenced block, or in the middle of a line, speaks of such tags, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from memory.conversation.messages import Json, text_of
+
+NEAR_CHARACTERS = 80  # of its line that are looked at beside a tag
+_TAG = r"(?:\w{1,16}:)?(?:think(?:ing)?|thoughts?|reasoning|reflection)"
+# Tags of DeepSeek, Qwen, GLM, Seed and others; of Mistral, of Kimi, and of gpt-oss (Harmony).
+_MARKS = re.compile(
+    rf"(?im)(?P<open>^[ \t]*(?:<{_TAG}>|\[THINK\]|◁think▷"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)<\|message\|>))"
+    rf"|(?P<close></{_TAG}>|\[/THINK\]|◁/think▷)"
+    r"|(?P<end><\|end\|>)"
+    r"|(?P<fence>^[ \t]*(?:```|~~~))"
+    r"|(?P<final>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|return\|>)"
+)
+_HINTS = ("hink", "HINK", "hought", "HOUGHT", "eason", "EASON", "eflection", "EFLECTION", "<|")
+
+
+def without_thoughts(text: str) -> str:
+    """Return a model's text without its thoughts; "" where it is nothing else."""
+    for hint in _HINTS:
+        if hint in text:
+            break
+    else:
+        return text
+    spoken: list[str] = []
+    at = 0
+    for begin, end in _thought_spans(text):
+        spoken.append(text[at:begin])
+        at = end
+    if not at:
+        return text
+    return "".join([*spoken, text[at:]]).strip()
+
+
+def _thought_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the begin and the end of each thought, with its tags."""
+    passed, begin, is_fenced = 0, -1, False
+    for mark in _MARKS.finditer(text):
+        kind = mark.lastgroup
+        if begin >= 0:
+            if kind in ("close", "end", "final"):
+                passed = mark.end()
+                yield begin, passed
+                begin = -1
+        elif kind == "fence":
+            is_fenced = not is_fenced
+        elif kind == "open" and not is_fenced:
+            begin = mark.start()
+        elif kind == "final" or (kind == "close" and not is_fenced and _stands_alone(text, mark)):
+            # All before such a closing tag was thought: the opening one stood in the prompt.
+            start = passed if kind == "close" else mark.start()
+            passed = mark.end()
+            yield start, passed
+    if begin >= 0:
+        yield begin, len(text)
+
+
+def _stands_alone(text: str, mark: re.Match[str]) -> bool:
+    """Tell whether a closing tag begins or ends its line, as those of thoughts do."""
+    start, end = mark.span()
+    before = text[max(0, start - NEAR_CHARACTERS) : start].rpartition("\n")[2]
+    behind = text[end : end + NEAR_CHARACTERS].partition("\n")[0]
+    return not before.strip() or not behind.strip()
+
+
+def spoken_text(message: Json) -> str:
+    """Return the text of a message; of an assistant's without its thoughts."""
+    text = text_of(message)
+    return without_thoughts(text) if message.get("role") == "assistant" else text
+
+
+def answer_text(message: Json) -> str:
+    """Return what a model's answer says, whatever its role member holds."""
+    return without_thoughts(text_of(message)).strip()

@@ -1,0 +1,216 @@
+"""Writes the facts of some turns, and records what was read, kept and dropped of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from memory.core.blocks import CoreBlock, rewrite_value
+from memory.errors import ToolError
+from memory.jobs import fact_prompt
+from memory.jobs.evidence import find_evidence, fold_texts, is_about
+from memory.jobs.extraction_input import AGAIN, LABEL, ExtractionInput, KnownFacts
+from memory.jobs.fact_answer import FactAnswer, ProposedFact
+from memory.search import dedup
+from memory.search.drop_reasons import Drop, Reason
+from memory.stores.sql import blocks as block_rows
+from memory.stores.sql import job_records, scopes, unread_turns
+from memory.stores.sql import passage_lifecycle as fact_rows
+from memory.stores.sql import passages as passage_rows
+from memory.stores.sql.job_records import JobRecord
+from memory.stores.sql.jobs import QueuedJob, enqueue
+
+KIND = "extract"
+ACTOR = "extraction"
+LASTING = ("identity", "preference")
+AGAIN_SECONDS, AGAIN_FACTOR = 6 * 3600.0, 4  # until turns that were set aside are read again
+Count = Callable[[Sequence[Drop]], None]
+
+
+def count_nothing(_: Sequence[Drop]) -> None:
+    """Count no drops."""
+
+
+class FactWriter:
+    """Writes proposed facts in the transaction that completes the job.
+
+    It may run twice, so it keeps no state. count: is told what was dropped.
+    """
+
+    def __init__(
+        self,
+        job: QueuedJob,
+        batch: ExtractionInput,
+        blocks: Mapping[str, CoreBlock],
+        rules: fact_prompt.ExtractionRules,
+        count: Count = count_nothing,
+    ) -> None:
+        self._job, self._batch, self._scope = job, batch, job.scope_id or 0
+        self._set, self._rules = block_rows.BlockSet(job.scope_id, blocks), rules
+        self._request = f"job_{job.held[0]}"
+        self._count = count
+
+    def keep(self, conn: Connection, answer: FactAnswer) -> None:
+        """Store what is supported by the user's words, and mark the turns as read."""
+        record = self._new_record()
+        record.proposed = len(answer.facts) + len(answer.malformed)
+        record.drops += [Drop("fact", "malformed", self._masked(x)) for x in answer.malformed]
+        said = self._batch.user_said
+        texts = fold_texts([s.content for s in said])
+        for fact in answer.facts:
+            index, reason = find_evidence(fact, texts)
+            source = said[index].id if index is not None else ""
+            reason = self._why_unwanted(fact, reason) or self._keep(conn, fact, source)
+            if reason is None:
+                record.kept += 1
+            else:
+                text = "" if reason == "secret" else self._masked(fact.text or fact.quote)
+                record.drops.append(Drop("fact", reason, text, source))
+        self._end(conn, record)
+        scopes.touch(conn, self._scope)
+
+    def keep_nothing(self, conn: Connection) -> None:
+        """Mark the turns as read; what turns cache stays valid."""
+        self._end(conn, self._new_record())
+
+    def _new_record(self) -> JobRecord:
+        batch = self._batch
+        shown = len(batch.user_said)
+        return JobRecord(KIND, len(batch.nodes), shown, drops=list(batch.withheld))
+
+    def _masked(self, text: str) -> str:
+        return self._rules.screen.mask(text)[0]
+
+    def put_aside(self, conn: Connection) -> None:
+        """Let what follows be read without these turns, which are read again later."""
+        times = unread_turns.put_aside(conn, self._scope, self._batch.nodes)
+        if times >= unread_turns.MAX_SET_ASIDE:
+            record = self._new_record()
+            record.shown = 0
+            record.drops += [
+                Drop("message", "malformed", message=s.id) for s in self._batch.user_said
+            ]
+            self._store(conn, record)
+        else:
+            self._queue_again(conn, AGAIN_SECONDS * AGAIN_FACTOR**times)
+        self._queue_rest(conn)
+
+    def _end(self, conn: Connection, record: JobRecord) -> None:
+        unread_turns.mark_read(conn, self._scope, self._batch.nodes)
+        self._store(conn, record)
+        self._queue_rest(conn)
+        # The model answers as it should again.
+        if self._batch.said and unread_turns.oldest_aside(conn, self._scope, 1):
+            self._queue_again(conn, 0.0)
+
+    def _store(self, conn: Connection, record: JobRecord) -> None:
+        job_records.add(conn, self._scope, record)
+        self._count(record.drops)
+
+    def _queue_rest(self, conn: Connection) -> None:
+        if self._batch.more:
+            enqueue(conn, QueuedJob(KIND, self._job.payload, self._scope))
+
+    def _queue_again(self, conn: Connection, delay: float) -> None:
+        payload = {**self._job.payload, AGAIN: True}
+        name = f"{KIND}-again-{self._scope}"
+        enqueue(conn, QueuedJob(KIND, payload, self._scope, name, delay, again=True))
+
+    def _why_unwanted(self, fact: ProposedFact, unproven: Reason | None) -> Reason | None:
+        """Return why a fact is not kept, None for no reason. unproven: why it has no evidence."""
+        categories = self._rules.categories
+        if self._rules.screen.mask(fact.text)[1]:
+            return "secret"
+        if unproven is not None:
+            return unproven
+        if categories and fact.text and fact.category not in categories:
+            return "category"
+        return None
+
+    def _keep(self, conn: Connection, fact: ProposedFact, source: str) -> Reason | None:
+        """Store a fact; return why not, None where it is stored."""
+        replaced = self._named_by(fact)
+        if not fact.text:
+            return self._forget(conn, replaced, source)
+        same = [
+            k
+            for k in self._alike(conn, fact.text)
+            if dedup.is_duplicate(k.text, fact.text) and k not in replaced
+        ]
+        if any(len(dedup.words(k.text)) >= len(dedup.words(fact.text)) for k in same):
+            return "duplicate"
+        self._insert(conn, fact, [*replaced, *same], source)
+        return None
+
+    def _named_by(self, fact: ProposedFact) -> list[KnownFacts]:
+        """Return the known fact that the operation names, if it is about the same thing.
+
+        A wrong number destroys nothing: the fact is added beside it.
+        """
+        known = self._batch.known
+        if fact.op == "add" or fact.id is None or not 0 < fact.id <= len(known):
+            return []
+        named = known[fact.id - 1]
+        return [named] if is_about(named.text, fact) else []
+
+    def _forget(self, conn: Connection, known: Sequence[KnownFacts], source: str) -> Reason | None:
+        """Set a known fact aside that the user wants forgotten, if they speak of it."""
+        for k in known:
+            if k.passage is None:
+                self._edit(conn, {k.text}, None, source)
+            else:
+                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR)
+        return None if known else "wrong_id"
+
+    def _alike(self, conn: Connection, text: str) -> list[KnownFacts]:
+        """Return current facts that may say the same, including new ones of this answer."""
+        block = block_rows.all_of(conn, self._set).get(LABEL)
+        lines = (block.value if block else "").split("\n")
+        return [
+            *(KnownFacts(line.strip()) for line in lines if line.strip()),
+            *(
+                KnownFacts(h["content"], h["id"])
+                for h in fact_rows.near_duplicates(conn, self._scope, text)
+            ),
+        ]
+
+    def _insert(
+        self,
+        conn: Connection,
+        fact: ProposedFact,
+        replaced: Sequence[KnownFacts],
+        source: str,
+    ) -> None:
+        lines = {k.text for k in replaced if k.passage is None}
+        place = None
+        if fact.type not in LASTING or not self._edit(conn, lines, fact.text, source):
+            tags = (fact.category,) if self._rules.categories else ()
+            new = passage_rows.NewPassage(
+                fact.text, tags, fact.type, fact.importance, ACTOR, source=source
+            )
+            place = passage_rows.add(conn, self._scope, new)[0][0]["id"]
+            if lines:
+                self._edit(conn, lines, None, source)
+        for k in replaced:
+            if k.passage is not None and k.passage != place:
+                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR, place or LABEL)
+
+    def _edit(self, conn: Connection, gone: set[str], new: str | None, source: str) -> bool:
+        """Replace lines of the block by a new one.
+
+        source: public id of the message. Returns False if the block is missing, read-only or would
+        be too long.
+        """
+
+        def edit(block: CoreBlock | None) -> CoreBlock | None:
+            if block is None:
+                return None
+            kept = [line for line in block.value.split("\n") if line.strip() not in gone]
+            return rewrite_value(block, "\n".join([*kept, new] if new else kept).strip("\n"))
+
+        by = block_rows.EditSource(ACTOR, self._request, source)
+        try:
+            return block_rows.edit(conn, self._set, LABEL, edit, by) is not None
+        except ToolError:
+            return False

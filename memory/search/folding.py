@@ -1,0 +1,47 @@
+"""Folds what people and models write differently and mean alike. Pure.
+
+A model that copies a sentence "letter by letter" still writes ' for ’, - for –, or another case.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from memory.search.query import CJK
+
+_APOSTROPHES = dict.fromkeys(map(ord, "’‘‛ʼʹ`´′＇"), "'")
+_QUOTES = dict.fromkeys(map(ord, "“”„‟«»″＂「」『』‹›"), '"')
+_DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−﹣－"), "-")
+_NOTHING = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), None)
+_FOLDS = {**_APOSTROPHES, **_QUOTES, **_DASHES, **_NOTHING}
+_EDGES = " \t\n.,;:!?…\"'()[]*_-。，、；：！？।؟،"
+MIN_COMMON_LETTERS = 4
+
+
+def fold_text(text: str) -> str:
+    """Return the text in one form: NFKC, case folded, one apostrophe, dash, quote and space."""
+    folded = unicodedata.normalize("NFKC", text.translate(_FOLDS)).translate(_FOLDS)
+    return " ".join(folded.casefold().split())
+
+
+def fold_quote(text: str) -> str:
+    """Return a quotation folded, without the marks at its ends."""
+    return fold_text(text).strip(_EDGES)
+
+
+def is_same_word(one: str, other: str) -> bool:
+    """Tell whether two folded words are forms of one.
+
+    They are equal, or share a beginning of at least four letters and two thirds of the longer.
+    """
+    if one == other:
+        return True
+    longer = max(len(one), len(other))
+    if min(len(one), len(other)) < MIN_COMMON_LETTERS or CJK.match(one):
+        return False
+    common = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        common += 1
+    return common >= MIN_COMMON_LETTERS and 3 * common >= 2 * longer

@@ -1,0 +1,45 @@
+"""Words by which people speak of themselves."""
+
+from __future__ import annotations
+
+# Whole words, where words are written apart.
+SELF = {
+    "en": "i im ive me my mine myself we us our ours",
+    "de": "ich mich mir mein meine meinen meinem meiner meines meins wir uns unser unsere "
+    "unseren unserem unserer",
+    "fr": "je j moi mon ma mes mien mienne nous notre nos",
+    "es": "yo mí mi mis mío mía conmigo nosotros nosotras nuestro nuestra nuestros nuestras "
+    "soy estoy tengo vivo",
+    "pt": "eu mim meu minha meus minhas comigo nós nosso nossa nossos nossas sou estou tenho moro",
+    "ru": "я меня мне мной мой моя моё мои моего моей моему моим моих мы нас нам наш наша наши",
+    "hi": "मैं मैंने मुझे मुझको मेरा मेरी मेरे हम हमें हमारा हमारी हमारे हूँ हूं",
+    "ar": "أنا نحن لي عندي لدي معي مني إلي إني أنني لأنني كنت زوجتي زوجي ابني ابنتي أمي أبي "
+    "بيتي اسمي عملي",
+    "it": "io mi mio mia miei mie noi nostro nostra sono",
+    "nl": "ik mij mijn wij ons onze",
+}
+# Anywhere, where they are not.
+SELF_CJK = (
+    "我",
+    "咱",
+    "私",
+    "僕",
+    "俺",
+    "わたし",
+    "ぼく",
+    "おれ",
+    "うちの",
+    "自分",
+    "나는",
+    "내가",
+    "저는",
+)
+# What a question or a request has of the first person, although it tells nothing of it.
+FRAMES = (
+    r"\b(?:can|could|should|would|shall|may|might|do|did|will|must|am|have|had|if) (?:i|we)\b",
+    r"\b(?:help|tell|give|show|teach|send|let|get|find|make|write|read|remind|ask|explain to) "
+    r"(?:me|us)\b",
+    r"\bi(?: would|'d)? (?:want|need|like|love)(?: you)? to\b",
+    r"\bhilf mir\b|\b(?:sag|gib|zeig|erklär|nenn|schreib|such|mach)e? mir\b|\bkann ich\b",
+    r"\b(?:dis|donne|montre|explique|aide|écris|fais)[ -]moi\b",
+)

@@ -1,0 +1,33 @@
+"""Days and times as people of a time zone tell them. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+UTC_NAME = "UTC"
+MAX_NAME_CHARACTERS = 64
+# `strftime` would name days in the language of the server's locale.
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def parse_zone(name: str) -> ZoneInfo:
+    """Return a time zone by its IANA name. Raises ValueError."""
+    if not name or len(name) > MAX_NAME_CHARACTERS:
+        raise ValueError(f"{name[:MAX_NAME_CHARACTERS]!r} is no time zone")
+    try:
+        return ZoneInfo(name)
+    except (KeyError, OSError, ValueError) as e:
+        raise ValueError(f"{name!r} is no time zone") from e
+
+
+def day_of(at: float, zone: str = UTC_NAME) -> str:
+    """Return the day of a Unix time there, as an ISO 8601 date."""
+    return f"{datetime.fromtimestamp(at, parse_zone(zone)):%Y-%m-%d}"
+
+
+def moment_of(at: float, zone: str = UTC_NAME) -> str:
+    """Return a Unix time there, with its weekday and offset: Wed 2026-11-25 09:12 +01:00."""
+    there = datetime.fromtimestamp(at, parse_zone(zone))
+    offset = f"{there:%z}"
+    return f"{_WEEKDAYS[there.weekday()]} {there:%Y-%m-%d %H:%M} {offset[:3]}:{offset[3:5]}"
