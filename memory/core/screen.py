@@ -8,7 +8,7 @@ character.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -103,9 +103,6 @@ _HINTS_WIDE: Mapping[str, tuple[str, ...]] = {
         *("暗証番号", "비밀번호", "hasło", "şifre"),
     ),
 }
-_QUICK_HINTS = tuple(
-    hint for name, hints in _HINTS.items() for hint in hints if name != "URL password"
-)
 # Digits as 0 and all else as x, without what may stand between the digits of a number.
 _DIGITS = bytes(ord("0") if 48 <= c <= 57 else ord("x") for c in range(256))
 _CARD_RUN = b"0" * 12
@@ -123,6 +120,7 @@ CARD_WORD_CHARACTERS = 60  # before a number, in which such a word is looked for
 WINDOW_CHARACTERS = 1 << 15  # of a long text, searched at once
 LONGEST_CHARACTERS = 1 << 13  # that the shipped patterns take, but for a private key
 _KINDS = {"passphrase": "password"}
+CARD, URL = "card number", "URL password"
 _PARTS = ("secret", "part", "mixed")
 _ENDS = ".,;:!?)'\"»”"
 MASK_BEGINNING = "[removed: "
@@ -142,47 +140,25 @@ class Screen:
     def __init__(self, patterns: Mapping[str, str] = PATTERNS) -> None:
         self._patterns = {name: _compile(text) for name, text in patterns.items() if text}
         self._shipped = {n for n in self._patterns if PATTERNS.get(n) == patterns[n]}
-        self._quick = _QUICK_HINTS if self._shipped else ()
-
-    def may_hold(self, text: str) -> bool:
-        """Tell whether a text may hold a secret, at a tenth of the cost of `mask`."""
-        if len(self._shipped) < len(self._patterns):
-            return True
-        lower = text.lower()
-        # A loop of its own, since each turn asks this of each new message.
-        for hint in self._quick:
-            if hint in lower:
-                return True
-        if _CARD_RUN in lower.encode("utf-8", "replace").translate(_DIGITS, b" -"):
-            return True
-        is_plain = "_" not in text and text.isascii() and not ("@" in text and "://" in text)
-        return not is_plain and bool(self._candidates(text))
+        self._own = self._patterns.keys() - self._shipped
+        self._hints = _flatten(_HINTS, self._shipped)
+        self._hints_lined = _flatten(_HINTS_LINED, self._shipped)
+        self._hints_wide = _flatten(_HINTS_WIDE, self._shipped)
 
     def _candidates(self, text: str) -> list[str]:
-        """Return the patterns that may match a text."""
+        """Return the patterns that may match a text: each turn asks this of each new message."""
         lower = text.lower()
-        sources = [_HINTS]
+        names = {name for hint, name in self._hints if hint in lower}
         if "_" in text:
-            sources.append(_HINTS_LINED)
+            names |= {name for hint, name in self._hints_lined if hint in lower}
         if not text.isascii():
-            sources.append(_HINTS_WIDE)
-        return [name for name in self._patterns if self._may_match(name, lower, sources)]
-
-    def _may_match(
-        self, name: str, lower: str, sources: Sequence[Mapping[str, tuple[str, ...]]]
-    ) -> bool:
-        if name not in self._shipped:
-            return True
-        if name == "card number":
-            return _CARD_RUN in lower.encode("utf-8", "replace").translate(_DIGITS, b" -")
-        if name == "URL password" and "@" not in lower:
-            return False
-        hinted = _KINDS.get(name, name)
-        for hints in sources:
-            for hint in hints.get(hinted, ()):
-                if hint in lower:
-                    return True
-        return False
+            names |= {name for hint, name in self._hints_wide if hint in lower}
+        if URL in names and "@" not in text:
+            names.remove(URL)
+        if CARD in self._shipped and _CARD_RUN in _digits_of(text):
+            names.add(CARD)
+        names |= self._own
+        return [name for name in self._patterns if name in names] if names else []
 
     def mask(self, text: str) -> tuple[str, list[str]]:
         """Return the text without its secrets, and what they were."""
@@ -241,6 +217,16 @@ class Screen:
                 )
             found += kinds
         return found
+
+
+def _flatten(hints: Mapping[str, tuple[str, ...]], names: set[str]) -> list[tuple[str, str]]:
+    """Return each hint with each of these patterns that it is one of."""
+    return [(hint, name) for name in names for hint in hints.get(_KINDS.get(name, name), ())]
+
+
+def _digits_of(text: str) -> bytes:
+    """Return the digits of a text as 0 and all else as x, without what may stand between them."""
+    return text.encode("utf-8", "replace").translate(_DIGITS, b" -")
 
 
 def _substitute(

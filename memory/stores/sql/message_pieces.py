@@ -65,9 +65,11 @@ def contents_of(
         if is_system(message):
             continue
         words, role = spoken_text(message), str(message.get("role") or "")
-        if screen is not None and words and screen.may_hold(words):
-            words = screen.mask(words)[0]
-            message = message if keeps_secrets else screen.mask_message(message)
+        if screen is not None and words:
+            masked, secrets = screen.mask(words)
+            if secrets:
+                words = masked
+                message = message if keeps_secrets else screen.mask_message(message)
         # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
         plain = list(message.items()) == [("role", role), ("content", words)]
         plain = plain and "\x00" not in words
