@@ -295,13 +295,10 @@ def _is_secret(m: re.Match[str]) -> bool:
 
 
 def _is_card(m: re.Match[str]) -> bool:
-    digits = [int(c) for c in m["card"] if c.isdigit()]
-    if not _passes_luhn(digits):
-        return False
-    if _ISSUED.fullmatch("".join(map(str, digits))):
-        return True
+    digits = "".join(filter(str.isdigit, m["card"]))
     before = m.string[max(0, m.start() - CARD_WORD_CHARACTERS) : m.start()]
-    return _CARD_WORD.search(before) is not None
+    is_likely = _ISSUED.fullmatch(digits) or _CARD_WORD.search(before)
+    return is_likely is not None and _passes_luhn([int(c) for c in digits])
 
 
 def _passes_luhn(digits: list[int]) -> bool:
