@@ -39,6 +39,13 @@ def encode_part_by_part(value: Any) -> Iterator[bytes]:
     yield rest
 
 
+def count_long_characters(value: Any) -> int:
+    """Return how many characters the very long strings of a value have, 0 if there are none."""
+    found: list[str] = []
+    _without_long(value, DEPTH, found)
+    return sum(map(len, found))
+
+
 def _without_long(value: Any, depth: int, found: list[str]) -> Any:
     """Return the value with a mark for each very long string, which are added to `found` in order.
 

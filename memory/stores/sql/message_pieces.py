@@ -11,7 +11,7 @@ Nothing is left out for its size: a history that is kept here needs its images a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
-from memory.conversation.long_json import SLICE_CHARACTERS, encode_part_by_part
+from memory.conversation.long_json import count_long_characters, encode_part_by_part
 from memory.conversation.messages import Json, is_system
 from memory.conversation.thoughts import spoken_text
 from memory.core.screen import Screen
@@ -44,7 +44,21 @@ class LargeBody:
     """A body to be written in pieces. key: what its row names it by."""
 
     key: int
-    parts: Sequence[str]
+    parts: Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LongBody:
+    """The body of a message with very long strings, encoded part by part as it is read.
+
+    size: of these strings, in characters.
+    """
+
+    message: Json
+    size: int
+
+    def __iter__(self) -> Iterator[str]:
+        return (part.decode() for part in encode_part_by_part(self.message))
 
 
 def contents_of(
@@ -57,7 +71,7 @@ def contents_of(
     """Return messages with digests as rows store them, wherever they belong.
 
     System text is left out: it is the app's, not the user's. sliced: a body with very long strings
-    may be a list of its parts, for `split_off`. screen: what is left out of the text, which is
+    is a `LongBody`, for `split_off`. screen: what is left out of the text, which is
     indexed, recalled and shown, and of the body, unless it keeps_secrets, since the conversation
     is made of it again.
     """
@@ -82,11 +96,10 @@ def contents_of(
         }
 
 
-def _body_of(message: Json, *, sliced: bool) -> str | list[str]:
-    if not sliced:
-        return encode(message).decode()
-    parts = [part.decode() for part in encode_part_by_part(message)]
-    return parts if len(parts) > 1 else parts[0]
+def _body_of(message: Json, *, sliced: bool) -> str | LongBody:
+    if sliced and (size := count_long_characters(message)):
+        return LongBody(message, size)
+    return encode(message).decode()
 
 
 def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
@@ -98,22 +111,24 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
     found: list[LargeBody] = []
     for content in contents:
         body, words = content["body"], content["content"]
-        parts = body if isinstance(body, list) else [body or words]
-        if len(words) + sum(map(len, parts)) > LARGE_CHARACTERS:
-            found.append(LargeBody(new_key(), parts))
+        is_long = isinstance(body, LongBody)
+        size = body.size if is_long else len(body or words)
+        if len(words) + size > LARGE_CHARACTERS:
+            found.append(LargeBody(new_key(), body if is_long else [body or words]))
             content["pieces"] = found[-1].key
-            if body:
-                name = _name_in(parts)
+            if is_long or body:
+                name = body.message.get("name") if is_long else _name_in(body)
                 content["body"] = encode({"name": name} if name else {}).decode()
             if len(words) > MAX_DOCUMENT_CHARACTERS:
                 content["content"] = excerpt(words, MAX_DOCUMENT_CHARACTERS, "\n[...]\n")
+        elif is_long:
+            content["body"] = "".join(body)
     return found
 
 
-def _name_in(parts: Sequence[str]) -> Any:
-    """Return the speaker's name in a body, which is no part of its very long strings."""
-    short = [part for part in parts if len(part) < SLICE_CHARACTERS or len(parts) == 1]
-    return _named("".join(short)).name if any('"name"' in part for part in short) else None
+def _name_in(body: str) -> Any:
+    """Return the speaker's name in a body."""
+    return _named(body).name if '"name"' in body else None
 
 
 class _Named(msgspec.Struct):
