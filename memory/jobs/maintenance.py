@@ -78,15 +78,16 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
             lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
-            lambda conn: job_records.expire(conn, now - job_records.KEPT_DAYS * DAY),
             *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),
         ):
             while await db.write(work, piece=True):
                 pass
         while await expire_unnamed(db, now - ages.unnamed * DAY, db.application_tables):
             pass
-        while await db.write(model_records.expire, piece=True):
-            pass
+        records = partial(job_records.expire, before=now - job_records.KEPT_DAYS * DAY)
+        for work in (records, model_records.expire):
+            while await db.write(work, piece=True):
+                pass
 
     return expire
 

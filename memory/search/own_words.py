@@ -20,7 +20,7 @@ from memory.search.languages.questions import (
     WORK_CJK,
 )
 from memory.search.languages.requests import CLAUSES, KEEPING
-from memory.search.languages.self_words import FRAMES, SELF, SELF_CJK
+from memory.search.languages.self_words import FRAMES, KIN_CJK, SELF, SELF_CJK
 from memory.search.query import CJK, WORD
 from memory.search.small_talk import is_small_talk, word_set
 
@@ -249,4 +249,6 @@ def _mentions_self(sentence: str) -> bool:
     bare = _FRAME.sub(" ", _bare(sentence))
     for frame in FRAMES_CJK:
         bare = bare.replace(frame, "")
-    return any(w in _SELF for w in _TOKEN.findall(bare)) or any(x in bare for x in SELF_CJK)
+    if any(w in _SELF for w in _TOKEN.findall(bare)):
+        return True
+    return any(x in bare for x in SELF_CJK) or any(x in bare for x in KIN_CJK)

@@ -33,7 +33,8 @@ KEEPING = {
 }
 # What a subordinate clause begins with: behind it something may be told.
 CLAUSES = {
-    "en": r"\b(?:that|because|since|now that|given that|as) (?:i|i'm|i've|my|we|we're|our)\b",
+    "en": r"\b(?:that|because|since|as) (?:i|i'm|i've|my|we|we're|our)\b"
+    r"|\b(?:because|given that|now that|considering) \w+ \w+",
     "de": r"\b(?:dass|daß|weil|da|obwohl|wenn) \w+ \w+",
     "fr": r"\b(?:que|qu'|parce que|car|puisque|vu que) ?(?:je|j'|nous|mon|ma|mes|notre|nos)",
     "es": r"(?:^|\b(?!qué\b)\w+ )(?:que|porque|ya que|pues) \w+ \w+",

@@ -11,7 +11,9 @@ SELF = {
     "es": "yo mí mi mis mío mía conmigo nosotros nosotras nuestro nuestra nuestros nuestras "
     "soy estoy tengo vivo",
     "pt": "eu mim meu minha meus minhas comigo nós nosso nossa nossos nossas sou estou tenho moro",
-    "ru": "я меня мне мной мой моя моё мои моего моей моему моим моих мы нас нам наш наша наши",
+    "ru": "я меня мне мной мой моя моё мои моего моей моему моим моих мы нас нам наш наша наши "
+    "мама маме маму папа папе "
+    "папу жена жене жену муж мужу мужа сын сыну дочь дочке бабушке дедушке",
     "hi": "मैं मैंने मुझे मुझको मेरा मेरी मेरे हम हमें हमारा हमारी हमारे हूँ हूं",
     "ar": "أنا نحن لي عندي لدي معي مني إلي إني أنني لأنني كنت زوجتي زوجي ابني ابنتي أمي أبي "
     "بيتي اسمي عملي",
@@ -33,6 +35,39 @@ SELF_CJK = (
     "나는",
     "내가",
     "저는",
+)
+# Relatives, whom these languages name without a word for "my".
+KIN_CJK = (
+    *(
+        "妈妈",
+        "媽媽",
+        "爸爸",
+        "老婆",
+        "老公",
+        "妻子",
+        "丈夫",
+        "儿子",
+        "女儿",
+        "兒子",
+        "女兒",
+        "奶奶",
+        "爷爷",
+    ),
+    *(
+        "母は",
+        "母が",
+        "母に",
+        "母の",
+        "父は",
+        "父が",
+        "父に",
+        "父の",
+        "夫は",
+        "夫が",
+        "夫に",
+        "夫の",
+    ),
+    *("妻は", "妻が", "妻に", "妻の", "息子", "娘"),
 )
 # What a question or a request has of the first person, although it tells nothing of it.
 FRAMES = (

@@ -245,7 +245,13 @@ def test_questions_and_requests_about_the_world_tell_nothing(language, line):
 
 @pytest.mark.parametrize(
     "line",
-    ["is my cat Tom?", "What does my dog Rex eat?", "Write a letter to my boss", "Vegan.", "Lyon"],
+    [
+        *("is my cat Tom?", "What does my dog Rex eat?", "Write a letter to my boss"),
+        *("Vegan.", "Lyon", "What should I cook given that Tom can't have dairy?"),
+        *("¿Qué regalo le hago a mi madre, que adora las orquídeas?", "ماذا أهدي أمي؟"),
+        *("Что подарить маме, которая любит орхидеи?", "मेरी माँ को क्या दूँ?"),
+        *("蘭が好きな母に何を贈ればいいですか？", "送什么给喜欢兰花的妈妈？"),
+    ],
 )
 def test_a_question_about_ones_own_and_a_word_that_answers_may_tell(line):
     assert may_tell(line)
