@@ -314,6 +314,7 @@ def _register(worker: Worker, memory: Memory, background_model: BackgroundModelC
     retention = maintenance.RetentionPolicy(
         settings.memory.explain_days, settings.memory.unnamed_days
     )
+    memory.db.filer.on_filed.append(worker.wake)
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         summarization.KIND,
