@@ -323,6 +323,7 @@ def _register(
     settings = background_model.settings
     part = settings.memory
     retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
+    memory.db.filer.on_filed.append(worker.wake)
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         summarization.KIND,

@@ -122,6 +122,7 @@ class Memory:
         self.in_flight = InFlight()
         self.models = ModelRecords()
         self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
+        db.filer.on_filed = [self.retrieval.indexing.notify_added]
         self.recall = RecallSearch(db, self.retrieval)
         self.spill = RecoveryLog(data / "spill.ndjson" if data else None, secret)
         self._replay = Replay(db, self.spill)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, literal, select, t
 from memory.errors import Conflict, NotFound
 from memory.ids import new_id
 from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.statements import Query, execute
 
 READ_SECONDS = 10.0
@@ -76,7 +76,7 @@ async def read_changes(db: Database, known: Counts | None) -> tuple[Counts, list
     Returns None if nothing has changed since the counts `known`.
     """
     counts = Query(COUNTED, {})
-    if await db.read(counts, READ_SECONDS, single=True) == [known]:
+    if await db.read(counts, READ_SECONDS, single=True, of=NO_TURNS) == [known]:
         return None
     return await db.read(_read_all, READ_SECONDS)
 

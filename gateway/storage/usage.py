@@ -30,7 +30,7 @@ from sqlalchemy.exc import DataError, IntegrityError
 from memory.ids import clock
 from memory.scope import owner_key
 from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.scopes import UserName, erased_at
 from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.statements import add_rows, execute_sql
@@ -151,7 +151,7 @@ async def read_records(
 
 async def read_spending(db: Database, key: str, since: float) -> float:
     """Read the USD that a key spent, see `spent_since`."""
-    return await db.read(lambda conn: spent_since(conn, key, since), SPENT_SECONDS)
+    return await db.read(lambda conn: spent_since(conn, key, since), SPENT_SECONDS, of=NO_TURNS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from functools import partial
 
 from memory.errors import MemoryFault, Postponed, Unusable
 from memory.stores.sql import jobs
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.jobs import ClaimedJob, Effect, QueuedJob
 from memory.stores.sql.write_lock import EVERYTHING, NOTHING, WriteLock
 
@@ -164,7 +164,7 @@ class Worker:
             return False
         limited, tenants = self._held
         which = jobs.JobFilter(tuple(kinds), limited, tenants() if limited else ())
-        if not await self._db.read(jobs.due(which), small=True, single=True):
+        if not await self._db.read(jobs.due(which), small=True, single=True, of=NO_TURNS):
             return False
         claimed = await self._claim(which)
         if claimed is None:

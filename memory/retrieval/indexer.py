@@ -14,10 +14,11 @@ import logging
 import time
 import traceback
 from collections.abc import Collection
+from functools import partial
 
 from memory.errors import StoreUnavailable
 from memory.stores.sql import message_index as rows
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.write_lock import NOTHING
 
 log = logging.getLogger("mnemogate")
@@ -101,20 +102,14 @@ class Indexer:
 
     async def _batch(self, most: int, scope_id: int | None = None) -> bool:
         """Index the next messages, a long one alone; return whether more may be pending."""
-        size = await self._db.read(lambda conn: rows.waiting_size(conn, most, scope_id))
-        if size > SMALL_TEXT_BYTES:
-            return (
-                await self._db.write(
-                    lambda conn: rows.index_pending(conn, 1, scope_id), piece=True, lock=NOTHING
-                )
-                > 0
-            )
-        return (
-            await self._db.write(
-                lambda conn: rows.index_pending(conn, most, scope_id), small=True, lock=NOTHING
-            )
-            == most
-        )
+        look = partial(rows.waiting_size, most=most, scope_id=scope_id)
+        is_long = await self._db.read(look, of=NO_TURNS) > SMALL_TEXT_BYTES
+        if is_long:
+            most = 1
+        # What is not filed yet is not read: turns are filed many at a time.
+        index = self._db.apart_from_turns(partial(rows.index_pending, most=most, scope_id=scope_id))
+        done = await self._db.write(index, small=not is_long, piece=is_long, lock=NOTHING)
+        return done == most
 
     async def _work_on(self) -> None:
         pause = GATHER

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from memory.stores.sql import journal
 from tests.models import Model, call, calls
 from tests.sockets import free_port
 
@@ -68,10 +70,15 @@ async def spawned(upstream, data, **more):
 
 
 def stored(data):
+    """The messages that are durable, those of the journal last, and the passages."""
     with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db:
-        return [r[0] for r in db.execute("SELECT content FROM messages ORDER BY id")], [
-            r[0] for r in db.execute("SELECT content FROM passages")
-        ]
+        messages = [r[0] for r in db.execute("SELECT content FROM messages ORDER BY id")]
+        for (entry,) in db.execute("SELECT entry FROM journal ORDER BY id"):
+            turn = journal._decode(entry)
+            rows = [*turn.opening.messages] if turn.opening is not None else []
+            rows += itertools.chain(*turn.record.contents) if turn.record is not None else ()
+            messages += [row["content"] for row in rows]
+        return messages, [r[0] for r in db.execute("SELECT content FROM passages")]
 
 
 async def test_a_killed_turn_resumes_and_writes_once(data):

@@ -297,7 +297,10 @@ class Database:
             async with self._pieces if piece else contextlib.nullcontext():
                 return await self._write_beside(behind, lock, once=piece, shortcut=shortcut)
         out: T = await self._write_in_turn(behind, small=small, piece=piece)
-        self.journal.note_filed(behind.filed)
+        if behind.filed:
+            self.journal.note_filed(behind.filed)
+            for call in self.filer.on_filed:
+                call()
         if self.journal.rows:
             self.filer.file_later()
         return out

@@ -120,11 +120,15 @@ class JournalPlace(msgspec.Struct, frozen=True):
 
 
 class JournalEntry(msgspec.Struct):
-    """One row to append. scope: its key, under which readers wait for it. values: of `APPEND`."""
+    """One row to append.
+
+    scope: its key, under which readers wait for it. values: of `APPEND`. is_urgent: it has jobs.
+    """
 
     scope: bytes
     conversation: int
     values: dict[str, Any]
+    is_urgent: bool = False
 
 
 def entry_of(
@@ -166,7 +170,7 @@ def entry_of(
         "generation": owner.generation,
         "entry": encoded,
     }
-    return JournalEntry(scope.key, place.conversation, values)
+    return JournalEntry(scope.key, place.conversation, values, bool(record and record.jobs))
 
 
 class Journal:
@@ -180,6 +184,7 @@ class Journal:
         self.tables: list[ApplicationTables] = []
         self.appended = 0  # rows of this process
         self.filed = 0  # of those, the first ones that are not in the journal any more
+        self.is_urgent = False  # jobs wait in it
         self._bytes = 0  # of those that were appended since rows were filed
         # By the key of a scope and conversation: the number of the newest row.
         self._waiting: dict[bytes, dict[int, int]] = {}
@@ -207,6 +212,7 @@ class Journal:
         if not execute(conn, APPEND, entry.values):
             return False
         self.appended += 1
+        self.is_urgent = self.is_urgent or entry.is_urgent
         self._bytes += len(entry.values["entry"])
         self._waiting.setdefault(entry.scope, {})[entry.conversation] = self.appended
         return True
@@ -229,7 +235,7 @@ class Journal:
         """Note that the first rows up to a number of `appended` are filed, and committed."""
         if number <= self.filed:
             return
-        self.filed, self._bytes = number, 0
+        self.filed, self._bytes, self.is_urgent = number, 0, False
         for scope, conversations in list(self._waiting.items()):
             left = {key: newest for key, newest in conversations.items() if newest > number}
             if left:

@@ -18,7 +18,8 @@ from memory.stores.sql.waiting import ends_within
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-FILE_SECONDS = 1.0  # that a turn waits in the journal for others to be filed with
+# How long a turn waits in the journal for others to be filed with: with jobs, and without any.
+FILE_SECONDS, REST_SECONDS = 1.0, 60.0
 
 
 def _do_nothing(conn: Connection) -> None:
@@ -33,6 +34,7 @@ class JournalFiler:
         self._write = write
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self.on_filed: list[Callable[[], object]] = []  # called once turns are filed
         self.is_paused = False  # for tests: nothing is filed but before whoever needs it
 
     async def file(self) -> None:
@@ -65,8 +67,18 @@ class JournalFiler:
             return
         if self.journal.rows >= FILED_TOGETHER:
             self._file_now()
+        elif self.journal.is_urgent:
+            self._file_in(FILE_SECONDS)
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FILE_SECONDS, self._file_now)
+            self._file_in(REST_SECONDS)
+
+    def _file_in(self, seconds: float) -> None:
+        """File after so many seconds, unless that is to happen sooner."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() <= loop.time() + seconds:
+            return
+        self._stop_timer()
+        self._timer = loop.call_later(seconds, self._file_now)
 
     def _file_now(self) -> None:
         self._stop_timer()
@@ -83,13 +95,8 @@ class JournalFiler:
             log.warning("turns wait in the journal: %s", type(e).__name__)
         finally:
             self._task = None
-            if self.journal.rows:
-                self.file_later_again()
-
-    def file_later_again(self) -> None:
-        """File what is left after a while, also if there is much of it."""
-        if self._timer is None and not self.is_paused:
-            self._timer = asyncio.get_running_loop().call_later(FILE_SECONDS, self._file_now)
+            if self.journal.rows and not self.is_paused:
+                self._file_in(FILE_SECONDS)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

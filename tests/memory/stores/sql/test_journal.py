@@ -249,7 +249,7 @@ async def test_a_row_that_cannot_be_filed_stays_and_holds_up_no_other(house, mon
 
 
 async def test_turns_are_filed_together_once_they_are_old(house, monkeypatch):
-    monkeypatch.setattr(journal_filer, "FILE_SECONDS", 0.05)
+    monkeypatch.setattr(journal_filer, "REST_SECONDS", 0.05)
     house.memory.db.filer.is_paused = False
     await house.turns(ADA, 0)
     assert await house.memory.db.read(waiting, of=NO_TURNS) == 1
