@@ -159,6 +159,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     sharers = database.count_workers
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
     worker = _open_worker(memory)
+    database.filer.on_filed.append(worker.wake)
     background = BackgroundModelClient(settings, router, selector, credentials, usage)
     _register(worker, memory, background, metrics)
     return GatewayState(
@@ -323,7 +324,6 @@ def _register(
     settings = background_model.settings
     part = settings.memory
     retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
-    memory.db.filer.on_filed.append(worker.wake)
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         summarization.KIND,
