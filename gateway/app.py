@@ -159,7 +159,6 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     sharers = database.count_workers
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
     worker = _open_worker(memory)
-    database.filer.on_filed.append(worker.wake)
     background = BackgroundModelClient(settings, router, selector, credentials, usage)
     _register(worker, memory, background, metrics)
     return GatewayState(
@@ -189,6 +188,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
 def _open_worker(memory: Memory) -> Worker:
     worker = Worker(memory.db)
     memory.wake_worker = worker.wake
+    memory.db.filer.on_filed.append(worker.wake)  # jobs are filed with their turns
     return worker
 
 
