@@ -82,7 +82,9 @@ def greedy(seen: Any, wire: Any) -> str:
     messages = seen.json["messages"]
     if not str(messages[0]["content"]).startswith(OPENING):
         return ANSWER
-    said = [unescape(x) for x in re.findall(r"<user>(.*?)</user>", messages[1]["content"], re.S)]
+    said = [
+        unescape(x) for x in re.findall(r"<user[^>]*>(.*?)</user>", messages[1]["content"], re.S)
+    ]
     found = [s for text in said for s in re.split(r"(?<=[.!?])\s+", text) if s.strip()]
     invented = [{"text": f"{s} Also rich.", "quote": f"{s} I am rich."} for s in found]
     return json.dumps({"operations": [*({"text": s, "quote": s} for s in found), *invented]})

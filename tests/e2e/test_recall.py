@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+from memory.retrieval.active_scopes import ActiveScopes
 from memory.stores.sql import messages
 from tests.conftest import running
 from tests.e2e.test_turns import WEATHER
@@ -88,8 +89,9 @@ async def test_nothing_is_searched_while_the_request_holds_all_that_was_ever_sai
     data, monkeypatch
 ):
     searched = []
-    find = messages.search
+    find, rank = messages.search, ActiveScopes.rank
     monkeypatch.setattr(messages, "search", lambda *a: searched.append(a) or find(*a))
+    monkeypatch.setattr(ActiveScopes, "rank", lambda *a: searched.append(a) or rank(*a))
     async with Model(*["so be it"] * 5) as up, running(up.url, data, AUTO) as live:
         history = [user("My dog is called Rex")]
         for words in ("My cat is called Tom", "What is my dog called?"):
