@@ -10,11 +10,12 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from sqlalchemy import func, select
 
 from memory.conversation.history import Messages
 from memory.errors import MemoryFault
-from memory.ids import new_id
+from memory.ids import new_id, new_key
 from memory.management.users import erase_user
 from memory.scope import Scope
 from memory.service import Memory
@@ -220,6 +221,31 @@ async def test_the_turns_of_others_wait_for_more(house):
     await house.memory.db.read(waiting, of=scope_of("cy").key)
     assert await house.memory.db.read(waiting, of=NO_TURNS) == 2
     assert await house.memory.db.read(waiting, of=scope_of(ADA).key) == 0
+
+
+async def test_nothing_is_appended_for_a_user_who_was_erased_meanwhile(house, monkeypatch):
+    """Else its client were told that the turn is kept, and filing dropped it."""
+    await house.turns("ada", 0)
+    entries, append, db = [], journal.Journal.append, house.memory.db
+    monkeypatch.setattr(
+        journal.Journal, "append", lambda *args: entries.append(args[2]) or append(*args)
+    )
+    await house.turns("ada", 0)
+    last = entries[-1]
+
+    def append_next(conn):
+        values = {**last.values, "id": new_key(), "expected": last.values["head"]}
+        return append(db.journal, conn, structs.replace(last, values=values))
+
+    def append_behind_erasure(conn):
+        generation = last.values["generation"] + 1
+        owner = {"owner": last.values["owner"], "generation": generation}
+        conn.execute(t.generations.insert().values(**owner))
+        return append_next(conn)
+
+    assert not await db.write(db.apart_from_turns(append_behind_erasure))
+    await db.write(db.apart_from_turns(lambda conn: conn.execute(t.generations.delete())))
+    assert await db.write(db.apart_from_turns(append_next))
 
 
 async def test_the_journal_is_bounded(house, monkeypatch):
