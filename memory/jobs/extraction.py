@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from memory.conversation.messages import keyed_hash
 from memory.conversation.thoughts import answer_text
@@ -81,13 +82,13 @@ def extraction_handler(
     unusable = _UnusableAnswers()
 
     async def run(job: QueuedJob) -> Effect | None:
-        screen = rules().screen
-        batch = await db.read(lambda conn: read_input(conn, job, blocks(), screen))
+        read = partial(read_input, job=job, blocks=blocks(), screen=rules().screen)
+        batch = await db.read(read, of=db.journal.key_of(job.scope_id))
         if batch is None:
             return None
         writer = FactWriter(job, batch, blocks(), rules(), count)
         if not batch.said:
-            await db.write(writer.keep_nothing, small=True, lock=job.scope_id or NOTHING)
+            await _write_small(db, job, writer.keep_nothing)
             return None
         name = str(job.payload.get("model") or "")
         zone = str(job.payload.get(ZONE) or rules().zone)
@@ -97,15 +98,21 @@ def extraction_handler(
             is_again = bool(job.payload.get(AGAIN))
             is_last = is_again or max(job.held[1], unusable.count(name)) >= ANSWERS
             if is_last:
-                await db.write(writer.put_aside, small=True, lock=job.scope_id or NOTHING)
+                await _write_small(db, job, writer.put_aside)
             raise Unusable(str(e), is_last=is_last) from e
         unusable.forget(name)
         if not (answer.facts or answer.malformed):
-            await db.write(writer.keep_nothing, small=True, lock=job.scope_id or NOTHING)
+            await _write_small(db, job, writer.keep_nothing)
             return None
         return lambda conn: writer.keep(conn, answer)
 
     return run
+
+
+async def _write_small(db: Database, job: QueuedJob, work: Effect) -> None:
+    """Write a few rows of a job's scope."""
+    behind = db.behind_turns_of(job.scope_id, work)
+    await db.write(behind, small=True, lock=job.scope_id or NOTHING)
 
 
 async def _propose(

@@ -176,7 +176,9 @@ class Worker:
         """Claim a job; one that is claimed while the worker stops is given back."""
         claiming = asyncio.ensure_future(
             self._db.write(
-                lambda conn: jobs.claim(conn, which, self._lease), small=True, lock=NOTHING
+                self._db.apart_from_turns(lambda conn: jobs.claim(conn, which, self._lease)),
+                small=True,
+                lock=NOTHING,
             )
         )
         try:
@@ -194,12 +196,14 @@ class Worker:
         try:
             async with asyncio.timeout(self._lease):
                 effect = await self._handlers[kind](claimed.job)
+            scope_id = claimed.job.scope_id
+            complete = partial(jobs.complete, claimed=claimed, effect=effect)
             await self._db.write(
-                lambda conn: jobs.complete(conn, claimed, effect),
+                self._db.behind_turns_of(scope_id, complete),
                 small=effect is None or kind in self._small,
                 lock=_lock_of(claimed.job, effect),
             )
-            forget, scope_id = self._forgetting.get(kind), claimed.job.scope_id
+            forget = self._forgetting.get(kind)
             if effect is not None and forget is not None and scope_id is not None:
                 forget(scope_id)
         except Postponed:

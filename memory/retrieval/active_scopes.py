@@ -37,7 +37,7 @@ from memory.search.postings import (
 from memory.search.query import query_terms, scope_mark
 from memory.search.ranking import DIGITS, Ranked, SimilarityScores, asks_when, rank
 from memory.stores.sql import message_index, scope_postings
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.fts import MESSAGES_INDEX, PASSAGES_INDEX, QUICK_POOL
 from memory.stores.sql.index_changes import DocumentWords, IndexChange, count_characters
 from memory.stores.sql.message_index import MadeDocuments
@@ -246,7 +246,7 @@ class ActiveScopes:
         keys = [scope.parts[MESSAGES_INDEX].rows.keys[number] for number in pending]
         make = partial(message_index.make_documents, keys=keys, most=WAITING_CHARACTERS)
         try:
-            made = await self._db.read(make, small=True)
+            made = await self._db.read(make, small=True, of=NO_TURNS)
         except StoreUnavailable:
             return False
         if made is None or self.find(scope.scope_id) is not scope:
@@ -412,9 +412,9 @@ class ActiveScopes:
         """
         if few is None:
             load = partial(scope_postings.load, scope_id=scope_id)
-            return [await self._db.read(partial(load, table=table)) for table in tables]
+            return [await self._db.read(partial(load, table=t), of=NO_TURNS) for t in tables]
         load_few = partial(scope_postings.load_few, tables=tables, scope_id=scope_id, most=few)
-        return await self._db.read(load_few, small=True)
+        return await self._db.read(load_few, small=True, of=NO_TURNS)
 
     def _put(
         self,

@@ -59,17 +59,23 @@ class Indexer:
         self._latest = time.monotonic()
         self._some.set()
 
-    async def ensure_indexed(self, scope_id: int, sent: int | None = None) -> None:
+    async def ensure_indexed(
+        self, scope_id: int, sent: int | None = None, of: bytes | None = None
+    ) -> None:
         """Index a scope's pending messages, newest first, for a few seconds at most.
 
-        sent: a conversation whose messages alone are not worth it. If the store is busy for longer,
-        or fails, the search uses what is there.
+        sent: a conversation whose messages alone are not worth it. of: whose turns are filed
+        before, see `Database.read`. If the store is busy for longer, or fails, the search uses
+        what is there.
         """
         if time.monotonic() < self._rests_until:
             return
         try:
             waits = await self._db.read(
-                lambda conn: rows.index_waits(conn, scope_id, sent), small=True, single=True
+                lambda conn: rows.index_waits(conn, scope_id, sent),
+                small=True,
+                single=True,
+                of=of,
             )
             if not waits:
                 return

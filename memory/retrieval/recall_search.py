@@ -10,7 +10,7 @@ from memory.retrieval.gate import MIN_COVERAGE, pass_gate
 from memory.retrieval.retriever import RecallHits, Retriever
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import recall_rows
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.messages import SearchQuery
 from memory.stores.sql.recall_rows import RankedRows
 
@@ -29,11 +29,13 @@ class RecallSearch:
 
         Raises StoreUnavailable.
         """
+        # What follows reads nothing else that may wait in the journal.
+        await self._db.filer.file_of(self._db.journal.key_of(scope_id), None, sent)
         if (ranked := await self._rank_in_memory(scope_id, wanted, sent)) is not None:
             if ranked.is_empty:
                 return RecallHits()
             read = partial(recall_rows.read, scope_id=scope_id, ranked=ranked, sent=sent)
-            return RecallHits(*await self._db.read(read, small=True))
+            return RecallHits(*await self._db.read(read, small=True, of=NO_TURNS))
         if self._is_plain(wanted):
             self.active.want(scope_id)
         found = await self._retriever.recall(scope_id, replace(wanted, least=MIN_COVERAGE), sent)
@@ -50,7 +52,7 @@ class RecallSearch:
         if scope is None:
             if sent is not None:
                 look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent)
-                if not await self._db.read(look, small=True):
+                if not await self._db.read(look, small=True, of=NO_TURNS):
                     return NOTHING_RANKED  # of such a scope nothing is worth keeping either
             scope = await self.active.read_few(scope_id)
         if scope is None or (scope.is_waiting(sent) and not await self.active.read_waiting(scope)):

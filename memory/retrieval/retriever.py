@@ -31,7 +31,7 @@ from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passage_lifecycle
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import vectors as vector_rows
-from memory.stores.sql.database import Database
+from memory.stores.sql.database import NO_TURNS, Database
 from memory.stores.sql.fts import speakers
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, VectorKind, VectorSet
@@ -140,14 +140,15 @@ class Retriever:
     ) -> RecallHits:
         """Search passages and messages at once, as automatic recall does.
 
-        sent: the conversation whose messages are all in the request, so that they need no index.
+        Turns of other conversations are filed before. sent: the conversation whose messages are all
+        in the request, so that they need no index.
         """
         if sent is not None and not await self._db.read(
-            lambda conn: message_rows.is_more_than(conn, scope_id, sent), small=True
+            lambda conn: message_rows.is_more_than(conn, scope_id, sent), small=True, of=NO_TURNS
         ):
             return RecallHits()
         filters = passage_rows.PassageFilter(wanted)
-        await self.indexing.ensure_indexed(scope_id, sent)
+        await self.indexing.ensure_indexed(scope_id, sent, of=NO_TURNS)
         close, near = SimilarityScores(), SimilarityScores()
         if self.meaning is not None:
             keys = passage_rows.filter_keys(scope_id, filters)
@@ -164,9 +165,9 @@ class Retriever:
 
         # A few rows are read sooner than another thread is asked; many would hold the event loop.
         small = not self._db.is_shared and await self._db.read(
-            lambda conn: message_rows.has_few(conn, scope_id), small=True
+            lambda conn: message_rows.has_few(conn, scope_id), small=True, of=NO_TURNS
         )
-        return await self._db.read(read, small=small)
+        return await self._db.read(read, small=small, of=NO_TURNS)
 
     async def _near(
         self, kind: VectorKind, scope_id: int, words: str, allowed: Any

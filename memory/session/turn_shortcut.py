@@ -85,7 +85,7 @@ def _append_opening(turn: TurnContext, opening: PendingTurn) -> AppendedTurn[int
     def write(conn: Connection) -> int:
         return turn_writer.open_turn(conn, opening)
 
-    return AppendedTurn(turn.services.db.journal, write, entry, scope_id)
+    return AppendedTurn(turn.services.db.journal, write, turn.ask.scope.key, entry, scope_id)
 
 
 def _append_record(
@@ -107,7 +107,7 @@ def _append_record(
     if place is not None and is_plain and keeps_line:
         entry = entry_of(place, head, opening, record)
     appended = head, turn.snapshot.blocks
-    return AppendedTurn(turn.services.db.journal, write, entry, appended)
+    return AppendedTurn(turn.services.db.journal, write, turn.ask.scope.key, entry, appended)
 
 
 def _journal_place(turn: TurnContext) -> JournalPlace | None:

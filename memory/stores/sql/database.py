@@ -33,7 +33,13 @@ from memory.stores.sql.connections import Connections, Work
 from memory.stores.sql.database_kinds import load_connections
 from memory.stores.sql.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
 from memory.stores.sql.index_changes import IndexChanges
-from memory.stores.sql.journal import BehindJournal, Journal
+from memory.stores.sql.journal import (
+    FILED_TOGETHER,
+    NOTHING_WAITS,
+    BehindJournal,
+    FilingStep,
+    Journal,
+)
 from memory.stores.sql.journal_filer import JournalFiler
 from memory.stores.sql.preparation import prepare_tables
 from memory.stores.sql.shortcut import Shortcut
@@ -53,7 +59,7 @@ T = TypeVar("T")
 POOL = 8  # connections to a server
 GROUP = 64  # writes that share a commit
 NO_LEASE = "others may take over what this worker does: it has lost its lease"
-NO_TURNS = b""  # the scope of works that touch no turns
+NO_TURNS = NOTHING_WAITS  # the scope of works that touch no turns
 VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
 
 
@@ -293,17 +299,24 @@ class Database:
         """
         await self.check_may_write()
         behind = work if isinstance(work, BehindJournal) else BehindJournal(self.journal, work)
+        is_long = self.journal.rows > FILED_TOGETHER and not isinstance(behind, FilingStep)
+        if is_long and behind.of is None:
+            await self.filer.file()
         if self._connections.parallel:
             async with self._pieces if piece else contextlib.nullcontext():
                 return await self._write_beside(behind, lock, once=piece, shortcut=shortcut)
         out: T = await self._write_in_turn(behind, small=small, piece=piece)
         if behind.filed:
-            self.journal.note_filed(behind.filed)
+            self.journal.note_filed(behind.of, behind.filed)
             for call in self.filer.on_filed:
                 call()
         if self.journal.rows:
             self.filer.file_later()
         return out
+
+    def behind_turns_of(self, scope_id: int | None, work: Work[T]) -> BehindJournal[T]:
+        """Return a work that needs the turns of one scope, or of all, for `write`."""
+        return BehindJournal(self.journal, work, self.journal.key_of(scope_id))
 
     def apart_from_turns(self, work: Work[T]) -> BehindJournal[T]:
         """Return a work that touches no turns, for `write`."""

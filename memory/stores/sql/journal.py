@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, select, text, update
@@ -32,7 +33,9 @@ from memory.scope import Scope
 from memory.stores.sql import fts, turn_writer
 from memory.stores.sql import schema as t
 from memory.stores.sql.application_tables import ApplicationTables, keep_beside
+from memory.stores.sql.gathered_writes import gather_writes
 from memory.stores.sql.index_changes import IndexChange, note_change
+from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import execute, execute_sql, key_list
@@ -44,6 +47,7 @@ FILED_TOGETHER = 64  # rows a transaction
 MOST_ROWS, MOST_BYTES = 1024, 8 << 20  # that wait; a turn beyond that is written at once
 # Of one row; a longer turn is written at once, since in the journal its pages are written twice.
 ENTRY_BYTES = 1 << 15
+NOTHING_WAITS = b""  # the key of no scope
 NO_CONVERSATION = -1  # the end of a conversation that is not there yet
 OUTAGES = (sqlite3.OperationalError, OperationalError, InterfaceError, OSError)
 j = t.journal.c
@@ -58,10 +62,11 @@ APPEND = text(
 )
 NEXT = (
     select(j.id, j.scope_id, j.entry)
-    .where(j.broken.is_(False))
+    .where(j.broken.is_(False), j.id > bindparam("after"))
     .order_by(j.id)
     .limit(bindparam("most"))
 )
+NEXT_OF = NEXT.where(j.scope_id == bindparam("scope"))
 BREAK = update(t.journal).where(j.id == bindparam("key")).values(broken=True)
 # What the store, or whoever files, knows by itself; `answers`: their rows are in `contents`.
 OPENING_OMITS = {"owner", "there", "large", "holder", "once", "beside"}
@@ -173,6 +178,31 @@ def entry_of(
     return JournalEntry(scope.key, place.conversation, values, bool(record and record.jobs))
 
 
+class _FiledTurn(NamedTuple):
+    """A turn to be filed: its request, its answers, or both. scope_id: the scope's row."""
+
+    scope_id: int
+    opening: PendingTurn | None
+    record: TurnRecord | None
+
+    @property
+    def first(self) -> PendingTurn | TurnRecord:
+        """What is written first."""
+        first = self.opening or self.record
+        assert first is not None  # noqa: S101 - a row has one of them
+        return first
+
+
+class _WaitingRow(NamedTuple):
+    """A row that waits. key: its row key. size: its bytes. is_urgent: it has jobs."""
+
+    key: int
+    scope_id: int
+    conversation: int
+    size: int
+    is_urgent: bool
+
+
 class Journal:
     """The journal of one database, and what this process knows of it.
 
@@ -182,28 +212,24 @@ class Journal:
 
     def __init__(self) -> None:
         self.tables: list[ApplicationTables] = []
-        self.appended = 0  # rows of this process
-        self.filed = 0  # of those, the first ones that are not in the journal any more
-        self.is_urgent = False  # jobs wait in it
-        self._bytes = 0  # of those that were appended since rows were filed
-        # By the key of a scope and conversation: the number of the newest row.
-        self._waiting: dict[bytes, dict[int, int]] = {}
+        self.rows = 0  # that wait, at most
+        self.urgent = 0  # of these, how many have jobs
+        self.newest = 0  # key of the row that was appended last
+        self._bytes = 0
+        # By the key of a scope: its rows that wait, the oldest first.
+        self._waiting: dict[bytes, list[_WaitingRow]] = {}
+        self._scopes: dict[int, bytes] = {}  # keys of their scopes, by the scope's row
 
-    @property
-    def rows(self) -> int:
-        """How many rows wait, at most."""
-        return self.appended - self.filed
+    def key_of(self, scope_id: int | None) -> bytes | None:
+        """Return the key of a scope of which rows may wait, for `waits`. scope_id: None for any."""
+        return None if scope_id is None else self._scopes.get(scope_id, NOTHING_WAITS)
 
     def waits(self, scope: bytes | None, but: int | None = None) -> bool:
         """Tell whether rows of a scope wait, of any if it is None. but: a conversation."""
-        if scope is None or self.appended == self.filed:
-            return self.appended != self.filed
-        conversations = self._waiting.get(scope)
-        if not conversations:
-            return False
-        return but is None or any(
-            number > self.filed for key, number in conversations.items() if key != but
-        )
+        if scope is None:
+            return self.rows > 0
+        waiting = self._waiting.get(scope, ())
+        return any(row.conversation != but for row in waiting)
 
     def append(self, conn: Connection, entry: JournalEntry) -> bool:
         """Append a row; False if the turn has to be written at once."""
@@ -211,43 +237,58 @@ class Journal:
             return False
         if not execute(conn, APPEND, entry.values):
             return False
-        self.appended += 1
-        self.is_urgent = self.is_urgent or entry.is_urgent
-        self._bytes += len(entry.values["entry"])
-        self._waiting.setdefault(entry.scope, {})[entry.conversation] = self.appended
+        values = entry.values
+        size = len(values["entry"])
+        self.newest = values["id"]
+        row = _WaitingRow(self.newest, values["scope"], entry.conversation, size, entry.is_urgent)
+        self._waiting.setdefault(entry.scope, []).append(row)
+        self._scopes[row.scope_id] = entry.scope
+        self._count(row, 1)
         return True
 
-    def file(self, conn: Connection, most: int | None = None) -> int:
-        """File rows, the oldest first, at most so many; return how many.
+    def file(self, conn: Connection, of: bytes | None = None, most: int | None = None) -> int:
+        """File rows, the oldest first; return the key up to which none is left to file.
 
-        A row that cannot be filed stays, marked as broken, and holds up no other.
+        of: a scope, all if it is None. most: rows. A row that cannot be filed stays, marked as
+        broken, and holds up no other.
         """
+        statement, values = NEXT, {"after": 0, "most": FILED_TOGETHER}
+        if of is not None:
+            waiting = self._waiting.get(of)
+            statement, values = NEXT_OF, {**values, "scope": waiting[0].scope_id if waiting else 0}
         filed = 0
         while most is None or filed < most:
-            rows = execute(conn, NEXT, {"most": FILED_TOGETHER})
-            if not rows:
-                break
-            self._file_together(conn, rows)
+            rows = execute(conn, statement, values)
+            if rows:
+                self._file_together(conn, rows)
+                values["after"] = rows[-1].id
             filed += len(rows)
-        return filed
+            if len(rows) < FILED_TOGETHER:
+                # Of a transaction that failed, rows may be known that are not there.
+                return max(values["after"], self.newest)
+        return values["after"]
 
-    def note_filed(self, number: int) -> None:
-        """Note that the first rows up to a number of `appended` are filed, and committed."""
-        if number <= self.filed:
-            return
-        self.filed, self._bytes, self.is_urgent = number, 0, False
-        for scope, conversations in list(self._waiting.items()):
-            left = {key: newest for key, newest in conversations.items() if newest > number}
-            if left:
+    def note_filed(self, of: bytes | None, upto: int) -> None:
+        """Note that the rows of a scope, or all, up to a key are filed, and committed."""
+        for scope in [of] if of is not None else list(self._waiting):
+            waiting = self._waiting.pop(scope, [])
+            for row in waiting:
+                if row.key <= upto:
+                    self._count(row, -1)
+            if left := [row for row in waiting if row.key > upto]:
                 self._waiting[scope] = left
-            else:
-                del self._waiting[scope]
+            elif waiting:
+                self._scopes.pop(waiting[0].scope_id, None)
+
+    def _count(self, row: _WaitingRow, number: int) -> None:
+        self.rows += number
+        self.urgent += number * row.is_urgent
+        self._bytes += number * row.size
 
     def _file_together(self, conn: Connection, rows: Sequence[Any]) -> None:
         try:
             with _savepoint(conn):
-                for turn in _join_openings(_decode(row.entry) for row in rows):
-                    self._write(conn, turn)
+                self._write(conn, _join_openings(map(_read_turn, rows)))
                 _remove(conn, [row.id for row in rows])
         except OUTAGES:
             raise
@@ -259,7 +300,7 @@ class Journal:
     def _file_alone(self, conn: Connection, row: Any) -> None:
         try:
             with _savepoint(conn):
-                self._write(conn, _decode(row.entry))
+                self._write(conn, [_read_turn(row)])
                 _remove(conn, [row.id])
         except OUTAGES:
             raise
@@ -271,54 +312,70 @@ class Journal:
             log.error("turn %d of the journal cannot be filed: %s", row.id, type(e).__name__)  # noqa: TRY400
             execute(conn, BREAK, {"key": row.id})
 
-    def _write(self, conn: Connection, turn: Any) -> None:
-        scope = Scope.stored(turn.tenant, turn.user, turn.agent, turn.owner)
-        owner = ScopeOwner(scope, turn.generation)
-        opening = None if turn.opening is None else _opening_of(turn.opening, owner)
-        if turn.record is None:
-            assert opening is not None  # noqa: S101 - a row has one of them
-            turn_writer.open_turn(conn, opening)
-            return
-        record = _record_of(turn.record, owner, turn.explain_id)
-        turn_writer.record(conn, record, opening)
-        keep_beside(conn, self.tables, record.beside)
+    def _write(self, conn: Connection, turns: Sequence[_FiledTurn]) -> None:
+        """Write turns, those of different scopes together: what one reads, no other writes."""
+        for group in _group_apart(turns):
+            found = [turn_writer.read_status(conn, turn.first) for turn in group]
+            with gather_writes(conn):
+                for turn, status in zip(group, found, strict=True):
+                    self._write_turn(conn, turn, status)
+        for scope_id, jobs in _jobs_of(turns).items():
+            turn_writer.queue_jobs(conn, jobs, scope_id)
+
+    def _write_turn(self, conn: Connection, turn: _FiledTurn, status: Any) -> None:
+        if turn.record is not None:
+            turn_writer.record_answers(conn, turn.record, turn.opening, status)
+            keep_beside(conn, self.tables, turn.record.beside)
+        elif turn.opening is not None:
+            turn_writer.open_turn(conn, turn.opening, status=status)
 
 
 class BehindJournal(Generic[T]):
     """A work that files the journal first, in its transaction, if it needs that.
 
-    of: see `Database.read`. filed: the number of the newest row that it filed, 0 for none; rows are
-    filed for good once the transaction is committed.
+    of: see `Database.read`. filed: the key up to which it filed, 0 for nothing; rows are filed for
+    good once the transaction is committed.
     """
 
     def __init__(
         self, journal: Journal, work: Callable[[Connection], T], of: bytes | None = None
     ) -> None:
-        self._journal, self._work, self._of = journal, work, of
+        self._journal, self._work, self.of = journal, work, of
         self.filed = 0
 
     def __call__(self, conn: Connection) -> T:
         self.filed = 0
-        if self._journal.waits(self._of):
-            self._journal.file(conn)
-            self.filed = self._journal.appended
+        if self._journal.waits(self.of):
+            self.filed = self._journal.file(conn, self.of)
         return self._work(conn)
 
 
-class AppendedTurn(BehindJournal[T]):
-    """A turn that is appended to the journal; written behind it by `work` where it cannot be.
+class FilingStep(BehindJournal[None]):
+    """A work that files a few rows, and nothing else."""
 
-    entry: None if it cannot. appended: what `work` would return.
+    def __init__(self, journal: Journal, of: bytes | None = None) -> None:
+        super().__init__(journal, _do_nothing, of)
+
+    def __call__(self, conn: Connection) -> None:
+        self.filed = self._journal.file(conn, self.of, most=FILED_TOGETHER)
+
+
+class AppendedTurn(BehindJournal[T]):
+    """A turn that is appended to the journal; written by `work` where it cannot be.
+
+    It is written behind the rows of its scope. entry: None if it cannot. appended: what `work`
+    would return.
     """
 
     def __init__(
         self,
         journal: Journal,
         work: Callable[[Connection], T],
+        scope: bytes,
         entry: JournalEntry | None,
         appended: T,
     ) -> None:
-        super().__init__(journal, work)
+        super().__init__(journal, work, scope)
         self._entry, self._appended = entry, appended
 
     def __call__(self, conn: Connection) -> T:
@@ -328,19 +385,58 @@ class AppendedTurn(BehindJournal[T]):
         return super().__call__(conn)
 
 
-def _join_openings(turns: Iterable[Any]) -> list[Any]:
+def _do_nothing(conn: Connection) -> None:
+    """Write nothing more than was filed."""
+
+
+def _read_turn(row: Any) -> _FiledTurn:
+    """Return what a row holds."""
+    stored = _decode(row.entry)
+    scope = Scope.stored(stored.tenant, stored.user, stored.agent, stored.owner)
+    owner = ScopeOwner(scope, stored.generation)
+    opening = None if stored.opening is None else _opening_of(stored.opening, owner)
+    record = stored.record and _record_of(stored.record, owner, stored.explain_id)
+    return _FiledTurn(row.scope_id, opening, record)
+
+
+def _join_openings(turns: Iterable[_FiledTurn]) -> list[_FiledTurn]:
     """Put the request of a turn to its answer, where both are filed together."""
-    joined: dict[int, Any] = {}
+    joined: dict[int, _FiledTurn] = {}
     for turn in turns:
         if turn.record is None:
+            assert turn.opening is not None  # noqa: S101 - a row has one of them
             joined[turn.opening.node.id] = turn
             continue
         node = turn.record.nodes[0].id
         opened = joined.pop(node, None)
         if opened is not None and opened.record is None:
-            turn.opening = opened.opening
+            turn = turn._replace(opening=opened.opening)
         joined[node] = turn
     return list(joined.values())
+
+
+def _group_apart(turns: Iterable[_FiledTurn]) -> list[list[_FiledTurn]]:
+    """Return turns in groups of different scopes; those of one scope stay in their order."""
+    groups: list[list[_FiledTurn]] = []
+    places: Counter[int] = Counter()
+    for turn in turns:
+        if places[turn.scope_id] == len(groups):
+            groups.append([])
+        groups[places[turn.scope_id]].append(turn)
+        places[turn.scope_id] += 1
+    return groups
+
+
+def _jobs_of(turns: Iterable[_FiledTurn]) -> dict[int, list[QueuedJob]]:
+    """Return the jobs of turns by their scopes, the same one of several turns once."""
+    jobs: dict[int, list[QueuedJob]] = {}
+    for turn in turns:
+        for job in turn.record.jobs if turn.record is not None else ():
+            waiting = jobs.setdefault(turn.scope_id, [])
+            is_alike = job.dedupe is not None and not job.every
+            if not (is_alike and any(x.dedupe == job.dedupe for x in waiting)):
+                waiting.append(job)
+    return jobs
 
 
 def _opening_of(stored: Any, owner: ScopeOwner) -> PendingTurn:

@@ -6,30 +6,23 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, TypeVar
-
-from sqlalchemy import Connection
+from typing import Any
 
 from memory.errors import StoreUnavailable
-from memory.stores.sql.journal import FILED_TOGETHER, Journal
+from memory.stores.sql.journal import FILED_TOGETHER, BehindJournal, FilingStep, Journal
 from memory.stores.sql.waiting import ends_within
 
 log = logging.getLogger("mnemogate")
-T = TypeVar("T")
-Work = Callable[[Connection], T]
 # How long a turn waits in the journal for others to be filed with: with jobs, and without any.
 FILE_SECONDS, REST_SECONDS = 1.0, 60.0
 
 
-def _do_nothing(conn: Connection) -> None:
-    """Write nothing more than was filed."""
-
-
 class JournalFiler:
-    """Files one journal. write: runs a small work in a transaction, behind the journal."""
+    """Files one journal. write: runs a small work in a transaction."""
 
-    def __init__(self, journal: Journal, write: Callable[[Work[Any]], Awaitable[Any]]) -> None:
+    def __init__(
+        self, journal: Journal, write: Callable[[BehindJournal[None]], Awaitable[Any]]
+    ) -> None:
         self.journal = journal
         self._write = write
         self._timer: asyncio.TimerHandle | None = None
@@ -37,18 +30,28 @@ class JournalFiler:
         self.on_filed: list[Callable[[], object]] = []  # called once turns are filed
         self.is_paused = False  # for tests: nothing is filed but before whoever needs it
 
-    async def file(self) -> None:
-        """File what was appended before this. Raises StoreUnavailable."""
-        await self._write(_do_nothing)
+    async def file(self, of: bytes | None = None) -> None:
+        """File what was appended before this, a few rows each time. Raises StoreUnavailable.
+
+        of: a scope, all if it is None.
+        """
+        newest, filed = self.journal.newest, 0
+        while self.journal.waits(of) and filed < newest:
+            step = FilingStep(self.journal, of)
+            await self._write(step)
+            filed = step.filed
 
     async def file_rest(self) -> None:
         """File what a process that ended has left, a few rows each time."""
-        while await self._write(partial(self.journal.file, most=FILED_TOGETHER)):
-            pass
+        is_left = True
+        while is_left:
+            step = FilingStep(self.journal)
+            await self._write(step)
+            is_left = step.filed > 0
 
-    async def file_within(self, deadline: float | None) -> None:
+    async def file_within(self, deadline: float | None, of: bytes | None = None) -> None:
         """File what a read needs. Raises StoreUnavailable, also after `deadline` seconds."""
-        task = asyncio.ensure_future(self.file())
+        task = asyncio.ensure_future(self.file(of))
         if not await ends_within(task, deadline):
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
             raise StoreUnavailable(f"the store did not file turns within {deadline} s")
@@ -59,7 +62,7 @@ class JournalFiler:
     ) -> None:
         """File the turns of a scope, see `Journal.waits`; as `file_within`."""
         if self.journal.waits(scope, but):
-            await self.file_within(deadline)
+            await self.file_within(deadline, scope)
 
     def file_later(self) -> None:
         """File what was appended once there is enough of it, or it is old."""
@@ -67,7 +70,7 @@ class JournalFiler:
             return
         if self.journal.rows >= FILED_TOGETHER:
             self._file_now()
-        elif self.journal.is_urgent:
+        elif self.journal.urgent:
             self._file_in(FILE_SECONDS)
         elif self._timer is None:
             self._file_in(REST_SECONDS)

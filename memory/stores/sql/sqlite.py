@@ -28,6 +28,7 @@ from sqlalchemy import Connection, create_engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
+from memory.stores.sql.gathered_writes import WRITES_OPTION, GatheredWrites
 from memory.stores.sql.index_changes import CHANGES_OPTION, IndexChanges
 from memory.stores.sql.sql_driver import DRIVER_OPTION
 from memory.stores.sql.sqlite_driver import DRIVER
@@ -78,7 +79,11 @@ class SqliteConnection:
             creator=lambda: raw,
             poolclass=StaticPool,
             hide_parameters=True,
-            execution_options={**options, DRIVER_OPTION: DRIVER},
+            execution_options={
+                **options,
+                DRIVER_OPTION: DRIVER,
+                WRITES_OPTION: GatheredWrites() if begin == WRITING else None,
+            },
         )
         self._over: Connection | None = None
 

@@ -18,6 +18,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.base import Executable
 
 from memory.stores.sql import schema
+from memory.stores.sql.gathered_writes import WRITES_OPTION
 from memory.stores.sql.sql_driver import SearchIndex, SqlDriver
 from memory.stores.sql.sqlite_index import SqliteIndex
 from memory.stores.sql.statements import RowSet
@@ -36,18 +37,27 @@ class SqliteDriver:
         self.index: SearchIndex = SqliteIndex()
 
     def execute(self, conn: Connection, statement: Executable, values: Mapping[str, Any]) -> RowSet:
-        return _compile(statement).run(conn.connection.dbapi_connection, values)
+        compiled, raw = _compile(statement), conn.connection.dbapi_connection
+        writes = conn.get_execution_options().get(WRITES_OPTION)
+        if writes is not None and writes.take(raw, compiled, (values,)):
+            return RowSet()
+        return compiled.run(raw, values)
 
     def execute_sql(self, conn: Connection, sql: str, *values: Any) -> list[Any]:
-        found = conn.connection.dbapi_connection.execute(sql, values)  # type: ignore[union-attr]
-        return list(found)
+        raw: Any = conn.connection.dbapi_connection
+        writes = conn.get_execution_options().get(WRITES_OPTION)
+        if writes is not None:
+            writes.run(raw)
+        return list(raw.execute(sql, values))
 
     def add_rows(
         self, conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        compiled = _compile(statement)
-        run = compiled.at_once if len(rows) <= SEVERAL else compiled.each
-        run(conn.connection.dbapi_connection, rows)
+        compiled, raw = _compile(statement), conn.connection.dbapi_connection
+        writes = conn.get_execution_options().get(WRITES_OPTION)
+        if writes is None or not writes.take(raw, compiled, rows):
+            run = compiled.at_once if len(rows) <= SEVERAL else compiled.run_all
+            run(raw, rows)
 
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
         listed = (self.list_keys(keys),)
@@ -84,6 +94,7 @@ class _Compiled:
     def __init__(self, statement: Any) -> None:
         compiled = statement.compile(dialect=sqlite.dialect())
         self.sql = str(compiled)
+        self.is_write = bool(getattr(statement, "is_dml", False)) and not statement._returning
         self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
         names = [name for name, _ in self._params]
         plain = len(names) > 1 and all(default is None for _, default in self._params)
@@ -98,21 +109,21 @@ class _Compiled:
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw: Any, values: Mapping[str, Any]) -> RowSet:
-        found = raw.execute(
-            self.sql,
-            self._named(values)
-            if self._named
-            else [values.get(name, default) for name, default in self._params],
-        )
+        found = raw.execute(self.sql, self._values_of(values))
         return (
             RowSet(self._row(*self._to_bools(row)) for row in found)
             if found.description
             else RowSet()
         )
 
-    def each(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-        names = [name for name, _ in self._params]
-        raw.executemany(self.sql, [[row[name] for name in names] for row in rows])
+    def run_all(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run the statement for each row."""
+        raw.executemany(self.sql, list(map(self._values_of, rows)))
+
+    def _values_of(self, row: Mapping[str, Any]) -> Sequence[Any]:
+        if self._named is not None:
+            return self._named(row)
+        return [row.get(name, default) for name, default in self._params]
 
     def at_once(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert all rows with one statement, which costs a third less."""

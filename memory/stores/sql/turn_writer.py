@@ -83,13 +83,23 @@ TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written again
 
 
-def open_turn(conn: Connection, o: PendingTurn, *, answered: bool = False) -> int:
+def read_status(conn: Connection, turn: PendingTurn | TurnRecord) -> Any:
+    """Read what `scopes.scope_status` returns of a turn's scope and conversation."""
+    line = turn.conversation
+    conversation = line if isinstance(line, int) else line.id
+    return scopes.scope_status(conn, turn.owner, turn.scope_id, conversation)
+
+
+def open_turn(
+    conn: Connection, o: PendingTurn, *, answered: bool = False, status: Any = None
+) -> int:
     """Make the request durable; return the scope's row id.
 
-    answered: its node is written with its answer. Raises ErasedMeanwhile.
+    answered: its node is written with its answer. status: what `read_status` returns, if it was
+    read before. Raises ErasedMeanwhile.
     """
     now, c = o.at or clock.now(), o.conversation
-    there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
+    there = read_status(conn, o) if status is None else status
     if there is not None and turn_rivals.fork_if_continued(conn, there, o):
         there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
     o.there = there if there is not None and there.conversation is not None else None
@@ -214,27 +224,37 @@ def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[Lar
 
 
 def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
-    """Write a turn's answers; safe to repeat with the same record.
+    """Write a turn's answers, and queue its jobs; safe to repeat with the same record.
 
     opening: its request, if not written before. Returns the conversation's newest node. Raises
     ErasedMeanwhile.
     """
+    head = record_answers(conn, r, opening)
+    queue_jobs(conn, r.jobs, r.scope_id)
+    return head
+
+
+def record_answers(
+    conn: Connection, r: TurnRecord, opening: PendingTurn | None = None, status: Any = None
+) -> int:
+    """Do what `record` does, but for jobs. status: see `open_turn`, of the request if it is new."""
     request: dict[str, Any] = {}
     said: list[dict[str, Any]] = []
     now = r.at or clock.now()
     if opening is not None:
-        r.scope_id, request = open_turn(conn, opening, answered=True), {"request": opening.request}
+        r.scope_id = open_turn(conn, opening, answered=True, status=status)
+        request = {"request": opening.request}
         said = _request_rows(opening, r.scope_id, opening.at or now)
         r.conversation = opening.conversation.id
         for node in r.nodes:
             node.conversation = r.conversation
-    there = opening.there if opening is not None else None
+    there = opening.there if opening is not None else status
     if there is None:
         scope_id = r.scope_id or scopes.get_or_create(conn, r.owner)
         there = scopes.scope_status(conn, r.owner, scope_id, r.conversation)
     if there is None or there.conversation is None:
         raise ErasedMeanwhile("the conversation was deleted while this ran; nothing of it is kept")
-    scope_id = there.id
+    r.scope_id = scope_id = there.id
     if opening is None and not turn_rivals.make_way(conn, scope_id, r):
         return int(there.head or r.nodes[0].turn)
     stays = r.kept and _join(conn, there, r)
@@ -269,7 +289,7 @@ def _put_epoch(conn: Connection, e: Epoch, scope_id: int, now: float) -> None:
 
 
 def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: float) -> None:
-    """Write what follows from the turn: evicted messages, explain record, uses and jobs."""
+    """Write what follows from the turn: evicted messages, explain record, and uses."""
     node = r.nodes[0].id
     if r.evicted:
         place = message_rows.MessagePlace(r.conversation, node, "evicted", now)
@@ -280,8 +300,12 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
         execute(conn, upsert_explain(sql_driver(conn)), row)
     fact_rows.record_use(conn, r.used)
     model_records.save(conn, r.models)
-    for job in r.jobs:
-        if _is_time(conn, scope_id, job):
+
+
+def queue_jobs(conn: Connection, jobs: Sequence[QueuedJob], scope_id: int | None) -> None:
+    """Queue what follows from turns of a scope in the background, as far as it is time for it."""
+    for job in jobs:
+        if scope_id is not None and _is_time(conn, scope_id, job):
             enqueue(conn, replace(job, scope_id=scope_id))
 
 
