@@ -52,10 +52,12 @@ class TurnRecorder:
     @property
     def can_defer_opening(self) -> bool:
         """Whether the request may be written together with its answer, if that comes soon."""
-        turn = self._turn
+        turn, services = self._turn, self._turn.services
+        # A user's first turn takes longer on a server; and jobs for vectors name the scope's row.
+        is_quick = not services.db.is_shared and services.retrieval.meaning is None
         return (
             turn.is_recording
-            and turn.progress.scope_id is not None
+            and (turn.progress.scope_id is not None or is_quick)
             and not turn.identity.adopted
             and not turn.store.heavy
         )

@@ -69,6 +69,7 @@ def record_of(
             record.versions = UNKNOWN
             return node.turn, turn.snapshot.blocks
         head = turn_writer.record(conn, record, opening)
+        turn.progress.scope_id = record.scope_id
         keep_beside(conn, turn.services.db.application_tables, record.beside)
         return head, _blocks(conn, turn)
 
@@ -80,12 +81,12 @@ def _append_opening(turn: TurnContext, opening: PendingTurn) -> AppendedTurn[int
     place, entry = _journal_place(turn), None
     if place is not None and not opening.large:
         entry = entry_of(place, max(place.ends, 0), opening, None)
-    scope_id = turn.progress.scope_id or 0
 
     def write(conn: Connection) -> int:
         return turn_writer.open_turn(conn, opening)
 
-    return AppendedTurn(turn.services.db.journal, write, turn.ask.scope.key, entry, scope_id)
+    journal, scope = turn.services.db.journal, turn.ask.scope.key
+    return AppendedTurn(journal, write, scope, entry, lambda scope_id: scope_id)
 
 
 def _append_record(
@@ -106,8 +107,13 @@ def _append_record(
     keeps_line = turn_statement.keeps_the_line(record, turn.identity.conversation)
     if place is not None and is_plain and keeps_line:
         entry = entry_of(place, head, opening, record)
-    appended = head, turn.snapshot.blocks
-    return AppendedTurn(turn.services.db.journal, write, turn.ask.scope.key, entry, appended)
+
+    def tell_appended(scope_id: int) -> Recorded:
+        record.scope_id = turn.progress.scope_id = scope_id
+        return head, turn.snapshot.blocks
+
+    journal, scope = turn.services.db.journal, turn.ask.scope.key
+    return AppendedTurn(journal, write, scope, entry, tell_appended)
 
 
 def _journal_place(turn: TurnContext) -> JournalPlace | None:
@@ -117,7 +123,7 @@ def _journal_place(turn: TurnContext) -> JournalPlace | None:
     is_found = conversation is turn.snapshot.conversation
     # Another turn may have made a named one that was not there.
     is_sure = is_found or not conversation.explicit
-    if db.is_shared or turn.store.heavy or identity.adopted or scope_id is None or not is_sure:
+    if db.is_shared or turn.store.heavy or identity.adopted or not is_sure:
         return None
     is_there = is_found or turn.progress.opened
     ends = (conversation.head or 0) if is_there else NO_CONVERSATION

@@ -30,7 +30,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_key
 from memory.scope import Scope
-from memory.stores.sql import fts, turn_writer
+from memory.stores.sql import fts, scopes, turn_writer
 from memory.stores.sql import schema as t
 from memory.stores.sql.application_tables import ApplicationTables, keep_beside
 from memory.stores.sql.gathered_writes import gather_writes
@@ -117,9 +117,10 @@ class JournalPlace(msgspec.Struct, frozen=True):
     """Where a turn is appended. ends: the conversation's head as the turn knows it.
 
     A head of 0 is none yet, one of `NO_CONVERSATION` is of a conversation that is not there.
+    scope_id: None of a scope that is not there either.
     """
 
-    scope_id: int
+    scope_id: int | None
     conversation: int
     ends: int
 
@@ -127,10 +128,11 @@ class JournalPlace(msgspec.Struct, frozen=True):
 class JournalEntry(msgspec.Struct):
     """One row to append.
 
-    scope: its key, under which readers wait for it. values: of `APPEND`. is_urgent: it has jobs.
+    owner: of its scope, under whose key readers wait for it. values: of `APPEND`. is_urgent: it has
+    jobs.
     """
 
-    scope: bytes
+    owner: ScopeOwner
     conversation: int
     values: dict[str, Any]
     is_urgent: bool = False
@@ -175,7 +177,7 @@ def entry_of(
         "generation": owner.generation,
         "entry": encoded,
     }
-    return JournalEntry(scope.key, place.conversation, values, bool(record and record.jobs))
+    return JournalEntry(owner, place.conversation, values, bool(record and record.jobs))
 
 
 class _FiledTurn(NamedTuple):
@@ -232,17 +234,19 @@ class Journal:
         return any(row.conversation != but for row in waiting)
 
     def append(self, conn: Connection, entry: JournalEntry) -> bool:
-        """Append a row; False if the turn has to be written at once."""
+        """Append a row; False if the turn has to be written at once. Raises ErasedMeanwhile."""
         if self.rows >= MOST_ROWS or self._bytes >= MOST_BYTES:
             return False
-        if not execute(conn, APPEND, entry.values):
+        values, scope = entry.values, entry.owner.scope.key
+        if values["scope"] is None:
+            values["scope"] = scopes.get_or_create(conn, entry.owner)
+        if not execute(conn, APPEND, values):
             return False
-        values = entry.values
         size = len(values["entry"])
         self.newest = values["id"]
         row = _WaitingRow(self.newest, values["scope"], entry.conversation, size, entry.is_urgent)
-        self._waiting.setdefault(entry.scope, []).append(row)
-        self._scopes[row.scope_id] = entry.scope
+        self._waiting.setdefault(scope, []).append(row)
+        self._scopes[row.scope_id] = scope
         self._count(row, 1)
         return True
 
@@ -363,8 +367,8 @@ class FilingStep(BehindJournal[None]):
 class AppendedTurn(BehindJournal[T]):
     """A turn that is appended to the journal; written by `work` where it cannot be.
 
-    It is written behind the rows of its scope. entry: None if it cannot. appended: what `work`
-    would return.
+    It is written behind the rows of its scope. entry: None if it cannot. appended: returns what
+    `work` would, of the scope's row.
     """
 
     def __init__(
@@ -373,7 +377,7 @@ class AppendedTurn(BehindJournal[T]):
         work: Callable[[Connection], T],
         scope: bytes,
         entry: JournalEntry | None,
-        appended: T,
+        appended: Callable[[int], T],
     ) -> None:
         super().__init__(journal, work, scope)
         self._entry, self._appended = entry, appended
@@ -381,7 +385,7 @@ class AppendedTurn(BehindJournal[T]):
     def __call__(self, conn: Connection) -> T:
         self.filed = 0
         if self._entry is not None and self._journal.append(conn, self._entry):
-            return self._appended
+            return self._appended(self._entry.values["scope"])
         return super().__call__(conn)
 
 
@@ -396,6 +400,9 @@ def _read_turn(row: Any) -> _FiledTurn:
     owner = ScopeOwner(scope, stored.generation)
     opening = None if stored.opening is None else _opening_of(stored.opening, owner)
     record = stored.record and _record_of(stored.record, owner, stored.explain_id)
+    for part in (opening, record):
+        if part is not None:
+            part.scope_id = row.scope_id
     return _FiledTurn(row.scope_id, opening, record)
 
 

@@ -81,16 +81,22 @@ async def test_an_answer_that_comes_at_once_is_written_with_its_request(rows):
     assert (kind, opening.node.id) == ("record", record.nodes[0].id)
 
 
-@pytest.mark.parametrize("why", ["reads", "new scope", "adopted", "heavy"])
+@pytest.mark.parametrize("why", ["reads", "new scope with vectors", "adopted", "heavy"])
 async def test_what_is_not_deferred(why):
     turn = a_turn(mode="read" if why == "reads" else "full")
-    if why == "new scope":
-        turn.progress.scope_id = None
+    if why == "new scope with vectors":
+        turn.progress.scope_id, turn.services.retrieval.meaning = None, object()
     if why == "adopted":
         turn = structs.replace(turn, identity=structs.replace(turn.identity, adopted=True))
     if why == "heavy":
         turn.store.heavy = True
     assert not TurnRecorder(turn).can_defer_opening
+
+
+async def test_the_first_turn_of_a_user_is_deferred_too():
+    turn = a_turn()
+    turn.progress.scope_id = None
+    assert TurnRecorder(turn).can_defer_opening
 
 
 async def test_a_turn_that_only_reads_writes_nothing(rows):

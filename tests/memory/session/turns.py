@@ -96,7 +96,7 @@ class FakeRetrieval:
 
     def __init__(self):
         self.found_passages, self.found_messages, self.asked, self.added = [], [], [], 0
-        self.indexing = self
+        self.indexing, self.meaning = self, None
 
     def notify_added(self):
         self.added += 1

@@ -215,6 +215,19 @@ async def test_a_warm_turn_is_one_row_of_the_journal(house):
     assert await house.memory.db.read(waiting, of=NO_TURNS) == 3
 
 
+async def test_the_first_turn_of_a_user_is_one_row_too(house):
+    house.said["cy"] = {}
+    await house.turns("cy", 0)
+    assert await house.memory.db.read(waiting, of=NO_TURNS) == 1
+    await house.check("cy")
+    assert await house.memory.db.read(waiting, of=NO_TURNS) == 0
+    house.said["dan"] = {}
+    await house.together("dan", 0)
+    await house.check("dan")
+    await house.crash("dan", 0)
+    await house.check("dan")
+
+
 async def test_the_turns_of_others_wait_for_more(house):
     for user in USERS:
         await house.turns(user, 0)
