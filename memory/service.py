@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from sys import getsizeof
@@ -133,7 +133,8 @@ class Memory:
         self._closed_until = 0.0
         self._letting_go: asyncio.Task[None] | None = None
         self.outdated = ""  # why the database must be upgraded first
-        # What runs the jobs, where it runs here.
+        # What is done before the first turn; what runs the jobs, where it runs here.
+        self.before_ready: list[Callable[[], Awaitable[None]]] = []
         self.wake_worker: Callable[[], None] = _wake_nobody
 
     async def open(self) -> None:
@@ -156,6 +157,8 @@ class Memory:
         await self.db.fill_pool()
         self.models.load(await self.db.read(model_records.load))
         await self.policies.load()
+        for prepare in self.before_ready:
+            await prepare()
         self.retrieval.indexing.start()
         if not self._following:
             work = [self._replay.follow()]

@@ -29,6 +29,9 @@ COVERED = {
         gateway.app gateway.pipeline gateway.server.exception_handlers gateway.server.openapi
         gateway.server.routes gateway.state
     """,
+    "gateway/server/test_device_memory": """
+        memory.management.device_users memory.management.merged_copies
+    """,
     "e2e/wire/test_storage_and_start": "gateway.server.lifespan memory.embed.telemetry",
     "e2e/test_workers": """
         memory.session.earlier_attempts memory.stores.sql.node_holders

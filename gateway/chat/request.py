@@ -164,7 +164,8 @@ async def read_turn_input(
     source = BodySource(name, wire, client, whose)
     read = await read_members(gateway, source, raw, whole=mode.name != "off")
     route = await _route(gateway, read, principal, raw)
-    user = gateway.names.user(principal, headers, path_user, wire.identity(read.members))
+    identity = _identity(gateway, principal, wire, read.members)
+    user = gateway.names.user(principal, headers, path_user, identity)
     asker = _Asker(principal, user, route, headers, client)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy
@@ -174,6 +175,16 @@ async def read_turn_input(
     query = scope.get("query_string", b"")
     more = (decided.mode.off_reason, query, decided.resends)
     return TurnInput(*asked, *found, *signals, wire, decided.read.facts, *more)
+
+
+def _identity(gateway: GatewayState, principal: Principal, wire: WireFormat, members: Json) -> Json:
+    """Return the members that may name the user.
+
+    Where one person uses this machine, `metadata.user_id`, which names the machine, is none.
+    """
+    if wire.name == "messages" and principal.default_user and gateway.settings.single_user:
+        return {}
+    return wire.identity(members)
 
 
 class _Asker(NamedTuple):

@@ -7,12 +7,16 @@ import shlex
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 from urllib.parse import quote, urlsplit
 
 import click
 
-from gateway.cli.options import CommandFailed
+from gateway.cli.client import local
+from gateway.cli.lockfile import running_url
+from gateway.cli.options import CommandFailed, config_option, settings_from
+from gateway.config.settings import ConfigError, data_folder
 
 # What clients read to find their server. Anthropic's append `/v1` themselves.
 OPENAI, ANTHROPIC = "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"
@@ -20,21 +24,51 @@ ANTHROPIC_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # Of printable ASCII all but what ends a text in TOML, or begins an encoding.
 PLAIN = " !#$&'+*(),-./:;<=>?@[]^_`{|}~"
 CONNECT_SECONDS = 1.0
+DEFAULT_URL = "http://127.0.0.1:8080"
+PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+NO_PROXIES = ("NO_PROXY", "no_proxy")
 
 
-def variables_for(url: str, user: str | None, present: Mapping[str, str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class MemoryOwner:
+    """Whose memory a client uses: a user, one of their agents; the gateway's own where unnamed."""
+
+    user: str | None = None
+    agent: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that say so."""
+        named = {"X-Memory-User": self.user, "X-Memory-Agent": self.agent}
+        return {name: quote(value, PLAIN) for name, value in named.items() if value}
+
+
+def variables_for(url: str, owner: MemoryOwner, present: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that lead a client here.
 
     url: without `/v1`. present: the variables there are.
     """
     out = {OPENAI: f"{url}/v1", ANTHROPIC: url}
-    if user:
-        lines = [present.get(ANTHROPIC_HEADERS, ""), f"X-Memory-User: {quote(user, PLAIN)}"]
+    if owner.headers:
+        lines = [present.get(ANTHROPIC_HEADERS, "")]
+        lines += [f"{name}: {value}" for name, value in owner.headers.items()]
         out[ANTHROPIC_HEADERS] = "\n".join(line for line in lines if line)
+    if local(url):
+        out |= _past_proxies(urlsplit(url).hostname or "", present)
     return out
 
 
-def arguments_for(command: Sequence[str], url: str, user: str | None) -> list[str]:
+def _past_proxies(host: str, present: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that keep a proxy out of the way to a gateway on this machine."""
+    if not any(present.get(name) for name in PROXIES):
+        return {}
+    listed = [present.get(name, "") for name in NO_PROXIES]
+    hosts = [part.strip() for text in listed for part in text.split(",") if part.strip()]
+    value = ",".join(dict.fromkeys([*hosts, host]))
+    return dict.fromkeys(NO_PROXIES, value)
+
+
+def arguments_for(command: Sequence[str], url: str, owner: MemoryOwner) -> list[str]:
     """Return the command with the arguments that its program needs, if it reads no variables."""
     if PurePath(command[0]).name != "codex":
         return list(command)
@@ -45,12 +79,22 @@ def arguments_for(command: Sequence[str], url: str, user: str | None) -> list[st
         "env_key": '"OPENAI_API_KEY"',
         "supports_websockets": "false",
     }
-    if user:
-        provider["http_headers"] = f'{{ "X-Memory-User" = "{quote(user, PLAIN)}" }}'
+    if owner.headers:
+        pairs = ", ".join(f'"{name}" = "{value}"' for name, value in owner.headers.items())
+        provider["http_headers"] = f"{{ {pairs} }}"
     told = ["-c", 'model_provider="mnemogate"']
     for name, value in provider.items():
         told += ["-c", f"model_providers.mnemogate.{name}={value}"]
     return [command[0], *told, *command[1:]]
+
+
+def find_gateway(config: Path | None) -> str:
+    """Return the URL of the gateway that runs on the data folder, or on the demo's."""
+    try:
+        data = settings_from(config).data
+    except ConfigError:
+        data = data_folder()
+    return running_url(data) or running_url(data / "demo") or DEFAULT_URL
 
 
 def is_listening(url: str) -> bool:
@@ -65,22 +109,37 @@ def is_listening(url: str) -> bool:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="The gateway.")
+@click.option(
+    "--url",
+    envvar="MNEMOGATE_URL",
+    help="The gateway.  [default: the one that runs on this data folder, else "
+    "http://127.0.0.1:8080; env: MNEMOGATE_URL]",
+)
 @click.option("--user", help="Whose memory; the gateway's own user where none is named.")
+@click.option("--agent", help="A memory of its own, apart from that user's other agents.")
+@config_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(url: str, user: str | None, command: tuple[str, ...]) -> None:
+def run(
+    url: str | None,
+    user: str | None,
+    agent: str | None,
+    config: Path | None,
+    command: tuple[str, ...],
+) -> None:
     """Start a client with the gateway as its server, and print what was set.
 
     \b
     Examples:
       mnemogate run -- codex
-      mnemogate run --user ada -- claude -p "What do you know about me?"
+      mnemogate run -- claude -p "What do you know about me?"
+      mnemogate run --agent work -- codex
     """
     if shutil.which(command[0]) is None:
         raise CommandFailed(f"{command[0]} is not installed, or not in PATH. Install it first.")
-    url = url.rstrip("/").removesuffix("/v1")
-    found = variables_for(url, user, os.environ)
-    asked = arguments_for(command, url, user)
+    url = (url or find_gateway(config)).rstrip("/").removesuffix("/v1")
+    owner = MemoryOwner(user, agent)
+    found = variables_for(url, owner, os.environ)
+    asked = arguments_for(command, url, owner)
     for name, value in found.items():
         click.echo(f"mnemogate: {name}={shlex.quote(value)}", err=True)
     if asked != list(command):

@@ -6,7 +6,9 @@ the user's is touched.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -32,11 +34,13 @@ from gateway.cli.trial import (
     report_of,
     succeeds,
 )
+from gateway.errors import redact_url
 
 if TYPE_CHECKING:
     import httpx
 
     from gateway.cli.client import ManagementClient
+    from gateway.config.settings import Settings
 
 FAILURES = 3  # turns in a row without an answer, after which the trial ends
 REFUSED = ("Error", "Nothing was")  # how the result of a call that failed begins
@@ -121,12 +125,41 @@ def _gateway(upstream: str | None) -> Iterator[tuple[str, ManagementClient]]:
         if upstream:
             over["upstream"] = upstream
             over["server.open"] = local(upstream) and not _key(upstream)
-        settings = load(None, {}, {k: v for k, v in over.items() if v not in (None, False)})
+        over = {k: v for k, v in over.items() if v not in (None, False)}
+        settings = load(None, {}, over)
+        if upstream:
+            settings = load(None, {}, {**over, "upstream": _complete(settings)})
         with (
+            _quiet_log(),
             serve_in_thread(settings, bind_socket("127.0.0.1", 0)) as url,
             connect(url, local_token(Path(data))) as api,
         ):
             yield url, api
+
+
+def _complete(settings: Settings) -> str:
+    """Return the server's address, with the `/v1` that it lacks, and say so."""
+    from gateway.upstream.probe import complete_address
+
+    name = next(iter(settings.providers))
+    address = asyncio.run(complete_address(name, settings))
+    if address != settings.providers[name].base_url:
+        click.echo(f"The API is at {redact_url(address)}.", err=True)
+    return address
+
+
+@contextlib.contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Keep the gateway's log out of the report, which has the errors of the turns."""
+    log, silence = logging.getLogger("mnemogate"), logging.NullHandler()
+    before = log.propagate
+    log.addHandler(silence)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.propagate = before
+        log.removeHandler(silence)
 
 
 class _Trial:

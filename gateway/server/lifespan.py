@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar
 
 from gateway.chat.background_booking import book_pending
+from gateway.server.device_memory import add_device_memories
 from gateway.state import GatewayState
 from gateway.storage.key_probe import NONE
 from gateway.telemetry.metrics import close_metrics
@@ -60,6 +62,7 @@ def on_startup(gateway: GatewayState) -> Any:
             await (
                 gateway.shared.open()
             )  # before the first request, which would otherwise be counted in this process only
+        gateway.memory.before_ready = [partial(add_device_memories, gateway)]
         app.state.opening = asyncio.create_task(work())
         if gateway.settings.key_counts != NONE:
             await gateway.keys.made.wait_until_read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import NamedTuple
 
 from gateway.config.addresses import has_version
 from gateway.config.settings import Settings, TimeoutSettings
@@ -53,6 +54,41 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
         await wire.aclose()
 
 
+class FoundAddress(NamedTuple):
+    """The address at which a server has its API. status: with which it lists its models."""
+
+    base_url: str
+    status: int
+
+
+async def find_v1(name: str, settings: Settings, status: int) -> FoundAddress | None:
+    """Return the address with `/v1` if the API is there, and not at the base URL.
+
+    status: with which the base URL answers. Raises GatewayError.
+    """
+    provider = settings.providers[name]
+    if provider.kind != "openai" or has_version(provider.base_url) or status not in ABSENT:
+        return None
+    suggestion = f"{provider.base_url.rstrip('/')}/v1"
+    found = await status_of(name, settings, suggestion)
+    return FoundAddress(suggestion, found) if found not in ABSENT else None
+
+
+async def complete_address(name: str, settings: Settings) -> str:
+    """Return the provider's base URL, with the `/v1` that it lacks.
+
+    A server that does not answer keeps its own.
+    """
+    base_url = settings.providers[name].base_url
+    if has_version(base_url):
+        return base_url
+    try:
+        found = await find_v1(name, settings, await status_of(name, settings))
+    except GatewayError:
+        return base_url
+    return found.base_url if found else base_url
+
+
 async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> str | None:
     """Return a warning if the base URL lacks its `/v1`; None if nothing suggests that.
 
@@ -61,17 +97,14 @@ async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> 
     provider = settings.providers[name]
     if provider.kind != "openai" or has_version(provider.base_url):
         return None
-    found = await status_of(name, settings) if status is None else status
-    suggestion = f"{provider.base_url.rstrip('/')}/v1"
-    if (
-        found not in ABSENT
-        or (suggestion_status := await status_of(name, settings, suggestion)) in ABSENT
-    ):
+    own_status = await status_of(name, settings) if status is None else status
+    found = await find_v1(name, settings, own_status)
+    if found is None:
         return None
     return (
         f"providers.{name}.base_url is {redact_url(provider.base_url)}, where an "
-        f"OpenAI-compatible API does not answer ({found}); {redact_url(suggestion)} does "
-        f"({suggestion_status}): use that address"
+        f"OpenAI-compatible API does not answer ({own_status}); {redact_url(found.base_url)} does "
+        f"({found.status}): use that address"
     )
 
 

@@ -222,6 +222,10 @@ class TokenCounter:
             self.counts.put(key, known := self._count(text))
         return known
 
+    def fixed(self, text: str, measured: int) -> int:
+        """Count a text of ours that never changes: as measured, unless there is a vocabulary."""
+        return measured if self._encode is None else self.text(text)
+
     def _count(self, text: str) -> int:
         """Count a text; a long one by samples, so that it takes a few milliseconds at most."""
         if len(text) <= LONG_TEXT_CHARACTERS:

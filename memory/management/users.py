@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from memory.export_format import ExportLine
+from memory.management.merged_copies import remove_copies
 from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
@@ -46,6 +47,8 @@ async def erase_user(memory: Memory, tenant: str, user: str) -> dict[str, int]:
     counts = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
     memory.policies.forget()
     await asyncio.to_thread(memory.spill.forget, tenant, user)
+    if (data := memory.spill.folder) is not None:
+        await asyncio.to_thread(remove_copies, data, user)
     return counts
 
 

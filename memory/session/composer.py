@@ -190,7 +190,7 @@ class Composer:
         ask, snapshot = turn.ask, turn.snapshot
         shown = self._shown_blocks() if turn.injects else []
         offered = self._offered_tools()
-        tools_tokens = self._counter.text(tool_definitions.text_of(offered)) if offered else 0
+        tools_tokens = self._count_tools(offered) if offered else 0
         planned = self._plan(shown)
         wants_recall = ask.recall and shown and not turn.is_spare
         recalled = await self._timed_recall(planned) if wants_recall else Recall()
@@ -222,6 +222,10 @@ class Composer:
             _versions_seen(plan, shown),
             _placed_tokens(self._counter, plan, ask.scope.tag) + tools_tokens,
         )
+
+    def _count_tools(self, offered: list[Json]) -> int:
+        measured = tool_definitions.measured_tokens(offered)
+        return self._counter.fixed(tool_definitions.text_of(offered), measured)
 
     def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:
         """Return a prompt that overflowed, with its tokens counted again.

@@ -98,6 +98,11 @@ class RecoveryLog:
             self._lock = None
 
     @property
+    def folder(self) -> Path | None:
+        """The data folder; None if there is none."""
+        return self._path.parent if self._path is not None else None
+
+    @property
     def held_records(self) -> int:
         """How many records are in memory alone."""
         return len(self._held)

@@ -39,7 +39,7 @@ async def test_the_user_is_read_from_every_form_of_user_id(data, stream, told, n
 
 
 async def test_the_header_wins_over_the_path_and_that_over_the_body(data):
-    async with MessagesModel("Hi.") as up, running(up.url, data) as live:
+    async with MessagesModel("Hi.") as up, running(up.url, data, OWN) as live:
 
         async def asked(root, headers=None):
             response = await live.http.post(

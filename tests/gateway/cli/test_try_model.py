@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -26,7 +29,16 @@ def serving(behave):
     bodies = []
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/v1/models" else 404)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
         def do_POST(self):
+            if not self.path.startswith("/v1/"):
+                self.send_error(404)
+                return
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             bodies.append(body)
             status, message = behave(body)
@@ -129,6 +141,29 @@ def test_a_model_that_behaves_well(monkeypatch, key):
     assert report["recommended"]["memory.extract"]["value"] == "off"
     assert report["recommended"]["memory.recall"]["value"] == "tools"
     assert "12/12  yes" in done.stderr
+
+
+def test_the_api_is_found_at_v1_as_documented():
+    """`--upstream http://127.0.0.1:11434`, as Ollama is started."""
+    with serving(attentive) as (url, _):
+        done = tried(url.removesuffix("/v1"))
+        assert f"The API is at {url}." in done.stderr
+        assert "yes" in done.stderr
+
+
+def test_no_line_of_the_log_runs_through_the_report(capfd):
+    failures = iter(range(100))
+
+    def flaky(body):
+        return (500, {"error": {"message": "overloaded"}}) if next(failures) < 2 else says("Well.")
+
+    with serving(flaky) as (url, _):
+        command = [sys.executable, "-m", "gateway", "try", "m", "--upstream", url]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = (r"\s*\d+/\d+ +(yes|no) ", r"The API is at ", r"$")
+    lines = done.stderr.splitlines()
+    assert len(lines) >= 10
+    assert [line for line in lines if not any(re.match(form, line) for form in report)] == []
 
 
 def test_a_model_that_never_calls():

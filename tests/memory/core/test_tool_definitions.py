@@ -9,12 +9,15 @@ import pytest
 from memory.core.tool_definitions import (
     ALL,
     READ_ONLY,
+    TOKENS,
     UNNAMED,
     as_json,
     client_names,
+    measured_tokens,
     text_of,
     tools_to_offer,
 )
+from tests.vocabulary import count_tokens
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,12 @@ def test_names_are_read_of_tools_of_any_shape():
     tools = [{"function": {"name": "a"}}, {"custom": {"name": "b"}}, {"name": "c"}, 3, {}]
     assert client_names(tools) == {"a", "b", "c", "None"}
     assert client_names({"not": "a list"}) == set()
+
+
+def test_the_tokens_of_our_tools_are_as_measured():
+    for tool in ALL:
+        counted = count_tokens(json.dumps(tool, separators=(",", ":")))
+        assert TOKENS[tool["function"]["name"]] == counted
+    for offered in (ALL, UNNAMED, READ_ONLY):
+        counted = count_tokens(text_of(offered))
+        assert 0 <= measured_tokens(offered) - counted <= len(offered)

@@ -1,0 +1,53 @@
+"""The memory of a program that named this machine, not its person, becomes the person's.
+
+Claude Code names a device by 64 hex digits. Where one person has one laptop, what lies under such a
+name is added to that person's memory. A copy of both is written first, so that it can be undone.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+from memory.errors import NotFound
+from memory.management.merged_copies import make_folder, write_copy
+from memory.management.merging import Merge, merge_live_users
+from memory.management.renaming import rename_live_user
+from memory.service import Memory
+from memory.stores.sql import exporter, scopes
+from memory.stores.sql.scopes import UserName, VisibleScopes
+
+# Of `metadata.user_id`, in each form that Claude Code has sent, its session left out. A UUID alone
+# may be any program's user, and stays.
+DEVICE = re.compile(r"[0-9a-f]{64}|user_[0-9a-f]{64}(?:_account_[0-9a-f-]*)?")
+LISTED = 500  # users that are read at a time
+
+
+async def find_device_users(memory: Memory, tenant: str) -> list[str]:
+    """Return the users of a tenant that are named as a device. Raises StoreUnavailable."""
+    names: list[str] = []
+    after: UserName | None = None
+    reach = VisibleScopes(tenant)
+    while True:
+        page = await memory.db.read(partial(scopes.users, reach=reach, after=after, limit=LISTED))
+        names += [user["id"] for user in page if DEVICE.fullmatch(user["id"])]
+        if len(page) < LISTED:
+            return names
+        after = (page[-1]["tenant"], page[-1]["id"])
+
+
+async def merge_device_user(memory: Memory, wanted: Merge, data: Path) -> Path:
+    """Add a device's memory to its person's; return the folder of the copies made before.
+
+    data: the data folder. Raises what `merge_live_users` and `rename_live_user` raise, OSError.
+    """
+    owners = wanted.owners
+    folder = make_folder(data, owners.source[1])
+    for name, owner in (("device", owners.source), ("person", owners.target)):
+        await write_copy(folder / f"{name}.ndjson", exporter.export(memory.db, *owner))
+    try:
+        await merge_live_users(memory, wanted)
+    except NotFound:
+        await rename_live_user(memory, owners)
+    return folder
