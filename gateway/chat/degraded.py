@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 from gateway.chat.request import TurnInput
 from gateway.chat.response_keeper import ResponseKeeper
-from gateway.chat.round_stream import raise_for_incomplete, stream_round
+from gateway.chat.round_stream import raise_for_incomplete, stream_round, write_body
 from gateway.errors import GatewayError
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
@@ -28,6 +28,7 @@ class DegradedProducer(CompletionProducer):
         view = request.found.view if request.found is not None else None
         self._mask = request.wire.mask(request.body, (), forward.alias, injected=False, view=view)
         self._reply: CompletionReply | None = None
+        self._bytes = 0
 
     @property
     def memory(self) -> str:
@@ -52,16 +53,19 @@ class DegradedProducer(CompletionProducer):
         self._forward.meter.record_usage(result.usage)
         raise_for_incomplete(result, self._forward, whole=reply.plain is not None)
         if reply.plain is not None:
+            self._bytes = len(reply.plain)
             mask.pass_on(reply.plain, result)
+            reply.plain = b""  # the mask's now
         if held := mask.finish():
             yield held
         if (keeper := self._keeper) is not None:
             left = await keeper.row(mask, [result.reply], wire.hidden_rounds(), "")
             keeper.settle(left, written=False)
-        yield mask.end(mask.usage)
+        if self.stream:
+            yield mask.end(mask.usage)
 
-    def whole(self) -> bytes:
-        return self._mask.body(self._mask.usage)
+    async def whole(self) -> bytes | list[bytes]:
+        return await write_body(self._mask, self._mask.usage, self._bytes)
 
     def build_head(self, *, committed: bool) -> ResponseHead:
         return self.completion_head(self._reply.headers if self._reply is not None else [])

@@ -117,8 +117,8 @@ class TurnProducer(CompletionProducer):
     def chunks(self) -> AsyncGenerator[bytes, None]:
         return self._turn.events()
 
-    def whole(self) -> bytes:
-        return self._turn.completion()
+    async def whole(self) -> bytes | list[bytes]:
+        return await self._turn.completion()
 
     def build_head(self, *, committed: bool) -> ResponseHead:
         reply = self._turn.reply

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamTimeout
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply, feed_framer
+from gateway.wire.chat import Json
+from gateway.wire.json_weight import LIGHT_BYTES
 from gateway.wire.sse import SseEvent
 from gateway.wires.base import ReplyMask
 from gateway.wires.round_result import RoundResult
@@ -84,3 +88,13 @@ def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) 
             "The upstream's stream ended before the answer was complete. What came is above; try "
             "again."
         )
+
+
+async def write_body(mask: ReplyMask, usage: Json | None, size: int) -> bytes | list[bytes]:
+    """Return the whole answer for a client that wants no events, written in a thread if long.
+
+    size: the bytes of what the upstream sent.
+    """
+    if size <= LIGHT_BYTES:
+        return mask.body(usage)
+    return await asyncio.to_thread(partial(mask.body, usage, long=True))

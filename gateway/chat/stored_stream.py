@@ -109,7 +109,7 @@ class StoredStream(CompletionProducer):
         await incoming.close()
         return None
 
-    def whole(self) -> bytes:
+    async def whole(self) -> bytes:
         return b""
 
     def build_head(self, *, committed: bool) -> ResponseHead:

@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.chat.opening import RequestOpening
 from gateway.chat.round_sender import RoundSender, TargetOptions
-from gateway.chat.round_stream import raise_for_incomplete, stream_round
+from gateway.chat.round_stream import raise_for_incomplete, stream_round, write_body
 from gateway.errors import UpstreamRefused
 from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
@@ -63,11 +63,11 @@ class Turn:
         self.replies: list[Json] = []  # what each round came to, as received
         self._keeper = options.keeper
         self.used: list[Json | None] = []
+        self._bytes = 0  # of the answers that came whole
         self.finished = False
         self.stream = bool(body.get("stream"))
         self._forward = forward
         self._limits = limits
-        self._wire = wire
         self.mask = _mask(wire, body, facts, session, forward)
         self._json_only = facts.wants_json
         self._sender = RoundSender(body, session, forward, options)
@@ -152,7 +152,8 @@ class Turn:
             if last := self.mask.finish():
                 yield last
             await self.record()
-            yield self.mask.end(self.usage)
+            if self.stream:
+                yield self.mask.end(self.usage)
         finally:
             await self._opening.finish()
 
@@ -160,12 +161,12 @@ class Turn:
         """Return the messages the client was shown, one a choice."""
         return join_halves(self.mask.answers())
 
-    def completion(self) -> bytes:
+    async def completion(self) -> bytes | list[bytes]:
         """Return the whole answer for a client that did not ask for a stream.
 
         It is the upstream's own bytes where nothing was changed.
         """
-        return self.mask.body(self.usage)
+        return await write_body(self.mask, self.usage, self._bytes)
 
     async def record(self) -> None:
         """Record what the client was shown."""
@@ -264,8 +265,12 @@ class Turn:
         came_whole = reply.plain is not None and not self.stream
         raise_for_incomplete(result, self._forward, whole=came_whole)
         alone = len(self.used) == 1 and not self.session.rounds and not result.ours
-        if alone and reply.plain is not None:
+        if reply.plain is None:
+            return
+        self._bytes += len(reply.plain)
+        if alone:
             self.mask.pass_on(reply.plain, result)
+        reply.plain = b""  # the mask's now, which lets go of it when it writes another
 
     async def _run_memory_calls(self, result: RoundResult) -> bool:
         """Run what is ours; True when another round follows."""
@@ -275,13 +280,13 @@ class Turn:
             hidden.record_last(result, self._by)
             return False
         if result.cut or sender.is_last:
-            stands = sender.is_last or (result.cut and self._wire.cut_is_final)
+            stands = sender.is_last or (result.cut and self._forward.wire.cut_is_final)
             alone = not result.theirs and not result.text_shown and not stands
             sender.withdraw_tools()
             if not alone:
                 hidden.record_last(result, self._by)
             return alone
-        answers = await self.session.run(self._wire.calls(result), result.reply)
+        answers = await self.session.run(self._forward.wire.calls(result), result.reply)
         return self._take_in(result, answers)
 
     def _take_in(self, result: RoundResult, answers: Sequence[str]) -> bool:

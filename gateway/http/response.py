@@ -110,7 +110,7 @@ class CompletionProducer(ABC):
 
     def __init__(self, *, stream: bool) -> None:
         self.stream = stream
-        self._sent_body = b""
+        self._sent_bytes = 0
 
     @abstractmethod
     def chunks(self) -> AsyncGenerator[bytes, None]:
@@ -120,7 +120,7 @@ class CompletionProducer(ABC):
         """
 
     @abstractmethod
-    def whole(self) -> bytes:
+    async def whole(self) -> bytes | list[bytes]:
         """Return the body for who wants no stream, once the chunks are through."""
 
     def body(self) -> AsyncGenerator[bytes, None]:
@@ -130,8 +130,11 @@ class CompletionProducer(ABC):
         async with contextlib.aclosing(self.chunks()) as chunks:
             async for _ in chunks:
                 pass
-        self._sent_body = self.whole()
-        yield self._sent_body
+        body = await self.whole()
+        parts = [body] if isinstance(body, bytes) else body
+        self._sent_bytes = sum(map(len, parts))
+        for part in parts:
+            yield part
 
     def completion_head(self, headers: Pairs) -> ResponseHead:
         """Return the head around these headers, whatever they say of type and length."""
@@ -146,7 +149,7 @@ class CompletionProducer(ABC):
             [
                 *kept,
                 (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(self._sent_body)),
+                (b"content-length", b"%d" % self._sent_bytes),
             ]
         )
 

@@ -117,8 +117,11 @@ class ReplyMask(Protocol):
         """Return what the client was shown, as messages for the memory."""
         ...
 
-    def body(self, usage: Json | None) -> bytes:
-        """Return the whole answer for a client that wants no events."""
+    def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
+        """Return the whole answer for a client that wants no events; in parts if it is long.
+
+        The upstream's own bytes are not held any longer then.
+        """
         ...
 
     def fault(self, error: GatewayError) -> bytes:

@@ -25,7 +25,14 @@ import msgspec
 
 from gateway.errors import GatewayError, StreamIncomplete, UnreadableStream
 from gateway.wire.answer_parts import PartKey
-from gateway.wire.chat import Json, MalformedReply, broken_stream, encode, read_object
+from gateway.wire.chat import (
+    Json,
+    MalformedReply,
+    broken_stream,
+    encode,
+    encode_in_parts,
+    read_object,
+)
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
 from gateway.wire.own_marks import has_mark, mark_orphan
@@ -386,12 +393,17 @@ class EnvelopeMask(ABC):
     def finish(self) -> bytes:
         return b""
 
-    def body(self, usage: Json | None) -> bytes:
-        if self._passed is not None and not self._hid:
-            raw, result = self._passed
-            whole = self.restored(result.reply)
-            return raw if whole is result.reply else encode(whole)
-        return encode(self.merged())
+    def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
+        write = encode_in_parts if long else encode
+        if self._passed is None or self._hid:
+            return write(self.merged())
+        raw, result = self._passed
+        whole = self.restored(result.reply)
+        if whole is result.reply:
+            return raw
+        # A long answer is not held in three copies.
+        raw, self._passed = b"", None
+        return write(whole)
 
     def keepalive(self) -> bytes:
         return COMMENT

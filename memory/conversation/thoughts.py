@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from memory.conversation.messages import Json, text_of
 
+SEARCH_STEP_CHARACTERS = 1 << 20
+HINT_CHARACTERS = 16  # more than the longest hint has
 NEAR_CHARACTERS = 80  # of its line that are looked at beside a tag
 _TAG = r"(?:\w{1,16}:)?(?:think(?:ing)?|thoughts?|reasoning|reflection)"
 # Tags of DeepSeek, Qwen, GLM, Seed and others; of Mistral, of Kimi, and of gpt-oss (Harmony).
@@ -29,10 +31,7 @@ _HINTS = ("hink", "HINK", "hought", "HOUGHT", "eason", "EASON", "eflection", "EF
 
 def without_thoughts(text: str) -> str:
     """Return a model's text without its thoughts; "" where it is nothing else."""
-    for hint in _HINTS:
-        if hint in text:
-            break
-    else:
+    if not _may_hold_thoughts(text):
         return text
     spoken: list[str] = []
     at = 0
@@ -42,6 +41,17 @@ def without_thoughts(text: str) -> str:
     if not at:
         return text
     return "".join([*spoken, text[at:]]).strip()
+
+
+def _may_hold_thoughts(text: str) -> bool:
+    """Tell whether a hint stands in a text; a long one is searched in steps, and others run."""
+    if len(text) <= SEARCH_STEP_CHARACTERS:
+        return any(hint in text for hint in _HINTS)
+    return any(
+        text.find(hint, at, at + SEARCH_STEP_CHARACTERS + HINT_CHARACTERS) >= 0
+        for at in range(0, len(text), SEARCH_STEP_CHARACTERS)
+        for hint in _HINTS
+    )
 
 
 def _thought_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -111,6 +111,7 @@ _CARD_WORD = re.compile(
 )
 CARD_WORD_CHARACTERS = 60  # before a number, in which such a word is looked for
 WINDOW_CHARACTERS = 1 << 15  # of a long text, searched at once
+HINT_CHARACTERS = 512  # more than from a hint to what confirms it: a URL to its @, digits of a card
 LONGEST_CHARACTERS = 1 << 13  # that the shipped patterns take, but for a private key
 _KINDS = {"passphrase": "password"}
 CARD, URL = "card number", "URL password"
@@ -142,7 +143,20 @@ class Screen:
         ]
 
     def _candidates(self, text: str) -> list[str]:
-        """Return the patterns that may match a text: each turn asks this of each new message."""
+        """Return the patterns that may match a text: each turn asks this of each new message.
+
+        A long text is looked at in windows, so that no copy of all of it is made, and others run
+        between two searches.
+        """
+        if len(text) <= WINDOW_CHARACTERS:
+            names = self._names_hinted(text)
+        else:
+            names = set()
+            for at in range(0, len(text), WINDOW_CHARACTERS):
+                names |= self._names_hinted(text[at : at + WINDOW_CHARACTERS + HINT_CHARACTERS])
+        return [name for name in self._patterns if name in names] if names else []
+
+    def _names_hinted(self, text: str) -> set[str]:
         lower = text.lower()
         names = {name for hint, name in self._hints if hint in lower}
         if "-" in text:
@@ -156,8 +170,7 @@ class Screen:
             names.remove(URL)
         if CARD in self._shipped and _CARD_RUN in _digits_of(text):
             names.add(CARD)
-        names |= self._own
-        return [name for name in self._patterns if name in names] if names else []
+        return names | self._own
 
     def mask(self, text: str) -> tuple[str, list[str]]:
         """Return the text without its secrets, and what they were."""

@@ -129,7 +129,7 @@ class TurnRecorder:
             self.late = True
             if opening is not None:
                 return False
-            is_durable = await store.spill(self._without_secrets(record))
+            is_durable = await store.spill(await store.look(self._without_secrets, record))
             turn.attempt.claim.is_stored = False  # held until it is stored after all
             return is_durable
         finally:

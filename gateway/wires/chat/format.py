@@ -17,6 +17,7 @@ from gateway.wire.chat import (
     chunk,
     decode_answer,
     encode,
+    encode_in_parts,
     lift,
     parse_chunk,
 )
@@ -228,14 +229,18 @@ class ChatMask:
         whole = done.completion if done is not None else self._interceptor.answer()
         return [{"role": "assistant", **(c.get("message") or {})} for c in whole["choices"]]
 
-    def body(self, usage: Json | None) -> bytes:
-        if self._finished is not None:
-            raw, alias = self._finished.raw, self.alias
-            return raw if alias is None else encode({**decode_answer(raw), "model": alias})
-        out = self._interceptor.answer()
-        if usage is not None:
-            out["usage"] = usage
-        return encode(out)
+    def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
+        write = encode_in_parts if long else encode
+        if self._finished is None:
+            out = self._interceptor.answer()
+            return write({**out, "usage": usage} if usage is not None else out)
+        raw, alias = self._finished.raw, self.alias
+        if alias is None:
+            return raw
+        answer = decode_answer(raw)
+        # A long answer is not held in three copies.
+        raw, self._finished = b"", None
+        return write({**answer, "model": alias})
 
     def fault(self, error: GatewayError) -> bytes:
         return frame(error.event())

@@ -60,7 +60,7 @@ def test_an_answer_that_is_all_of_it_goes_out_as_it_came():
     session, forward = a_session(), FakeDispatcher(answer("hi"))
     turn = turn_of(session, forward)
     run(turn)
-    assert json.loads(turn.completion()) == answer("hi")
+    assert json.loads(asyncio.run(turn.completion())) == answer("hi")
     assert session.log == ["calibrate", "finish"]
     assert session.outcome.answers == [{"role": "assistant", "content": "hi"}]
     assert (session.outcome.hidden, session.outcome.explain) == (None, {"status": "ok"})
@@ -82,7 +82,7 @@ def test_calls_of_ours_run_and_their_results_go_upstream():
     assert asking["tool_calls"][0]["id"] == result["tool_call_id"] == "call_1"
     assert result["content"] == "Saved call_1."
     assert forward.another == [False, True]
-    assert json.loads(turn.completion())["choices"][0]["message"]["content"] == "done"
+    assert json.loads(asyncio.run(turn.completion()))["choices"][0]["message"]["content"] == "done"
     assert session.sent_to == ["a/m"]  # what goes with a hidden exchange is not gone on from
     assert len(turn.used) == 2
 

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.conversation.thoughts import answer_text, spoken_text, without_thoughts
+from memory.conversation.thoughts import (
+    SEARCH_STEP_CHARACTERS,
+    answer_text,
+    spoken_text,
+    without_thoughts,
+)
 
 PAIRS = [
     ("<think>", "</think>"),
@@ -83,3 +88,9 @@ def test_long_texts_cost_linear_time():
     for piece in ("<think>", "</think>", "<think>\n", " \n", "<|channel|>", "```\n", "x</think>y "):
         without_thoughts(piece * (1_000_000 // len(piece)))
     assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("before", range(SEARCH_STEP_CHARACTERS - 12, SEARCH_STEP_CHARACTERS + 2))
+def test_a_thought_in_a_long_text_is_seen_wherever_a_step_of_the_search_ends(before):
+    text = f"{'a' * (before - 1)}\n<think>PLAN</think>Paris."
+    assert without_thoughts(text).endswith("a\nParis.")

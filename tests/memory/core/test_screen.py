@@ -1,5 +1,7 @@
 """Secrets are found in any text around them; what only looks like one stays."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -225,3 +227,13 @@ def test_a_long_text_is_screened_as_a_short_one(pieces, window):
         expected = Screen().mask(text)
         patched.setattr(screen, "WINDOW_CHARACTERS", window)
         assert Screen().mask(text) == expected
+
+
+def test_no_copy_of_a_long_text_is_made_where_nothing_is_secret():
+    text = "The Café of Ms. Wong: api, key_ and 4 words. " * 100_000
+    tracemalloc.start()
+    try:
+        assert Screen().mask(text) == (text, [])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
