@@ -98,7 +98,7 @@ PURE = {n for n in FILES if n.startswith(tuple(f"{room}." for room in PURE_ROOMS
     "memory.ids",
     "memory.cache",
 }
-PURE_MAY = {"msgspec", "pydantic", "httptools", "numpy"}
+PURE_MAY = {"msgspec", "pydantic", "httptools", "numpy", "Stemmer"}
 
 
 def imported(name: str, *, top_only: bool = False) -> set[str]:

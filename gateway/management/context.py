@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -172,7 +173,34 @@ async def caller(
 ) -> ManagementRequest:
     """Return the context of a request. Raises Unauthenticated, Forbidden, StoreDown."""
     gateway: GatewayState = request.app.state.gateway
-    return await open_request(request, gateway.keys.manager(dict(request.scope["headers"])), tenant)
+    principal = gateway.keys.manager(dict(request.scope["headers"]))
+    check_parameters(request)
+    return await open_request(request, principal, tenant)
+
+
+def check_parameters(request: Request[Any, Any, Any]) -> None:
+    """Raise BadRequest for a query parameter that the route does not have.
+
+    One that is ignored in silence answers something else than was asked.
+    """
+    given = request.query_params
+    if not given:
+        return
+    known = _parameters_of(request.route_handler, frozenset(request.path_params))
+    for name in given:
+        if name not in known:
+            listed = ", ".join(sorted(known))
+            raise BadRequest(
+                f"The query parameter `{name[:60]}` is unknown here; known are: {listed}.",
+                param=name[:60],
+            )
+
+
+@lru_cache(256)
+def _parameters_of(handler: Any, path_parameters: frozenset[str]) -> frozenset[str]:
+    """Return the names of a route's query parameters, those of its dependencies included."""
+    model = handler.create_kwargs_model(dict.fromkeys(path_parameters))
+    return frozenset([parameter.field_alias for parameter in model.expected_query_params])
 
 
 async def open_request(

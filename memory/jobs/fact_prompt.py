@@ -22,7 +22,9 @@ PROMPT = (
     '{{"operations": [{{"op": "add", "text": "...", "quote": "...", "type": "' + TYPES + '", '
     '"importance": 0.5}}]}}. `text` is one short sentence that stands alone, in the user\'s '
     'language, about "the user" or their name, with dates in full: `at` tells when a message '
-    "was said. `quote` is copied letter by letter from a message of the user. `op` is `add` for "
+    "was said. `quote` is copied letter by letter from a message of the user. `type` is `identity` "
+    "for who they are and for health, allergies, diet and access needs, and `preference` for wishes "
+    "that always hold: every conversation is shown both. `op` is `add` for "
     "something new; `update` with the `id` of a known fact that is told more fully; `supersede` "
     "with the `id` of one that is no longer "
     "true, and the new `text`, or an empty one if the user wants it forgotten. With nothing to "

@@ -73,6 +73,8 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         now = clock.now()
         if await db.read(fts.is_outdated):
             await db.write(begin)
+        else:
+            await db.write(fts.note_terms_of_nothing, piece=True)
         for work in (
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),

@@ -40,6 +40,7 @@ class ReindexProgress:
 def step(conn: Connection, progress: ReindexProgress) -> tuple[ReindexProgress, int]:
     """Process one page. Returns the next progress, and the number of rows of this one."""
     if progress.kind == "done":
+        fts.note_terms(conn)
         return ReindexProgress("done"), 0
     sweeping, _, kind = progress.kind.rpartition(" ")
     share, after, done = WriterShare(PAGE), progress.after, 0
@@ -47,7 +48,10 @@ def step(conn: Connection, progress: ReindexProgress) -> tuple[ReindexProgress, 
         keys = (_swept if sweeping else _put_documents)(conn, kind, after)
         done += len(keys)
         if not keys:
-            return ReindexProgress(KINDS[KINDS.index(progress.kind) + 1]), done
+            following = KINDS[KINDS.index(progress.kind) + 1]
+            if following == "done":
+                fts.note_terms(conn)
+            return ReindexProgress(following), done
         after = keys[-1]
         if share.count_row(len(keys)):
             return ReindexProgress(progress.kind, after), done

@@ -132,14 +132,17 @@ def _rank(part: ScopePostings, query: str, asked: StoredTerms) -> dict[int, Rank
     if not len(part.rows):
         return {}
     matches = part.weigh(asked.terms)
-    if not may_pass(matches.best_coverage()):
+    if not may_pass(matches.best_coverage(), is_sharing=bool(matches.sharing)):
         return {}
     if asked.voice is not None:
         matches.voiced = part.said_by(asked.voice)
     most = (max(QUICK_POOL, RECALLED.limit), RECALLED.limit)
     ranked = rank(part.rows, query, matches, SimilarityScores(), most)[0]
     numbers = list(ranked)
-    scored = [ScoredHit(round(x.score, DIGITS), round(x.coverage, DIGITS)) for x in ranked.values()]
+    scored = [
+        ScoredHit(round(x.score, DIGITS), round(x.coverage, DIGITS), x.is_sharing)
+        for x in ranked.values()
+    ]
     passing = [numbers[i] for i in find_passing(scored)]
     return {part.rows.keys[n]: ranked[n] for n in passing}
 
@@ -213,7 +216,7 @@ class ActiveScopes:
         None if there are none, or a word of it is several in the index.
         """
         asked = query_terms(query, thorough=False)
-        words = [word for _, some, _ in asked.terms for word in some]
+        words = [word for term in asked.terms for word in term.words]
         words += [asked.voice] if asked.voice is not None else []
         if not words:
             return None

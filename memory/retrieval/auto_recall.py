@@ -24,7 +24,7 @@ from memory.retrieval.active_scopes import RECALLED
 from memory.retrieval.retriever import RecallHits
 from memory.search.dedup import covers
 from memory.search.own_words import has_statement, own_words, sentences
-from memory.search.small_talk import is_small_talk
+from memory.search.small_talk import is_acknowledgement, is_small_talk
 from memory.search.zones import UTC_NAME, day_of
 from memory.stores.sql.messages import SearchQuery
 
@@ -81,8 +81,13 @@ class AlreadyThere:
             return True
         if "role" not in hit:
             return False
-        # An earlier question answers nothing; an earlier message may tell what was corrected since.
-        if hit["role"] == "user" and not has_statement(own_words(hit["content"])):
+        # An earlier question answers nothing, and neither does a thank you; an earlier message may
+        # tell what was corrected since.
+        if hit["role"] == "user":
+            is_empty = not has_statement(own_words(hit["content"]))
+        else:
+            is_empty = is_acknowledgement(shown)
+        if is_empty:
             return True
         return any(covers(shown, fact) for fact in self.outdated)
 

@@ -18,10 +18,15 @@ MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
 
 
 class ScoredHit(NamedTuple):
-    """What the gate looks at, rounded. similarity: 0 without an embedder."""
+    """What the gate looks at, rounded.
+
+    is_sharing: it says a word of the message that is rare in its language. similarity: 0 without an
+    embedder.
+    """
 
     score: float
     coverage: float
+    is_sharing: bool = False
     similarity: float = 0.0
 
 
@@ -32,18 +37,29 @@ def find_passing(hits: Sequence[ScoredHit]) -> list[int]:
     return [
         i
         for i, h in enumerate(hits)
-        if (covered and h.score >= MIN_SHARE * best) or h.similarity >= MIN_SIMILARITY
+        if (covered and h.score >= MIN_SHARE * best)
+        or h.is_sharing
+        or h.similarity >= MIN_SIMILARITY
     ]
 
 
 def pass_gate(hits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the hits of a search that are worth their tokens."""
     scored = [
-        ScoredHit(h["score"], h.get("coverage", 0.0), h["why"].get("similarity", 0.0)) for h in hits
+        ScoredHit(
+            h["score"],
+            h.get("coverage", 0.0),
+            h.get("sharing", False),
+            h["why"].get("similarity", 0.0),
+        )
+        for h in hits
     ]
     return [hits[i] for i in find_passing(scored)]
 
 
-def may_pass(coverage: float) -> bool:
-    """Tell whether anything may pass by its words. coverage: that of no row is higher."""
-    return round(coverage, DIGITS) >= MIN_COVERAGE
+def may_pass(coverage: float, *, is_sharing: bool = False) -> bool:
+    """Tell whether anything may pass by its words.
+
+    coverage: that of no row is higher. is_sharing: a row says a rare word of the message.
+    """
+    return is_sharing or round(coverage, DIGITS) >= MIN_COVERAGE

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Collection
 
+from memory.search.characters import WHOLE_WORD
 from memory.search.folding import fold_text, is_same_word
 from memory.search.languages.function_words import FUNCTION_WORDS, FUNCTION_WORDS_CJK
 from memory.search.query import split_cjk
 from memory.search.vocabulary import STOP
 
-# Letters with their vowel signs, which are marks and no letters in many scripts.
-WHOLE_WORD = re.compile(
-    r"[^\W_](?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
-    r"\u0900-\u0963\u0966-\u0dff\u0e30-\u0e4e\u0f71-\u0f84\u102b-\u103e\u17b4-\u17d3])*"
-)
 MAX_WORDS = 400
 _common = STOP | frozenset(" ".join(FUNCTION_WORDS.values()).split())
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.search.content_words import WHOLE_WORD
+from memory.search.characters import CJK, WHOLE_WORD
 from memory.search.folding import fold_text
 from memory.search.languages.fillers import FILLERS
-from memory.search.query import CJK, WORD, split_cjk
+from memory.search.query import split_cjk
+from memory.search.text_terms import text_words
 from memory.search.vocabulary import DAYS, MONTHS, STOP
 
 # Words that change the meaning: two facts of which only one has such a word are never duplicates.
@@ -149,9 +150,8 @@ def search_terms(text: str) -> list[str]:
 
     Numbers first, then the longest words, which are usually the rarest.
     """
-    found = [w.lower() for w in WORD.findall(split_cjk(text))]
     return sorted(
-        dict.fromkeys(w for w in found if w not in EMPTY),
+        dict.fromkeys(w for w in text_words(text).words if w not in EMPTY),
         key=lambda w: (any(c.isdigit() for c in w), len(w)),
         reverse=True,
     )

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from memory.search.query import CJK, WORD, split_cjk
+from memory.search.characters import CJK
 from memory.search.ranking import Matches
+from memory.search.text_terms import text_words
 from memory.search.vocabulary import STOP
 
 HITS = 10  # the best ones, whose words are looked at
@@ -35,8 +36,8 @@ def related_words(asked: Collection[str], hits: Sequence[tuple[str, float]]) -> 
     for text, score in hits[:HITS]:
         words = {
             w
-            for w in WORD.findall(split_cjk(text.lower()))
-            if len(w) >= MIN_LETTERS or CJK.match(w)
+            for w in text_words(text).words
+            if len(w) >= MIN_LETTERS or (len(w) > 1 and CJK.match(w))
         }
         for word in sorted(words.difference(STOP, asked)):
             found[word] = found.get(word, 0.0) + score / best

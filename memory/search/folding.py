@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from memory.search.query import CJK
+from memory.search.characters import CJK
 
 _APOSTROPHES = dict.fromkeys(map(ord, "’‘‛ʼʹ`´′＇"), "'")
 _QUOTES = dict.fromkeys(map(ord, "“”„‟«»″＂「」『』‹›"), '"')

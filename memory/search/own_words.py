@@ -10,19 +10,20 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from memory.search.characters import CJK
 from memory.search.drop_reasons import Reason
 from memory.search.languages.questions import (
     ENDS_CJK,
-    FRAMES_CJK,
     WH,
     WH_CJK,
     WORK,
     WORK_CJK,
 )
 from memory.search.languages.requests import CLAUSES, KEEPING
-from memory.search.languages.self_words import FRAMES, KIN_CJK, SELF, SELF_CJK
-from memory.search.query import CJK, WORD
+from memory.search.languages.self_words import SELF_CJK
+from memory.search.self_mention import CLOSING, bare_sentence, mentions_self
 from memory.search.small_talk import is_small_talk, word_set
+from memory.search.text_terms import WORD
 
 MAX_CHARACTERS = 6000  # of own words; of a longer text its beginning and its end
 # A text behind a request that ends in a colon, of which only short paragraphs around it are read.
@@ -49,19 +50,11 @@ _ASKS = re.compile(
     r"|(?:kannst|könntest|können|könnten|weißt|hast|würdest) (?:du|sie)\b"
     r"|(?:puedes|podrías|puede|sabes|me puedes|me podrías)\b"
 )
-_POLITE = re.compile(
-    r"(?:(?:ok|okay|hi|hey|hello|so|and|now|then|thanks|thank you|please|pls|kindly|bitte"
-    r"|por favor|s'il te plaît|s'il vous plaît|und|y|hallo|hola|bonjour|olá)\b[ ,!]*)+"
-)
 _KEEPING = re.compile("|".join(KEEPING.values()))
 _CLAUSE = re.compile("|".join(CLAUSES.values()))
-_TOKEN = re.compile(r"[^\s,.;:!?؟।…'\"()\[\]-]+")
-_FRAME = re.compile("|".join(FRAMES))
-_SELF = word_set(" ".join(SELF.values()))
 _WH = word_set(" ".join(WH.values()))
 _WORK = word_set(" ".join(WORK.values()))
 _QUESTION_MARKS = ("?", "？", "؟", "?")
-_CLOSING = " \"'”’)»」』"
 MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4  # of a part of a sentence that tells something
 MIN_ANSWER_CHARACTERS = 3  # of a message of a single word
 
@@ -153,7 +146,7 @@ def may_tell(text: str) -> bool:
     A question or a request that speaks of the user may, and so may a single word, which answers.
     """
     parts = sentences(text)
-    if any(_is_statement(s) or _mentions_self(s) for s in parts):
+    if any(_is_statement(s) or mentions_self(s) for s in parts):
         return True
     words = WORD.findall(text)
     return len(words) == 1 and _is_answer(words[0].lower())
@@ -176,7 +169,7 @@ def _is_statement(sentence: str) -> bool:
     is_cjk = CJK.search(sentence) is not None
     if not words or (len(words) < 2 and not is_cjk) or is_small_talk(sentence):
         return False
-    bare = _bare(sentence)
+    bare = bare_sentence(sentence)
     first = _first_word(bare)
     asks, is_wh = _asks(bare, is_cjk=is_cjk), _is_wh(bare, first, is_cjk=is_cjk)
     if not is_wh and (is_cjk or len(bare) > len(first)) and _KEEPING.search(bare):
@@ -184,16 +177,9 @@ def _is_statement(sentence: str) -> bool:
     works = bare.startswith(WORK_CJK) if is_cjk else first in _WORK
     if not asks and not works:
         return bool(bare)
-    if works and is_cjk and _mentions_self(sentence):
+    if works and is_cjk and mentions_self(sentence):
         return True
     return _CLAUSE.search(bare) is not None or _has_telling_part(sentence)
-
-
-def _bare(sentence: str) -> str:
-    """Return a sentence in lower case, without the courtesies that it begins with."""
-    lower = sentence.strip(_CLOSING + "¿¡“„«「『").lower().replace("’", "'")
-    courtesies = _POLITE.match(lower)
-    return lower if courtesies is None else lower[courtesies.end() :]
 
 
 def _first_word(bare: str) -> str:
@@ -203,7 +189,7 @@ def _first_word(bare: str) -> str:
 
 def _asks(bare: str, *, is_cjk: bool) -> bool:
     """Tell whether a sentence is a question, also without a question mark."""
-    end = bare.rstrip(_CLOSING)
+    end = bare.rstrip(CLOSING)
     if end.endswith(_QUESTION_MARKS) or _ASKS.match(bare):
         return True
     if not is_cjk:
@@ -220,7 +206,7 @@ def _is_wh(bare: str, first: str, *, is_cjk: bool) -> bool:
         return False
     word = WORD.match(first)
     begins = word is not None and word[0] in _WH
-    return begins and (bare.rstrip(_CLOSING).endswith(_QUESTION_MARKS) or bool(_ASKS.match(bare)))
+    return begins and (bare.rstrip(CLOSING).endswith(_QUESTION_MARKS) or bool(_ASKS.match(bare)))
 
 
 def _has_telling_part(sentence: str) -> bool:
@@ -237,18 +223,8 @@ def _is_telling_part(part: str) -> bool:
         if CJK.search(part)
         else len(WORD.findall(part)) >= MIN_PART_WORDS
     )
-    if not (is_long or _mentions_self(part)):
+    if not (is_long or mentions_self(part)):
         return False
-    bare = _bare(part)
+    bare = bare_sentence(part)
     begins = WORD.match(bare)
     return (begins is None or begins[0] not in _WH) and _is_statement(part)
-
-
-def _mentions_self(sentence: str) -> bool:
-    """Tell whether a sentence speaks of its user, beside what asks for something."""
-    bare = _FRAME.sub(" ", _bare(sentence))
-    for frame in FRAMES_CJK:
-        bare = bare.replace(frame, "")
-    if any(w in _SELF for w in _TOKEN.findall(bare)):
-        return True
-    return any(x in bare for x in SELF_CJK) or any(x in bare for x in KIN_CJK)

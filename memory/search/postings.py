@@ -23,7 +23,7 @@ from memory.search.ranking import COLUMNS, SATURATION, Matches, SearchHits
 MOST_ROWS = 4096  # of a scope: what four bits of columns leave of sixteen
 MASK_BITS = 4
 BITS = {"body": 1, "speaker": 2, "prev": 4, "day": 8}
-SPEAKER, ANY_COLUMN = BITS["speaker"], (1 << MASK_BITS) - 1
+SPEAKER, BODY, ANY_COLUMN = BITS["speaker"], BITS["body"], (1 << MASK_BITS) - 1
 LETTERS = {name[0]: bit for name, bit in BITS.items()}  # of the columns, in `parse_terms`
 NOBODY = 0xFFFF  # in place of a neighbour
 ROW_BYTES, PLACE_BYTES, RUN_BYTES = 48, 150, 120  # of a row, a conversation, an array
@@ -57,6 +57,7 @@ class StoredTerm(NamedTuple):
 
     forms: tuple[str, ...]
     columns: int
+    is_rare: bool = False
 
 
 class StoredTerms(NamedTuple):
@@ -248,7 +249,7 @@ class ScopePostings:
         """Return what `weigh_postings` does, without the rows of who is spoken to."""
         out = Matches(size=len(self.rows))
         weight, size = out.weight, out.size
-        for forms, columns in terms:
+        for forms, columns, is_rare in terms:
             codes = self.codes(forms[0]) if len(forms) == 1 else self._any_of(forms)
             if columns != ANY_COLUMN:
                 codes = array("H", [c for c in codes if c & columns]) if codes else codes
@@ -264,6 +265,8 @@ class ScopePostings:
                 if more := worth[code & ANY_COLUMN]:
                     number = code >> MASK_BITS
                     weight[number] = weight.get(number, 0.0) + more
+            if is_rare:
+                out.sharing.update([c >> MASK_BITS for c in codes if c & BODY])
             if columns & SPEAKER:
                 out.named.update([c >> MASK_BITS for c in codes if c & SPEAKER])
         return out
@@ -324,7 +327,7 @@ def parse_terms(rows: PostedRows, listing: str) -> dict[str, array[int]]:
 def stored_terms(asked: QueryTerms, forms: Mapping[str, str]) -> StoredTerms:
     """Return the terms of a query as they are stored. forms: the stored form of each word."""
     terms = [
-        StoredTerm(tuple([forms[w] for w in words]), sum([BITS[name] for name in columns]))
-        for _, words, columns in asked.terms
+        StoredTerm(tuple([forms[w] for w in words]), sum([BITS[name] for name in columns]), is_rare)
+        for _, words, columns, is_rare in asked.terms
     ]
     return StoredTerms(terms, None if asked.voice is None else forms[asked.voice])

@@ -19,17 +19,17 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from memory.search.identifiers import identifier_words
+from memory.search.characters import CJK, pairs_of
+from memory.search.self_mention import mentions_self
+from memory.search.text_terms import WORD, QueryWord, query_words, text_words
 from memory.search.vocabulary import DAYS, FORMS, MONTHS, STOP
 
-CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-WORD = re.compile(r"[^\W_]+")
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
 DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's prefix: no vowel, and no x, which ends it
 # Of what makes words of a text and of a query (`index_text`, `term_lookups`): another number for
 # another result, so that nothing made before is taken for it.
-TERMS_VERSION = 1
+TERMS_VERSION = 2
 PLACES = ("body", "speaker", "prev")  # the columns that every term is looked up in
 TERMS = 32  # most terms of a query
 QUICK_TERMS = 12  # of one that each turn asks
@@ -39,11 +39,7 @@ SHORT_CHARACTERS = 500  # of a text whose words are kept for a moment
 
 def split_cjk(text: str) -> str:
     """Return the text with each CJK run as overlapping bigrams, separated by spaces."""
-    return CJK.sub(lambda m: " " + " ".join(_bigrams(m[0])) + " ", text)
-
-
-def _bigrams(run: str) -> list[str]:
-    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+    return CJK.sub(lambda m: f" {' '.join(pairs_of(m[0]))} ", text)
 
 
 @lru_cache(4096)
@@ -72,19 +68,14 @@ def mark_words(scope_id: int, words: Sequence[str]) -> str:
 
 def index_words(text: str, *, telling: bool = False) -> Sequence[str]:
     """Return the words of `index_text`, without a prefix."""
-    words = _short_words(text) if len(text) <= SHORT_CHARACTERS else _words(text)
-    return [w for w in words if w not in STOP] if telling else words
-
-
-def _words(text: str) -> Sequence[str]:
-    """Return the words of a text, each once, in order."""
-    spaced = text if text.isascii() else split_cjk(text)
-    plain = WORD.findall(text.lower() if text.isascii() else spaced)
-    return list(dict.fromkeys(chain(plain, identifier_words(spaced))))
+    words = _short_words(text) if len(text) <= SHORT_CHARACTERS else text_words(text)
+    if telling:
+        return [w for w in dict.fromkeys(chain(words.words, words.names)) if w not in STOP]
+    return words.all()
 
 
 # A message is indexed, and its words are those before the next one.
-_short_words = lru_cache(32)(_words)
+_short_words = lru_cache(32)(text_words)
 
 
 def excerpt(text: str, characters: int, gap: str = " ") -> str:
@@ -104,43 +95,54 @@ def has_words(query: str) -> bool:
     return WORD.search(query) is not None
 
 
-@lru_cache(16)  # one query is asked of messages and of passages
 def terms(query: str, *, thorough: bool = True) -> tuple[str, ...]:
     """Return the terms of a query, each once, in order; identifiers whole and in parts.
 
-    Stop words are left out unless there are no others. Not thorough: the longest terms, since long
-    words are rare ones (Zipf, The Psycho-Biology of Language, 1935).
+    Stop words are left out unless there are no others. Not thorough: those that are rare in their
+    language, then the longest, since long words are rare ones (Zipf, The Psycho-Biology of
+    Language, 1935).
     """
-    spaced = split_cjk(query)
-    names = identifier_words(spaced, compounds=False)
-    words = [w.lower() for w in chain(WORD.findall(spaced), names)]
-    kept = [w for w in words if w not in STOP] or words
-    found = tuple(dict.fromkeys(kept))[:TERMS]
+    return tuple([word.word for word in _chosen_words(query, thorough=thorough)])
+
+
+@lru_cache(16)  # one query is asked of messages and of passages
+def _chosen_words(query: str, *, thorough: bool) -> Sequence[QueryWord]:
+    words = query_words(query)
+    telling = [w for w in words if w.word not in STOP and not w.is_function_word] or words
+    found = telling[:TERMS]
     if thorough or len(found) <= QUICK_TERMS:
         return found
-    longest = sorted(found, key=lambda w: len(w.encode()), reverse=True)[:QUICK_TERMS]
-    return tuple(w for w in found if w in longest)
+    best = sorted(found, key=lambda w: (w.is_rare, len(w.word.encode())), reverse=True)
+    chosen = {w.word for w in best[:QUICK_TERMS]}
+    return [w for w in found if w.word in chosen]
 
 
 @dataclass(frozen=True, slots=True)
 class TermLookup:
     """One lookup in the index: one term in one column, also as an FTS5 expression.
 
-    term: index of the term in the query. words: any of these, without the scope's prefix.
+    term: index of the term in the query. words: any of these, without the scope's prefix. is_rare:
+    see `QueryTerm`.
     """
 
     term: int
     column: str
     expression: str
     words: tuple[str, ...] = ()
+    is_rare: bool = False
 
 
 class QueryTerm(NamedTuple):
-    """A term of a query: any of these words, in any of these columns. number: its place in it."""
+    """A term of a query: any of these words, in any of these columns.
+
+    number: its place in the query. is_rare: in its language, so that a text that has it is about
+    the same; in a question about oneself also what is less rare.
+    """
 
     number: int
     words: tuple[str, ...]
     columns: tuple[str, ...]
+    is_rare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +160,24 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     Not thorough: of the rarest terms alone, and speakers only by words that are written as names
     are.
     """
-    found = terms(query, thorough=thorough)
+    chosen = _chosen_words(query, thorough=thorough)
     written = WORD.findall(query)
     names = None if thorough else {w.lower() for w in written if not w.islower()}
     kept: set[str] = set()
     out: list[QueryTerm] = []
-    for i, term in enumerate(found):
-        forms = FORMS.get(term, (term,))
+    is_personal = not thorough and mentions_self(query)
+    for i, word in enumerate(chosen):
+        term, forms = word.word, FORMS.get(word.word, word.forms)
         if kept.intersection(forms):
             continue  # a form of a word that was looked up already
         kept.update(forms)
         columns = ["body", "prev"] if names is not None and term not in names else [*PLACES]
         if term.isdigit() or term in DAYS or term in MONTHS:
             columns.append("day")
-        out.append(QueryTerm(i, tuple(forms), tuple(columns)))
+        if word.root and not thorough:
+            forms = (*forms, word.root)
+        tells = word.is_telling if is_personal else word.is_rare
+        out.append(QueryTerm(i, forms, tuple(columns), tells))
     return QueryTerms(tuple(out), _voice(written))
 
 
@@ -181,10 +187,10 @@ def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterato
     The column `voice` is the speaker's, for I and you.
     """
     mark, asked = scope_mark(scope_id), query_terms(query, thorough=thorough)
-    for i, forms, columns in asked.terms:
+    for i, forms, columns, is_rare in asked.terms:
         words = " OR ".join(f'"{mark}{f}"' for f in forms)
         for column in columns:
-            yield TermLookup(i, column, f"{column} : ({words})", forms)
+            yield TermLookup(i, column, f"{column} : ({words})", forms, is_rare)
     if voice := asked.voice:
         yield TermLookup(-1, "voice", f'speaker : "{mark}{voice}"', (voice,))
 

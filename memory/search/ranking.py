@@ -22,7 +22,7 @@ import heapq
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -74,7 +74,8 @@ class Matches:
 
     weight: keyword weight by row key. asked: weight of a row with every word of the query. named,
     voiced: rows of a speaker that the query names or implies. size: documents of the scope. narrow:
-    the weight of the query's own words, where others were added.
+    the weight of the query's own words, where others were added. sharing: rows that say a word of
+    the query that is rare in its language.
     """
 
     weight: dict[int, float] = field(default_factory=dict)
@@ -83,6 +84,7 @@ class Matches:
     voiced: set[int] = field(default_factory=set)
     size: int = 0
     narrow: dict[int, float] | None = None
+    sharing: set[int] = field(default_factory=set)
 
     @property
     def own(self) -> dict[int, float]:
@@ -106,10 +108,13 @@ class Matches:
         return sorted(weight, key=lambda k: (-weight[k], -k))
 
 
-def weigh_postings(postings: Iterable[tuple[int, str, Sequence[int]]], size: int) -> Matches:
+def weigh_postings(
+    postings: Iterable[tuple[int, str, Sequence[int]]], size: int, rare: Collection[int] = ()
+) -> Matches:
     """Compute keyword weights.
 
-    postings: (term, column, row keys). size: documents of the scope.
+    postings: (term, column, row keys). size: documents of the scope. rare: terms that are so in
+    their language.
     """
     by_term: dict[int, dict[int, float]] = {}
     everywhere: dict[int, set[int]] = {}
@@ -122,6 +127,8 @@ def weigh_postings(postings: Iterable[tuple[int, str, Sequence[int]]], size: int
         if column == "speaker":
             out.named.update(keys)
             continue
+        if column == "body" and term in rare:
+            out.sharing.update(keys)
         told, weight = by_term.setdefault(term, {}), COLUMNS[column]
         for key in keys:
             told[key] = told.get(key, 0.0) + weight
@@ -166,11 +173,13 @@ class Ranked:
     """A hit's score and the parts that it is the sum of.
 
     coverage: the share of the query's weight that its own words have, about 1 for all of them.
+    is_sharing: it says a word of the query that is rare in its language.
     """
 
     score: float
     parts: dict[str, float]
     coverage: float = 0.0
+    is_sharing: bool = False
 
     @property
     def why(self) -> dict[str, float]:
@@ -281,7 +290,11 @@ class Ranking:
                     told["neighbour"] = told.get("neighbour", 0.0) + share * self._base[key]
         self._add_priors()
         best = sorted([(sum(told.values()), k) for k, told in self._parts.items()], reverse=True)
-        out = {k: Ranked(score, self._parts[k], self._coverage(k)) for score, k in best[:most]}
+        sharing = self._matches.sharing
+        out = {
+            k: Ranked(score, self._parts[k], self._coverage(k), k in sharing)
+            for score, k in best[:most]
+        }
         if most is None or len(out) < most:
             left = self._found.keys() - self._parts.keys()
             last = sorted(left, key=lambda k: (-self._near.get(k, 0.0), -k))

@@ -10,9 +10,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from memory.search.query import CJK, WORD
+from memory.search.characters import CJK
+from memory.search.languages.acknowledgements import ACKNOWLEDGEMENTS
+from memory.search.text_terms import WORD, query_words
 from memory.search.vocabulary import STOP
 
+MAX_ACKNOWLEDGEMENT, MIN_RARE = 120, 2  # characters, and rare words of what tells something
 MAX_CHARACTERS = 160
 
 
@@ -90,6 +93,7 @@ BESIDE = (STOP - {"my", "our"}) | word_set("""
     ik je jij het de een is ben en heel erg ja nee
     я ты вы он как дела что это и но очень так всё все сегодня у меня с
     """)
+_HEARD = re.compile("|".join(ACKNOWLEDGEMENTS.values()))
 _OWN = re.compile(r"\bmy (?:bad|pleasure|friend|dear|god|goodness|word|apologies)\b")
 # A question of the user's about themselves, such as "what makes me happy?".
 _ASKS = word_set("""
@@ -217,3 +221,16 @@ def is_small_talk(text: str) -> bool:
 
 def _asks_about_self(words: Sequence[str]) -> bool:
     return any(w in _ASKS for w in words) and any(w in _SELF for w in words)
+
+
+def is_acknowledgement(text: str) -> bool:
+    """Tell whether an assistant's text only says that it heard: a short one of common words.
+
+    One rare word more may be the verb of "thanks for telling me", which no list has in all forms.
+    """
+    if len(text) > MAX_ACKNOWLEDGEMENT:
+        return False
+    if is_small_talk(text):
+        return True
+    told, heard = _HEARD.subn(" ", text.lower().replace("’", "'"))
+    return heard > 0 and sum(word.is_rare for word in query_words(told)) < MIN_RARE

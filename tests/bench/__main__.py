@@ -1,9 +1,9 @@
 """`make bench`: what memory costs, and what it finds.
 
 BENCH="chat one" chooses: scenarios (small big one many stream round history chat), growth, layout,
-retrieval, latency, junk (models that do not ask); and by itself freeze: does one request hold the
-others? streams: is any odd stream shown otherwise than it should be? wires: the same on Responses
-and Messages; scale: bytes and times on Postgres as the memory
+retrieval, latency, junk (models that do not ask), cues (recall for tasks); and by itself freeze:
+does one request hold the others? streams: is any odd stream shown otherwise than it should be?
+wires: the same on Responses and Messages; scale: bytes and times on Postgres as the memory
 grows, at as many messages as --messages says; fleet-cpu: what Postgres costs the gateway;
 fleet-scaling: what a second worker adds; rolling: the version before and this one on one database.
 
@@ -31,7 +31,7 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import fleet, fleet_cpu, fleet_scaling, junk, layout, streams
+from tests.bench import cues, fleet, fleet_cpu, fleet_scaling, junk, layout, streams
 from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
@@ -40,7 +40,7 @@ from tests.bench.scenarios import OFTEN, SCENARIOS, Figures, compared, growth
 from tests.bench.subjects import Mock, Subject, floor, gateway
 from tests.bench.wires import __main__ as wires
 
-OTHERS = ("growth", "layout", "retrieval", "latency", "junk")
+OTHERS = ("growth", "layout", "retrieval", "latency", "junk", "cues")
 # played only where they are named: freeze takes long, and sends what no app would; wires has mocks
 # and a floor of its own; the others start Postgres: scale writes gigabytes, model and faults go on
 # for hours
@@ -254,6 +254,9 @@ def main() -> int:
         print(
             "\n".join(f"input-cost multiplier, {k}: {v:.3f}" for k, v in figures["layout"].items())
         )
+    if "cues" in names:
+        told("cues")
+        print(f"\n{cues.figures()}")
     if "junk" in names:
         told("junk")
         print(f"\n{junk.report()}")

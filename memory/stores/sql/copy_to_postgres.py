@@ -35,7 +35,7 @@ from memory.stores.sql.write_lock import EVERY_WRITE
 
 BATCH = 500  # rows
 # What only one of the stores has.
-LEFT_OUT = {"marks": {"messages"}, "meta": {"secret", "gateway", "readable_by"}}
+LEFT_OUT = {"marks": {"messages", "terms"}, "meta": {"secret", "gateway", "readable_by"}}
 DOCUMENTS = {"messages_fts": message_index.docs, "passages_fts": passages.docs}
 SERVED = f"""SELECT EXISTS (SELECT 1 FROM workers WHERE seen_at >
     extract(epoch FROM clock_timestamp()) - {HOLD_SECONDS})"""

@@ -12,10 +12,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from memory.search.expansion import HITS, MAX_RELATED, related_words, widen
 from memory.search.query import (
+    TERMS_VERSION,
     TermLookup,
     excerpt,
     has_words,
@@ -36,9 +37,10 @@ from memory.search.ranking import (
     rank,
     weigh_postings,
 )
+from memory.stores.sql import schema as t
 from memory.stores.sql.index_changes import DocumentWords, IndexChange, note_change
 from memory.stores.sql.sql_driver import SharedWords, sql_driver
-from memory.stores.sql.statements import execute, key_list
+from memory.stores.sql.statements import execute, key_list, put_row
 
 # most postings of a word that are read; a frequent word distinguishes nothing
 MAX_OCCURRENCES = 5000
@@ -47,6 +49,9 @@ CHUNK = 400
 MAX_DOCUMENT_CHARACTERS = 100_000  # indexed of a text
 INDEX_CHARACTERS = 8000  # of one message, unless the database says otherwise
 MESSAGES_INDEX, PASSAGES_INDEX = "messages_fts", "passages_fts"
+TERMS_MARK = "terms"  # of `TERMS_VERSION`, among the marks
+_TERMS_MARK = select(t.marks.c.upto).where(t.marks.c.name == TERMS_MARK)
+_ANY_ROW = select(t.messages.c.id).union_all(select(t.passages.c.id)).limit(1)
 LIMIT_OPTION = "mnemogate_index_limit"
 BESIDE_CHARACTERS = 500  # indexed of a speaker, and of the message before
 DAY = 86400  # seconds
@@ -197,7 +202,8 @@ def find_rows(
     matches = _matches(conn, corner, asked, size)
     rows, most = _StoredRows(conn, corner), (query.candidates, query.wanted)
     if not query.thorough:
-        if query.least and not near and round(matches.best_coverage(), DIGITS) < query.least:
+        covered = round(matches.best_coverage(), DIGITS) >= query.least
+        if query.least and not (near or covered or matches.sharing):
             return {}
         return rank(rows, query.text, matches, near, most)[0]
     # By words alone: what is similar is not to choose the words that are looked for.
@@ -220,6 +226,7 @@ def list_hits(
             **by_key[k]._asdict(),
             "score": round(found.score, DIGITS),
             "coverage": round(found.coverage, DIGITS),
+            "sharing": found.is_sharing,
             "why": found.why | ({"similarity": round(near[k], 4)} if k in near else {}),
         }
         for k, found in ranked.items()
@@ -288,7 +295,8 @@ def _matches(
 ) -> Matches:
     """Read the postings of each lookup, and weigh them. size: rows of the scope."""
     keys = _postings(conn, corner, asked, MAX_OCCURRENCES)
-    return weigh_postings(((x.term, x.column, k) for x, k in zip(asked, keys, strict=True)), size)
+    postings = ((x.term, x.column, k) for x, k in zip(asked, keys, strict=True))
+    return weigh_postings(postings, size, {x.term for x in asked if x.is_rare})
 
 
 def _postings(
@@ -305,8 +313,22 @@ def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int
 
 
 def is_outdated(conn: Connection) -> bool:
-    """Tell whether an older version made the index in another format."""
-    return sql_driver(conn).index.is_outdated(conn)
+    """Tell whether an older version made the index, in another format or of other words."""
+    if sql_driver(conn).index.is_outdated(conn):
+        return True
+    made = execute(conn, _TERMS_MARK, {}).scalar()
+    return made != TERMS_VERSION and execute(conn, _ANY_ROW, {}).first() is not None
+
+
+def note_terms(conn: Connection) -> None:
+    """Note that all documents are of this version's words."""
+    put_row(conn, t.marks, ("name",), name=TERMS_MARK, upto=TERMS_VERSION)
+
+
+def note_terms_of_nothing(conn: Connection) -> None:
+    """Note that what will be indexed is of this version's words, if nothing is yet."""
+    if execute(conn, _ANY_ROW, {}).first() is None:
+        note_terms(conn)
 
 
 def recreate_indexes(conn: Connection) -> None:

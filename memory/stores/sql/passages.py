@@ -236,7 +236,7 @@ def as_shown(hits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-FOUND = ("content", "type", "importance", "created_at", "score", "coverage", "why")
+FOUND = ("content", "type", "importance", "created_at", "score", "coverage", "sharing", "why")
 
 
 def filter_keys(scope_id: int, f: PassageFilter) -> Any:

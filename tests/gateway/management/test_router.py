@@ -734,3 +734,31 @@ async def test_the_models_own_edits_stand_in_the_same_history(data):
         assert version["request_id"] == r.headers["x-mnemogate-request-id"]
         explained = (await live.memory("GET", f"/explain/{r.headers['x-memory-explain']}")).json()
         assert explained["tools"][0]["name"] == "core_memory_append"
+
+
+async def test_a_query_parameter_that_a_route_does_not_have_is_named(live):
+    checked = 0
+    for route in live.app.server.routes:
+        if not route.path.startswith("/memory/v1"):
+            continue
+        path = route.path.removeprefix("/memory/v1")
+        for part in ("{user:str}", "{label:str}", "{ident:str}", "{version:int}"):
+            path = path.replace(part, "1")
+        for method in sorted(route.methods - {"OPTIONS", "HEAD"}):
+            for name in ("as_of", "valid_at", "Limit", "q[]", "limitt"):
+                r = await live.memory(method, f"{path}?{quote(name)}=2026-01-01")
+                assert r.status_code == 400, (method, path, name, r.text)
+                assert r.json()["error"]["param"] == name, (method, path)
+                assert f"`{name}`" in r.json()["error"]["message"]
+                checked += 1
+    assert checked > 100
+
+
+async def test_a_parameter_that_a_route_has_is_taken(live):
+    for path in ("/users?limit=2", "/users/ada/passages?forgotten=true&agent=a", "/usage?limit=1"):
+        assert (await live.memory("GET", path)).status_code == 200, path
+
+
+async def test_strangers_learn_nothing_of_a_routes_parameters(live):
+    r = await live.memory("GET", "/users?as_of=1", headers={"authorization": "Bearer no"})
+    assert r.status_code == 401

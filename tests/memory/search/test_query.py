@@ -204,7 +204,7 @@ def test_a_day_is_indexed_as_people_ask_for_it():
     assert spoken_day(parse_time("2023-05-08")) == "2023-05-08 Monday 8 May 2023"
 
 
-def test_a_quick_query_asks_for_its_longest_words_and_for_names_that_are_written_as_such():
+def test_a_quick_query_asks_for_its_rarest_words_and_for_names_that_are_written_as_such():
     short = [f"w{i:02}" for i in range(QUICK_TERMS)]
     query = " ".join(["Grandmother", *short, "spoke", "about", "lighthouses"])
     assert len(terms(query)) == QUICK_TERMS + 3

@@ -1,0 +1,34 @@
+"""Tells whether a sentence speaks of its user, in ten languages. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from memory.search.languages.questions import FRAMES_CJK
+from memory.search.languages.self_words import FRAMES, KIN_CJK, SELF, SELF_CJK
+
+CLOSING = " \"'”’)»」』"
+_POLITE = re.compile(
+    r"(?:(?:ok|okay|hi|hey|hello|so|and|now|then|thanks|thank you|please|pls|kindly|bitte"
+    r"|por favor|s'il te plaît|s'il vous plaît|und|y|hallo|hola|bonjour|olá)\b[ ,!]*)+"
+)
+_TOKEN = re.compile(r"[^\s,.;:!?؟।…'\"()\[\]-]+")
+_FRAME = re.compile("|".join(FRAMES))
+_SELF = frozenset(" ".join(SELF.values()).split())
+
+
+def mentions_self(sentence: str) -> bool:
+    """Tell whether a sentence speaks of its user, beside what asks for something."""
+    bare = _FRAME.sub(" ", bare_sentence(sentence))
+    for frame in FRAMES_CJK:
+        bare = bare.replace(frame, "")
+    if any(w in _SELF for w in _TOKEN.findall(bare)):
+        return True
+    return any(x in bare for x in SELF_CJK) or any(x in bare for x in KIN_CJK)
+
+
+def bare_sentence(sentence: str) -> str:
+    """Return a sentence in lower case, without the courtesies that it begins with."""
+    lower = sentence.strip(CLOSING + "¿¡“„«「『").lower().replace("’", "'")
+    courtesies = _POLITE.match(lower)
+    return lower if courtesies is None else lower[courtesies.end() :]

@@ -1,0 +1,279 @@
+"""Makes of a text the words that the index holds, and of a query those that it looks for. Pure.
+
+One function for both, since what is stored in one way is found in that way alone. A text has one
+language, told by its commonest words; those of other scripts have that of the script. English words
+are stemmed by the index (Porter), others here, without accents. A query looks for a word in each
+language that it may be of, since a short one does not tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+from memory.search.characters import (
+    CJK,
+    HAN,
+    IS_UNSPACED,
+    SYLLABIC,
+    WHOLE_WORD,
+    cluster_pairs,
+    fold_accents,
+    fold_characters,
+    pairs_of,
+)
+from memory.search.identifiers import identifier_words
+from memory.search.lexicon import (
+    LATIN,
+    common_words,
+    guess_languages,
+    is_common,
+    is_function_word,
+    is_usual,
+    script_language,
+)
+from memory.search.stemming import light_stem, snowball_stem, unify_signs
+
+CACHED_WORDS, WORD_CHARACTERS = 2048, 64  # whose forms are kept, and of such a word
+LAST_LATIN = "\u024f"
+WORD = re.compile(r"[^\W_]+")
+_SINGLES = re.compile(rf"[{HAN}\uac00-\ud7af]")
+# Of a Japanese query: what is written in one script belongs together.
+_ONE_SCRIPT = re.compile(rf"[{HAN}々]+|[\u30a0-\u30ff]+|[\u3040-\u309f]+|[\uac00-\ud7af]+")
+_KATAKANA = re.compile(r"[\u30a1-\u30fa\u30fc]{3,}")
+_HAS_KANA = re.compile(r"[\u3040-\u309f]")
+_ALL_HAN = re.compile(rf"[{HAN}]+")
+# The index splits words at marks: they are there as characters of the private use area.
+MARK_OFFSET = 0xF0000
+# What words that are derived from each other have in common, where stems differ: "asthma" and
+# "asthmatic". No word of a text ends so, and the index does not stem what ends in a digit.
+ROOT_LETTERS, ROOT_END = 6, "0"
+ROOTED = ("ru", "el")  # of the scripts that are not Latin
+MIN_CODE = 5  # characters of a word with digits that tells something, such as a model's number
+PARTED = ("de", "nl", "sv")  # languages that write compounds in one word
+MIN_COMPOUND, MIN_PART = 9, 4  # letters
+
+
+class QueryWord(NamedTuple):
+    """A word of a query.
+
+    forms: as the index may hold it. is_rare: in its language. is_telling: it is none of the
+    commonest. root: see `TextWords`, "" for none.
+    """
+
+    word: str
+    forms: tuple[str, ...]
+    is_rare: bool = False
+    is_telling: bool = False
+    is_function_word: bool = False
+    root: str = ""
+
+
+class TextWords(NamedTuple):
+    """The words of a text as they are indexed, each once, in order.
+
+    names: of identifiers. roots: beginnings of words that are rare in their language.
+    """
+
+    words: Sequence[str]
+    names: Sequence[str] = ()
+    roots: Sequence[str] = ()
+
+    def all(self) -> list[str]:
+        return list(dict.fromkeys(chain(self.words, self.names, self.roots)))
+
+
+def text_words(text: str) -> TextWords:
+    """Return the words of a text."""
+    is_ascii = text.isascii()
+    if is_ascii:
+        spaced, plain = text, WORD.findall(text.lower())
+    else:
+        spaced = _spaced(fold_characters(text))
+        plain = WHOLE_WORD.findall(spaced.lower())
+    words = list(dict.fromkeys(plain))
+    guess = guess_languages(words)
+    language = guess[0] if guess else "en"
+    terms = words if is_ascii and language == "en" else [*_stored_words(words, language)]
+    return TextWords(terms, [*identifier_words(spaced)], _roots(words, language))
+
+
+def _roots(words: Iterable[str], language: str) -> list[str]:
+    """Return the beginnings of words that are not common, as terms of the index."""
+    common = common_words(language)
+    return [
+        fold_accents(word[:ROOT_LETTERS]) + ROOT_END
+        for word in words
+        if len(word) >= ROOT_LETTERS and word not in common and _has_root(word)
+    ]
+
+
+def _has_root(word: str) -> bool:
+    """Tell whether a word has a beginning by which its kin are found."""
+    return word.isalpha() and (word[0] <= LAST_LATIN or script_language(word) in ROOTED)
+
+
+def query_words(text: str) -> list[QueryWord]:
+    """Return the words of a query, each once, in order, with their forms in the index."""
+    folded = fold_characters(text)
+    runs = [*CJK.finditer(folded)]
+    spaced = _spaced(folded, singles=False)
+    names = list(identifier_words(spaced, compounds=False))
+    words = dict.fromkeys(WHOLE_WORD.findall(_without_runs(folded).lower()))
+    guess = guess_languages(words)
+    out = [_form_query_word(word, guess) for word in words]
+    if "de" in guess or "nl" in guess or "sv" in guess:
+        language = next(x for x in guess if x in PARTED)
+        out += [_form_query_word(p, guess) for word in words for p in parts_of(word, language)]
+    out += [pair for run in runs for pair in _query_pairs(run[0])]
+    out += [QueryWord(p, (_without_marks(p),)) for p in _syllable_pairs(folded)]
+    out += [QueryWord(name, (name,), _may_tell(name)) for name in names]
+    return list({word.word: word for word in reversed(out)}.values())[::-1]
+
+
+def parts_of(word: str, language: str) -> Sequence[str]:
+    """Return the two parts of a compound, of which one is a common word; empty for other words."""
+    common = common_words(language)
+    if len(word) < MIN_COMPOUND or word in common:
+        return ()
+    for i in range(MIN_PART, len(word) - MIN_PART + 1):
+        if word[i:] in common:
+            return _bare_head(word[:i]), word[i:]
+    for i in range(MIN_PART + 1, len(word) - MIN_PART):
+        if word[:i] in common:
+            return word[:i], word[i:]
+    return ()
+
+
+def _bare_head(head: str) -> str:
+    """Return the first part of a compound without the letter that joins both."""
+    joined = head.endswith("s") and not head.endswith("ss") and len(head) > MIN_PART
+    return head[:-1] if joined else head
+
+
+def _stored_words(words: Iterable[str], language: str) -> Iterator[str]:
+    """Yield words as they are indexed. language: of those in Latin letters."""
+    for word in words:
+        form = _stored_form if len(word) <= WORD_CHARACTERS else _stored_form.__wrapped__
+        yield form(word, language)
+        if language in PARTED and len(word) >= MIN_COMPOUND and word[0] <= LAST_LATIN:
+            for part in parts_of(word, language):
+                yield form(part, language)
+
+
+@lru_cache(CACHED_WORDS)
+def _stored_form(word: str, language: str) -> str:
+    """Return a word as it is indexed. language: of one in Latin letters."""
+    if word[0] <= LAST_LATIN:
+        is_plain = language == "en" or word.isdigit()
+        return fold_accents(word if is_plain else snowball_stem(word, language))
+    language = script_language(word)
+    if language == "ar":
+        return _without_marks(light_stem(word))
+    if language == "hi":
+        word = unify_signs(word)
+    if language:
+        word = snowball_stem(word, language)
+    return _without_marks(fold_accents(word))
+
+
+def _without_marks(word: str) -> str:
+    """Return a word with other characters in place of its marks, at which the index would split."""
+    if word.isalnum():
+        return word
+    return "".join([c if c.isalnum() else chr(MARK_OFFSET + ord(c)) for c in word])
+
+
+def _form_query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
+    form = _query_word if len(word) <= WORD_CHARACTERS else _query_word.__wrapped__
+    return form(word, guess)
+
+
+@lru_cache(CACHED_WORDS)
+def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
+    if word.isdigit():
+        return QueryWord(word, (word,))
+    if word[0] > LAST_LATIN:
+        script = script_language(word)
+        languages: tuple[str, ...] = (script,) if script else ()
+        forms = [_stored_form(word, ""), *([word] if word.isalnum() else ())]
+    else:
+        languages = guess or LATIN
+        stems = [snowball_stem(word, x) for x in languages if x != "en"]
+        forms = [fold_accents(x) for x in (word, *stems)]
+    if not languages:
+        return QueryWord(word, tuple(forms))
+    is_rare = _may_tell(word) and not any(is_common(word, x) for x in languages)
+    is_rooted = is_rare and len(word) >= ROOT_LETTERS and _has_root(word)
+    leads = guess[0] if guess and word[0] <= LAST_LATIN else languages[0]
+    return QueryWord(
+        word,
+        tuple(dict.fromkeys(forms)),
+        is_rare,
+        is_telling=not any(is_usual(word, x) for x in languages),
+        is_function_word=leads != "en" and is_function_word(word, leads),
+        root=fold_accents(word[:ROOT_LETTERS]) + ROOT_END if is_rooted else "",
+    )
+
+
+def _may_tell(word: str) -> bool:
+    """Tell whether a word may say what a text is about; a short one with digits does not."""
+    return word.isalpha() or not word.isascii() or len(word) >= MIN_CODE
+
+
+def _spaced(text: str, *, singles: bool = True) -> str:
+    """Return a text with what is written without spaces as pairs of characters, spaced.
+
+    singles: with each Chinese or Korean character too, so that it is found alone, and with what is
+    written in Katakana as a whole.
+    """
+    if not IS_UNSPACED.search(text):
+        return text
+    more = [*_SINGLES.findall(text), *_KATAKANA.findall(text)] if singles else ()
+    spaced = CJK.sub(lambda m: f" {' '.join(pairs_of(m[0]))} ", text)
+    spaced = SYLLABIC.sub(lambda m: f" {' '.join(cluster_pairs(m[0]))} ", spaced)
+    return f"{spaced} {' '.join(dict.fromkeys(more))}" if more else spaced
+
+
+def _without_runs(text: str) -> str:
+    return SYLLABIC.sub(" ", CJK.sub(" ", text)) if IS_UNSPACED.search(text) else text
+
+
+def _syllable_pairs(text: str) -> list[str]:
+    return [pair for run in SYLLABIC.findall(text) for pair in cluster_pairs(run)]
+
+
+def _query_pairs(run: str) -> Iterator[QueryWord]:
+    """Yield the pairs of characters that a query looks for.
+
+    Of Japanese, those within one script: what follows a Chinese character there is an ending or
+    another word. A character that is rare, or stands alone, is looked for by itself, and what is
+    written in Katakana as a whole.
+    """
+    language = "ja" if _HAS_KANA.search(run) else "ko" if run[0] >= "\uac00" else "zh"
+    common = common_words(language)
+    pieces = _ONE_SCRIPT.findall(run) if language == "ja" else [run]
+    for piece in pieces:
+        words = pairs_of(piece)
+        if len(piece) > 2 and _KATAKANA.fullmatch(piece):
+            yield QueryWord(piece, (piece,), piece not in common, True)
+        elif len(piece) > 1 and _ALL_HAN.match(piece):
+            words += [c for c in piece if c not in common]
+        for word in words:
+            is_bound = _is_bound(word, language)
+            is_telling = not (is_bound or is_usual(word, language))
+            yield QueryWord(word, (word,), word not in common and not is_bound, is_telling)
+
+
+def _is_bound(pair: str, language: str) -> bool:
+    """Tell whether a pair is a word and part of another, such as "of" and what follows."""
+    return language == "zh" and not _FUNCTION_CHARACTERS.isdisjoint(pair)
+
+
+_FUNCTION_CHARACTERS = frozenset(
+    "的是在了我和有不也你为他这与对就都上说吗会到要来被还而个后等但于将并能一很让从以她着给把去又或之及由没用"
+    "更得所最它那吧其该只向啊已再当们内却呢则请想做"
+)

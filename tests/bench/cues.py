@@ -1,0 +1,119 @@
+"""Recall for tasks: does a task bring the fact that it touches, in ten languages?
+
+Forty made-up people tell facts, and an assistant thanks them. Then each cue, each direct question
+and each unrelated line goes through automatic recall alone. `python -m tests.bench cues` prints the
+shares; `--misses` what was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from memory.context.tokens import TokenCounter
+from memory.retrieval.auto_recall import (
+    AlreadyThere,
+    ShownAs,
+    alternate,
+    recall_query,
+    render_recall,
+)
+from tests.bench.cue_people import ACKNOWLEDGED, PEOPLE, UNRELATED, Person
+from tests.bench.retrieval.stored import Store, Stored, Utterance
+
+BEGAN, DAY = 1_750_000_000.0, 86400.0
+TARGETS = {"word": 0.9, "stem": 0.9, "direct": 0.95, "unrelated": 0.05}
+# Later chats, so that a memory is not all about one thing.
+LATER = 3
+
+
+class Asked(NamedTuple):
+    """A line that was played. kind: of the cue, `direct` or `unrelated`. fact: "" for none."""
+
+    language: str
+    kind: str
+    line: str
+    fact: str
+    recalled: Sequence[str]
+
+    @property
+    def is_right(self) -> bool:
+        return self.fact in self.recalled if self.fact else not self.recalled
+
+
+def told(person: Person, language: str) -> list[Utterance]:
+    """What a person says, each in a chat of a day, and what is answered."""
+    facts = [fact.text for fact in person.facts]
+    said = [x for pair in zip(facts, person.distractors, strict=True) for x in pair]
+    out: list[Utterance] = []
+    for i, text in enumerate(said):
+        at, session = BEGAN + i * DAY, f"chat {i}"
+        out.append(Utterance(f"u{i}", session, "", "user", text, at))
+        thanks = ACKNOWLEDGED[language]
+        out.append(Utterance(f"a{i}", session, "", "assistant", thanks, at + 1))
+    return out
+
+
+def lines(person: Person, number: int, language: str) -> list[tuple[str, str, str]]:
+    """The kinds, lines and facts that are played for a person."""
+    out = [(c.kind, c.text, f.text) for f in person.facts for c in f.cues]
+    out += [("direct", f.question, f.text) for f in person.facts]
+    unrelated = UNRELATED[language]
+    return out + [("unrelated", line, "") for line in unrelated[number::4]]
+
+
+async def play() -> list[Asked]:
+    """Play all people, each a user of their own."""
+    out: list[Asked] = []
+    async with Store() as store:
+        for language, people in PEOPLE.items():
+            for number, person in enumerate(people):
+                user = await store.user(f"{language} {number}", told(person, language))
+                for kind, line, fact in lines(person, number, language):
+                    shown = await recalled(user, line)
+                    out.append(Asked(language, kind, line, fact, shown))
+    return out
+
+
+async def recalled(user: Stored, line: str) -> list[str]:
+    """Return the texts that recall adds to a line."""
+    if (query := recall_query(line)) is None:
+        return []
+    hits = alternate(await user.memory.recall.find(user.scope_id, query, None))
+    keys = render_recall(hits, AlreadyThere(), ShownAs("t"), TokenCounter()).keys
+    return [str(h["content"]) for h in hits if int(h.get("key") or h["id"]) in keys]
+
+
+def share(asked: Sequence[Asked]) -> float:
+    """Return the share of lines whose recall is right; of unrelated ones that of wrong ones."""
+    right = sum(x.is_right for x in asked) / max(len(asked), 1)
+    return 1 - right if asked and asked[0].kind == "unrelated" else right
+
+
+def report(asked: Sequence[Asked], *, misses: bool = False) -> str:
+    kinds = ["word", "stem", "synonym", "nothing", "direct", "unrelated"]
+    rows = [f"{'':12}" + "".join(f"{kind:>11}" for kind in kinds)]
+    for language in ["", *PEOPLE]:
+        some = [x for x in asked if language in ("", x.language)]
+        cells = [share([x for x in some if x.kind == kind]) for kind in kinds]
+        rows.append(f"{language or 'all':12}" + "".join(f"{cell:11.3f}" for cell in cells))
+    goals = [f"{TARGETS[k]:11.3f}" if k in TARGETS else f"{'':11}" for k in kinds]
+    rows.append(f"{'target':12}" + "".join(goals))
+    if misses:
+        rows += [
+            f"{x.kind}: {x.line} | {x.fact} | {list(x.recalled)}"
+            for x in asked
+            if not x.is_right and x.kind in TARGETS
+        ]
+    return "\n".join(rows)
+
+
+def figures() -> str:
+    """Play all and return the table."""
+    return report(asyncio.run(play()))
+
+
+if __name__ == "__main__":
+    print(report(asyncio.run(play()), misses="--misses" in sys.argv))

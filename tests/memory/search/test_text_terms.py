@@ -1,0 +1,130 @@
+"""What is indexed of a text is what a query looks for: in ten languages, however it is written."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.search.query import index_text, index_words, query_terms
+from memory.search.text_terms import ROOT_END, parts_of, query_words, text_words
+
+FINDS = [
+    ("I am severely allergic to hazelnuts.", "which hazelnuts?"),
+    ("Ich bin gegen Haselnüsse allergisch.", "Rezept für einen Haselnusskuchen"),
+    ("Ich bin gegen Haselnüsse allergisch.", "haselnuss"),
+    ("Je suis allergique aux noisettes.", "une tarte à la noisette"),
+    ("Soy alérgica a las avellanas.", "una tarta de avellana"),
+    ("Soy alérgica a las avellanas.", "alergica"),
+    ("Sou alérgica a avelãs.", "uma torta de avelã"),
+    ("У меня аллергия на фундук.", "торт с фундуком"),
+    ("Ёжик живёт в лесу", "ежик"),
+    ("私は花粉症です", "花粉に効く薬"),
+    ("膝が痛いです", "膝に優しい運動は?"),
+    ("ﾊﾟｸﾁｰが苦手です", "パクチー"),
+    ("我对榛子严重过敏。", "榛子酱"),
+    ("我养了一只猫。", "猫"),
+    ("عندي حساسية من البندق.", "كعكة بالبندق"),
+    ("كِتَابُ", "كتاب"),
+    ("मुझे मूंगफली से एलर्जी है।", "मूंगफलियों की मिठाई"),
+    ("मशीन टूट गई", "मशीन"),
+    ("Ο καφές μου", "καφες"),
+    ("İstanbul'da yaşıyorum", "istanbul"),
+    ("Diyarbakır güzel", "diyarbakir"),
+    ("Café au lait", "cafe"),
+    ("A cafe\u0301 at noon", "café"),
+    ("고양이를 키워요", "고양이"),
+    ("개를 키워요", "개"),
+    ("ฉันแพ้ถั่วลิสง", "ถั่วลิสง"),
+    ("Ｔｏｋｙｏ tower", "tokyo"),
+]
+
+
+def looked_for(query: str) -> set[str]:
+    return {form for term in query_terms(query).terms for form in term.words}
+
+
+@pytest.mark.parametrize(("text", "query"), FINDS)
+def test_search_folds_what_people_fold_and_stems_what_they_inflect(text, query):
+    assert looked_for(query) & set(index_words(text))
+
+
+@pytest.mark.parametrize(("text", "query"), FINDS)
+def test_a_text_is_found_in_either_normal_form(text, query):
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert looked_for(query) & set(index_words(unicodedata.normalize(form, text)))
+        assert looked_for(unicodedata.normalize(form, query)) & set(index_words(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("My daughter has asthma.", "Is chlorine bad for asthmatics?"),
+        ("Ich habe Asthma.", "Ist Chlor für Asthmatiker schlecht?"),
+        ("I train for a triathlon.", "What do triathletes eat?"),
+        ("Я держу черепах", "план для черепахи"),
+    ],
+)
+def test_a_quick_query_finds_what_is_derived_from_a_rare_word(text, query):
+    forms = {form for term in query_terms(query, thorough=False).terms for form in term.words}
+    assert forms & set(index_words(text))
+    assert not any(form.endswith(ROOT_END) for form in looked_for(query))
+
+
+def test_hindi_words_are_whole():
+    assert len(text_words("मशीन").words) == 1
+    assert all(
+        word.isalnum() or ord(max(word)) >= 0xF0000 for word in text_words("मशीन हिन्दी").words
+    )
+
+
+def test_english_words_are_indexed_as_they_are_written():
+    assert index_words("The hazelnuts of my sisters")[:5] == [
+        "the",
+        "hazelnuts",
+        "of",
+        "my",
+        "sisters",
+    ]
+
+
+def test_a_word_is_rare_by_its_language_and_not_by_the_memory():
+    rare = {w.word for w in query_words("Suggest a recipe for a hazelnut cake with coffee")}
+    rare = {
+        w.word for w in query_words("Suggest a cake with hazelnuts for the coffee") if w.is_rare
+    }
+    assert rare == {"hazelnuts"}
+    assert not any(w.is_rare for w in query_words("What did we do in 2024, at 10 or w09?"))
+
+
+def test_the_parts_of_a_compound_are_those_of_common_words():
+    assert parts_of("haselnusskuchen", "de") == ("haselnuss", "kuchen")
+    assert parts_of("arbeitszimmer", "de") == ("arbeit", "zimmer")
+    assert parts_of("kaffeexyzab", "de") == ("kaffee", "xyzab")
+    assert parts_of("kuchen", "de") == ()
+    assert parts_of("xqzvwkjpflm", "de") == ()
+
+
+def test_function_words_are_not_looked_for():
+    assert "ich" not in looked_for("Wo wohne ich jetzt am Hafen?")
+    assert looked_for("der die das") == {"der", "die", "das"} | looked_for("der die das")
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_words_that_the_index_can_hold(text):
+    for word in index_words(text):
+        assert word
+        assert not any(c.isspace() or c in "\"'*()" for c in word)
+    assert index_text(1, text) == " ".join(f"s1x{w}" for w in index_words(text))
+    for term in query_terms(text, thorough=False).terms:
+        assert term.words
+        assert not any(c.isspace() or c == '"' for form in term.words for c in form)
+
+
+@pytest.mark.parametrize("unit", ["aa", "ना", "ああ", "اا", "ก้", "猫犬"])
+def test_one_long_word_is_bounded(unit):
+    text = unit * 50_000
+    assert index_words(text)
+    assert query_terms(text[:4000], thorough=False).terms
