@@ -103,12 +103,20 @@ def text_words(text: str) -> TextWords:
 
 def _roots(words: Iterable[str], language: str) -> list[str]:
     """Return the beginnings of words that are not common, as terms of the index."""
-    common = common_words(language)
-    return [
-        fold_accents(word[:ROOT_LETTERS]) + ROOT_END
+    roots = [
+        (_root_of if len(word) <= WORD_CHARACTERS else _root_of.__wrapped__)(word, language)
         for word in words
-        if len(word) >= ROOT_LETTERS and word not in common and _has_root(word)
+        if len(word) >= ROOT_LETTERS
     ]
+    return [root for root in roots if root]
+
+
+@lru_cache(CACHED_WORDS)
+def _root_of(word: str, language: str) -> str:
+    """Return the beginning of a word as a term of the index; "" of one that is common."""
+    if word in common_words(language) or not _has_root(word):
+        return ""
+    return fold_accents(word[:ROOT_LETTERS]) + ROOT_END
 
 
 def _has_root(word: str) -> bool:
@@ -119,7 +127,7 @@ def _has_root(word: str) -> bool:
 def query_words(text: str) -> list[QueryWord]:
     """Return the words of a query, each once, in order, with their forms in the index."""
     folded = fold_characters(text)
-    runs = [*CJK.finditer(folded)]
+    runs = dict.fromkeys(CJK.findall(folded))
     spaced = _spaced(folded, singles=False)
     names = list(identifier_words(spaced, compounds=False))
     words = dict.fromkeys(WHOLE_WORD.findall(_without_runs(folded).lower()))
@@ -128,7 +136,7 @@ def query_words(text: str) -> list[QueryWord]:
     if "de" in guess or "nl" in guess or "sv" in guess:
         language = next(x for x in guess if x in PARTED)
         out += [_form_query_word(p, guess) for word in words for p in parts_of(word, language)]
-    out += [pair for run in runs for pair in _query_pairs(run[0])]
+    out += [pair for run in runs for pair in _query_pairs(run)]
     out += [QueryWord(p, (_without_marks(p),)) for p in _syllable_pairs(folded)]
     out += [QueryWord(name, (name,), _may_tell(name)) for name in names]
     return list({word.word: word for word in reversed(out)}.values())[::-1]
@@ -136,8 +144,16 @@ def query_words(text: str) -> list[QueryWord]:
 
 def parts_of(word: str, language: str) -> Sequence[str]:
     """Return the two parts of a compound, of which one is a common word; empty for other words."""
+    if len(word) < MIN_COMPOUND:
+        return ()
+    part = _parts_of if len(word) <= WORD_CHARACTERS else _parts_of.__wrapped__
+    return part(word, language)
+
+
+@lru_cache(CACHED_WORDS)
+def _parts_of(word: str, language: str) -> Sequence[str]:
     common = common_words(language)
-    if len(word) < MIN_COMPOUND or word in common:
+    if word in common:
         return ()
     for i in range(MIN_PART, len(word) - MIN_PART + 1):
         if word[i:] in common:

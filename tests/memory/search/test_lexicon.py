@@ -7,6 +7,8 @@ import pytest
 from memory.search.lexicon import (
     FOLDER,
     LATIN,
+    UNLISTED,
+    RankedWords,
     common_words,
     guess_languages,
     is_common,
@@ -97,3 +99,12 @@ def test_every_list_is_there_and_of_that_size():
     assert {*LATIN, "ru", "el", "ar", "hi", "zh", "ja", "ko"} == {
         file.stem for file in FOLDER.glob("*.txt")
     }
+
+
+def test_ranked_words_tell_the_place_of_each_and_hold_no_other():
+    words = RankedWords(["the", "and", "café", "and", "木"])
+    assert [words.rank(x) for x in ("the", "and", "café", "木")] == [0, 1, 2, 4]
+    assert words.rank("tea") == UNLISTED
+    assert "café" in words
+    assert "" not in words
+    assert "the" not in RankedWords([])
