@@ -17,6 +17,7 @@ import msgspec
 
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import Json, collapse_whitespace
+from memory.conversation.openings import without_harness
 from memory.conversation.thoughts import spoken_text, without_thoughts
 from memory.core.blocks import escape
 from memory.core.repeated_spans import without_repeated_spans
@@ -109,7 +110,7 @@ def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
 
     within: the conversation's end for an unnamed user.
     """
-    told = own_words(message)
+    told = own_words(without_harness(message))
     words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
     return replace(RECALLED, text=words, within=within) if words else None
 

@@ -225,3 +225,20 @@ def test_a_long_text_is_screened_as_a_short_one(pieces, window):
         expected = Screen().mask(text)
         patched.setattr(screen, "WINDOW_CHARACTERS", window)
         assert Screen().mask(text) == expected
+
+
+def test_arguments_of_calls_are_masked_and_everything_else_is_kept():
+    key = "sk-" + "a1B2" * 8
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "f", "arguments": f'{{"k":"{key}"}}'},
+    }
+    odd = [{"id": "x"}, "no call", {"function": {"name": "g"}}]
+    message = {"role": "assistant", "content": None, "tool_calls": [call, *odd]}
+    masked = Screen().mask_message(message)
+    assert key not in str(masked)
+    assert masked["tool_calls"][1:] == odd
+    assert key in str(message)
+    plain = {"role": "assistant", "content": None, "tool_calls": [odd[0]]}
+    assert Screen().mask_message(plain) == plain
