@@ -1,4 +1,4 @@
-"""What a harness says around its user's words is not theirs: it is not indexed, recalled or read."""
+"""What a harness says around its user's words is not theirs: neither indexed nor recalled."""
 
 from __future__ import annotations
 
