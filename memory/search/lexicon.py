@@ -5,7 +5,9 @@ The lists below `languages/common` are loaded when a text of their language is f
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Container, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -65,19 +67,17 @@ def script_language(word: str) -> str:
 
 def is_function_word(word: str, language: str) -> bool:
     """Tell whether a word is one of the commonest, which a query goes without."""
-    return word in _first_words(language, FUNCTION_WORDS)
+    return _words(language).rank(word) < FUNCTION_WORDS
 
 
 def is_usual(word: str, language: str) -> bool:
     """Tell whether a word is so common that it tells nothing even in a question about oneself."""
-    return word in _first_words(language, USUAL_WORDS)
+    return _words(language).rank(word) < USUAL_WORDS
 
 
 def is_common(word: str, language: str) -> bool:
     """Tell whether a word, or one that is inflected otherwise, is common in a language."""
-    if word in common_words(language):
-        return True
-    return stem_of(word, language) in _common_stems(language)
+    return word in _words(language) or stem_of(word, language) in _common_stems(language)
 
 
 def stem_of(word: str, language: str) -> str:
@@ -85,20 +85,50 @@ def stem_of(word: str, language: str) -> str:
     return light_stem(word) if language == "ar" else snowball_stem(word, language)
 
 
+class RankedWords:
+    """Words with their ranks, by their hashes: as strings those of all languages take 14 MiB."""
+
+    __slots__ = ("_hashes", "_ranks")
+
+    def __init__(self, words: Sequence[str]) -> None:
+        ranked = sorted(
+            {hash(word) & _HASH: i for i, word in reversed([*enumerate(words)])}.items()
+        )
+        self._hashes = array("Q", [code for code, _ in ranked])
+        self._ranks = array("H", [rank for _, rank in ranked])
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __contains__(self, word: str) -> bool:
+        return self.rank(word) < NO_RANK
+
+    def rank(self, word: str) -> int:
+        """Return the place of a word, 0 for the commonest; `NO_RANK` for one that is not here."""
+        code = hash(word) & _HASH
+        i = bisect_left(self._hashes, code)
+        is_here = i < len(self._hashes) and self._hashes[i] == code
+        return self._ranks[i] if is_here else NO_RANK
+
+
+_HASH, NO_RANK = (1 << 64) - 1, 0xFFFF
+
+
 @cache
-def common_words(language: str) -> frozenset[str]:
+def common_words(language: str) -> Container[str]:
     """Return the commonest words of a language, or its commonest pairs of characters."""
-    return frozenset(_read(language))
+    # Asked of each word of each text, and English texts are most.
+    return frozenset(_read(language)) if language == "en" else _words(language)
 
 
 @cache
-def _first_words(language: str, most: int) -> frozenset[str]:
-    return frozenset(_read(language)[:most])
+def _words(language: str) -> RankedWords:
+    return RankedWords(_read(language))
 
 
 @cache
-def _common_stems(language: str) -> frozenset[str]:
-    return frozenset([stem_of(word, language) for word in _read(language)[:COMMON_STEMS]])
+def _common_stems(language: str) -> RankedWords:
+    return RankedWords([stem_of(word, language) for word in _read(language)[:COMMON_STEMS]])
 
 
 @cache
