@@ -85,6 +85,7 @@ class VersionLine(ExportLine, tag="version"):
     request_id: Told | None = None
     tool_call_id: Told | None = None
     undoes: Count | None = None
+    quote: Told | None = None
     created_at: str | None = None
 
 
@@ -103,6 +104,8 @@ class PassageLine(ExportLine, tag="passage"):
     forgotten_at: str | None = None
     forgotten_by: Told | None = None
     superseded_by: Told | None = None
+    quote: Told | None = None
+    speaker: Told | None = None
 
 
 class ConversationLine(ExportLine, tag="conversation"):

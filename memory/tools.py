@@ -362,6 +362,7 @@ async def _conversation_search(arguments: Arguments, context: ToolContext) -> st
                 "content": h["content"][:2000],
                 "time": iso(h["created_at"]),
                 "conversation": h["conversation"],
+                **{name: h[name] for name in ("speaker", "replaced") if name in h},
             }
             for h in hits
         ],
@@ -381,6 +382,8 @@ def _render_hits(hits: Sequence[Json], where: str) -> str:
 
 def _escape_hit(value: Any) -> Any:
     """Escape a value of a hit."""
+    if isinstance(value, bool):
+        return value
     return [escape(v) for v in value] if isinstance(value, list) else escape(str(value))
 
 

@@ -110,6 +110,7 @@ WIDE = {
     "Interceptor": "one stream's state, each part used by one step",
     "Memory": "the parts of a memory, and how its store fares",
     "MemorySettings": "a setting each",
+    "Passage": "members of the API",
     "PendingTurn": "rows",
     "Snapshot": "what one read finds",
     "TurnInput": "everything that a client can say, read once",

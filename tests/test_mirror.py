@@ -199,6 +199,9 @@ COVERED = {
         memory.search.languages.self_words
     """,
     "memory/search/test_dedup": "memory.search.languages.fillers",
+    "e2e/test_provenance": """
+        memory.jobs.fact_origin memory.jobs.human_block memory.stores.sql.replaced_turns
+    """,
     "memory/search/test_small_talk": "memory.search.languages.acknowledgements",
     "memory/jobs/test_evidence": """
         memory.search.content_words memory.search.folding memory.search.languages.function_words

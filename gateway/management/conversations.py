@@ -211,6 +211,8 @@ async def search_messages(
                 h["why"],
                 h["role"],
                 h["conversation"],
+                h.get("speaker"),
+                h.get("replaced", False),
             )
             for h in found
         ],

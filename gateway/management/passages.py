@@ -47,6 +47,8 @@ def to_schema(desk: UserContext, found: dict[str, Any]) -> Passage:
         found["actor"],
         iso(found["created_at"]),
         found["source"],
+        found["quote"],
+        found["speaker"],
         iso(gone) if gone is not None else None,
         found["forgotten_by"],
         found["superseded_by"],

@@ -81,6 +81,8 @@ class Gone(msgspec.Struct):
 
 
 class Version(msgspec.Struct):
+    """tool_call_id: of extraction the id of the message. quote: what it was taken from."""
+
     version: int
     before: str | None
     after: str | None
@@ -88,10 +90,11 @@ class Version(msgspec.Struct):
     request_id: str | None
     tool_call_id: str | None
     created_at: str
+    quote: str | None = None
 
 
 class Passage(msgspec.Struct):
-    """source: the message it was taken from.
+    """source: the message it was taken from. quote: its words there. speaker: who of several.
 
     forgotten_at, forgotten_by, superseded_by: when and by whom it was set aside, and for what; else
     null. fades_at: when it is set aside unless it is found before; null for never. is_fading:
@@ -106,6 +109,8 @@ class Passage(msgspec.Struct):
     actor: str
     created_at: str
     source: str | None
+    quote: str | None
+    speaker: str | None
     forgotten_at: str | None
     forgotten_by: str | None
     superseded_by: str | None
@@ -128,7 +133,10 @@ class PassageHit(msgspec.Struct):
 
 
 class MessageHit(msgspec.Struct):
-    """why: the parts of the score."""
+    """why: the parts of the score.
+
+    speaker: the name that the message came with. replaced: its turn was edited or made anew.
+    """
 
     id: str
     content: str
@@ -137,6 +145,8 @@ class MessageHit(msgspec.Struct):
     why: Json
     role: str
     conversation: str
+    speaker: str | None = None
+    replaced: bool = False
     object: str = "message"
 
 

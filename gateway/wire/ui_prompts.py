@@ -19,10 +19,14 @@ from memory.conversation.messages import is_system, text_of
 _FORM = r"(?=.{0,3500}(?:<chat_history>|chat history|JSON format|\btitle\b|\btags\b|follow-up))"
 _BRIEF = r"(?:short|concise|brief|descriptive|very short)(?:,? [\w-]+)*"
 
+_ANSWER_FORM = r"""(?:<chat_history>|\{\s*"(?:title|tags|follow_ups|queries)"\s*:)"""
+
 SHIPPED = (
     # Open WebUI: titles, tags, follow-ups, search queries, image prompts, autocompletion; emoji,
     # tool choice, merged answers
     rf"^### Task:\s*(?:You are an autocompletion system\b|(?:Generate|Suggest|Analyze)\b{_FORM})",
+    # In another language: they keep the form of the answer, by which Open WebUI reads it.
+    rf"^###\s?[^\n:：]{{1,40}}[:：].{{0,3500}}{_ANSWER_FORM}",
     r"^Your task is to reflect the speaker's likely facial expression",
     r"^Available Tools: .{0,4000}Your task is to choose and return the correct tool",
     r"^You have been provided with a set of responses from various models to the latest user query",

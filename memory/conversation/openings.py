@@ -27,7 +27,10 @@ DIGEST_BYTES = 8  # of each part of an opening
 INSPECTED_CHARACTERS = 4096  # of each end of a message, in which white space may take any room
 NO_EDGE = b"\x00" * DIGEST_BYTES  # of a message that is too short to have one
 # Blocks that harnesses put around what their users say.
-HARNESS = ("system-reminder", "environment_context")
+HARNESS = (
+    *("system-reminder", "environment_context", "environment_details", "user_instructions"),
+    *("local-command-stdout", "command-message", "ide_opened_file", "ide_selection"),
+)
 _DIGITS = re.compile(r"\d+")
 
 
@@ -66,7 +69,7 @@ def opening_of(history: RequestHistory) -> Opening | None:
     messages, key = history.messages, history.chain.key
     if history.newest >= 0 or messages.after.user < 0:
         return None
-    text = _without_harness(text_of(messages[messages.after.user]))
+    text = without_harness(text_of(messages[messages.after.user]))
     prompt = keyed_hash(key, b"opening", history.chain.end, messages.after.system)
     return Opening(
         _digest_edge(key, _beginning(text)),
@@ -125,7 +128,7 @@ def _first_columns(text: str) -> str:
     return ""
 
 
-def _without_harness(text: str) -> str:
+def without_harness(text: str) -> str:
     """Return a text without the blocks of a harness before and behind it."""
     begin = _skip_space(text, 0)
     while name := next((x for x in HARNESS if text.startswith(f"<{x}>", begin)), None):

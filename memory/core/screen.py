@@ -190,13 +190,23 @@ class Screen:
         return text, found
 
     def mask_message(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return a chat message without the secrets in its text and its parts of text."""
+        """Return a chat message without the secrets in its text, parts of text and calls."""
+        if isinstance(calls := message.get("tool_calls"), list):
+            message = {**message, "tool_calls": [self._mask_call(call) for call in calls]}
         content = message.get("content")
         if isinstance(content, str):
             return {**message, "content": self.mask(content)[0]}
         if not isinstance(content, list):
             return message
         return {**message, "content": [self._mask_part(part) for part in content]}
+
+    def _mask_call(self, call: Any) -> Any:
+        """Return a call without the secrets in its arguments."""
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+            return call
+        arguments, secrets = self.mask(function["arguments"])
+        return {**call, "function": {**function, "arguments": arguments}} if secrets else call
 
     def _mask_part(self, part: Any) -> Any:
         if isinstance(part, dict) and isinstance(text := part.get("text"), str):

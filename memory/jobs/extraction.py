@@ -23,6 +23,7 @@ from memory.jobs.background_model import BackgroundModel
 from memory.jobs.extraction_input import AGAIN, IDLE, ExtractionInput, read_input
 from memory.jobs.fact_answer import FactAnswer, read_answer
 from memory.jobs.fact_writer import Count, FactWriter, count_nothing
+from memory.jobs.human_block import HumanBlock
 from memory.jobs.worker import Handler
 from memory.stores.sql.database import Database
 from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob
@@ -86,7 +87,7 @@ def extraction_handler(
         batch = await db.read(read, of=db.journal.key_of(job.scope_id))
         if batch is None:
             return None
-        writer = FactWriter(job, batch, blocks(), rules(), count)
+        writer = FactWriter(job, batch, HumanBlock(job.scope_id, blocks()), rules(), count)
         if not batch.said:
             await _write_small(db, job, writer.keep_nothing)
             return None
@@ -121,7 +122,7 @@ async def _propose(
     """Return what a model proposes. Raises Unusable."""
     request = fact_prompt.fact_prompt_messages(
         rules,
-        [fact_prompt.SaidLine(s.role, s.content, s.at) for s in batch.said],
+        [fact_prompt.SaidLine(s.role, s.content, s.at, s.name) for s in batch.said],
         [k.text for k in batch.known],
     )
     answer = read_answer(answer_text(await model(batch.call, request, TOKENS)))

@@ -11,18 +11,18 @@ from memory.conversation.thoughts import without_thoughts
 from memory.core.blocks import CoreBlock
 from memory.core.screen import Screen, without_masks
 from memory.jobs.background_model import BackgroundCall, background_call
+from memory.jobs.human_block import HumanBlock
 from memory.search.drop_reasons import Drop, Reason
 from memory.search.own_words import may_tell, read_own_words
 from memory.search.small_talk import is_small_talk
-from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import passages as passage_rows
 from memory.stores.sql import unread_turns
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.replaced_turns import find_replaced
 from memory.stores.sql.unread_turns import TurnMessage
 
-LABEL = "human"
 # Of a payload: the job reads turns that were set aside; the user was idle before it.
 AGAIN, IDLE = "again", "idle"
 BATCH_TURNS, BATCH_CHARACTERS = 12, 8000  # that are read at once
@@ -79,7 +79,7 @@ def read_input(
     if not waiting:
         return None
     messages = unread_turns.messages_of(conn, scope_id, waiting[:BATCH_TURNS])
-    choice = _MessageChoice(screen)
+    choice = _MessageChoice(screen, find_replaced(conn, scope_id))
     nodes = choice.choose(messages, waiting[:BATCH_TURNS])
     known = _known_facts(
         conn, scope_id, blocks, [s.content for s in choice.shown if s.role == "user"]
@@ -92,11 +92,11 @@ class _MessageChoice:
     """What the model is shown of some turns, and what not.
 
     Of users the messages that may tell something, in their own words and without secrets; of the
-    assistant the end of what a short message answers.
+    assistant the end of what a short message answers. replaced: see `find_replaced`.
     """
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, screen: Screen, replaced: Mapping[int, int]) -> None:
+        self._screen, self._replaced = screen, replaced
         self._seen: set[str] = set()
         self._room = BATCH_CHARACTERS
         self.shown: list[TurnMessage] = []
@@ -106,6 +106,10 @@ class _MessageChoice:
         """Choose among the messages of turns; return the turns that fit."""
         before = None
         for message in messages:
+            if self._is_replaced(message):
+                if message.role == "user":
+                    self.withheld.append(Drop("message", "replaced", message=message.id))
+                continue
             if message.role != "user":
                 before = message
                 continue
@@ -122,6 +126,10 @@ class _MessageChoice:
             self.shown.append(replace(message, content=words))
             before = None
         return nodes
+
+    def _is_replaced(self, message: TurnMessage) -> bool:
+        last = self._replaced.get(message.conversation)
+        return last is not None and message.node > last
 
     def _read(self, message: TurnMessage) -> tuple[str, list[Reason]]:
         """Return what is shown of a message, "" for nothing, and why the rest is not."""
@@ -150,7 +158,6 @@ def _known_facts(
     """Return the lines of the block, the newest passages and those nearest to what was said."""
     if not said:
         return []
-    block = block_rows.all_of(conn, block_rows.BlockSet(scope_id, blocks)).get(LABEL)
     newest = passage_rows.search(
         conn, scope_id, passage_rows.PassageFilter(SearchQuery(limit=NEWEST_KNOWN))
     )
@@ -160,5 +167,5 @@ def _known_facts(
         for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN)
     }
     found |= {h["id"]: KnownFacts(h["content"][:MAX_KNOWN_CHARACTERS], h["id"]) for h in newest}
-    lines = [KnownFacts(x.strip()) for x in (block.value if block else "").split("\n") if x.strip()]
+    lines = map(KnownFacts, HumanBlock(scope_id, blocks).lines(conn))
     return [*lines, *list(found.values())[:MAX_KNOWN]]

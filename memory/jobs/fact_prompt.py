@@ -22,9 +22,10 @@ PROMPT = (
     '{{"operations": [{{"op": "add", "text": "...", "quote": "...", "type": "' + TYPES + '", '
     '"importance": 0.5}}]}}. `text` is one short sentence that stands alone, in the user\'s '
     'language, about "the user" or their name, with dates in full: `at` tells when a message '
-    "was said. `quote` is copied letter by letter from a message of the user. `type` is `identity` "
-    "for who they are and for health, allergies, diet and access needs, and `preference` for wishes "
-    "that always hold: every conversation is shown both. `op` is `add` for "
+    "was said, `name` who of several said it. `quote` is copied letter by letter from a message of "
+    "the user. `type` is `identity` for who they are and for health, allergies, diet and access "
+    "needs, and `preference` for wishes that always hold: every conversation is shown both. `op` "
+    "is `add` for "
     "something new; `update` with the `id` of a known fact that is told more fully; `supersede` "
     "with the `id` of one that is no longer "
     "true, and the new `text`, or an empty one if the user wants it forgotten. With nothing to "
@@ -53,11 +54,15 @@ class ExtractionRules:
 
 
 class SaidLine(NamedTuple):
-    """A message that the model reads. at: when it was said, as a Unix time."""
+    """A message that the model reads.
+
+    at: when it was said, as a Unix time. name: of who said it, "" for none.
+    """
 
     role: str
     text: str
     at: float
+    name: str = ""
 
 
 def fact_prompt_messages(
@@ -85,8 +90,13 @@ def fact_prompt_messages(
 def _elements(said: Sequence[SaidLine], zone: str) -> Iterator[str]:
     """Yield the messages as elements, each with its time where the day changes."""
     day = ""
-    for role, text, at in said:
+    for role, text, at, name in said:
         today = day_of(at, zone)
         when = f' at="{moment_of(at, zone)}"' if today != day else ""
         day = today
-        yield f"<{role}{when}>{escape(text)}</{role}>"
+        who = f' name="{_attribute(name)}"' if name else ""
+        yield f"<{role}{who}{when}>{escape(text)}</{role}>"
+
+
+def _attribute(name: str) -> str:
+    return escape(name).replace('"', "&quot;")

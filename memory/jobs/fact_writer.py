@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from sqlalchemy import Connection
 
-from memory.core.blocks import CoreBlock, rewrite_value
-from memory.errors import ToolError
 from memory.jobs import fact_prompt
 from memory.jobs.evidence import find_evidence, fold_texts, is_about
-from memory.jobs.extraction_input import AGAIN, LABEL, ExtractionInput, KnownFacts
+from memory.jobs.extraction_input import AGAIN, ExtractionInput, KnownFacts
 from memory.jobs.fact_answer import FactAnswer, ProposedFact
+from memory.jobs.fact_origin import ACTOR, FactOrigin, name_speaker, origin_of, set_edited_aside
+from memory.jobs.human_block import LABEL, HumanBlock
 from memory.search import dedup
 from memory.search.drop_reasons import Drop, Reason
-from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import job_records, scopes, unread_turns
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import passages as passage_rows
@@ -22,7 +21,6 @@ from memory.stores.sql.job_records import JobRecord
 from memory.stores.sql.jobs import QueuedJob, enqueue
 
 KIND = "extract"
-ACTOR = "extraction"
 LASTING = ("identity", "preference")
 AGAIN_SECONDS, AGAIN_FACTOR = 6 * 3600.0, 4  # until turns that were set aside are read again
 Count = Callable[[Sequence[Drop]], None]
@@ -42,12 +40,12 @@ class FactWriter:
         self,
         job: QueuedJob,
         batch: ExtractionInput,
-        blocks: Mapping[str, CoreBlock],
+        human: HumanBlock,
         rules: fact_prompt.ExtractionRules,
         count: Count = count_nothing,
     ) -> None:
         self._job, self._batch, self._scope = job, batch, job.scope_id or 0
-        self._set, self._rules = block_rows.BlockSet(job.scope_id, blocks), rules
+        self._human, self._rules = human, rules
         self._request = f"job_{job.held[0]}"
         self._count = count
 
@@ -60,8 +58,12 @@ class FactWriter:
         texts = fold_texts([s.content for s in said])
         for fact in answer.facts:
             index, reason = find_evidence(fact, texts)
-            source = said[index].id if index is not None else ""
-            reason = self._why_unwanted(fact, reason) or self._keep(conn, fact, source)
+            message = said[index] if index is not None else None
+            origin = origin_of(conn, message, self._masked(fact.quote))
+            source = origin.message
+            reason = self._why_unwanted(fact, reason) or self._keep(
+                conn, name_speaker(fact, origin.speaker), origin
+            )
             if reason is None:
                 record.kept += 1
             else:
@@ -98,6 +100,8 @@ class FactWriter:
 
     def _end(self, conn: Connection, record: JobRecord) -> None:
         unread_turns.mark_read(conn, self._scope, self._batch.nodes)
+        read = {s.conversation for s in self._batch.user_said}
+        set_edited_aside(conn, self._scope, read, self._human, self._request)
         self._store(conn, record)
         self._queue_rest(conn)
         # The model answers as it should again.
@@ -128,11 +132,11 @@ class FactWriter:
             return "category"
         return None
 
-    def _keep(self, conn: Connection, fact: ProposedFact, source: str) -> Reason | None:
+    def _keep(self, conn: Connection, fact: ProposedFact, origin: FactOrigin) -> Reason | None:
         """Store a fact; return why not, None where it is stored."""
         replaced = self._named_by(fact)
         if not fact.text:
-            return self._forget(conn, replaced, source)
+            return self._forget(conn, replaced, origin)
         same = [
             k
             for k in self._alike(conn, fact.text)
@@ -140,7 +144,7 @@ class FactWriter:
         ]
         if any(len(dedup.words(k.text)) >= len(dedup.words(fact.text)) for k in same):
             return "duplicate"
-        self._insert(conn, fact, [*replaced, *same], source)
+        self._insert(conn, fact, [*replaced, *same], origin)
         return None
 
     def _named_by(self, fact: ProposedFact) -> list[KnownFacts]:
@@ -154,21 +158,21 @@ class FactWriter:
         named = known[fact.id - 1]
         return [named] if is_about(named.text, fact) else []
 
-    def _forget(self, conn: Connection, known: Sequence[KnownFacts], source: str) -> Reason | None:
+    def _forget(
+        self, conn: Connection, known: Sequence[KnownFacts], origin: FactOrigin
+    ) -> Reason | None:
         """Set a known fact aside that the user wants forgotten, if they speak of it."""
         for k in known:
             if k.passage is None:
-                self._edit(conn, {k.text}, None, source)
+                self._edit(conn, {k.text}, None, origin)
             else:
                 fact_rows.set_aside(conn, self._scope, k.passage, ACTOR)
         return None if known else "wrong_id"
 
     def _alike(self, conn: Connection, text: str) -> list[KnownFacts]:
         """Return current facts that may say the same, including new ones of this answer."""
-        block = block_rows.all_of(conn, self._set).get(LABEL)
-        lines = (block.value if block else "").split("\n")
         return [
-            *(KnownFacts(line.strip()) for line in lines if line.strip()),
+            *map(KnownFacts, self._human.lines(conn)),
             *(
                 KnownFacts(h["content"], h["id"])
                 for h in fact_rows.near_duplicates(conn, self._scope, text)
@@ -180,37 +184,30 @@ class FactWriter:
         conn: Connection,
         fact: ProposedFact,
         replaced: Sequence[KnownFacts],
-        source: str,
+        origin: FactOrigin,
     ) -> None:
         lines = {k.text for k in replaced if k.passage is None}
         place = None
-        if fact.type not in LASTING or not self._edit(conn, lines, fact.text, source):
+        # Where several speak, no line about "the user" says whom it is about.
+        is_line = fact.type in LASTING and not origin.speaker
+        if not is_line or not self._edit(conn, lines, fact.text, origin):
             tags = (fact.category,) if self._rules.categories else ()
             new = passage_rows.NewPassage(
-                fact.text, tags, fact.type, fact.importance, ACTOR, source=source
+                fact.text,
+                tags,
+                fact.type,
+                fact.importance,
+                ACTOR,
+                source=origin.message,
+                quote=origin.quote or None,
+                speaker=origin.speaker or None,
             )
             place = passage_rows.add(conn, self._scope, new)[0][0]["id"]
             if lines:
-                self._edit(conn, lines, None, source)
+                self._edit(conn, lines, None, origin)
         for k in replaced:
             if k.passage is not None and k.passage != place:
                 fact_rows.set_aside(conn, self._scope, k.passage, ACTOR, place or LABEL)
 
-    def _edit(self, conn: Connection, gone: set[str], new: str | None, source: str) -> bool:
-        """Replace lines of the block by a new one.
-
-        source: public id of the message. Returns False if the block is missing, read-only or would
-        be too long.
-        """
-
-        def edit(block: CoreBlock | None) -> CoreBlock | None:
-            if block is None:
-                return None
-            kept = [line for line in block.value.split("\n") if line.strip() not in gone]
-            return rewrite_value(block, "\n".join([*kept, new] if new else kept).strip("\n"))
-
-        by = block_rows.EditSource(ACTOR, self._request, source)
-        try:
-            return block_rows.edit(conn, self._set, LABEL, edit, by) is not None
-        except ToolError:
-            return False
+    def _edit(self, conn: Connection, gone: Set[str], new: str | None, origin: FactOrigin) -> bool:
+        return self._human.replace_lines(conn, gone, new, origin.source(self._request))

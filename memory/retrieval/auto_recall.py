@@ -17,6 +17,7 @@ import msgspec
 
 from memory.context.tokens import TokenCounter
 from memory.conversation.messages import Json, collapse_whitespace
+from memory.conversation.openings import without_harness
 from memory.conversation.thoughts import spoken_text, without_thoughts
 from memory.core.blocks import escape
 from memory.core.repeated_spans import without_repeated_spans
@@ -41,7 +42,7 @@ MAX_RECALLED = 100  # items that a conversation remembers to have shown
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
 _ITEM = re.compile(
-    r"^[ \t>*]{0,8}(?:- \(\d{4}-\d\d-\d\d(?:, (?:user|assistant))?\) .*"
+    r"^[ \t>*]{0,8}(?:- \(\d{4}-\d\d-\d\d(?:, (?:user|assistant)(?: [^)\n]{{1,200}})?)?\) .*"
     rf"|{re.escape(HEADING)})$",
     re.MULTILINE,
 )
@@ -77,7 +78,12 @@ class AlreadyThere:
     outdated: Sequence[str] = ()
 
     def holds(self, hit: Hit, shown: str) -> bool:
-        if _key(hit) in self.keys or shown in self.beginnings or escape(shown) in self.core:
+        if (
+            hit.get("replaced")
+            or _key(hit) in self.keys
+            or shown in self.beginnings
+            or escape(shown) in self.core
+        ):
             return True
         if "role" not in hit:
             return False
@@ -104,7 +110,7 @@ def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
 
     within: the conversation's end for an unnamed user.
     """
-    told = own_words(message)
+    told = own_words(without_harness(message))
     words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
     return replace(RECALLED, text=words, within=within) if words else None
 
@@ -182,6 +188,14 @@ def _without_ours(hit: Hit, tag: str) -> str:
     return _ITEM.sub("", without_repeated_spans(_spoken(hit)))
 
 
+def _said_by(hit: Hit) -> str:
+    """Return who said a hit, as it stands in its line; "" for a passage."""
+    if "role" not in hit:
+        return ""
+    name = f" {escape(hit['speaker'])}" if hit.get("speaker") else ""
+    return f", {hit['role']}{name}"
+
+
 def token_budget(window: int | None) -> int:
     """Return the most tokens of the items. window: the model's, None if unknown."""
     return TOKENS if window is None else min(TOKENS, int(WINDOW_SHARE * window))
@@ -206,7 +220,7 @@ def render_recall(
         if words != original and original in there.beginnings:
             continue
         day = day_of(hit["created_at"], shown.zone)
-        line = f"- ({day}{', ' + hit['role'] if 'role' in hit else ''}) {escape(words)}"
+        line = f"- ({day}{_said_by(hit)}) {escape(words)}"
         room -= counter.text(line)
         if room < 0 or len(kept) == ITEMS:
             break

@@ -1,19 +1,16 @@
 """What is common in a language: which language words are of, and which of them tell little. Pure.
 
-The lists below `languages/common` are loaded when a text of their language is first met. In memory
-they are hashes, in a twentieth of the room that sets of words take: some 30 KB a language.
+The lists below `languages/common` are loaded when a text of their language is first met.
 """
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
-from functools import cache, lru_cache
+from collections.abc import Collection, Container, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from zlib import crc32
 
 from memory.search.stemming import light_stem, snowball_stem
 
@@ -36,32 +33,6 @@ ENGLISH = frozenset(
 )
 MIN_ENGLISH, ENGLISH_ALONE = 2, ("en",)
 SIMILAR = 0.6  # of the best language's words, from which another one may be meant
-CACHED_WORDS = 4096  # of which is known whether they are common
-UNLISTED = sys.maxsize  # the rank of a word that is on no list
-
-
-class RankedWords:
-    """Words by how common they are, kept as 32-bit hashes: one word in a million is mistaken."""
-
-    def __init__(self, words: Iterable[str]) -> None:
-        ranks: dict[int, int] = {}
-        for rank, word in enumerate(words):
-            ranks.setdefault(crc32(word.encode()), rank)
-        self._hashes = array("I", sorted(ranks))
-        self._ranks = array("H", [ranks[key] for key in self._hashes])
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def __contains__(self, word: str) -> bool:
-        return self.rank(word) != UNLISTED
-
-    def rank(self, word: str) -> int:
-        """Return the place of a word, 0 for the commonest; UNLISTED for one that is missing."""
-        key = crc32(word.encode())
-        at = bisect_left(self._hashes, key)
-        is_listed = at < len(self._hashes) and self._hashes[at] == key
-        return self._ranks[at] if is_listed else UNLISTED
 
 
 def guess_languages(words: Collection[str]) -> tuple[str, ...]:
@@ -96,20 +67,17 @@ def script_language(word: str) -> str:
 
 def is_function_word(word: str, language: str) -> bool:
     """Tell whether a word is one of the commonest, which a query goes without."""
-    return common_words(language).rank(word) < FUNCTION_WORDS
+    return _words(language).rank(word) < FUNCTION_WORDS
 
 
 def is_usual(word: str, language: str) -> bool:
     """Tell whether a word is so common that it tells nothing even in a question about oneself."""
-    return common_words(language).rank(word) < USUAL_WORDS
+    return _words(language).rank(word) < USUAL_WORDS
 
 
-@lru_cache(CACHED_WORDS)
 def is_common(word: str, language: str) -> bool:
     """Tell whether a word, or one that is inflected otherwise, is common in a language."""
-    if word in common_words(language):
-        return True
-    return stem_of(word, language) in _common_stems(language)
+    return word in _words(language) or stem_of(word, language) in _common_stems(language)
 
 
 def stem_of(word: str, language: str) -> str:
@@ -117,15 +85,50 @@ def stem_of(word: str, language: str) -> str:
     return light_stem(word) if language == "ar" else snowball_stem(word, language)
 
 
+class RankedWords:
+    """Words with their ranks, by their hashes: as strings those of all languages take 14 MiB."""
+
+    __slots__ = ("_hashes", "_ranks")
+
+    def __init__(self, words: Sequence[str]) -> None:
+        ranked = sorted(
+            {hash(word) & _HASH: i for i, word in reversed([*enumerate(words)])}.items()
+        )
+        self._hashes = array("Q", [code for code, _ in ranked])
+        self._ranks = array("H", [rank for _, rank in ranked])
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __contains__(self, word: str) -> bool:
+        return self.rank(word) < NO_RANK
+
+    def rank(self, word: str) -> int:
+        """Return the place of a word, 0 for the commonest; `NO_RANK` for one that is not here."""
+        code = hash(word) & _HASH
+        i = bisect_left(self._hashes, code)
+        is_here = i < len(self._hashes) and self._hashes[i] == code
+        return self._ranks[i] if is_here else NO_RANK
+
+
+_HASH, NO_RANK = (1 << 64) - 1, 0xFFFF
+
+
 @cache
-def common_words(language: str) -> RankedWords:
+def common_words(language: str) -> Container[str]:
     """Return the commonest words of a language, or its commonest pairs of characters."""
+    # Asked of each word of each text, and English texts are most.
+    return frozenset(_read(language)) if language == "en" else _words(language)
+
+
+@cache
+def _words(language: str) -> RankedWords:
     return RankedWords(_read(language))
 
 
 @cache
 def _common_stems(language: str) -> RankedWords:
-    return RankedWords(stem_of(word, language) for word in _read(language)[:COMMON_STEMS])
+    return RankedWords([stem_of(word, language) for word in _read(language)[:COMMON_STEMS]])
 
 
 @cache

@@ -142,6 +142,7 @@ def query_words(text: str) -> list[QueryWord]:
     return list({word.word: word for word in reversed(out)}.values())[::-1]
 
 
+@lru_cache(CACHED_WORDS)
 def parts_of(word: str, language: str) -> Sequence[str]:
     """Return the two parts of a compound, of which one is a common word; empty for other words."""
     if len(word) < MIN_COMPOUND:

@@ -26,9 +26,12 @@ EXPANDED = (
     "CREATE TABLE later (id bigint PRIMARY KEY)",
     f"UPDATE alembic_version SET version_num = '{LATER}'",
 )
-# Without what revisions 0008 to 0012 added.
+# Without what revisions 0008 to 0013 added.
 AS_BEFORE = (
     "DROP TABLE dropped, job_records, journal",
+    "DROP INDEX ix_conversations_forks",
+    "ALTER TABLE block_versions DROP COLUMN quote",
+    "ALTER TABLE passages DROP COLUMN quote, DROP COLUMN speaker",
     "ALTER TABLE conversations DROP COLUMN opening, DROP COLUMN task",
     "ALTER TABLE responses DROP COLUMN thread",
     "DROP TABLE workers, schedules",

@@ -50,13 +50,14 @@ class EditSource:
     """Who makes a change.
 
     actor: model, api, cli, import, undo, reflection and so on; with ids, if any. expect: the
-    version they saw, None for any.
+    version they saw, None for any. quote: the words of the user that it is taken from.
     """
 
     actor: str
     request_id: str | None = None
     tool_call_id: str | None = None
     expect: int | None = None
+    quote: str | None = None
 
 
 class BlockSet(msgspec.Struct, frozen=True):
@@ -232,6 +233,7 @@ def _add_version(
         request_id=source.request_id,
         tool_call_id=source.tool_call_id,
         undoes=change.undoes,
+        quote=source.quote,
     )
 
 
@@ -252,7 +254,10 @@ def versions(
     )
     if before is not None:
         query = query.where(v.version < before)
-    names = ("version", "before", "after", "actor", "request_id", "tool_call_id", "created_at")
+    names = (
+        *("version", "before", "after", "actor", "request_id", "tool_call_id", "created_at"),
+        "quote",
+    )
     return [{n: getattr(r, n) for n in names} for r in conn.execute(query)]
 
 

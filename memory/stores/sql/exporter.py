@@ -124,6 +124,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             request_id=r.request_id,
             tool_call_id=r.tool_call_id,
             undoes=r.undoes,
+            quote=r.quote,
             created_at=iso(r.created_at),
         )
         for r in rows
@@ -148,6 +149,8 @@ def _passages(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             forgotten_at=None if r.deleted_at is None else iso(r.deleted_at),
             forgotten_by=r.deleted_by,
             superseded_by=r.superseded_by,
+            quote=r.quote,
+            speaker=r.speaker,
         ),
     )
 

@@ -313,6 +313,7 @@ class _LineReader:
             request_id=line.request_id,
             tool_call_id=line.tool_call_id,
             undoes=line.undoes,
+            quote=line.quote,
             created_at=_at(line.created_at),
         )
         return True
@@ -338,6 +339,8 @@ class _LineReader:
             line.importance,
             line.actor,
             created_at=_at(line.created_at),
+            quote=line.quote,
+            speaker=line.speaker,
         )
         stored, made = passage_rows.add(desk.conn, desk.scope_id, new)
         self._receipt.imported["passages"] += made

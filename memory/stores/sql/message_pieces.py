@@ -21,6 +21,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.long_json import count_long_characters, encode_part_by_part
 from memory.conversation.messages import Json, is_system
+from memory.conversation.openings import without_harness
 from memory.conversation.thoughts import spoken_text
 from memory.core.screen import Screen
 from memory.ids import key_at, new_key
@@ -79,11 +80,11 @@ def contents_of(
         if is_system(message):
             continue
         words, role = spoken_text(message), str(message.get("role") or "")
-        if screen is not None and words:
-            masked, secrets = screen.mask(words)
-            if secrets:
-                words = masked
-                message = message if keeps_secrets else screen.mask_message(message)
+        if role == "user":
+            # What a harness says around them are not the user's words.
+            words = without_harness(words)
+        if screen is not None:
+            words, message = _screened(screen, words, message, keeps_secrets=keeps_secrets)
         # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
         plain = list(message.items()) == [("role", role), ("content", words)]
         plain = plain and "\x00" not in words
@@ -94,6 +95,16 @@ def contents_of(
             "digest": digest,
             "pieces": None,
         }
+
+
+def _screened(
+    screen: Screen, words: str, message: Json, *, keeps_secrets: bool
+) -> tuple[str, Json]:
+    """Return words without secrets, and the message without them unless it keeps_secrets."""
+    masked, secrets = screen.mask(words) if words else (words, [])
+    if keeps_secrets or not (secrets or message.get("tool_calls")):
+        return masked, message
+    return masked, screen.mask_message(message)
 
 
 def _body_of(message: Json, *, sliced: bool) -> str | LongBody:

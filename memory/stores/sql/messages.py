@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select, text
+from sqlalchemy import Connection, bindparam, case, delete, exists, func, literal, select, text
 
 from memory.conversation.messages import Json, text_of
 from memory.ids import STEP, new_id, new_message_key
@@ -21,6 +21,7 @@ from memory.stores.sql.fts import TEXT, IndexScope, SearchDocument
 from memory.stores.sql.index_changes import IndexChange, note_change
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.message_pieces import contents_of
+from memory.stores.sql.replaced_turns import NAMED_CHARACTERS, complete_hits
 from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import (
     add_row,
@@ -300,6 +301,9 @@ HITS = select(
     m.created_at,
     m.aborted,
     t.conversations.c.name.label("conversation"),
+    m.node,
+    m.conversation.label("place"),
+    case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body"),
 ).join(t.conversations, t.conversations.c.id == m.conversation)
 
 
@@ -324,7 +328,8 @@ def search(
 ) -> list[dict[str, Any]]:
     """Return hits, best first; without words, the newest.
 
-    A hit has id, role, content, conversation, created_at, score and why. near: rows by similarity.
+    A hit has id, role, content, conversation, created_at, score and why, and where they apply
+    speaker and replaced (see `replaced_turns`). near: rows by similarity.
     """
     driver = sql_driver(conn)
     bounds = tuple(name for name in BOUNDS if getattr(q, name) is not None)
@@ -335,13 +340,14 @@ def search(
         listed = _apply_filters(HITS.where(m.scope_id == scope_id), q)
         return conn.execute(listed.order_by(m.id.desc()).limit(q.limit).offset(q.offset))
 
-    return search_index(
+    hits = search_index(
         conn,
         IndexScope("messages_fts", scope_id, rows, values, _neighbours),
         FoundRows(listed_hits(driver), newest),
         q,
         near or SimilarityScores(),
     )
+    return complete_hits(conn, scope_id, hits)
 
 
 def is_more_than(conn: Connection, scope_id: int, conversation: int) -> bool:
@@ -413,7 +419,13 @@ def search_index(
     """Search an index; by date if there are no words to search."""
     if not q.text.strip():
         return [
-            {**row._mapping, "score": 0.0, "coverage": 0.0, "why": {"newest": True}}
+            {
+                **row._mapping,
+                "score": 0.0,
+                "coverage": 0.0,
+                "sharing": False,
+                "why": {"newest": True},
+            }
             for row in rows.newest()
         ]
     wish = fts.IndexQuery(q.text, q.offset + q.limit, q.thorough, q.least)

@@ -78,7 +78,8 @@ class NewPassage:
     """A text to store.
 
     node: its branch for an unnamed user, else 0. created_at: Unix time, None for now. source:
-    public id of the message it was extracted from.
+    public id of the message it was extracted from. quote: the words there that it was taken from.
+    speaker: who said them, where several speak.
     """
 
     content: str
@@ -89,6 +90,8 @@ class NewPassage:
     node: int = 0
     created_at: float | None = None
     source: str | None = None
+    quote: str | None = None
+    speaker: str | None = None
 
 
 class PassagePlace(NamedTuple):
@@ -166,6 +169,8 @@ def _insert(conn: Connection, new: NewPassage, row: dict[str, Any]) -> Row[Any]:
             importance=new.importance,
             actor=new.actor,
             source=new.source,
+            quote=new.quote,
+            speaker=new.speaker,
         )
     )
     before = _before(conn, PassagePlace(scope_id, new.node, key), now)
@@ -188,6 +193,8 @@ def to_hit(row: Row[Any]) -> dict[str, Any]:
         "actor": row.actor,
         "created_at": row.created_at,
         "source": row.source,
+        "quote": row.quote,
+        "speaker": row.speaker,
         "forgotten_at": row.deleted_at,
         "forgotten_by": row.deleted_by,
         "superseded_by": row.superseded_by,

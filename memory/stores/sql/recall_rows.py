@@ -11,6 +11,7 @@ from memory.search.ranking import Ranked, SimilarityScores
 from memory.stores.sql import fts, passage_lifecycle
 from memory.stores.sql import messages as message_rows
 from memory.stores.sql import passages as passage_rows
+from memory.stores.sql.replaced_turns import complete_hits
 from memory.stores.sql.sql_driver import sql_driver
 
 Hits = Sequence[dict[str, Any]]
@@ -42,6 +43,8 @@ def read(
         listed = passage_rows.listed_hits(driver)
         passages = passage_rows.as_shown(fts.list_hits(conn, listed, ranked.passages, near))
     if ranked.messages:
-        messages = fts.list_hits(conn, message_rows.listed_hits(driver), ranked.messages, near)
+        listed = message_rows.listed_hits(driver)
+        messages = fts.list_hits(conn, listed, ranked.messages, near)
+        messages = complete_hits(conn, scope_id, messages)
     outdated = passage_lifecycle.list_outdated(conn, scope_id) if messages else ()
     return passages, messages, outdated

@@ -94,6 +94,7 @@ block_versions = Table(
     Column("tool_call_id", Words),
     Column("undoes", Integer),
     at(),
+    Column("quote", Words),
     Index("ix_block_versions_scope_id", "scope_id"),
     UniqueConstraint("block_id", "version"),
 )
@@ -193,6 +194,7 @@ _PARTIAL = [
         Index("ix_conversations_opening", conversations.c.scope_id, conversations.c.id),
         "opening IS NOT NULL",
     ),
+    (Index("ix_conversations_forks", conversations.c.scope_id), "forked_from IS NOT NULL"),
     (Index("ix_nodes_asked", nodes.c.scope_id, nodes.c.asked), "state != 'done'"),
     (Index("ix_nodes_parent", nodes.c.parent), "state = 'aborted'"),
     (Index("ix_nodes_unread", nodes.c.scope_id, nodes.c.parent), "unread IS NOT NULL"),
@@ -288,6 +290,8 @@ passages = Table(
     Column("source", short(64)),
     Column("uses", Integer, nullable=False, server_default="0"),
     Column("used_at", Float),
+    Column("quote", Words),  # what it was taken from, in the words of its speaker
+    Column("speaker", Words),
     Index("ix_passages_scope_id", "scope_id", "id"),
     Index("ix_passages_digest", "scope_id", "digest"),
 )
@@ -472,7 +476,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0012"
+REVISION = "0013"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

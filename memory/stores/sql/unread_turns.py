@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, literal_column, null, or_, select, update
+from sqlalchemy import Connection, bindparam, case, func, literal_column, null, or_, select, update
 
 from memory.stores.sql import schema as t
+from memory.stores.sql.replaced_turns import NAMED_CHARACTERS, read_name
 from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import execute, key_list
 
@@ -30,18 +31,24 @@ FIRST = _CONTINUED.limit(bindparam("most"))
 
 
 UNREAD = 1  # of a turn; one more for each time that it was set aside
+MAX_NAMED = 200  # messages of a conversation that are looked at for names
 MAX_SET_ASIDE = 5  # times, after which a turn is not read any more
 
 
 @dataclass(frozen=True, slots=True)
 class TurnMessage:
-    """A message of a turn. id: its public id. node: the turn."""
+    """A message of a turn.
+
+    id: its public id. node: the turn. name: of who said it, "" for none.
+    """
 
     id: str
     node: int
     role: str
     content: str
     at: float
+    name: str = ""
+    conversation: int = 0
 
 
 def count(conn: Connection, scope_id: int, most: int) -> int:
@@ -75,7 +82,15 @@ def oldest(conn: Connection, scope_id: int, limit: int, *, first: bool = False) 
 def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[TurnMessage]:
     """Return what users and assistants said in these turns, in order, without tool results."""
     query = (
-        select(m.public_id, m.node, m.role, m.content, m.created_at)
+        select(
+            m.public_id,
+            m.node,
+            m.role,
+            m.content,
+            m.created_at,
+            case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body"),
+            m.conversation,
+        )
         .where(
             m.scope_id + 0 == scope_id,
             m.node.in_(nodes),
@@ -85,7 +100,23 @@ def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[T
         )
         .order_by(m.id)
     )
-    return [TurnMessage(*row) for row in conn.execute(query)]
+    return [
+        TurnMessage(
+            r.public_id, r.node, r.role, r.content, r.created_at, read_name(r.body), r.conversation
+        )
+        for r in conn.execute(query)
+    ]
+
+
+def names_in(conn: Connection, conversation: int) -> set[str]:
+    """Return the names of users in a conversation, "" for none, among its newest messages."""
+    query = (
+        select(case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_=""))
+        .where(m.conversation == conversation, m.role == "user")
+        .order_by(m.id.desc())
+        .limit(MAX_NAMED)
+    )
+    return {read_name(body) for body in conn.execute(query).scalars()}
 
 
 @cache

@@ -413,6 +413,8 @@ async def test_passages_are_kept_searched_and_forgotten(live):
         "actor": "api",
         "created_at": "2020-05-01T08:00:00.000Z",
         "source": None,
+        "quote": None,
+        "speaker": None,
         "forgotten_at": None,
         "forgotten_by": None,
         "superseded_by": None,

@@ -265,3 +265,36 @@ def test_no_text_takes_long():
     for words in many:
         assert not UiPromptDetector().matches(of(body("user", words)))
     assert time.thread_time() - began < 1
+
+
+TRANSLATED = [
+    "### Aufgabe:\nErstelle einen kurzen Titel mit 3 bis 5 Wörtern.\n### Ausgabe:\n"
+    'JSON-Format: { "title": "dein Titel" }' + CHAT,
+    '### Aufgabe:\nVergib 1 bis 3 Schlagwörter.\nJSON: { "tags": ["a", "b"] }' + CHAT,
+    "### Tâche :\nPropose 3 à 5 questions de suivi.\n### Sortie :\n"
+    '{ "follow_ups": ["Question 1 ?", "Question 2 ?"] }' + CHAT,
+    '### Tarea:\nGenera consultas de búsqueda.\n### Salida:\n{ "queries": ["consulta 1"] }' + CHAT,
+    '### Tarefa:\nGere um título.\n{"title": "..."}' + CHAT,
+    '### Задача:\nПридумай заголовок.\n{ "title": "..." }' + CHAT,
+    '### タスク:\n会話のタイトルを生成してください。\n{ "title": "..." }' + CHAT,
+    '### 任务：\n为对话生成标签。\n{ "tags": ["标签"] }' + CHAT,
+    '### 작업:\n후속 질문을 제안하세요.\n{ "follow_ups": [] }' + CHAT,
+]
+
+
+@pytest.mark.parametrize("words", TRANSLATED)
+def test_translated_prompts_of_open_webui_are_known_by_the_form_of_their_answer(words):
+    assert UiPromptDetector().matches(of(body("user", words)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "### Aufgabe:\nSchreib mir bitte eine Einkaufsliste für Sonntag.",
+        "### Note: my title is professor, and my tags are red",
+        "### Tarea: resume esto en JSON, por favor",
+        "### 任务：把这段话翻译成英文",
+    ],
+)
+def test_a_heading_of_a_persons_own_is_not(words):
+    assert not UiPromptDetector().matches(of(body("user", words)))

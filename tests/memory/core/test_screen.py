@@ -237,3 +237,20 @@ def test_no_copy_of_a_long_text_is_made_where_nothing_is_secret():
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_arguments_of_calls_are_masked_and_everything_else_is_kept():
+    key = "sk-" + "a1B2" * 8
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "f", "arguments": f'{{"k":"{key}"}}'},
+    }
+    odd = [{"id": "x"}, "no call", {"function": {"name": "g"}}]
+    message = {"role": "assistant", "content": None, "tool_calls": [call, *odd]}
+    masked = Screen().mask_message(message)
+    assert key not in str(masked)
+    assert masked["tool_calls"][1:] == odd
+    assert key in str(message)
+    plain = {"role": "assistant", "content": None, "tool_calls": [odd[0]]}
+    assert Screen().mask_message(plain) == plain

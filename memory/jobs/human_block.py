@@ -1,0 +1,46 @@
+"""The lines about the user in the block `human`, as extraction reads and edits them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from sqlalchemy import Connection
+
+from memory.core.blocks import CoreBlock, rewrite_value
+from memory.errors import ToolError
+from memory.stores.sql import blocks as block_rows
+from memory.stores.sql.blocks import EditSource
+
+LABEL = "human"
+
+
+class HumanBlock:
+    """The block of one scope. blocks: the operator's."""
+
+    def __init__(self, scope_id: int | None, blocks: Mapping[str, CoreBlock]) -> None:
+        self._set = block_rows.BlockSet(scope_id, blocks)
+
+    def lines(self, conn: Connection) -> list[str]:
+        """Return its lines, without blank ones."""
+        block = block_rows.all_of(conn, self._set).get(LABEL)
+        lines = (block.value if block else "").split("\n")
+        return [line.strip() for line in lines if line.strip()]
+
+    def replace_lines(
+        self, conn: Connection, gone: Set[str], new: str | None, by: EditSource
+    ) -> bool:
+        """Replace lines by a new one, None for none.
+
+        Returns False if the block is missing, read-only or would be too long.
+        """
+
+        def edit(block: CoreBlock | None) -> CoreBlock | None:
+            if block is None:
+                return None
+            kept = [line for line in block.value.split("\n") if line.strip() not in gone]
+            return rewrite_value(block, "\n".join([*kept, new] if new else kept).strip("\n"))
+
+        try:
+            return block_rows.edit(conn, self._set, LABEL, edit, by) is not None
+        except ToolError:
+            return False

@@ -1,0 +1,165 @@
+"""Where a kept fact comes from: who said it, in which words; and what was edited away is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.stores.sql import schema as t
+from tests.conftest import running
+from tests.e2e.test_background import rows, settled
+from tests.e2e.test_extraction import CONFIG, Chat, asked, fact, human, kept, proposing
+from tests.models import Model
+
+
+async def say_as(chat, name, text):
+    """One turn of a chat in which several speak."""
+    message = {"role": "user", "content": text, **({"name": name} if name else {})}
+    chat.history.append(message)
+    answer = await chat.live.chat(chat.history, user=chat.user)
+    assert answer.status_code == 200
+    chat.history.append(answer.json()["choices"][0]["message"])
+    await settled(chat.live)
+
+
+async def managed(live, data, method, path, **options):
+    """The management API, with the local token."""
+    local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+    return await live.memory(method, path, headers=local, **options)
+
+
+async def test_a_kept_fact_tells_its_actor_its_message_and_its_quote(data):
+    script = proposing(
+        [
+            fact("The user's cat is called Tom", "my cat is Tom"),
+            fact("The user is called Ada", "I am Ada", type="identity"),
+        ]
+    )
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        await Chat(live).say("hello", "I am Ada, and my cat is Tom")
+        said = {m["content"]: m["public_id"] for m in await rows(live, t.messages)}
+        source = said["I am Ada, and my cat is Tom"]
+        listed = await managed(live, data, "GET", "/users/ada/passages")
+        assert listed.status_code == 200, listed.text
+        passage = listed.json()["data"][0]
+        assert (passage["actor"], passage["source"], passage["quote"]) == (
+            "extraction",
+            source,
+            "my cat is Tom",
+        )
+        versions = await managed(live, data, "GET", "/users/ada/blocks/human/versions")
+        version = versions.json()["data"][0]
+        assert (version["actor"], version["tool_call_id"], version["quote"]) == (
+            "extraction",
+            source,
+            "I am Ada",
+        )
+        exported = (await managed(live, data, "GET", "/users/ada/export")).text
+        assert '"quote":"my cat is Tom"' in exported
+        r = await managed(live, data, "POST", "/users/eve/import", content=exported.encode())
+        assert r.status_code == 200
+        copied = (await managed(live, data, "GET", "/users/eve/passages")).json()["data"][0]
+        assert copied["quote"] == "my cat is Tom"
+
+
+async def test_where_several_speak_a_fact_names_whom_it_is_about(data):
+    script = proposing(
+        [fact("The user hates coriander", "I hate coriander", type="preference")],
+        [fact("Bob loves coriander", "I love coriander", type="preference")],
+    )
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        chat = Chat(live, "family")
+        await say_as(chat, "bob", "hello, we are two here and I am the father")
+        await say_as(chat, "alice", "I hate coriander")
+        await say_as(chat, "bob", "I love coriander")
+        assert '<user name="alice"' in asked(up)[-2]
+        assert '<user name="bob"' in asked(up)[-1]
+        facts = {p["content"]: p["speaker"] for p in await rows(live, t.passages)}
+        assert facts == {"alice: The user hates coriander": "alice", "Bob loves coriander": "bob"}
+        assert await human(live) == ""
+        hits = await managed(live, data, "GET", "/users/family/messages/search?q=coriander")
+        assert {h["speaker"] for h in hits.json()["data"] if h["role"] == "user"} == {
+            "alice",
+            "bob",
+        }
+
+
+async def test_one_speaker_with_a_name_is_the_user(data):
+    script = proposing([fact("The user is a vet", "I am a vet", type="identity")])
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        chat = Chat(live)
+        await say_as(chat, "ada", "hello, I have some news for you")
+        await say_as(chat, "ada", "I am a vet")
+        assert await human(live) == "The user is a vet"
+        assert await rows(live, t.passages) == []
+
+
+async def test_recall_says_who_spoke(data):
+    config = {"memory.recall": "always", "memory.extract": "off"}
+    async with Model("So be it.") as up, running(up.url, data, config) as live:
+        await say_as(Chat(live, "family"), "alice", "I am severely allergic to hazelnuts.")
+        await say_as(Chat(live, "family"), "bob", "Suggest a cake with hazelnuts.")
+        sent = str(up.bodies[-1]["messages"])
+        assert ", user alice) I am severely allergic to hazelnuts." in sent
+
+
+@pytest.mark.parametrize("type_", ["fact", "identity"])
+async def test_what_was_edited_away_is_forgotten_once_its_replacement_is_read(data, type_):
+    script = proposing(
+        [fact("The user is allergic to penicillin", "allergic to penicillin", type=type_)],
+        [fact("The user is allergic to pistachio", "allergic to pistachio", type=type_)],
+        [],
+    )
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        chat = Chat(live)
+        await chat.say("hello, I am new here and glad")
+        before = list(chat.history)
+        await chat.say("I am allergic to penicillin")
+        chat.history = before
+        await chat.say("I am allergic to pistachio", "I also have a small dog")
+        standing = [text for text, _, by in await kept(live) if by is None]
+        standing += [line for line in (await human(live)).split("\n") if line]
+        assert standing == ["The user is allergic to pistachio"]
+        if type_ == "fact":
+            assert [by for _, _, by in await kept(live)] == ["edited", None]
+            ident = (await rows(live, t.passages))[0]["public_id"]
+            assert (
+                await managed(live, data, "POST", f"/users/ada/passages/{ident}/restore")
+            ).status_code == 200
+        hits = (await managed(live, data, "GET", "/users/ada/messages/search?q=penicillin")).json()[
+            "data"
+        ]
+        assert [h["replaced"] for h in hits if h["role"] == "user"] == [True]
+
+
+async def test_what_was_edited_away_is_neither_read_nor_recalled(data):
+    config = {**CONFIG, "memory.extraction.every_turns": 4, "memory.recall": "always"}
+    async with Model(proposing([])) as up, running(up.url, data, config) as live:
+        chat = Chat(live)
+        await chat.say("hello, I am new here and glad")
+        before = list(chat.history)
+        await chat.say("I am allergic to hazelnuts")
+        chat.history = before
+        await chat.say("I am allergic to pistachios", "I also have a dog", "I have a cat too")
+        (read,) = asked(up)
+        assert "pistachios" in read
+        assert "hazelnuts" not in read
+        dropped = (await managed(live, data, "GET", "/users/ada/dropped?reason=replaced")).json()[
+            "data"
+        ]
+        assert len(dropped) == 1
+        await Chat(live).say("Suggest a cake with hazelnuts and pistachios")
+        sent = str(up.bodies[-1]["messages"])
+        assert "allergic to pistachios" in sent
+        assert "allergic to hazelnuts" not in sent
+
+
+async def test_a_fact_that_a_new_answer_repeats_stays(data):
+    script = proposing([fact("The user has a dog", "I have a dog")], [], [])
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        chat = Chat(live)
+        await chat.say("hello, I am new here and glad")
+        before = list(chat.history)
+        await chat.say("I have a dog")
+        chat.history = before
+        await chat.say("I have a dog", "And I like the sea")
+        assert [by for _, _, by in await kept(live)] == [None]
