@@ -167,7 +167,7 @@ def text_of(tools: list[Json]) -> str:
 
 def measured_tokens(tools: Sequence[Json]) -> int:
     """Return the tokens of our tools, without a vocabulary."""
-    return 2 + sum(TOKENS[tool["function"]["name"]] - 1 for tool in tools)
+    return 2 + sum([TOKENS[tool["function"]["name"]] - 1 for tool in tools])
 
 
 def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:

@@ -13,7 +13,7 @@ from tests.conftest import running
 from tests.e2e.test_turn_calls import CONFIG
 from tests.models import Model
 
-MOST_PAGES = 11
+MOST_PAGES = 12
 WARM, COUNTED = 4, 64
 IDLE_SECONDS = 30.0
 WORDS = "what is next to do here with the kettle, the garden and the boat? "
