@@ -28,7 +28,7 @@ from gateway.wire.lone_surrogates import (
     with_stand_ins,
 )
 from gateway.wire.long_content import encode_json_late
-from gateway.wire.long_strings import has_many_escapes, read_in_steps
+from gateway.wire.long_strings import read_in_steps, takes_long
 from gateway.wire.merge import growing_copy, merge, plain_text
 
 Json = dict[str, Any]
@@ -58,7 +58,7 @@ def decode(
     """
     if len(data) > SURE_BYTES and read is _decode:
         check_readable(data)
-    if read in WHOLE and has_many_escapes(data):
+    if read in WHOLE and takes_long(data):
         read = partial(read_in_steps, read=read)
     try:
         return read(data)

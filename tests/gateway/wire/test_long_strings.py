@@ -14,9 +14,9 @@ from gateway.wire.chat import decode, decode_weighed
 from gateway.wire.lone_surrogates import with_stand_ins
 from gateway.wire.long_strings import (
     cut_long_strings,
-    has_many_escapes,
     read_in_steps,
     restore,
+    takes_long,
 )
 
 PIECES = ["\\", '"', "\n", "\t", "é", "字", "😀", "\u2028", "a", "\x00", "/", "u", "long-"]
@@ -66,6 +66,12 @@ def test_no_escape_is_cut(escapes):
         b'["%b\\ud83d"]' % (b"\\n" * 40),
         b'["%b\xff"]' % (b"\\n" * 40),
         b'["%b" "x"]' % (b"\\n" * 40),
+        b'["%b\n"]' % (b"x" * 40),
+        b'["%b\x00%b"]' % (b"x" * 40, b"y" * 40),
+        b'["\x1f%b"]' % (b"x" * 40),
+        b'["%b\xff"]' % (b"x" * 40),
+        b'["%b\xed\xa0\x80"]' % (b"x" * 40),
+        b'["%b\xc3"]' % (b"x" * 40),
     ],
 )
 def test_what_is_no_json_is_refused_alike(text):
@@ -74,13 +80,15 @@ def test_what_is_no_json_is_refused_alike(text):
             read(text)
 
 
-def test_only_long_texts_of_many_escapes_are_read_so(monkeypatch):
-    assert not has_many_escapes(b'"\\n"' * 100)
+def test_only_texts_that_take_long_are_read_so(monkeypatch):
+    assert not takes_long(b'"\\n"' * 100)
     monkeypatch.setattr(long_strings, "LONG_BYTES", 100)
     monkeypatch.setattr(long_strings, "MANY_ESCAPES", 100)
-    assert not has_many_escapes(b'"%b"' % (b"x" * 200))
+    assert not takes_long(b'"%b"' % (b"x" * 200))
     text = b'{"text":"%b","other":["\\ud83d"]}' % (b"\\n" * 200)
-    assert has_many_escapes(text)
+    assert takes_long(text)
+    monkeypatch.setattr(long_strings, "VERY_LONG_BYTES", 100)
+    assert takes_long(b'"%b"' % (b"x" * 200))
     half = msgspec.json.decode(with_stand_ins(b'"\\ud83d"'))
     for read in (decode, decode_weighed):
         assert read(text) == {"text": "\n" * 200, "other": [half]}
