@@ -30,6 +30,8 @@ Content = (
 
 def join_body(content: Content) -> bytes:
     """Return a body in one piece."""
+    if isinstance(content, LongContent):
+        return content.join()
     return content if isinstance(content, bytes) else b"".join(content)
 
 

@@ -7,6 +7,7 @@ it on needs no third copy: the slices of its long strings are made when the conn
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import Any, overload
 
 from gateway.wire.lone_surrogates import OPENING, encode_json_in_parts, with_escapes
@@ -34,6 +35,13 @@ class LongContent(Sequence[bytes]):
         if isinstance(at, slice):
             return [_encode_part(part) for part in self._parts[at]]
         return _encode_part(self._parts[at])
+
+    def join(self) -> bytes:
+        """Return the text in one piece, without its parts beside it."""
+        whole = BytesIO()
+        for part in self:
+            whole.write(part)
+        return whole.getvalue()
 
     def __iter__(self) -> Iterator[bytes]:
         return map(_encode_part, self._parts)

@@ -13,6 +13,7 @@ from gateway.wire import long_strings
 from gateway.wire.chat import decode, decode_weighed
 from gateway.wire.lone_surrogates import with_stand_ins
 from gateway.wire.long_strings import (
+    CutText,
     cut_long_strings,
     read_in_steps,
     restore,
@@ -92,3 +93,41 @@ def test_only_texts_that_take_long_are_read_so(monkeypatch):
     half = msgspec.json.decode(with_stand_ins(b'"\\ud83d"'))
     for read in (decode, decode_weighed):
         assert read(text) == {"text": "\n" * 200, "other": [half]}
+
+
+STARTS = ["data:image/png;base64,", "data:text/plain;base64,", "", "字"]
+DATA_URLS = st.tuples(st.sampled_from(STARTS), st.integers(0, 200)).map(
+    lambda drawn: drawn[0] + "iVBO" * drawn[1]
+)
+LONG_VALUES = st.recursive(
+    DATA_URLS | TEXTS | st.none(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(LONG_VALUES, max_size=5), st.randoms())
+def test_a_text_is_translated_without_its_long_strings(values, rng):
+    """Parts may change their order, be left out and be told twice."""
+    text = json.dumps(values, ensure_ascii=False).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_strings, "CUT_BYTES", 100)
+        patch.setattr(long_strings, "KEPT_BYTES", 30)
+        cut = CutText(text)
+        whole = CutText(text, uncut=True)
+    assert whole.cut == text
+    places = [rng.randrange(len(values)) for _ in values]
+    found = msgspec.json.decode(cut.cut)
+    translated = msgspec.json.encode([found[place] for place in places])
+    restored = cut.restore(translated)
+    data = restored if isinstance(restored, bytes) else b"".join(restored)
+    assert json.loads(data) == [values[place] for place in places]
+
+
+def test_a_long_image_is_cut_and_a_long_text_file_is_not():
+    image = "data:image/png;base64," + "iVBO" * (1 << 19)
+    text = json.dumps([image, image.replace("image/png", "text/plain")]).encode()
+    cut = CutText(text)
+    assert len(cut.cut) < len(text) * 0.6
+    assert msgspec.json.decode(cut.cut)[0].startswith("data:image/png;base64,iVBO")
+    assert b"".join(cut.restore(cut.cut)) == text
