@@ -49,16 +49,8 @@ class StoredPassthrough(RelayedTurn):
     Its provider stores it. Its owner may continue from it in any mode, and nobody else.
     """
 
-    def __init__(
-        self,
-        gateway: GatewayState,
-        request: TurnInput,
-        forward: Dispatcher,
-        passing: RelayedRequest,
-    ) -> None:
-        super().__init__(gateway, request, forward, passing)
-        self._row: StoredResponse | None = None
-        self._items: list[str] = []  # the ids of its items, which their owner may name
+    _row: StoredResponse | None = None
+    _items: tuple[str, ...] = ()  # the ids of its items, which their owner may name
 
     @property
     def goes_on(self) -> bool:
@@ -73,12 +65,12 @@ class StoredPassthrough(RelayedTurn):
                 if self._tells_all(part, size):
                     noted = await self._note_owner(b"".join(seen))
             if ADDED in part and len(self._items) < ITEMS:
-                self._items += _items_begun(part)
+                self._items += tuple(_items_begun(part))
             yield part
         if not noted and size <= READ_BYTES:
             await self._note_owner(b"".join(seen))
         if self._row is not None and self._items:
-            row = replace(self._row, echo={**self._row.echo, "items": self._items[:ITEMS]})
+            row = replace(self._row, echo={**self._row.echo, "items": [*self._items[:ITEMS]]})
             self._gateway.responses.save(row)
 
     def _tells_all(self, part: bytes, size: int) -> bool:
@@ -104,7 +96,7 @@ class StoredPassthrough(RelayedTurn):
             self._row = replace(
                 row, created_at=time.time(), echo=booking_of(request, self._forward)
             )
-            self._items += item_ids(found)
+            self._items += tuple(item_ids(found))
             if goes_on or found.get("background") is True:  # it goes on without its client
                 await self._gateway.responses.note(self._row)
                 headers = dict(request.headers)

@@ -21,6 +21,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
+from gateway.wire.json_weight import LIGHT_BYTES
 from gateway.wire.lone_surrogates import join_halves
 from gateway.wires.base import HiddenRounds, ReplyMask, RequestFacts, WireFormat
 from gateway.wires.round_result import RoundResult
@@ -172,7 +173,10 @@ class Turn:
         """Record what the client was shown."""
         self.finished = True
         await self._sender.learn_from(self.used[0] if self.used else None)
-        if not (answers := self.answers()):
+        # A long answer in many parts takes longer to look at than others may wait.
+        long = self._bytes > LIGHT_BYTES
+        answers = await asyncio.to_thread(self.answers) if long else self.answers()
+        if not answers:
             # The upstream gave no choice at all: there is nothing to record.
             await self.session.fail()
             return

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gateway.wire.json_weight import SEARCHED_BYTES, is_in, is_light
+from gateway.wire.long_content import LongContent
 
 Result = TypeVar("Result")
 
@@ -20,14 +21,14 @@ async def run_by_weight(text: bytes, work: Callable[..., Result], *args: Any) ->
 async def look_for(content: bytes | Sequence[bytes | memoryview] | None, *marks: bytes) -> bool:
     """Tell whether a body, or one of its parts, holds one of these marks, in a thread if long."""
     parts = [content] if isinstance(content, bytes) else content or ()
-    if sum(map(len, parts)) <= SEARCHED_BYTES:
+    if not isinstance(parts, LongContent) and sum(map(len, parts)) <= SEARCHED_BYTES:
         return _hold_any(parts, marks)
     return await asyncio.to_thread(_hold_any, parts, marks)
 
 
 def _hold_any(parts: Sequence[bytes | memoryview], marks: Sequence[bytes]) -> bool:
     # `in` goes through a view of memory element by element, a hundred times slower.
-    texts = [part if isinstance(part, bytes) else bytes(part) for part in parts]
+    texts = (part if isinstance(part, bytes) else bytes(part) for part in parts)
     return any(is_in(text, mark) for text in texts for mark in marks)
 
 

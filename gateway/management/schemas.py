@@ -20,7 +20,7 @@ from gateway.http.pacing import rest
 from gateway.wire.chat import decode_weighed
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import count
-from gateway.wire.long_strings import cut_long_strings, has_many_escapes, restore
+from gateway.wire.long_strings import cut_long_strings, restore, takes_long
 from memory import CoreBlock, iso
 from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
 
@@ -360,7 +360,7 @@ def brought(body: bytes, most: int | None) -> _Brought:
             code="too_many_values",
         )
     rest(len(body))
-    cut, spans = cut_long_strings(body) if has_many_escapes(body) else (body, {})
+    cut, spans = cut_long_strings(body) if takes_long(body) else (body, {})
     try:
         found = _brought(cut)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:

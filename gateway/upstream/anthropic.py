@@ -21,6 +21,7 @@ from gateway.upstream.base import (
     ANSWER_BYTES,
     ERROR_BYTES,
     Carriage,
+    Content,
     Headers,
     Upstream,
     UpstreamRequest,
@@ -38,6 +39,7 @@ from gateway.wire.anthropic.request import (
 from gateway.wire.anthropic.response import StreamedAnswer, WholeAnswer, answer, refusal
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.long_strings import CutText
 
 CHAT = upstream_path("chat", "completions")
 MESSAGES_PATH = upstream_path("messages")
@@ -51,7 +53,7 @@ class _NativeRequest(NamedTuple):
     """A request in Anthropic's words. bound: it needs the beta. thoughts: blocks of thinking that
     its tool loop had. usage: a usage chunk is wanted."""
 
-    content: bytes
+    content: Content
     bound: bool
     thoughts: int
     usage: bool
@@ -96,7 +98,8 @@ class AnthropicUpstream:
 
     def _translate_request(self, original: bytes, request: UpstreamRequest) -> _NativeRequest:
         """Translate a request. Raises BadRequest."""
-        body = _object(original)
+        text = CutText(original)
+        body = _object(text.cut)
         if request.model:
             body = {**body, "model": request.model}
         sent = messages_request(
@@ -106,7 +109,7 @@ class AnthropicUpstream:
         lost = dropped_members(body)
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
         return _NativeRequest(
-            encode(sent),
+            text.restore(encode(sent)),
             "block_binding" in sent.get("thinking", {}),
             thoughts_in_loop(body),
             wants,

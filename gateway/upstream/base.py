@@ -18,6 +18,7 @@ import msgspec
 from gateway.errors import GatewayError
 from gateway.http.paths import UpstreamPath, with_query
 from gateway.upstream.deadlines import Deadlines
+from gateway.wire.long_content import LongContent
 
 ANSWER_BYTES = 128 << 20  # limit of a response that is read as a whole
 ERROR_BYTES = 1 << 20
@@ -29,11 +30,15 @@ Content = (
 
 def join_body(content: Content) -> bytes:
     """Return a body in one piece."""
+    if isinstance(content, LongContent):
+        return content.join()
     return content if isinstance(content, bytes) else b"".join(content)
 
 
 def size_of(content: Content | None) -> int:
     """Return the size of a body in bytes; 0 for none."""
+    if isinstance(content, LongContent):
+        return content.size
     return len(content) if isinstance(content, bytes) else sum(map(len, content or ()))
 
 

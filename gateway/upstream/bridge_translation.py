@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.errors import BadRequest
-from gateway.upstream.base import UpstreamRequest
+from gateway.upstream.base import Content, UpstreamRequest
 from gateway.upstream.carried_answers import CarriedAnswers
 from gateway.upstream.token_limits import TokenLimits
 from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry, message_of, takes_tokens
@@ -20,6 +20,7 @@ from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.long_strings import CutText
 from gateway.wire.own_marks import ORPHANED, SEALED, without_marked
 from memory import TokenCounter
 
@@ -57,7 +58,7 @@ class Carrying:
 class CarriedBody(NamedTuple):
     """A request as a chat completion's, and what writes its answer."""
 
-    content: bytes
+    content: Content
     writer: ReplyWriter
     lost: tuple[str, ...]
 
@@ -88,8 +89,12 @@ class BridgeTranslator:
         counter = TokenCounter()
         return sum(map(counter.message, sent["messages"])) + counter.tools(sent.get("tools"))
 
-    def translate(self, original: bytes, name: str, request: UpstreamRequest) -> CarriedBody:
-        body, options = read_body(original), self._options
+    def translate(
+        self, original: bytes, name: str, request: UpstreamRequest, *, holds_seals: bool = False
+    ) -> CarriedBody:
+        """Translate a request. holds_seals: something in it may have to be opened."""
+        text = CutText(original, uncut=holds_seals)
+        body, options = read_body(text.cut), self._options
         losses = Losses(options.provider, options.drop)
         if ORPHANED.encode() in original:
             losses.names[HIDDEN_REASONING] = None
@@ -104,7 +109,7 @@ class BridgeTranslator:
             writer.seal = seal
         kept = _AnsweredRequest(name, body, whose, sent["messages"])
         writer.on_over = partial(self._keep, writer, kept)
-        return CarriedBody(encode(sent), writer, tuple(losses.names))
+        return CarriedBody(text.restore(encode(sent)), writer, tuple(losses.names))
 
     def _keep(self, writer: ReplyWriter, request: _AnsweredRequest) -> None:
         """Keep what the server said beside an answer with calls: it may want it back."""

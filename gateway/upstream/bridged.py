@@ -249,7 +249,8 @@ class BridgedUpstream:
         original = request.body or b"{}"
         translate = self._translator.translate
         if await look_for(original, BYTES):  # what is sealed is far longer than it looks
-            carried = await run_heavy(translate, original, name, request)
+            seals = partial(translate, holds_seals=True)
+            carried = await run_heavy(seals, original, name, request)
         else:
             carried = await run_by_weight(original, translate, original, name, request)
         # Another body than the one the client's Idempotency-Key stands for.

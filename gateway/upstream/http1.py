@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from gateway.errors import StreamIncomplete, UpstreamUnreachable
@@ -51,7 +51,8 @@ class Connection(asyncio.Protocol):
         self.since = 0.0  # since when it is idle, by the loop's time; 0 if new
         self._pool = pool
         self._response: ResponseParser | None = None
-        self._rest: deque[memoryview] = deque()  # of the request, still to be written
+        # Of the request, still to be written; None once all is.
+        self._rest: Iterator[bytes | memoryview] | None = None
         self._full = self.paused = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -66,12 +67,7 @@ class Connection(asyncio.Protocol):
         elif size_of(body) <= AT_ONCE:
             self._transport.write(head + join_body(body or b""))
         else:
-            first, *more = (body,) if isinstance(body, bytes) else body or ()
-            for part in (
-                (head + first, *more) if len(first) <= AT_ONCE else (head, first, *more)
-            ):  # saves a write
-                view = memoryview(part)
-                self._rest.extend(view[at : at + WRITTEN] for at in range(0, len(view), WRITTEN))
+            self._rest = _pieces(head, body or b"")
             self._write()
         return response
 
@@ -116,11 +112,11 @@ class Connection(asyncio.Protocol):
         response.end(fault)
         reusable = (
             response.reusable
-            and not self._rest
+            and self._rest is None
             and not self.closing
             and not self._transport.get_write_buffer_size()
         )
-        self._rest.clear()
+        self._rest = None
         if reusable and self.paused:
             self._resume()
         self._pool.give_back(self, reusable)
@@ -137,8 +133,11 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def _write(self) -> None:
-        while self._rest and not self._full:
-            self._transport.write(self._rest.popleft())
+        while self._rest is not None and not self._full:
+            if (piece := next(self._rest, None)) is None:
+                self._rest = None
+            else:
+                self._transport.write(piece)
 
     # --- callbacks of the event loop
 
@@ -325,6 +324,21 @@ class Http1Client:
         self._idle_timer = (
             None if oldest is None else self.loop.call_at(oldest + IDLE, self._close_idle)
         )
+
+
+def _pieces(head: bytes, body: Content) -> Iterator[bytes | memoryview]:
+    """Yield what is written of a long request at once. Parts are asked for as they are written."""
+    parts = iter((body,) if isinstance(body, bytes) else body)
+    first = next(parts)
+    if len(first) <= AT_ONCE:  # saves a write
+        yield head + first
+    else:
+        yield head
+        parts = chain((first,), parts)
+    for part in parts:
+        view = memoryview(part)
+        for at in range(0, len(view), WRITTEN):
+            yield view[at : at + WRITTEN]
 
 
 def _head(request: WireRequest) -> bytes:

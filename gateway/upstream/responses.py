@@ -17,6 +17,7 @@ from gateway.http.paths import upstream_path, with_query
 from gateway.upstream.base import (
     ANSWER_BYTES,
     Carriage,
+    Content,
     Upstream,
     UpstreamRequest,
     UpstreamResponse,
@@ -29,6 +30,7 @@ from gateway.wire.chat import encode
 from gateway.wire.chat_request import parse
 from gateway.wire.headers import with_body_idempotency_key
 from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.long_strings import CutText
 from gateway.wire.responses.answer import StreamedResponse, completion_of
 from gateway.wire.responses.request import response_request
 
@@ -41,7 +43,7 @@ class _ResponseRequest(NamedTuple):
     """A request as the API's. thoughts: blocks of thinking that its tool loop had. usage: a usage
     chunk is wanted."""
 
-    content: bytes
+    content: Content
     thoughts: int
     usage: bool
     lost: tuple[str, ...]
@@ -83,9 +85,10 @@ class ResponsesUpstream:
                 f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
                 "server. Send fewer."
             )
-        body = parse(original)
+        text = CutText(original)
+        body = parse(text.cut)
         losses = Losses(self._provider, self._drop, "the Responses API")
-        content = encode(response_request(body, losses))
+        content = text.restore(encode(response_request(body, losses)))
         options = body.get("stream_options")
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
         return _ResponseRequest(content, thoughts_in_loop(body), wants, tuple(losses.names))

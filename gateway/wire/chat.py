@@ -27,12 +27,13 @@ from gateway.wire.lone_surrogates import (
     has_no_lone_surrogates,
     with_stand_ins,
 )
-from gateway.wire.long_strings import has_many_escapes, read_in_steps
+from gateway.wire.long_content import encode_json_late
+from gateway.wire.long_strings import read_in_steps, takes_long
 from gateway.wire.merge import growing_copy, merge, plain_text
 
 Json = dict[str, Any]
 encode = encode_json
-encode_in_parts = encode_json_in_parts
+encode_in_parts, encode_long = encode_json_in_parts, encode_json_late
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 IDENTITY = ("id", "object", "created", "model")
 _decode, _decode_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
@@ -57,7 +58,7 @@ def decode(
     """
     if len(data) > SURE_BYTES and read is _decode:
         check_readable(data)
-    if read in WHOLE and has_many_escapes(data):
+    if read in WHOLE and takes_long(data):
         read = partial(read_in_steps, read=read)
     try:
         return read(data)

@@ -114,11 +114,14 @@ def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pai
     return [(k, bind(v) if k == b"idempotency-key" else v) for k, v in client]
 
 
-def with_body_idempotency_key(client: Pairs, body: bytes) -> Pairs:
+def with_body_idempotency_key(client: Pairs, body: bytes | Sequence[bytes | memoryview]) -> Pairs:
     """Return the client's headers with an Idempotency-Key, if it has one, for this very body."""
     if not any(k == b"idempotency-key" for k, _ in client):
         return client
-    mark = b"-" + hashlib.sha256(body).hexdigest()[:16].encode()
+    digest = hashlib.sha256()
+    for part in (body,) if isinstance(body, bytes) else body:
+        digest.update(part)
+    mark = b"-" + digest.hexdigest()[:16].encode()
     return [(k, v + mark if k == b"idempotency-key" else v) for k, v in client]
 
 

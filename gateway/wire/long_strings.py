@@ -1,14 +1,15 @@
-"""Reads JSON texts with long strings full of escapes in short steps. Pure.
+"""Reads JSON texts with long strings in short steps. Pure.
 
 A decoder holds the interpreter until it has undone all escapes of a string: 150 ms for 60 MiB of
-line ends. So such strings are cut out, decoded piece by piece, and put where they were.
+line ends, 60 ms for a string without any. So such strings are cut out, decoded piece by piece, and
+put where they were.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,10 +18,14 @@ import msgspec
 from memory.conversation.json_strings import count_in_steps, find_string_end, mask_escapes
 
 LONG_BYTES = 1 << 22  # a shorter text is read in one step
+VERY_LONG_BYTES = 1 << 24  # of which some 15 ms are decoded in one step
 MANY_ESCAPES = 1 << 20  # some 5 ms
 PIECE_BYTES = 1 << 19  # of a string, decoded in one step
 WINDOW_BYTES = 1 << 18  # looked through in one step; a string within one is short
 BACKSLASH = b"\\"
+ESCAPED = BACKSLASH + bytes(range(0x20))  # no string of JSON holds control characters
+CUT_BYTES = 1 << 20  # a longer text is translated without its strings of more than that
+KEPT_BYTES = 1 << 10  # of such a string
 ESCAPE_BYTES = len(rb"\ud83d")
 HIGH_HALF = re.compile(rb"\\u[dD][89abAB]")  # of a surrogate pair
 # What stands for a string until it is put back; no client can know it.
@@ -31,8 +36,10 @@ _name = re.compile(re.escape(STAND_IN.encode()) + rb"\d+")
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def has_many_escapes(text: bytes) -> bool:
-    """Tell whether a JSON text takes long to decode for its escapes."""
+def takes_long(text: bytes) -> bool:
+    """Tell whether a JSON text takes long to decode for its escapes, or for its length alone."""
+    if len(text) > VERY_LONG_BYTES:
+        return True
     return len(text) > LONG_BYTES and count_in_steps(text, BACKSLASH) > MANY_ESCAPES
 
 
@@ -45,7 +52,7 @@ def read_in_steps(text: bytes, read: Callable[[bytes], Any]) -> Any:
     if not spans:
         return read(text)
     value = read(cut)
-    strings = {name: "".join(_decode(text, *span)) for name, span in spans.items()}
+    strings = {name: _read_string(text, *span) for name, span in spans.items()}
     return _put_back(value, strings)
 
 
@@ -53,10 +60,49 @@ def cut_long_strings(text: bytes) -> tuple[bytes, dict[str, Span]]:
     """Return a JSON text with short names for its long strings, and where those stand in it."""
     spans = list(long_strings(text))
     names = [f"{STAND_IN}{n}" for n in range(len(spans))]
+    return _replace_spans(text, spans, names), dict(zip(names, spans, strict=True))
+
+
+class CutText:
+    """A JSON text without the greatest part of its very long plain strings, such as images.
+
+    It is translated without them, and they are put back uncopied. A string keeps its beginning,
+    which tells what it is. text: the whole one. uncut: its strings may be read in full.
+    """
+
+    def __init__(self, text: bytes, *, uncut: bool = False) -> None:
+        self._text = text
+        spans = [] if uncut or len(text) <= CUT_BYTES else _plain_ends(text)
+        names = [f"{STAND_IN}{end - begin}{n:06}" for n, (begin, end) in enumerate(spans)]
+        self._spans = dict(zip(names, spans, strict=True))
+        self.cut = _replace_spans(text, spans, names) if spans else text
+
+    def restore(self, translated: bytes) -> bytes | list[bytes | memoryview]:
+        """Return a text that was made of the cut one, in parts where it has such strings."""
+        if not self._spans:
+            return translated
+        out: list[bytes | memoryview] = []
+        view, at = memoryview(self._text), 0
+        for name in _name.finditer(translated):
+            out += (translated[at : name.start()], view[slice(*self._spans[name[0].decode()])])
+            at = name.end()
+        return [*out, translated[at:]]
+
+
+def _plain_ends(text: bytes) -> list[Span]:
+    """Return where the very long strings without escapes go on behind their beginnings."""
+    found = []
+    for begin, end in long_strings(text):
+        is_text = text.startswith(b"data:text/", begin)  # is decoded, to be sent as a text
+        if end - begin > CUT_BYTES and not is_text and _is_plain(text, begin, end):
+            found.append((_safe_cut(text, begin, begin + KEPT_BYTES), end))
+    return found
+
+
+def _replace_spans(text: bytes, spans: Sequence[Span], names: Sequence[str]) -> bytes:
     ends = [0, *(place for span in spans for place in span), len(text)]
     between = [text[a:b] for a, b in list(pairwise(ends))[::2]]
-    cut = b"".join(p + n.encode() for p, n in zip(between, [*names, ""], strict=True))
-    return cut, dict(zip(names, spans, strict=True))
+    return b"".join(p + n.encode() for p, n in zip(between, [*names, ""], strict=True))
 
 
 def restore(part: bytes, text: bytes, spans: Mapping[str, Span]) -> bytes:
@@ -76,6 +122,19 @@ def long_strings(text: bytes) -> Iterator[Span]:
             at = find_string_end(text, begin)
             if at - begin > WINDOW_BYTES and text.endswith(b'"', begin, at):
                 yield begin, at - 1
+
+
+def _read_string(text: bytes, at: int, end: int) -> str:
+    """Return a string. Raises msgspec.DecodeError."""
+    # Without escapes it is one copy, which takes a third of the time of a decoder's.
+    is_plain = _is_plain(text, at, end)
+    return str(memoryview(text)[at:end], "utf-8") if is_plain else "".join(_decode(text, at, end))
+
+
+def _is_plain(text: bytes, at: int, end: int) -> bool:
+    """Tell whether a string has no escapes, and nothing that would have to be one."""
+    pieces = (text[begin : min(begin + PIECE_BYTES, end)] for begin in range(at, end, PIECE_BYTES))
+    return all(len(piece.translate(None, ESCAPED)) == len(piece) for piece in pieces)
 
 
 def _decode(text: bytes, at: int, end: int) -> Iterator[str]:

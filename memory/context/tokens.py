@@ -299,6 +299,8 @@ class TokenCounter:
             return self._count(text)
         if isinstance(image := part.get("image_url"), dict):
             return IMAGE.get(str(image.get("detail") or "auto"), IMAGE["auto"])
+        if part.get("type") == "image":
+            return IMAGE["auto"]
         size = len(msgspec.json.encode(part))
         return min(size // 4, 2000)  # audio and files: bytes say little about tokens
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,15 +28,32 @@ def encode_in_parts(value: Any) -> list[bytes]:
 
 def encode_part_by_part(value: Any) -> Iterator[bytes]:
     """Yield a value as JSON in the parts of `encode_in_parts`, each made as it is asked for."""
+    for part in split_long(value):
+        yield part if isinstance(part, bytes) else part.encode()
+
+
+class TextSlice(NamedTuple):
+    """A slice of a long string, which begins at a character of it."""
+
+    text: str
+    start: int
+
+    def encode(self) -> bytes:
+        """Return the slice as it stands in JSON."""
+        return _encode(self.text[self.start : self.start + SLICE_CHARACTERS])[1:-1]
+
+
+def split_long(value: Any) -> list[bytes | TextSlice]:
+    """Return a value as JSON in parts, with the slices of its very long strings not encoded."""
     found: list[str] = []
+    parts: list[bytes | TextSlice] = []
     rest = _encode(_without_long(value, DEPTH, found))
     for text in found:
         before, _, rest = rest.partition(_QUOTED_PLACE)
-        yield before + b'"'
-        for at in range(0, len(text), SLICE_CHARACTERS):
-            yield _encode(text[at : at + SLICE_CHARACTERS])[1:-1]
+        parts.append(before + b'"')
+        parts += [TextSlice(text, at) for at in range(0, len(text), SLICE_CHARACTERS)]
         rest = b'"' + rest
-    yield rest
+    return [*parts, rest]
 
 
 def count_long_characters(value: Any) -> int:

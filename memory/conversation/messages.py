@@ -163,9 +163,55 @@ def condense_media(message: Json) -> Json:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    parts = [p if _text_part(p) is not None else _condense(p) for p in content]
+    parts = [p if _text_part(p) is not None else _condense_part(p) for p in content]
     same = all(new is old for new, old in zip(parts, content, strict=True))
     return message if same else {**message, "content": parts}
+
+
+def _condense_part(part: Any) -> Any:
+    """Return a part as `_condense` does; a long image as its address, in whichever form it is."""
+    if (source := _held_image(part)) is None:
+        return _condense(part)
+    return _image_at(_digest_of(source["data"], address_before(source)))
+
+
+def _held_image(part: Any) -> Json | None:
+    """Return the source of an image that is held as Anthropic's API has it, None for others."""
+    if not isinstance(part, dict) or part.get("type") != "image":
+        return None
+    source = part.get("source")
+    if not isinstance(source, dict) or source.get("url"):
+        return None
+    return source if is_long_text(source.get("data")) else None
+
+
+def is_long_text(text: object) -> bool:
+    """Tell whether a text is so long that no copy of it should be made."""
+    return isinstance(text, str) and len(text) > LONG_CHARACTERS
+
+
+def address_before(source: Json) -> str:
+    """Return the data: address of an image, up to its data."""
+    return f"data:{source.get('media_type')};base64,"
+
+
+def _image_at(url: str) -> Json:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def with_image_addresses(message: Json) -> Json:
+    """Return a message with its images as chat completions have them."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    sources = [_held_image(part) for part in content]
+    return {
+        **message,
+        "content": [
+            part if source is None else _image_at(address_before(source) + source["data"])
+            for part, source in zip(content, sources, strict=True)
+        ],
+    }
 
 
 def _condense(value: Any, depth: int = MEDIA_DEPTH) -> Any:
@@ -178,12 +224,15 @@ def _condense(value: Any, depth: int = MEDIA_DEPTH) -> Any:
     return value
 
 
-def _digest_of(text: str) -> str:
-    """Return the length and BLAKE2b digest of a long string, made in slices."""
-    h = hashlib.blake2b(digest_size=32)
+def _digest_of(text: str, before: str = "") -> str:
+    """Return the length and BLAKE2b digest of a long string, made in slices.
+
+    before: what stands before it in the string.
+    """
+    h = hashlib.blake2b(before.encode("utf-8", "surrogatepass"), digest_size=32)
     for at in range(0, len(text), SLICE_CHARACTERS):
         h.update(text[at : at + SLICE_CHARACTERS].encode("utf-8", "surrogatepass"))
-    return f"blake2b:{len(text)}:{h.hexdigest()}"
+    return f"blake2b:{len(before) + len(text)}:{h.hexdigest()}"
 
 
 def _parts(message: Json) -> list[Any]:
@@ -229,7 +278,7 @@ def _other_part(part: Any) -> Any:
         return part
     if part.get("type") in _REASONING:
         return None
-    part = _condense(part)
+    part = _condense_part(part)
     if isinstance(image := part.get("image_url"), dict) and isinstance(
         url := image.get("url"), str
     ):

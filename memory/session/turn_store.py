@@ -29,6 +29,7 @@ log = logging.getLogger("mnemogate")
 
 # characters of answers and blocks, bytes of a request, that may be inspected on the event loop
 LIGHT = 1 << 18
+LARGE_SECONDS = 3.0  # more for a turn with bodies of many MiB, which a busy disk takes in that time
 ITEM_WEIGHT = 200  # characters that any other value of an answer takes as long as
 
 
@@ -79,6 +80,9 @@ class TurnStore(msgspec.Struct):
         try:
             if most is None:
                 return await self._write(work, large, shortcut)
+            if large:
+                most += LARGE_SECONDS
+                self.patience.left += LARGE_SECONDS
             with self.patience.of(most) as seconds:
                 shared = self.db.is_shared
                 async with limit_from_connection(seconds) if shared else asyncio.timeout(seconds):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.wire.chat import Json, encode
+from memory.conversation.messages import is_long_text
 
 _encode = encode
 
@@ -130,6 +131,9 @@ def part_of(block: Any) -> Json:
         return {"type": "text", "text": str(block.get("text") or "")}
     source = block.get("source")
     if block.get("type") == "image" and isinstance(source, dict):
+        # No copy is made of a long one: the memory knows it in this form too.
+        if not source.get("url") and is_long_text(source.get("data")):
+            return {"type": "image", "source": source}
         url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
         return {"type": "image_url", "image_url": {"url": url}}
     return {k: v for k, v in block.items() if k != "cache_control"}

@@ -16,7 +16,7 @@ from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.bridge.carried import takes_tokens
-from gateway.wire.chat import Json, MalformedReply, encode, encode_in_parts, read_object
+from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal
 from gateway.wires.base import (
@@ -88,7 +88,7 @@ class MessagesFormat:
         self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
         body = {**composed, "model": target.model}
-        content = encode_in_parts(body) if long else encode(body)
+        content = encode_long(body) if long else encode(body)
         stream = bool(composed.get("stream"))
         request = UpstreamRequest(self.path, content, stream=stream, composed=True, masked=True)
         return request, ()

@@ -17,7 +17,7 @@ from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.bridge.carried import ENCRYPTED, takes_tokens
-from gateway.wire.chat import Json, MalformedReply, encode, encode_in_parts, read_object
+from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal, without_reasoning
 from gateway.wires.base import (
@@ -92,7 +92,7 @@ class ResponsesFormat:
         self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
         body = {**composed, "model": target.model}
-        content = encode_in_parts(body) if long else encode(body)
+        content = encode_long(body) if long else encode(body)
         stream = bool(composed.get("stream"))
         return UpstreamRequest(self.path, content, stream=stream, masked=True), ()
 

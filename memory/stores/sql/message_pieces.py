@@ -20,7 +20,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.long_json import count_long_characters, encode_part_by_part
-from memory.conversation.messages import Json, is_system
+from memory.conversation.messages import Json, is_system, with_image_addresses
 from memory.conversation.openings import without_harness
 from memory.conversation.thoughts import spoken_text
 from memory.core.screen import Screen
@@ -179,7 +179,7 @@ def read(conn: Connection, row: Any) -> Json:
     """Return the message of a row that names pieces."""
     found = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
     text = "".join(found.scalars())
-    return decode(text) if row.body else {"role": row.role, "content": text}
+    return with_image_addresses(decode(text)) if row.body else {"role": row.role, "content": text}
 
 
 def remove(conn: Connection, bodies: Iterable[int]) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, bindparam, case, delete, exists, func, literal, select, text
 
-from memory.conversation.messages import Json, text_of
+from memory.conversation.long_json import LONG_CHARACTERS
+from memory.conversation.messages import Json, text_of, with_image_addresses
 from memory.ids import STEP, new_id, new_message_key
 from memory.search.query import speaker_name
 from memory.search.ranking import SimilarityScores
@@ -62,7 +63,10 @@ def message_of(conn: Connection, row: Any) -> Json:
 
 def parse_message(body: str, role: str, content: str) -> Json:
     """Return a message whose body is whole as it was given."""
-    return decode(body) if body else {"role": role, "content": content}
+    if not body:
+        return {"role": role, "content": content}
+    message: Json = decode(body)
+    return message if len(body) <= LONG_CHARACTERS else with_image_addresses(message)
 
 
 def rows_of(

@@ -50,6 +50,11 @@ targets = [{{ provider = "translated" }}]
 [providers.native]
 base_url = "{odd}"
 wires = ["chat", "responses"]
+[providers.chats]
+base_url = "{odd}"
+wires = ["chat"]
+[models.bridged]
+targets = [{{ provider = "chats" }}]
 [models.speaks]
 targets = [{{ provider = "native" }}]
 [models.alias]

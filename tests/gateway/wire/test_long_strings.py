@@ -13,10 +13,11 @@ from gateway.wire import long_strings
 from gateway.wire.chat import decode, decode_weighed
 from gateway.wire.lone_surrogates import with_stand_ins
 from gateway.wire.long_strings import (
+    CutText,
     cut_long_strings,
-    has_many_escapes,
     read_in_steps,
     restore,
+    takes_long,
 )
 
 PIECES = ["\\", '"', "\n", "\t", "é", "字", "😀", "\u2028", "a", "\x00", "/", "u", "long-"]
@@ -66,6 +67,12 @@ def test_no_escape_is_cut(escapes):
         b'["%b\\ud83d"]' % (b"\\n" * 40),
         b'["%b\xff"]' % (b"\\n" * 40),
         b'["%b" "x"]' % (b"\\n" * 40),
+        b'["%b\n"]' % (b"x" * 40),
+        b'["%b\x00%b"]' % (b"x" * 40, b"y" * 40),
+        b'["\x1f%b"]' % (b"x" * 40),
+        b'["%b\xff"]' % (b"x" * 40),
+        b'["%b\xed\xa0\x80"]' % (b"x" * 40),
+        b'["%b\xc3"]' % (b"x" * 40),
     ],
 )
 def test_what_is_no_json_is_refused_alike(text):
@@ -74,13 +81,53 @@ def test_what_is_no_json_is_refused_alike(text):
             read(text)
 
 
-def test_only_long_texts_of_many_escapes_are_read_so(monkeypatch):
-    assert not has_many_escapes(b'"\\n"' * 100)
+def test_only_texts_that_take_long_are_read_so(monkeypatch):
+    assert not takes_long(b'"\\n"' * 100)
     monkeypatch.setattr(long_strings, "LONG_BYTES", 100)
     monkeypatch.setattr(long_strings, "MANY_ESCAPES", 100)
-    assert not has_many_escapes(b'"%b"' % (b"x" * 200))
+    assert not takes_long(b'"%b"' % (b"x" * 200))
     text = b'{"text":"%b","other":["\\ud83d"]}' % (b"\\n" * 200)
-    assert has_many_escapes(text)
+    assert takes_long(text)
+    monkeypatch.setattr(long_strings, "VERY_LONG_BYTES", 100)
+    assert takes_long(b'"%b"' % (b"x" * 200))
     half = msgspec.json.decode(with_stand_ins(b'"\\ud83d"'))
     for read in (decode, decode_weighed):
         assert read(text) == {"text": "\n" * 200, "other": [half]}
+
+
+STARTS = ["data:image/png;base64,", "data:text/plain;base64,", "", "字"]
+DATA_URLS = st.tuples(st.sampled_from(STARTS), st.integers(0, 200)).map(
+    lambda drawn: drawn[0] + "iVBO" * drawn[1]
+)
+LONG_VALUES = st.recursive(
+    DATA_URLS | TEXTS | st.none(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(LONG_VALUES, max_size=5), st.randoms())
+def test_a_text_is_translated_without_its_long_strings(values, rng):
+    """Parts may change their order, be left out and be told twice."""
+    text = json.dumps(values, ensure_ascii=False).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_strings, "CUT_BYTES", 100)
+        patch.setattr(long_strings, "KEPT_BYTES", 30)
+        cut = CutText(text)
+        whole = CutText(text, uncut=True)
+    assert whole.cut == text
+    places = [rng.randrange(len(values)) for _ in values]
+    found = msgspec.json.decode(cut.cut)
+    translated = msgspec.json.encode([found[place] for place in places])
+    restored = cut.restore(translated)
+    data = restored if isinstance(restored, bytes) else b"".join(restored)
+    assert json.loads(data) == [values[place] for place in places]
+
+
+def test_a_long_image_is_cut_and_a_long_text_file_is_not():
+    image = "data:image/png;base64," + "iVBO" * (1 << 19)
+    text = json.dumps([image, image.replace("image/png", "text/plain")]).encode()
+    cut = CutText(text)
+    assert len(cut.cut) < len(text) * 0.6
+    assert msgspec.json.decode(cut.cut)[0].startswith("data:image/png;base64,iVBO")
+    assert b"".join(cut.restore(cut.cut)) == text

@@ -19,6 +19,7 @@ from memory.conversation.messages import (
     digest_of,
     keyed_hash,
     text_of,
+    with_image_addresses,
 )
 
 KEY = b"k" * 32
@@ -250,3 +251,20 @@ def test_a_long_text_has_the_digest_of_its_normalised_bytes(text, role):
         patch.setattr(messages, "SLICE_CHARACTERS", 5)
         message = {"role": role, "content": text}
         assert digest_of(b"k", message) == keyed_hash(b"k", canonical(message))
+
+
+@pytest.mark.parametrize("more", [{}, {"cache_control": {"type": "ephemeral"}}])
+@pytest.mark.parametrize("shift", [0, 1, 65_536])
+def test_a_long_image_is_the_same_in_the_forms_of_both_apis(more, shift):
+    data = "iVBOR\n" * ((LONG_CHARACTERS + shift) // 6 + 1)
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    url = f"data:image/png;base64,{data}"
+    chat = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    native = {"role": "user", "content": [{"type": "image", "source": source, **more}]}
+    assert digest_of(b"k", native) == digest_of(b"k", chat)
+    cached = [DigestCache().extend_chain(b"k", b"", m) for m in (native, chat)]
+    assert cached[0] == cached[1]
+    assert with_image_addresses(native) == chat
+    assert with_image_addresses(chat) == chat
+    source["data"] += "A"
+    assert digest_of(b"k", native) != digest_of(b"k", chat)
