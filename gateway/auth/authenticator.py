@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.auth.key_store import PREFIX, KeyStore, digest_of
+from gateway.config.addresses import nearby
 from gateway.config.settings import Budget, KeyGrant, LimitSettings, Settings
 from gateway.errors import Forbidden, Unauthenticated, Unavailable
 from gateway.http.access_log import current_line
 from gateway.storage.key_probe import NONE
 
+NO_KEY = b"none"  # what a client without a key sends to a server of this machine that needs none
 LOCAL = "local"  # the tenant of single-user mode
 OPEN = "open"  # that of open mode for several users
 
@@ -82,6 +85,10 @@ class Authenticator:
         # kept: read several times a request
         self._mode, self._single = settings.mode, settings.single_user
         self._keyless = settings.is_keyless
+        self._needs_no_key = self._single and all(
+            nearby(urlsplit(provider.base_url).hostname or "")
+            for provider in settings.providers.values()
+        )
         self._tenants = frozenset(key.tenant for key in settings.keys)
         self._keys = {k.digest: k for k in settings.keys}
         self._principals: dict[str, tuple[KeyGrant, Principal]] = {}  # by digest; as many as keys
@@ -120,6 +127,8 @@ class Authenticator:
         user = "me" if self._single else ""
         if mode == "open":
             return Principal(self._keyless_tenant, "open", default_user=user)
+        if credential is None and self._needs_no_key:
+            credential = NO_KEY
         if credential is None:
             raise Unauthenticated(
                 "No API key given. Send your provider's key as `Authorization: Bearer ...`; "
