@@ -11,7 +11,7 @@ from gateway.storage import usage as table
 from gateway.storage.usage import UsageFilter
 from gateway.ui.visitor import Visitor
 
-MOST = 30
+MOST_REQUESTS = 30
 REFUSED, MISSING, TOO_MANY = (401, 403), (404, 405), 429
 DOCTOR = "`mnemogate doctor` tries each upstream and says what is wrong."
 
@@ -68,7 +68,7 @@ async def list_failed(
     which = UsageFilter(caller.reach.tenant, user, since=since, failed=True)
     with contextlib.suppress(GatewayError):
         await caller.gateway.usage.flush()
-        rows = await caller.read(table.read_records(caller.memory.db, which, None, MOST))
+        rows = await caller.read(table.read_records(caller.memory.db, which, None, MOST_REQUESTS))
         return [to_failure(row) for row in rows if may_see(visitor, row)]
     return []
 
