@@ -109,6 +109,7 @@ def find_newest(conn: Connection, scope_id: int) -> NewestChange | None:
     added = select(p.created_at, p.public_id)
     added = added.where(p.scope_id == scope_id, p.node == 0, p.deleted_at.is_(None))
     found: list[NewestChange] = []
+    row: Any
     if row := conn.execute(aside.order_by(p.deleted_at.desc(), p.id.desc()).limit(1)).first():
         kind = "edited" if row.superseded_by else "forgotten"
         found.append(NewestChange(row.deleted_at, kind, row.superseded_by or row.public_id))
@@ -119,7 +120,7 @@ def find_newest(conn: Connection, scope_id: int) -> NewestChange | None:
     return max(found, key=lambda change: change.at, default=None)
 
 
-def _newest_edit(conn: Connection, scope_id: int) -> Row[Any] | None:
+def _newest_edit(conn: Connection, scope_id: int) -> Any:
     """Return the newest version of a block that is not undone yet."""
     later = t.block_versions.alias()
     undone = select(later.c.id).where(later.c.block_id == v.block_id, later.c.undoes == v.version)
