@@ -105,7 +105,7 @@ clean:
 
 .setup-demo .setup-test .setup-lint: pyproject.toml $(MADE)
 	@echo "Installing Mnemogate and what it needs for this ($(EXTRAS)) into $(VENV), once: $(TOLD)."
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[$(EXTRAS)]'
 	@touch $@ $(ALSO)
 
 # Without the extras and the tools that those tests do not use.

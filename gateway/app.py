@@ -265,7 +265,11 @@ def _traces(settings: Settings) -> TurnTraces | None:
 
 
 def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authenticator:
-    token = load_or_create_secret(settings.data / "token", 24).hex() if settings.is_keyless else ""
+    path = settings.data / "token"
+    # Who had the dashboard before there were managed keys keeps it, on loopback.
+    stays = settings.mode == "managed" and settings.server.loopback and path.exists()
+    is_used = settings.is_keyless or stays
+    token = load_or_create_secret(path, 24).hex() if is_used else ""
     return Authenticator(settings, secret, token, made)
 
 

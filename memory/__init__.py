@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
+    from memory.management.passages import UndoneChange
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import Scope
     from memory.search.drop_reasons import Drop
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from memory.stores.sql.importer import ImportReceipt
     from memory.stores.sql.management_context import ManagementActor
     from memory.stores.sql.messages import SearchQuery
+    from memory.stores.sql.passage_edits import PassageChange
     from memory.stores.sql.passages import NewPassage, PassageFilter
     from memory.stores.sql.rename_owner import OwnerRename
     from memory.stores.sql.scopes import VisibleScopes
@@ -126,6 +128,7 @@ __all__ = [
     "NotUpgraded",
     "OnnxEmbed",
     "OwnerRename",
+    "PassageChange",
     "PassageFilter",
     "Policy",
     "Postponed",
@@ -146,6 +149,7 @@ __all__ = [
     "ToolCall",
     "ToolError",
     "TurnRequest",
+    "UndoneChange",
     "UnknownBlock",
     "Unusable",
     "VectorIndex",
@@ -216,6 +220,7 @@ _HOMES = {
     "memory.jobs.reflection": ("ReflectionSchedule",),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),
+    "memory.management.passages": ("UndoneChange",),
     "memory.search.zones": ("parse_zone",),
     "memory.session.model_records": ("SAVES", "SEARCHES"),
     "memory.session.policies": ("MODES", "strictest"),
@@ -235,6 +240,7 @@ _HOMES = {
     "memory.stores.sql.importer": ("ImportReceipt",),
     "memory.stores.sql.management_context": ("ManagementActor",),
     "memory.stores.sql.messages": ("SearchQuery",),
+    "memory.stores.sql.passage_edits": ("PassageChange",),
     "memory.stores.sql.passages": ("NewPassage", "PassageFilter"),
     "memory.stores.sql.rename_owner": ("OwnerRename",),
     "memory.stores.sql.scopes": ("VisibleScopes",),

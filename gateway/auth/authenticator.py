@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.auth.key_store import PREFIX, KeyStore, digest_of
+from gateway.config.addresses import nearby
 from gateway.config.settings import Budget, KeyGrant, LimitSettings, Settings
 from gateway.errors import Forbidden, Unauthenticated, Unavailable
 from gateway.http.access_log import current_line
 from gateway.storage.key_probe import NONE
 
+NO_KEY = b"none"  # what a client without a key sends to a server of this machine that needs none
+CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 LOCAL = "local"  # the tenant of single-user mode
 OPEN = "open"  # that of open mode for several users
 
@@ -82,6 +86,10 @@ class Authenticator:
         # kept: read several times a request
         self._mode, self._single = settings.mode, settings.single_user
         self._keyless = settings.is_keyless
+        self._needs_no_key = self._single and all(
+            nearby(urlsplit(provider.base_url).hostname or "")
+            for provider in settings.providers.values()
+        )
         self._tenants = frozenset(key.tenant for key in settings.keys)
         self._keys = {k.digest: k for k in settings.keys}
         self._principals: dict[str, tuple[KeyGrant, Principal]] = {}  # by digest; as many as keys
@@ -120,6 +128,8 @@ class Authenticator:
         user = "me" if self._single else ""
         if mode == "open":
             return Principal(self._keyless_tenant, "open", default_user=user)
+        if self._needs_no_key and not any(headers.get(name, b"").strip() for name in CREDENTIALS):
+            credential = NO_KEY
         if credential is None:
             raise Unauthenticated(
                 "No API key given. Send your provider's key as `Authorization: Bearer ...`; "
@@ -150,7 +160,7 @@ class Authenticator:
 
     def _manager(self, headers: Headers) -> Principal:
         if not self._keyless:
-            return self._caller(headers)
+            return self._owner if self._is_token(bearer(headers)) else self._caller(headers)
         credential = bearer(headers)
         if credential is None or not hmac.compare_digest(credential, self._token.encode()):
             raise Unauthenticated(
@@ -158,6 +168,16 @@ class Authenticator:
                 "the `token` file of the data folder as `Authorization: Bearer ...`."
             )
         return self._token_holder()
+
+    def _is_token(self, credential: bytes | None) -> bool:
+        """Tell whether this is the local token, which managed keys leave valid on loopback."""
+        token = self._token.encode()
+        return bool(token) and credential is not None and hmac.compare_digest(credential, token)
+
+    @property
+    def _owner(self) -> Principal:
+        """The owner of a gateway with managed keys, by the local token."""
+        return Principal(LOCAL, "token", admin=True, default_user="me")
 
     @property
     def _keyless_tenant(self) -> str:
@@ -173,10 +193,10 @@ class Authenticator:
         Raises Unauthenticated, Unavailable.
         """
         principal, credential = self.manager(headers), bearer(headers) or b""
+        if self._keyless or self._is_token(credential):
+            return f"token {digest_of(credential)}"
         if self._mode == "managed":
             return f"key {digest_of(credential)}"
-        if self._keyless:
-            return f"token {digest_of(credential)}"
         return f"tenant {principal.tenant}"
 
     def resume(self, name: str) -> Principal:
@@ -187,6 +207,10 @@ class Authenticator:
         kind, _, value = name.partition(" ")
         if kind == "key" and self._mode == "managed":
             return _note_principal(self._principal_of(value))
+        own = digest_of(self._token.encode()) if self._token else ""
+        is_owner = kind == "token" and bool(own) and hmac.compare_digest(value, own)
+        if is_owner and self._mode == "managed":
+            return _note_principal(self._owner)
         if self._mode != "managed" and kind == ("token" if self._keyless else "tenant"):
             if not self._keyless:
                 return _note_principal(Principal(value, "own"))

@@ -29,9 +29,11 @@ from memory import (
     ManagementActor,
     MemoryFault,
     NewPassage,
+    NotFound,
     PassageFilter,
     SearchQuery,
     ToolError,
+    UndoneChange,
     VisibleScopes,
     iso,
     management,
@@ -157,12 +159,12 @@ async def _forget(gateway: GatewayState, actor: ManagementActor, text: str) -> s
     memory, wanted = gateway.memory, SearchQuery(text, limit=MAX_LISTED)
     if text.startswith("passage_"):
         await management.passages.set_passage_aside(memory, actor, text)
-        return f"Forgotten: {text}. The dashboard can restore it."
+        return f"Forgotten: {text}. /undo restores it."
     found = await management.passages.search_passages(memory, actor.scope, PassageFilter(wanted))
     exact = [p for p in found if p["content"].casefold() == text.casefold()]
     if len(chosen := exact or found) == 1:
         await management.passages.set_passage_aside(memory, actor, chosen[0]["id"])
-        return f"Forgotten: {_short(chosen[0]['content'])}. The dashboard can restore it."
+        return f"Forgotten: {_short(chosen[0]['content'])}. /undo restores it."
     if not chosen:
         return "Nothing like that is remembered as a detail. /memory shows what is."
     listed = "\n".join(f"- {_short(p['content'])}: /forget {p['id']}" for p in chosen)
@@ -181,17 +183,33 @@ async def _show(gateway: GatewayState, actor: ManagementActor, text: str) -> str
 
 
 async def _undo(gateway: GatewayState, actor: ManagementActor, text: str) -> str:
-    blocks = await management.blocks.list_blocks(gateway.memory, actor)
-    edited = [b for b in blocks.values() if b.version and not b.read_only]
-    if text:
-        edited = [b for b in edited if b.label == text]
-    if not edited:
-        return "There is no edit of a block to undo."
-    newest = max(edited, key=lambda b: b.updated_at or 0.0)
-    now = await management.blocks.undo_edit(gateway.memory, actor, newest.label)
-    if now is None:
-        return f"Undone: the block {newest.label} is gone."
-    return f"Undone. {newest.label} now reads:\n{_short(now.value) or '(empty)'}"
+    """Undo the newest change, of a block or a detail; with a label, of that block."""
+    memory = gateway.memory
+    if text.startswith("passage_"):
+        restored = await management.passages.restore_passage(memory, actor, text)
+        return f"Restored: {_short(restored['content'])}"
+    try:
+        if not text:
+            return _describe_undone(await management.passages.undo_newest(memory, actor))
+        block = await management.blocks.undo_edit(memory, actor, text)
+    except NotFound:
+        whose = f"the block {text[:80]}" if text else "a block or a detail"
+        return f"There is no edit of {whose} to undo."
+    return _describe_undone(UndoneChange("block", text, None if block is None else block.value))
+
+
+def _describe_undone(undone: UndoneChange) -> str:
+    """Say which change was undone, and what holds now."""
+    kind, name, text = undone
+    shown = _short(text or "(empty)")
+    return {
+        "block": f"Undone: the edit of the block {name}. {name} now reads:\n{shown}"
+        if text is not None
+        else f"Undone: the block {name} is gone.",
+        "edited": f"Undone: the edit of a detail. It now reads: {shown}",
+        "forgotten": f"Undone: the detail is remembered again: {shown}",
+        "added": f"Undone: the detail is forgotten again: {shown}",
+    }[kind]
 
 
 async def _explain(gateway: GatewayState, actor: ManagementActor, text: str) -> str:

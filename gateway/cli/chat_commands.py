@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from gateway.cli.client import ManagementClient, user_path
 from gateway.cli.formatting import tool_lines
@@ -65,13 +66,15 @@ class ChatCommands:
         return [*lines, *(f"- {p['content']}" for p in passages)] or ["Nothing yet."]
 
     def _undo(self, text: str) -> list[str]:
-        blocks = self._call("GET", "blocks")["data"]
-        edited = [b for b in blocks if b["version"] and text in ("", b["label"])]
-        if not edited:
-            return ["There is no edit to undo."]
-        newest = max(edited, key=lambda b: b["updated_at"] or "")
-        now = self._call("POST", "blocks", newest["label"], "undo")
-        return [f"{newest['label']} now reads: {now.get('value') or '(empty)'}"]
+        if text:
+            now = self._call("POST", "blocks", quote(text, safe=""), "undo")
+            return [f"{text} now reads: {now.get('value') or '(empty)'}"]
+        undone = self._call("POST", "undo")
+        shown = undone["text"] or "(empty)"
+        if undone["kind"] == "block":
+            return [f"{undone['name']} now reads: {shown}"]
+        told = {"edited": "the detail now reads", "forgotten": "remembered again"}
+        return [f"{told.get(undone['kind'], 'forgotten again')}: {shown}"]
 
     def _search(self, text: str) -> list[str]:
         found = [hit for kind in ("passages", "messages") for hit in self._find(kind, text)]

@@ -61,9 +61,10 @@ class DemoUpstream:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    envvar="MNEMOGATE_SERVER__PORT",
     default=PORT,
     show_default=True,
-    help="The port. If it is in use, a free one is chosen.",
+    help="The port. If it is in use, a free one is chosen.  [env: MNEMOGATE_SERVER__PORT]",
 )
 @click.option("--once", is_flag=True, help="End after the conversation.")
 def demo(port: int, once: bool) -> None:
@@ -135,8 +136,21 @@ def _run(port: int, once: bool) -> None:
             if once:
                 return
             _show_next_steps(url, upstream, user, data)
-            while True:
-                time.sleep(3600)
+            with _logging():
+                while True:
+                    time.sleep(3600)
+
+
+@contextlib.contextmanager
+def _logging() -> Iterator[None]:
+    """Show the log of what apps ask from now on, as `serve` does."""
+    from gateway.server import log_output
+
+    sink = log_output.begin("text", "info")
+    try:
+        yield
+    finally:
+        sink.close()
 
 
 def _models(*, bundled: bool) -> dict[str, Any]:
@@ -315,10 +329,12 @@ def _show_next_steps(url: str, upstream: DemoUpstream, user: str, data: Path) ->
         f"-d '{body}'\n"
     )
     click.echo(
-        f"See what was remembered:  {_command()} memory show --url {url} --user {user}\nIt is "
-        f"kept in {data}"
+        f"See what was remembered:  {_command()} memory show --url {url} --user {user}\n"
+        f"Look at it in a browser:   {_command()} ui     ({url}/ui)\n"
+        f"Put a client behind it:    {_command()} run -- claude     (or codex)\n"
+        f"It is kept in {data}"
     )
-    click.echo(f"Serving {url}/v1 until Ctrl-C.")
+    click.echo(f"Serving {url}/v1 until Ctrl-C. Requests are logged here:")
 
 
 def _command() -> str:

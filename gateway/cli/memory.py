@@ -5,6 +5,7 @@ Every command makes a few calls of the management API.
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,13 @@ from gateway.cli.options import (
     where_options,
 )
 
+MOST_LISTED = 20
+UNDONE = {
+    "block": "the edit of the block {} is undone; it now reads",
+    "edited": "the edit of {} is undone; it now reads",
+    "forgotten": "{} is remembered again",
+    "added": "{} is forgotten again",
+}
 KNOWN = 20  # most users listed in a message
 PASSAGE = re.compile(r"passage_[0-9a-f]{32}")
 
@@ -185,7 +193,7 @@ def remember(person: UserMemory, text: str, tags: tuple[str, ...], as_json: bool
     print_result(told, passages, as_json=as_json)
 
 
-@memory.command(short_help="Change a block.")
+@memory.command(short_help="Change a block or a passage.")
 @click.argument("label")
 @click.option(
     "--value", help="The new text.  [default: standard input, or your $EDITOR on a terminal]"
@@ -193,15 +201,20 @@ def remember(person: UserMemory, text: str, tags: tuple[str, ...], as_json: bool
 @json_option
 @making_person_options
 def edit(person: UserMemory, label: str, value: str | None, as_json: bool) -> None:
-    """Change the block LABEL: by --value, from standard input, or in your $EDITOR.
+    """Change the block LABEL, or a passage by its id: by --value, from standard input, or in your
+    $EDITOR. `undo` takes it back.
 
-    Refused if it changed meanwhile. A LABEL that does not exist yet creates a block.
+    Of a block refused if it changed meanwhile. A LABEL that does not exist yet creates a block.
 
     \b
     Examples:
       mnemogate memory edit human
       mnemogate memory edit human --value "Name: Ada"
+      mnemogate memory edit passage_0123456789abcdef0123456789abcdef --value "Likes black tea"
     """
+    if PASSAGE.fullmatch(label):
+        _edit_passage(person, label, value, as_json=as_json)
+        return
     found = person.api.send("GET", person.block(label), params=person.params)
     block = found.json() if found.status_code == 200 else None
     text = value if value is not None else _ask_for_text(block["value"] if block else "")
@@ -214,6 +227,17 @@ def edit(person: UserMemory, label: str, value: str | None, as_json: bool) -> No
         method, person.block(label), params=person.params, json={"value": text}, headers=headers
     )
     print_result(f"{label} is now at version {saved['version']}", saved, as_json=as_json)
+
+
+def _edit_passage(person: UserMemory, ident: str, value: str | None, *, as_json: bool) -> None:
+    passage = person.call("GET", "passages", ident)
+    text = value if value is not None else _ask_for_text(passage["content"])
+    if text is None or text == passage["content"]:
+        print_result("unchanged", passage, as_json=as_json)
+        return
+    saved = person.call("PATCH", "passages", ident, json={"content": text})
+    told = f"{ident} now reads: {saved['content']}\n`mnemogate memory undo {ident}` takes it back"
+    print_result(told, saved, as_json=as_json)
 
 
 def _ask_for_text(before: str) -> str | None:
@@ -236,40 +260,65 @@ def _ask_for_text(before: str) -> str | None:
 @json_option
 @person_options
 def forget(person: UserMemory, what: str, as_json: bool) -> None:
-    """Forget WHAT: a passage by its id, or a text that is exactly a passage or a line of a block.
-    `undo` restores it.
+    """Forget WHAT: a passage by its id or its text, a line of a block by its text, or words that
+    only one of them has. If several have them, they are listed. `undo` restores it.
 
     \b
     Examples:
+      mnemogate memory forget tea
       mnemogate memory forget "Likes green tea"
       mnemogate memory forget passage_0123456789abcdef0123456789abcdef --user ada
     """
-    wanted = _squeeze(what)
-    idents = (
-        [what]
-        if PASSAGE.fullmatch(what)
-        else [
-            p["id"]
-            for p in person.api.pages(person.path("passages"), {**person.params, "limit": 200})
-            if _squeeze(p["content"]) == wanted
-        ]
+    passages, lines = _find_forgettable(person, what)
+    if not passages and not lines:
+        raise CommandFailed(
+            "No passage and no line of a block is exactly that text, or has it in it. Find "
+            f"the id with `mnemogate memory search --json`: {what[:80]!r}"
+        )
+    exact = PASSAGE.fullmatch(what) or all(
+        _squeeze(text) == _squeeze(what) for text in (*passages.values(), *lines)
     )
-    for ident in idents:
+    if not exact and len(passages) + len(lines) > 1:
+        listed = [f"  {ident}  {text}" for ident, text in passages.items()]
+        listed += [f"  {line}" for line in lines]
+        raise CommandFailed(
+            "Several have that in them. Give the id or the whole text of one:\n"
+            + "\n".join(listed[:MOST_LISTED])
+        )
+    for ident in passages:
         person.call("POST", "passages", ident, "forget")
     cut = [
         block["label"]
         for block in person.call("GET", "blocks")["data"]
-        if _remove_line(person, block, wanted)
+        if [line for line in lines if _remove_line(person, block, _squeeze(line))]
     ]
-    if not idents and not cut:
-        raise CommandFailed(
-            "No passage and no line of a block is exactly that text. Find the id with "
-            "`mnemogate memory search "
-            f"--json`: {what[:80]!r}"
-        )
-    found = [f"{ident} is forgotten; {_restored_by(ident)}" for ident in idents]
-    found += [f"a line of {label} is forgotten; {_restored_by(label)}" for label in cut]
-    print_result("\n".join(found), {"passages": idents, "blocks": cut}, as_json=as_json)
+    told = [
+        f"{ident} is forgotten ({text}); {_restored_by(ident)}" for ident, text in passages.items()
+    ]
+    told += [f"a line of {label} is forgotten; {_restored_by(label)}" for label in cut]
+    print_result("\n".join(told), {"passages": [*passages], "blocks": cut}, as_json=as_json)
+
+
+def _find_forgettable(person: UserMemory, what: str) -> tuple[dict[str, str], list[str]]:
+    """Return passages by id, and lines of blocks: those that read so, else those with it in them.
+
+    what: an id of a passage, a text, or words in a row.
+    """
+    if PASSAGE.fullmatch(what):
+        return {what: person.call("GET", "passages", what)["content"]}, []
+    pages = person.api.pages(person.path("passages"), {**person.params, "limit": 200})
+    passages = {p["id"]: p["content"] for p in pages}
+    blocks = [b for b in person.call("GET", "blocks")["data"] if not b.get("read_only")]
+    lines = dict.fromkeys(line for b in blocks for line in b["value"].split("\n") if line.strip())
+    wanted = _squeeze(what).casefold()
+    if not wanted:
+        return {}, []
+    for fits in (wanted.__eq__, lambda text: wanted in text):
+        found = {k: text for k, text in passages.items() if fits(_squeeze(text).casefold())}
+        held = [line for line in lines if fits(_squeeze(line).casefold())]
+        if found or held:
+            return found, held
+    return {}, []
 
 
 def _restored_by(name: str) -> str:
@@ -296,21 +345,31 @@ def _squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
-@memory.command(short_help="Undo the last change of a block, or restore a passage.")
-@click.argument("label")
+@memory.command(short_help="Undo the last change, of a block or a passage.")
+@click.argument("label", required=False)
 @json_option
 @person_options
-def undo(person: UserMemory, label: str, as_json: bool) -> None:
-    """Undo the last change of the block LABEL; repeat to undo earlier ones.
+def undo(person: UserMemory, label: str | None, as_json: bool) -> None:
+    """Undo the last change of the block LABEL, or of a passage by its id; without either, the
+    newest change of both kinds. Repeat to undo earlier ones.
 
-    A deleted block is restored, and so is a forgotten passage, given by its id.
+    A deleted block is restored, and so is a forgotten passage.
 
     \b
-    Example:
+    Examples:
+      mnemogate memory undo
       mnemogate memory undo human
     """
+    if label is None:
+        undone = person.call("POST", "undo")
+        told = UNDONE[undone["kind"]].format(undone["name"])
+        shown = indent(undone["text"] or "(empty)")
+        print_result(f"{told}:\n{shown}", undone, as_json=as_json)
+        return
     if PASSAGE.fullmatch(label):
-        passage = person.call("POST", "passages", label, "restore")
+        is_there = person.api.send("GET", person.path("passages", label), params=person.params)
+        verb = "undo" if is_there.status_code == 200 else "restore"
+        passage = person.call("POST", "passages", label, verb)
         print_result(f"{label} is restored: {passage['content']}", passage, as_json=as_json)
         return
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
@@ -345,9 +404,14 @@ def history(person: UserMemory, label: str, as_json: bool) -> None:
             f"version {version['version']}  {version['created_at']}  by {version['actor']}",
             bold=True,
         )
-        for mark, text in (("-", version["before"]), ("+", version["after"])):
-            for line in (text or "").splitlines():
-                click.echo(f"  {mark} {line}")
+        for line in _changed_lines(version["before"] or "", version["after"] or ""):
+            click.echo(f"  {line}")
+
+
+def _changed_lines(before: str, after: str) -> list[str]:
+    """Return the lines that differ, each with the mark of a removed or an added one."""
+    compared = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [line for line in compared if line.startswith(("- ", "+ "))]
 
 
 @memory.command(short_help="Search passages and messages.")

@@ -56,6 +56,11 @@ def sign_in_link(where: GatewayOptions) -> str:
         )
     except httpx.HTTPError as e:
         raise CommandFailed(f"The gateway at {url} does not answer: {e}. Is it running?") from e
+    if response.status_code in (401, 403):
+        raise CommandFailed(
+            f"The gateway at {url} does not know this key. Give an admin key with --key or "
+            "MNEMOGATE_KEY, or --config with the configuration that the gateway runs on."
+        )
     if response.is_error:
         raise CommandFailed(message_of(response))
     return f"{url}{response.json()['path']}"

@@ -167,7 +167,16 @@ async def respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
 NEEDS_STATUS = re.compile(rb"(?:/u/[^/]+)?/v1(?:/|\Z)").match
 # On what is ours, not on what an upstream said: a browser must not take stored text for a page.
 NOSNIFF = (b"x-content-type-options", b"nosniff")
-NO_MEMORY = [(b"x-memory-status", b"off"), (b"x-memory-reason", b"request")]
+REFUSES_CALLER = (401, 403)
+
+
+def without_memory(error: GatewayError) -> Pairs:
+    """Return the memory's part in an error of ours: it is the caller who is refused, or the
+    request.
+    """
+    refused = error.status in REFUSES_CALLER and not isinstance(error, UpstreamRefused)
+    reason = b"auth" if refused else b"request"
+    return [(b"x-memory-status", b"off"), (b"x-memory-reason", reason)]
 
 
 async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> None:
@@ -176,7 +185,7 @@ async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> 
     line.note_error(error)
     body = line.write_error(error)
     if NEEDS_STATUS(line.path) and not any(k == b"x-memory-status" for k, _ in base):
-        base = [*base, *NO_MEMORY]
+        base = [*base, *without_memory(error)]
     own = [(k, v) for k, v in error.headers if k != b"content-length"]
     names = {k for k, _ in own}
     headers = [*((k, v) for k, v in base if k not in names and k != b"content-type"), *own]

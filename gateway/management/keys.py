@@ -115,6 +115,12 @@ async def create_key(caller: AtDoor) -> MadeKey:
     return await make_key(caller, await caller.body())
 
 
+def is_first_key(caller: ManagementRequest) -> bool:
+    """Tell whether a new key ends the mode without keys, and no admin key is there yet."""
+    gateway = caller.gateway
+    return gateway.settings.mode != "managed" and not gateway.keys.admins
+
+
 async def make_key(caller: ManagementRequest, body: bytes) -> MadeKey:
     """Create a key. body: what it may do, as JSON. Raises BadRequest, Forbidden, Unavailable."""
     _operator(caller)

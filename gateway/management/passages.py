@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from litestar import delete, get, post
+from litestar import delete, get, patch, post
 from litestar.params import FromPath, FromQuery
 
 from gateway.errors import BadRequest
@@ -23,12 +23,14 @@ from gateway.management.schemas import (
     Page,
     Passage,
     PassageHit,
+    PassagePatch,
     PassagePost,
+    Undone,
     describe_body,
     place_of,
     time_of,
 )
-from memory import NewPassage, PassageFilter, iso, management
+from memory import NewPassage, PassageChange, PassageFilter, iso, management
 
 TAGS = 32  # most tags of a search
 
@@ -142,6 +144,47 @@ async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     )
 
 
+@patch(
+    "/users/{user:str}/passages/{ident:str}",
+    status_code=200,
+    summary="Change a passage; its older wording is set aside",
+    operation_class=describe_body(PassagePatch),
+)
+async def edit_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+    return await change_passage(desk, ident, await desk.asked(PassagePatch))
+
+
+async def change_passage(desk: UserContext, ident: str, wanted: PassagePatch) -> Passage:
+    """Change a passage. Raises BadRequest, ResourceNotFound, Unavailable."""
+    hand = desk.hand()
+    change = PassageChange(wanted.content, wanted.tags, wanted.type, wanted.importance)
+    if wanted.content is not None:
+        with translate_errors():
+            desk.memory.policy.screen.check("content", wanted.content)
+    changed = management.passages.edit_passage(desk.memory, hand, ident, change)
+    return to_schema(desk, await desk.write(changed))
+
+
+@post(
+    "/users/{user:str}/passages/{ident:str}/undo",
+    status_code=200,
+    summary="Undo the newest change of a passage",
+)
+async def undo_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+    undone = management.passages.undo_passage(desk.memory, desk.hand(), ident)
+    return to_schema(desk, await desk.write(undone))
+
+
+@post(
+    "/users/{user:str}/undo",
+    status_code=200,
+    summary="Undo the newest change of a user's memory, of a block or a passage",
+)
+async def undo_newest(desk: AtDesk) -> Undone:
+    found = await desk.write(management.passages.undo_newest(desk.memory, desk.hand()))
+    return Undone(*found)
+
+
 @post(
     "/users/{user:str}/passages/{ident:str}/restore",
     status_code=200,
@@ -174,6 +217,9 @@ ROUTES = (
     make_passage,
     search_passages,
     passage,
+    edit_passage,
+    undo_passage,
+    undo_newest,
     set_passage_aside,
     restore_passage,
     delete_passage,

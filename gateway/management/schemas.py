@@ -119,6 +119,19 @@ class Passage(msgspec.Struct):
     object: str = "passage"
 
 
+class Undone(msgspec.Struct):
+    """The change that was undone. kind: block, or of a passage: edited, forgotten, added.
+
+    name: the block's label, or the passage's id. text: what it says now, or said if it was added;
+    null for a block that is gone.
+    """
+
+    kind: str
+    name: str
+    text: str | None
+    object: str = "undone"
+
+
 class PassageHit(msgspec.Struct):
     """why: the parts of the score."""
 
@@ -307,6 +320,15 @@ class PassagePost(_Asked):
     type: str = "fact"
     importance: float = 0.5
     created_at: str | None = None
+
+
+class PassagePatch(_Asked):
+    """What is left out stays as it is. The older wording is set aside; `undo` brings it back."""
+
+    content: Content | None = None
+    tags: Tags | None = None
+    type: str | None = None
+    importance: float | None = None
 
 
 class ConversationPost(_Asked):

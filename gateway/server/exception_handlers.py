@@ -17,7 +17,12 @@ from gateway.errors import (
     quote_value,
 )
 from gateway.http.access_log import current_line
-from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse
+from gateway.http.asgi import (
+    NEEDS_STATUS,
+    UNEXPECTED,
+    EarlyErrorResponse,
+    without_memory,
+)
 from gateway.state import request_id
 
 if TYPE_CHECKING:
@@ -30,6 +35,9 @@ def error_response(request: Request[Any, Any, Any], error: GatewayError) -> Resp
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in error.headers}
     headers["x-content-type-options"] = "nosniff"
     headers["x-mnemogate-request-id"] = request_id(request.scope)
+    if NEEDS_STATUS(request.scope["path"].encode()):
+        told = {k.decode(): v.decode() for k, v in without_memory(error)}
+        headers = {**told, **headers}
     line = current_line()
     line.note_error(error)
     body = line.write_error(error)

@@ -16,6 +16,7 @@ from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path
 from gateway.models.listing import model_card, model_list
 from gateway.relay.endpoint import pass_on, upstream_models
+from gateway.server.front_page import front_page
 from gateway.state import GatewayState
 from gateway.telemetry.metrics import CONTENT_TYPE
 from gateway.wire.headers import merge_headers
@@ -267,4 +268,5 @@ HANDLERS = (
     health,
     ready,
     metrics,
+    front_page,
 )

@@ -68,7 +68,10 @@ MEMBERS: Mapping[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """Which records; None matches all. since, until: Unix times, both included."""
+    """Which records; None matches all. since, until: Unix times, both included.
+
+    failed: those alone that ended with an error.
+    """
 
     tenant: str | None = None
     user: str | None = None
@@ -77,6 +80,7 @@ class UsageFilter:
     since: float | None = None
     until: float | None = None
     request_id: str | None = None
+    failed: bool = False
 
     def conditions(self) -> list[ColumnElement[bool]]:
         exact = [
@@ -86,6 +90,7 @@ class UsageFilter:
         ]
         return [
             *exact,
+            *([c.status >= 400] if self.failed else []),
             *([c.created_at >= self.since] if self.since is not None else []),
             *([c.created_at <= self.until] if self.until is not None else []),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,9 @@ from gateway.errors import StoreDown
 from gateway.management.context import STORE_OPTIONAL
 from gateway.storage.usage import UsageFilter
 from gateway.ui.conversations import reach_of
+from gateway.ui.failures import FailedRequest, list_failed, may_see, to_failure
 from gateway.ui.requests import find_turn, read_usage
-from gateway.ui.texts import link
+from gateway.ui.texts import ago, link
 from gateway.ui.visitor import AtVisit, Visitor
 from memory import VisibleScopes, management
 from memory.management.activity import RecentTurn
@@ -51,9 +53,29 @@ async def why_page(
             found += await _check_user(visitor, user)
         if not (id or user):
             found += await _check_everything(visitor)
+        if not id:
+            failed = await list_failed(visitor, time.time() - DAY_SECONDS, user or None)
+            found = [*_check_failures(failed), *found]
     except StoreDown as e:
         found = [Diagnosis("bad", "The store is down", e.message), *found]
     return visitor.page("why.html", findings=found, asked=id, user=user)
+
+
+def _check_failures(failed: Sequence[FailedRequest]) -> list[Diagnosis]:
+    """Tell of requests that failed in the last day, by what happened, the newest first."""
+    alike: dict[tuple[int, str, str], list[FailedRequest]] = {}
+    for request in failed:
+        alike.setdefault((request.status, request.code, request.target), []).append(request)
+    return [
+        Diagnosis(
+            "bad",
+            "The newest request failed" if place == 0 else "Requests failed",
+            f"{len(requests)} of the last day ended with {requests[0].what}; the newest was "
+            f"{requests[0].request_id}, {ago(requests[0].ended_at)}. Nothing was remembered of it.",
+            requests[0].advice,
+        )
+        for place, requests in enumerate([*alike.values()][:SIMILAR])
+    ]
 
 
 def _check_setup(visitor: Visitor) -> list[Diagnosis]:
@@ -96,7 +118,7 @@ async def _check_request(visitor: Visitor, ident: str) -> list[Diagnosis]:
     caller = visitor.caller
     since = time.time() - DAYS * DAY_SECONDS
     which = UsageFilter(caller.reach.tenant, since=since, request_id=ident)
-    rows = [r for r in await read_usage(visitor, which) if _may_see(visitor, r)]
+    rows = [r for r in await read_usage(visitor, which) if may_see(visitor, r)]
     if not rows:
         return [
             Diagnosis(
@@ -110,14 +132,6 @@ async def _check_request(visitor: Visitor, ident: str) -> list[Diagnosis]:
     return [_without_memory(rows[0])]
 
 
-def _may_see(visitor: Visitor, row: dict[str, Any]) -> bool:
-    """Tell whether the visitor's key may see a request, by its usage record."""
-    principal = visitor.caller.principal
-    if row["user"] is None:
-        return principal.only is None or row["key"] == principal.key
-    return principal.may_name(row["user"])
-
-
 def _without_memory(row: dict[str, Any]) -> Diagnosis:
     if row["status"] >= 400:
         return Diagnosis(
@@ -125,6 +139,7 @@ def _without_memory(row: dict[str, Any]) -> Diagnosis:
             "The request failed",
             f"It ended with status {row['status']} ({row['code'] or 'no code'}), so there was "
             "nothing to remember.",
+            to_failure(row).advice,
         )
     if row["path"] not in MEMORY_PATHS:
         return Diagnosis(
@@ -297,6 +312,8 @@ async def _check_everything(visitor: Visitor) -> list[Diagnosis]:
             caller.memory, reach_of(visitor), time.time() - DAYS * DAY_SECONDS, RECENT
         )
     )
+    if not turns and await list_failed(visitor, time.time() - DAY_SECONDS):
+        return []
     if not turns:
         return [
             Diagnosis(

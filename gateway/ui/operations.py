@@ -10,7 +10,7 @@ from litestar import get, post
 from litestar.params import FromQuery
 from litestar.response import Redirect, Template
 
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, RequestConflict
 from gateway.management import jobs as jobs_api
 from gateway.management import keys as keys_api
 from gateway.management.stats import DAYS, Stats, read_stats
@@ -85,12 +85,23 @@ async def keys_page(visitor: AtVisit, cursor: FromQuery[str | None] = None) -> T
 
 async def _keys(visitor: Visitor, cursor: str | None) -> dict[str, Any]:
     found = await keys_api.list_keys.fn(visitor.caller, cursor, PAGE)
-    return {"keys": found.data, "rest": found.next_cursor}
+    return {
+        "keys": found.data,
+        "rest": found.next_cursor,
+        "first": keys_api.is_first_key(visitor.caller),
+    }
 
 
 @post("/keys", status_code=200)
 async def make_key(visitor: AtVisit) -> Template:
-    made = await keys_api.make_key(visitor.caller, msgspec.json.encode(_grant(visitor.form)))
+    grant = _grant(visitor.form)
+    if keys_api.is_first_key(visitor.caller) and not grant["admin"]:
+        raise RequestConflict(
+            "Make an admin key first: with the first key the gateway asks every client for one "
+            "from its next start on, and only an admin key manages the others.",
+            param="admin",
+        )
+    made = await keys_api.make_key(visitor.caller, msgspec.json.encode(grant))
     return visitor.page("keys.html", made=made, **await _keys(visitor, None))
 
 

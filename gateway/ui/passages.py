@@ -9,18 +9,20 @@ from litestar.response import Redirect, Template
 from gateway.errors import BadRequest
 from gateway.management import passages as api
 from gateway.management.query_params import SearchParams
-from gateway.management.schemas import PassagePost, place_of
+from gateway.management.schemas import PassagePatch, PassagePost, place_of
 from gateway.ui.people import summarise_user
 from gateway.ui.texts import link
 from gateway.ui.visitor import AboutUser, Subject, go_to
-from memory import SearchQuery
+from memory import SearchQuery, management
 
 PAGE = 25
 VERBS = {
     "forget": api.set_passage_aside,
     "restore": api.restore_passage,
     "delete": api.delete_passage,
+    "undo": api.undo_passage,
 }
+EDIT = "edit"
 
 
 @get("/user/passages")
@@ -51,27 +53,43 @@ async def passages_page(
 
 @get("/user/passage")
 async def passage_page(subject: AboutUser, id: FromQuery[str]) -> Template:
-    found = await api.passage.fn(subject.desk, id)
-    return subject.page("passage.html", passage=found, **await summarise_user(subject))
+    desk = subject.desk
+    found = await api.passage.fn(desk, id)
+    older = await desk.read(management.passages.list_older(desk.memory, desk.scope, id))
+    older_texts = [api.to_schema(desk, passage) for passage in older]
+    return subject.page(
+        "passage.html", passage=found, older=older_texts, **await summarise_user(subject)
+    )
 
 
 @post("/user/passages", status_code=200)
 async def add_passage(subject: AboutUser) -> Redirect:
     visitor = subject.visitor
-    tags = [t.strip() for t in visitor.field("tags").split(",") if t.strip()]
-    await api.add_passage(subject.desk, PassagePost(visitor.field("content"), tags))
+    new = PassagePost(visitor.field("content"), _tags(visitor.field("tags")))
+    await api.add_passage(subject.desk, new)
     return _back(subject)
 
 
 @post("/user/passage", status_code=200)
 async def change_passage(subject: AboutUser) -> Redirect:
-    """Set a passage aside, restore it, or delete it."""
+    """Edit a passage, undo that, set it aside, restore it, or delete it."""
     visitor = subject.visitor
-    verb = visitor.field("verb")
+    verb, ident = visitor.field("verb"), visitor.field("id")
+    if verb == EDIT:
+        wanted = PassagePatch(visitor.field("content"), _tags(visitor.form.get("tags", "")))
+        changed = await api.change_passage(subject.desk, ident, wanted)
+        return go_to(link("/user/passage", id=changed.id, **subject.where))
     if verb not in VERBS:
-        raise BadRequest(f"`verb` is {verb[:40]!r}: use one of {', '.join(VERBS)}.", param="verb")
-    await VERBS[verb].fn(subject.desk, visitor.field("id"))
+        known = ", ".join((EDIT, *VERBS))
+        raise BadRequest(f"`verb` is {verb[:40]!r}: use one of {known}.", param="verb")
+    await VERBS[verb].fn(subject.desk, ident)
+    if verb == "undo":
+        return go_to(link("/user/passage", id=ident, **subject.where))
     return _back(subject, forgotten="true" if verb == "restore" else "")
+
+
+def _tags(text: str) -> list[str]:
+    return [tag.strip() for tag in text.split(",") if tag.strip()]
 
 
 def _back(subject: Subject, **more: str) -> Redirect:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +22,7 @@ from gateway.storage.usage import UsageFilter
 from gateway.telemetry.degraded import DegradedTurn
 from gateway.ui.charts import BarPart, stack
 from gateway.ui.conversations import reach_of
+from gateway.ui.failures import FailedRequest, list_failed
 from gateway.ui.live import EVENT_STREAM, Feeds, event, watch
 from gateway.ui.people import summarise_user
 from gateway.ui.texts import link
@@ -39,6 +40,7 @@ USAGE_SECONDS = 60.0  # before its turn begins, at most, a request has begun
 @get("/feed", opt={STORE_OPTIONAL: True})
 async def feed_page(visitor: AtVisit) -> Template:
     turns, outage = await _ended(visitor, time.time() - FEED_SECONDS)
+    turns.sort(key=lambda turn: not turn.failed)
     return visitor.page("feed.html", turns=turns, outage=outage)
 
 
@@ -53,12 +55,32 @@ async def _ended(visitor: Visitor, since: float) -> tuple[list[ShownTurn], str]:
         management.activity.list_ended_turns(caller.memory, reach_of(visitor), since, FEED_TURNS),
     )
     turns = _with_degraded(found, list_degraded(caller, since))
+    turns = _with_failed(turns, await list_failed(visitor, since))
     return sorted(turns, key=attrgetter("end_mark"), reverse=True)[:FEED_TURNS], outage
+
+
+def _with_failed(turns: list[ShownTurn], failed: Sequence[FailedRequest]) -> list[ShownTurn]:
+    """Return the turns, and the requests that failed before they became one."""
+    by_request = {request.request_id: request for request in failed}
+    out = []
+    for turn in turns:
+        request_id = turn.explain.request_id if turn.explain else turn.mark
+        own = by_request.pop(request_id, None)
+        out.append(turn if own is None else replace(turn, failed=own.what, advice=own.advice))
+    for request in by_request.values():
+        mark = f"{int(request.ended_at * 1_000_000):016x}-{request.request_id}"
+        who = (request.request_id, mark, request.tenant, request.user, request.ended_at)
+        model, what, advice = request.model, request.what, request.advice
+        out.append(ShownTurn(*who, 1, None, model=model, failed=what, advice=advice))
+    return out
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A turn in a list. degraded: the reason, "" if it was not. model: if not recorded."""
+    """A turn in a list. degraded: the reason, "" if it was not. model: if not recorded.
+
+    failed, advice: what went wrong with the request and what to do; "" if nothing did.
+    """
 
     mark: str
     end_mark: str
@@ -69,6 +91,8 @@ class ShownTurn:
     explain: ExplainSummary | None
     degraded: str = ""
     model: str = ""
+    failed: str = ""
+    advice: str = ""
 
 
 def _with_degraded(
@@ -129,6 +153,7 @@ async def turns_page(subject: AboutUser) -> Template:
         ),
     )
     turns = _with_degraded(found, list_degraded(visitor.caller, since, desk.user))
+    turns = _with_failed(turns, await list_failed(visitor, since, desk.user))
     turns = sorted(turns, key=attrgetter("began_at"), reverse=True)[:FEED_TURNS]
     head = await summarise_user(subject) if not outage else WITHOUT_STORE
     return subject.page("turns.html", turns=turns, outage=outage, **head)

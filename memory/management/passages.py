@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sqlalchemy import Connection
 
 from memory.errors import NotFound
@@ -9,11 +11,25 @@ from memory.management.reading import read
 from memory.management.users import find_scope
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import passage_lifecycle, scopes
+from memory.stores.sql import blocks, passage_edits, passage_lifecycle, scopes
 from memory.stores.sql import passages as rows
+from memory.stores.sql.blocks import BlockSet
 from memory.stores.sql.jobs import QueuedJob, enqueue
 from memory.stores.sql.management_context import ManagementActor, touch_scope
+from memory.stores.sql.passage_edits import PassageChange
 from memory.stores.sql.passages import NewPassage, Passage, PassageFilter
+
+
+class UndoneChange(NamedTuple):
+    """A change that was undone. kind, name: see `NewestChange`.
+
+    text: what the block or the passage says now; of one that was added, what it said; None for a
+    block that is gone.
+    """
+
+    kind: str
+    name: str
+    text: str | None
 
 
 async def list_passages(
@@ -64,6 +80,67 @@ async def add_passage(memory: Memory, actor: ManagementActor, new: NewPassage) -
     return await memory.db.write(
         lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new)[0], lock=actor.lock
     )
+
+
+async def edit_passage(
+    memory: Memory, actor: ManagementActor, ident: str, change: PassageChange
+) -> Passage:
+    """Change a passage and return it; its older wording is set aside.
+
+    Raises NotFound, BadArguments, StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> Passage:
+        scope_id = touch_scope(conn, actor.scope)
+        return passage_edits.revise(conn, scope_id, ident, change, actor.source.actor)
+
+    return await memory.db.write(work, lock=actor.lock)
+
+
+async def list_older(memory: Memory, scope: Scope, ident: str) -> list[Passage]:
+    """List what a passage superseded, newest first. Raises StoreUnavailable."""
+
+    def work(conn: Connection) -> list[Passage]:
+        scope_id = scopes.find(conn, scope)
+        return [] if scope_id is None else passage_edits.older_wordings(conn, scope_id, ident)
+
+    return await read(memory, work)
+
+
+async def undo_passage(memory: Memory, actor: ManagementActor, ident: str) -> Passage:
+    """Undo the newest change of a passage. Raises NotFound, StoreUnavailable."""
+
+    def work(conn: Connection) -> Passage:
+        return passage_edits.undo(conn, touch_scope(conn, actor.scope), ident)
+
+    return await memory.db.write(work, lock=actor.lock)
+
+
+async def undo_newest(memory: Memory, actor: ManagementActor) -> UndoneChange:
+    """Undo the newest change, of a block or a passage, and say which it was.
+
+    Raises NotFound, BlockReadOnly, BlockFull, StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> UndoneChange:
+        scope_id = touch_scope(conn, actor.scope)
+        newest = passage_edits.find_newest(conn, scope_id)
+        if newest is None:
+            raise NotFound("There is no change to undo.")
+        kind, name = newest.kind, newest.name
+        if kind == "block":
+            block = blocks.undo(conn, BlockSet(scope_id, actor.defaults), name, actor.source)
+            return UndoneChange(kind, name, None if block is None else block.value)
+        if kind == "edited":
+            return UndoneChange(kind, name, passage_edits.undo(conn, scope_id, name)["content"])
+        if kind == "forgotten":
+            found = passage_lifecycle.restore(conn, scope_id, name)
+            return UndoneChange(kind, name, found["content"] if found else None)
+        found = rows.get(conn, [scope_id], name)
+        passage_lifecycle.set_aside(conn, scope_id, name, passage_edits.UNDO)
+        return UndoneChange(kind, name, found["content"] if found else None)
+
+    return await memory.db.write(work, lock=actor.lock)
 
 
 async def restore_passage(memory: Memory, actor: ManagementActor, ident: str) -> Passage:

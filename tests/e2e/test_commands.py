@@ -47,7 +47,11 @@ async def test_what_is_remembered_is_shown_forgotten_and_undone(data):
         assert "Grace arrives on Friday (passage_" in shown
         assert "Forgotten: Grace" in await reply(live, "/forget Grace")
         assert "Grace" not in await reply(live, "/memory")
+        assert "Undone: the detail is remembered again: Grace" in await reply(live, "/undo")
+        assert "Grace" in await reply(live, "/memory")
+        assert "Undone: the detail is forgotten again: Grace" in await reply(live, "/undo")
         assert "human now reads" in await reply(live, "/undo")
+        assert "no change" in (await reply(live, "/undo")).replace("no edit", "no change")
         assert "no edit" in await reply(live, "/undo persona")
         why = await reply(live, "/why")
         assert "core_memory_append" in why

@@ -156,9 +156,10 @@ async def test_a_silent_upstream_does_not_hold_the_list(data):
 
 
 @row(147)
-async def test_models_need_a_key_and_other_methods_of_a_model_are_the_upstreams(shared):
-    async with httpx.AsyncClient() as nobody:
-        assert (await nobody.get(f"{shared.live.url}/models")).status_code == 401
+async def test_models_need_a_key_and_other_methods_of_a_model_are_the_upstreams(shared, data):
+    own = {"server.single_user": False}
+    async with running(shared.up.url, data / "own", own) as live, httpx.AsyncClient() as nobody:
+        assert (await nobody.get(f"{live.url}/models")).status_code == 401
     shared.up.script = [
         lambda seen, wire: wire.json({"id": "ft:x", "object": "model", "deleted": True})
     ]

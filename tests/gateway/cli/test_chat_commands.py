@@ -12,6 +12,7 @@ My name is Ada
 /search Grace
 /memory
 /undo
+/remember Grace arrives on Friday
 /forget Grace
 /forget
 /dance
@@ -27,7 +28,7 @@ def test_each_command_says_what_it_did(tmp_path):
         "remembered: Grace arrives on Friday",
         "- Grace arrives on Friday",
         "human: ",
-        "human now reads: ",
+        "forgotten again: Grace arrives on Friday",
         "forgotten: passage_",
         "What should be forgotten?",
         "There is no command /dance",

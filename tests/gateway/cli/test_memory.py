@@ -282,3 +282,44 @@ def test_a_gateways_address_without_its_scheme_is_corrected(tmp_path, way):
     done = mnemogate(tmp_path, "memory", "show", *option, **env)
     assert done.returncode == 2
     assert "write http://127.0.0.1:9" in " ".join(done.stderr.split())
+
+
+def test_what_is_forgotten_is_named_by_a_word_that_only_it_has(memory):
+    memory("remember", "The spare key is with Bob")
+    ident = memory("remember", "Likes green tea").split()[-1]
+    memory("edit", "human", "--value", "Name: Ada\nDrinks black coffee")
+    told = memory("forget", "tea")
+    assert ident in told
+    assert "Likes green tea" in told
+    assert "a line of human is forgotten" in memory("forget", "COFFEE")
+    assert "Ada" in memory("show")
+    memory("remember", "Bob has a dog")
+    several = memory("forget", "bob", code=1)
+    assert several.count("passage_") == 2
+    assert "Bob has a dog" in several
+    assert "spare key" in memory("show")
+
+
+def test_a_passage_is_edited_and_the_edit_undone(memory):
+    ident = memory("remember", "Likes green tea").split()[-1]
+    assert "now reads: Likes coffee" in memory("edit", ident, "--value", "Likes coffee")
+    assert f"{ident}  Likes coffee" in memory("show")
+    assert "Likes green tea" in memory("undo", ident)
+    assert f"{ident}  Likes green tea" in memory("show")
+
+
+def test_undo_without_a_name_takes_back_the_newest_change_and_says_which(memory):
+    memory("edit", "human", "--value", "Ada")
+    memory("remember", "Likes tea")
+    memory("forget", "tea")
+    assert "is remembered again:\n  Likes tea" in memory("undo")
+    assert "is forgotten again" in memory("undo")
+    assert "the edit of the block human is undone" in memory("undo")
+
+
+def test_history_prints_only_what_changed(memory):
+    memory("edit", "human", "--value", "Ada\nLikes tea\nHas a cat")
+    memory("edit", "human", "--value", "Ada\nLikes coffee\nHas a cat")
+    newest = memory("history", "human").split("version 1")[0]
+    lines = [line.strip() for line in newest.splitlines() if line.startswith("  ")]
+    assert lines == ["- Likes tea", "+ Likes coffee"]

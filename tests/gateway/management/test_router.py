@@ -388,6 +388,32 @@ async def test_agents_have_memories_of_their_own(live):
     ] == "runs"
 
 
+async def test_a_passage_is_patched_and_the_change_undone(live):
+    base = "/users/ada/passages"
+    (made,) = (await live.memory("POST", base, json={"content": "Likes tea"})).json()["data"]
+    path = f"{base}/{made['id']}"
+    changed = await live.memory("PATCH", path, json={"content": "Likes coffee", "tags": ["food"]})
+    assert (changed.status_code, changed.json()["id"]) == (200, made["id"])
+    assert (await live.memory("GET", path)).json()["content"] == "Likes coffee"
+    for wrong in ({"content": " "}, {"type": "mood"}, {"importance": 3}, {"kind": "fact"}):
+        assert (await live.memory("PATCH", path, json=wrong)).status_code == 400, wrong
+    secret = {"content": "sk-proj-0123456789abcdefghijABCDEFGHIJ0123456789abcdefgh"}
+    assert (await live.memory("PATCH", path, json=secret)).status_code == 400
+    missing = f"{base}/passage_{'0' * 32}"
+    assert (await live.memory("PATCH", missing, json={"content": "x"})).status_code == 404
+    undone = await live.memory("POST", f"{path}/undo")
+    assert (undone.json()["content"], undone.json()["tags"]) == ("Likes tea", [])
+    assert (await live.memory("POST", f"{path}/undo")).status_code == 404
+    newest = await live.memory("POST", "/users/ada/undo")
+    assert newest.json() == {
+        "object": "undone",
+        "kind": "added",
+        "name": made["id"],
+        "text": "Likes tea",
+    }
+    assert (await live.memory("POST", "/users/ada/undo")).status_code == 404
+
+
 async def test_passages_are_kept_searched_and_forgotten(live):
     base = "/users/ada/passages"
     r = await live.memory(
@@ -694,7 +720,9 @@ async def test_the_schema_describes_the_routes(live):
         "/users/{user}/policy": {"get", "put"},
         "/users/{user}/passages": {"get", "post"},
         "/users/{user}/passages/search": {"get"},
-        "/users/{user}/passages/{ident}": {"get", "delete"},
+        "/users/{user}/passages/{ident}": {"get", "patch", "delete"},
+        "/users/{user}/passages/{ident}/undo": {"post"},
+        "/users/{user}/undo": {"post"},
         "/users/{user}/dropped": {"get"},
         "/users/{user}/dropped/{ident}/keep": {"post"},
         "/users/{user}/jobs": {"get"},

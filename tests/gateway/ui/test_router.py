@@ -282,6 +282,19 @@ async def test_passages_are_added_found_set_aside_and_restored(data):
         found = await looker.get("/user/passages?user=ada&q=Grace")
         assert "Grace arrives on Friday" in words(found)
         ident = re.search(r'name="id" value="(passage_\w+)"', found.text)[1]
+        form = {
+            "id": ident,
+            "verb": "edit",
+            "content": "Likes black coffee",
+            "tags": "food, mornings",
+        }
+        await looker.send("/user/passage?user=ada", **form)
+        page = words(await looker.get(f"/user/passage?user=ada&id={ident}"))
+        assert "Likes black coffee" in page
+        assert "Earlier wordings" in page
+        assert "Delete it for good" in page
+        await looker.send("/user/passage?user=ada", id=ident, verb="undo")
+        assert "Likes black coffee" not in words(await looker.get("/user/passages?user=ada"))
         await looker.send("/user/passage?user=ada", id=ident, verb="forget")
         assert "No passages yet" in words(await looker.get("/user/passages?user=ada"))
         aside = words(await looker.get("/user/passages?user=ada&forgotten=true"))
