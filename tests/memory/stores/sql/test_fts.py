@@ -571,3 +571,44 @@ async def test_a_message_that_cannot_be_indexed_waits_while_no_other_can_be(memo
     assert await memory.db.write(
         lambda conn: [message_index.index_pending(conn, 16), message_index.index_pending(conn, 16)]
     ) == [2, 0]
+
+
+async def test_an_index_of_other_words_is_made_anew_in_the_background(tmp_path, monkeypatch):
+    memory = opened(tmp_path)
+    await memory.open()
+    assert not await memory.db.read(fts.is_outdated)
+    await memory.db.write(fts.note_terms_of_nothing)
+    monkeypatch.setattr(fts, "document_words", plain_words)
+    scope_id = await memory.db.write(
+        lambda conn: scopes.get_or_create(
+            conn, scopes.current_owner(conn, Scope("t", "ada", "default", SECRET))
+        )
+    )
+    await memory.db.write(lambda conn: add(conn, scope_id, NewPassage("Я не ем торт с фундуком.")))
+    monkeypatch.undo()
+    assert not await memory.db.read(fts.is_outdated)
+    # As an earlier version left it.
+    await memory.db.write(
+        lambda conn: conn.execute(t.marks.delete().where(t.marks.c.name == "terms")) and None
+    )
+    assert await memory.db.read(fts.is_outdated)
+    wanted = PassageFilter(SearchQuery("фундук"))
+    assert await memory.retrieval.passages(scope_id, wanted) == []
+    worker = Worker(memory.db)
+    maintenance.register(worker, memory.db, maintenance.RetentionPolicy(7, 30), memory.retrieval)
+    await worker._tick()
+    await worker.drain()
+    assert not await memory.db.read(fts.is_outdated)
+    (hit,) = await memory.retrieval.passages(scope_id, wanted)
+    assert hit["content"] == "Я не ем торт с фундуком."
+    await memory.close()
+
+
+def plain_words(table, doc, limit):
+    """What an earlier version indexed."""
+    return {
+        "body": doc.body.lower().rstrip(".").split(),
+        "speaker": [],
+        "prev": [],
+        "day": ["2026"],
+    }
