@@ -250,7 +250,7 @@ COVERED = {
     "e2e/test_tasks": "memory.stores.sql.openings",
     # commands, run as a user runs them
     "gateway/cli/test_main": """
-        gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config gateway.cli.demo
+        gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config
         gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile gateway.cli.options
         gateway.cli.serve
     """,

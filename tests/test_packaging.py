@@ -239,7 +239,7 @@ def test_a_second_run_installs_nothing(clone):
     assert done.returncode == 0, done.stderr
     calls = (clone / "calls").read_text().splitlines()
     assert [c for c in calls if "pip install" in c] == [
-        "-m pip install --disable-pip-version-check -e .[all,demo,test]"
+        "-m pip install --disable-pip-version-check --quiet -e .[all,demo,test]"
     ]
     assert [c for c in calls if "pip" not in c] == ["-m pytest -n 2 -k x"] * 2 + ["demo"]
 

@@ -26,6 +26,7 @@ DAY_SECONDS = 86_400.0
 DAYS = 7
 SIMILAR = 5
 RECENT = 50
+SAMPLE_MODEL = "gpt-4o-mini"
 SILENT_TURNS = 8
 MEMORY_PATHS = ("/chat/completions", "/responses", "/messages")
 
@@ -336,8 +337,18 @@ async def _check_everything(visitor: Visitor) -> list[Diagnosis]:
 async def connect_page(visitor: AtVisit) -> Template:
     request = visitor.caller.request
     root = f"{request.scope['scheme']}://{request.headers.get('host', '127.0.0.1:8080')}"
-    since = int(time.time())
-    return visitor.page("connect.html", root=root, since=since, turn=None)
+    since, model = int(time.time()), await _known_model(visitor)
+    return visitor.page("connect.html", root=root, since=since, turn=None, model=model)
+
+
+async def _known_model(visitor: Visitor) -> str:
+    """Return a model that this gateway serves: one of the configuration, else the newest used."""
+    listed = [name for name in visitor.gateway.settings.models if "*" not in name]
+    if listed:
+        return listed[0]
+    which = UsageFilter(visitor.caller.reach.tenant, since=time.time() - DAYS * DAY_SECONDS)
+    rows = [r for r in await read_usage(visitor, which) if r["status"] < 400]
+    return str(rows[0]["model"]) if rows and rows[0]["model"] else SAMPLE_MODEL
 
 
 @get("/connect/tick")

@@ -56,7 +56,7 @@ def moment(at: str | float) -> str:
         if isinstance(at, int | float)
         else datetime.fromisoformat(at)
     )
-    return found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def number(value: float | None) -> str:

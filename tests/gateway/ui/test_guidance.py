@@ -30,3 +30,14 @@ async def test_the_tick_takes_any_time(data, since):
     async with shown(data) as (_, sign_in):
         looker = await sign_in(SENTINEL_KEY)
         assert (await looker.get(f"/connect/tick?since={since}")).status_code == 200
+
+
+async def test_the_snippets_name_a_model_that_the_gateway_serves(data):
+    async with shown(data) as (live, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        assert "gpt-4o-mini" in words(await looker.get("/connect"))
+        assert (await live.chat("Hello", user="ada", model="llama3.1")).status_code == 200
+        page = words(await looker.get("/connect"))
+        assert "llama3.1" in page
+        assert "gpt-4o-mini" not in page
+        assert "has to speak" not in page
