@@ -100,8 +100,8 @@ class RankedWords:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def __contains__(self, word: str) -> bool:
-        return self.rank(word) < NO_RANK
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.rank(word) < NO_RANK
 
     def rank(self, word: str) -> int:
         """Return the place of a word, 0 for the commonest; `NO_RANK` for one that is not here."""
