@@ -24,7 +24,7 @@ from memory.core.repeated_spans import without_repeated_spans
 from memory.retrieval.active_scopes import RECALLED
 from memory.retrieval.retriever import RecallHits
 from memory.search.dedup import covers
-from memory.search.own_words import has_statement, own_words, sentences
+from memory.search.own_words import has_statement, is_like_request, own_words, sentences
 from memory.search.small_talk import is_acknowledgement, is_small_talk
 from memory.search.zones import UTC_NAME, day_of
 from memory.stores.sql.messages import SearchQuery
@@ -69,13 +69,14 @@ class AlreadyThere:
     """What recall leaves out.
 
     beginnings: of the request's messages. keys: shown earlier in this conversation. core: the text
-    of core memory. outdated: facts that were corrected or forgotten.
+    of core memory. outdated: facts that were corrected or forgotten. message: to which is added.
     """
 
     beginnings: Container[str] = ()
     keys: Collection[int] = ()
     core: str = ""
     outdated: Sequence[str] = ()
+    message: str = ""
 
     def holds(self, hit: Hit, shown: str) -> bool:
         if (
@@ -90,7 +91,8 @@ class AlreadyThere:
         # An earlier question answers nothing, and neither does a thank you; an earlier message may
         # tell what was corrected since.
         if hit["role"] == "user":
-            is_empty = not has_statement(own_words(hit["content"]))
+            words = own_words(hit["content"])
+            is_empty = not has_statement(words) or is_like_request(words, self.message)
         else:
             is_empty = is_acknowledgement(shown)
         if is_empty:

@@ -23,6 +23,7 @@ MARKERS = 300  # of the commonest words of a language, by which it is told
 MAX_MARKERS_READ = 60  # words of a text that are looked up
 FUNCTION_WORDS = 80  # of the commonest, which a query goes without
 COMMON_STEMS = 1000  # of the commonest words, whose other forms are common too
+MIN_COMMON_STEM = 3  # letters; of words so short others have the same stem by accident
 USUAL_WORDS = 400  # of the commonest, which tell nothing even in a question about oneself
 # Words of English alone; with so many of them a text of plain letters is English.
 ENGLISH = frozenset(
@@ -77,7 +78,10 @@ def is_usual(word: str, language: str) -> bool:
 
 def is_common(word: str, language: str) -> bool:
     """Tell whether a word, or one that is inflected otherwise, is common in a language."""
-    return word in _words(language) or stem_of(word, language) in _common_stems(language)
+    if word in _words(language):
+        return True
+    stem = stem_of(word, language)
+    return len(stem) >= MIN_COMMON_STEM and stem in _common_stems(language)
 
 
 def stem_of(word: str, language: str) -> str:
@@ -100,8 +104,8 @@ class RankedWords:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def __contains__(self, word: str) -> bool:
-        return self.rank(word) < NO_RANK
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.rank(word) < NO_RANK
 
     def rank(self, word: str) -> int:
         """Return the place of a word, 0 for the commonest; `NO_RANK` for one that is not here."""

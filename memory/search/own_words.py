@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from memory.search.characters import CJK
+from memory.search.characters import CJK, WHOLE_WORD
 from memory.search.drop_reasons import Reason
 from memory.search.languages.questions import (
     ENDS_CJK,
@@ -21,9 +21,10 @@ from memory.search.languages.questions import (
 )
 from memory.search.languages.requests import CLAUSES, KEEPING
 from memory.search.languages.self_words import SELF_CJK
+from memory.search.lexicon import script_language
 from memory.search.self_mention import CLOSING, bare_sentence, mentions_self
 from memory.search.small_talk import is_small_talk, word_set
-from memory.search.text_terms import WORD
+from memory.search.text_terms import WORD, query_words, text_words
 
 MAX_CHARACTERS = 6000  # of own words; of a longer text its beginning and its end
 # A text behind a request that ends in a colon, of which only short paragraphs around it are read.
@@ -56,6 +57,7 @@ _WH = word_set(" ".join(WH.values()))
 _WORK = word_set(" ".join(WORK.values()))
 _QUESTION_MARKS = ("?", "？", "؟", "?")
 MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4  # of a part of a sentence that tells something
+MAX_REQUEST = 300  # characters of a message that may be nothing but a request
 MIN_ANSWER_CHARACTERS = 3  # of a message of a single word
 
 
@@ -138,6 +140,29 @@ def _is_pasted(line: str) -> bool:
 def has_statement(text: str) -> bool:
     """Tell whether any sentence tells something: no question, request or small talk."""
     return any(_is_statement(s) for s in sentences(text))
+
+
+def is_like_request(earlier: str, message: str) -> bool:
+    """Tell whether an earlier message only asks for what this one asks for, in another matter.
+
+    Both have the same verb where requests have it, and share no other rare word; and the earlier
+    one does not speak of its user.
+    """
+    if not message or len(earlier) > MAX_REQUEST or mentions_self(earlier):
+        return False
+    mine, theirs = WHOLE_WORD.findall(message.lower()), WHOLE_WORD.findall(earlier.lower())
+    if not mine or not theirs:
+        return False
+    # In Hindi the verb comes last.
+    at = -1 if script_language(mine[-1]) == "hi" else 0
+    edges = {mine[at]} & {theirs[at]}
+    if not edges:
+        return False
+    there = set(text_words(earlier).all())
+    return not any(
+        word.is_rare and word.word not in edges and not there.isdisjoint(word.forms)
+        for word in query_words(message)
+    )
 
 
 def may_tell(text: str) -> bool:

@@ -27,6 +27,7 @@ from memory.core.blocks import CoreBlock
 from memory.errors import StoreUnavailable
 from memory.ids import clock
 from memory.retrieval.auto_recall import (
+    MAX_QUERY_CHARACTERS,
     AlreadyThere,
     Beginnings,
     BodyBeginnings,
@@ -371,7 +372,8 @@ class Composer:
         if newest < snapshot.past.at and node is not None:
             return Recall(node.recall or "")
         within = node.id if node and not turn.ask.scope.is_named else None
-        wanted = recall_query(text_of(messages[newest]), within)
+        message = text_of(messages[newest])
+        wanted = recall_query(message, within)
         if wanted is None:
             return Recall()
         whole = planned.epoch.cut is None and not messages.after.behind
@@ -383,19 +385,27 @@ class Composer:
         found = alternate(hits)
         if not found:
             return Recall()
-        # To be certain, the messages of the request are decoded and looked at.
-        held = partial(self._held_messages, planned)
-        if snapshot.prepended or not turn.ask.body:
-            present: Container[str] = Beginnings(held())
-        elif turn.ask.size <= LIGHT:
-            present = BodyBeginnings(turn.ask.body, held)
-        else:
-            present = await asyncio.to_thread(lambda: Beginnings(held()))
+        present = await self._sent_texts(planned)
         there = AlreadyThere(
-            present, set(node.recalled) if node else (), planned.epoch.core, hits.outdated
+            present,
+            set(node.recalled) if node else (),
+            planned.epoch.core,
+            hits.outdated,
+            message[:MAX_QUERY_CHARACTERS],
         )
         shown = ShownAs(turn.ask.scope.tag, turn.ask.zone or turn.policy.extraction.zone)
         return render_recall(found, there, shown, self._counter, token_budget(turn.ask.window))
+
+    async def _sent_texts(self, planned: epochs.PlacementPlan) -> Container[str]:
+        """Return the texts that the request sends already."""
+        turn = self._turn
+        # To be certain, the messages of the request are decoded and looked at.
+        held = partial(self._held_messages, planned)
+        if turn.snapshot.prepended or not turn.ask.body:
+            return Beginnings(held())
+        if turn.ask.size <= LIGHT:
+            return BodyBeginnings(turn.ask.body, held)
+        return await asyncio.to_thread(lambda: Beginnings(held()))
 
     def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
         """Return the messages that the request sends, without those before the epoch's cut."""

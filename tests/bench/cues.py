@@ -82,7 +82,7 @@ async def recalled(user: Stored, line: str) -> list[str]:
     if (query := recall_query(line)) is None:
         return []
     hits = alternate(await user.memory.recall.find(user.scope_id, query, None))
-    keys = render_recall(hits, AlreadyThere(), ShownAs("t"), TokenCounter()).keys
+    keys = render_recall(hits, AlreadyThere(message=line), ShownAs("t"), TokenCounter()).keys
     return [str(h["content"]) for h in hits if int(h.get("key") or h["id"]) in keys]
 
 

@@ -39,3 +39,12 @@ async def test_a_message_of_a_harness_alone_is_no_message_of_the_user(data):
         await Chat(live).say(BLOCKS[0])
         await Chat(live).say("Tell everything about the walrus.")
         assert "walrus says" not in str(up.bodies[-1]["messages"])
+
+
+async def test_a_message_without_such_blocks_is_stored_as_it_was_said(data):
+    async with Model("So be it.") as up, running(up.url, data, CONFIG) as live:
+        await Chat(live).say("  I keep <b>three</b> tortoises. \n")
+        stored = [m for m in await rows(live, t.messages) if "tortoises" in m["content"]]
+        assert [(m["content"], m["body"]) for m in stored] == [
+            ("  I keep <b>three</b> tortoises. \n", "")
+        ]

@@ -76,5 +76,8 @@ FRAMES = (
     r"(?:me|us)\b",
     r"\bi(?: would|'d)? (?:want|need|like|love)(?: you)? to\b",
     r"\bhilf mir\b|\b(?:sag|gib|zeig|erklär|nenn|schreib|such|mach)e? mir\b|\bkann ich\b",
+    r"\b(?:dê|dá|diga|mostre|explique|ajude|conte|faça|escreva)[ -]me\b",
+    r"\b(?:дай|скажи|покажи|помоги|расскажи|напиши|объясни|подскажи)(?:те)? мне\b",
+    r"मुझे (?:बताओ|बताइए|दो|दीजिए|समझाओ|दिखाओ)",
     r"\b(?:dis|donne|montre|explique|aide|écris|fais)[ -]moi\b",
 )

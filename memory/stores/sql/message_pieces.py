@@ -82,7 +82,8 @@ def contents_of(
         words, role = spoken_text(message), str(message.get("role") or "")
         if role == "user":
             # What a harness says around them are not the user's words.
-            words = without_harness(words)
+            own = without_harness(words)
+            words = words if own == words.strip() else own
         if screen is not None:
             words, message = _screened(screen, words, message, keeps_secrets=keeps_secrets)
         # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.search.own_words import has_statement, may_tell, own_words, read_own_words
+from memory.search.own_words import (
+    has_statement,
+    is_like_request,
+    may_tell,
+    own_words,
+    read_own_words,
+)
 
 CODE = "def add(a, b):\n    return a + b\n\nprint(add(1, 2));"
 LOG = "2026-03-01 10:00:00 ERROR the server died\nTraceback (most recent call last):\n$ ls -la"
@@ -302,3 +308,31 @@ def test_the_cost_is_linear(text):
     begun = time.process_time()
     has_statement(own_words(text * 500_000))
     assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("earlier", "message"),
+    [
+        ("Plane einen Ausflug bei Pollenflug.", "Plane ein Wochenende in Lissabon."),
+        ("Planea una salida en primavera.", "Planea un fin de semana en Lisboa."),
+        ("Спланируй прогулку весной.", "Спланируй выходные в Лиссабоне."),
+        ("हेज़लनट वाली मिठाई सुझाओ", "पुलों पर शीर्षक सुझाओ"),
+    ],
+)
+def test_an_earlier_request_of_the_same_kind_tells_nothing(earlier, message):
+    assert is_like_request(earlier, message)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "message"),
+    [
+        ("Plane meinen Geburtstag.", "Plane ein Wochenende in Lissabon."),
+        ("Plane einen Ausflug nach Lissabon.", "Plane ein Wochenende in Lissabon."),
+        ("Hazelnuts give my son a rash.", "Hazelnuts in a cake: how long do they keep?"),
+        ("The boiler is by Vaillant.", "Which boiler is quiet?"),
+        ("Plane einen Ausflug.", ""),
+        ("?", "Plane ein Wochenende."),
+    ],
+)
+def test_what_tells_something_else_is_no_such_request(earlier, message):
+    assert not is_like_request(earlier, message)
