@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -119,7 +119,7 @@ _HASH, NO_RANK = (1 << 64) - 1, 0xFFFF
 
 
 @cache
-def common_words(language: str) -> Container[str]:
+def common_words(language: str) -> frozenset[str] | RankedWords:
     """Return the commonest words of a language, or its commonest pairs of characters."""
     # Asked of each word of each text, and English texts are most.
     return frozenset(_read(language)) if language == "en" else _words(language)
