@@ -31,7 +31,7 @@ class Principal(msgspec.Struct, frozen=True):
     """The caller behind a key. authorization: the client's own, forwarded in own-key mode only.
 
     paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
-    highest mode of its requests.
+    highest mode of its requests. agents: patterns of the agents that it may call.
 
     A Struct, since a frozen dataclass with so many members takes six times as long to create.
     """
@@ -48,6 +48,7 @@ class Principal(msgspec.Struct, frozen=True):
     budget: Budget = UNBOUNDED
     paths: tuple[str, ...] | None = None
     memory: str = "full"
+    agents: tuple[str, ...] = ("*",)
 
     @property
     def limited(self) -> bool:
@@ -242,6 +243,7 @@ def _principal_behind(key: KeyGrant) -> Principal:
         budget=key.budget,
         paths=key.paths,
         memory=key.memory,
+        agents=key.agents,
     )
 
 

@@ -237,6 +237,7 @@ class Key(msgspec.Struct, kw_only=True):
     default_user: str
     admin: bool
     models: list[str]
+    agents: list[str]
     paths: list[str]
     memory: str
     limits: dict[str, int]
