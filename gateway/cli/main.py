@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gateway.cli.agents import agents
 from gateway.cli.chat import chat
 from gateway.cli.config import config
 from gateway.cli.db import db
@@ -66,6 +67,7 @@ for command in (
     top,
     memory,
     users,
+    agents,
     keys,
     jobs,
     db,

@@ -289,7 +289,8 @@ async def undo(caller: AtDoor, name: FromPath[str]) -> Response[Json | Gone]:
     )
     if stored is None:
         return Response(Gone(name, "agent"))
-    return _with_etag(caller.gateway.agents.parse(stored))
+    found = caller.gateway.agents.parse(stored)
+    return Response(shown_agent(found), headers={"etag": f'"{found.version}"'})
 
 
 @get("/users/{user:str}/agents", summary="The agents with which a user has a memory")

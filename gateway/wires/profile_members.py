@@ -101,7 +101,8 @@ def with_profile(
 
     model: the one that answers.
     """
-    out, dropped = dict(body), []
+    out = dict(body)
+    dropped: list[str] = []
     for parameter, place in PLACES[wire].items():
         if parameter == "parallel_tool_calls" and not _takes_parallel(wire, body, members):
             continue

@@ -8,6 +8,8 @@ import json
 
 import pytest
 
+from memory.stores.sql import agents as agent_rows
+from memory.stores.sql.database import NO_TURNS
 from tests.conftest import running
 from tests.e2e.messages.client import ask as ask_messages
 from tests.e2e.responses.asking import ask as ask_responses
@@ -573,3 +575,46 @@ async def test_an_agent_is_made_for_a_tenant_that_an_upstream_accepts(data):
             listed = await live.memory("GET", "/agents", headers=auth)
             assert listed.status_code == status
         assert [r.path for r in up.requests] == ["/v1/models"] * 3
+
+
+HISTORY = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hi."},
+    {"role": "user", "content": "And now?"},
+]
+
+
+async def test_a_p7_who_uses_no_agent_has_the_bytes_and_the_reads_of_before(data, monkeypatch):
+    """Where a profile is configured too, and where a header names an agent that has none."""
+    monkeypatch.setattr(agent_rows, "find", None)  # no profile is looked for in the store
+    seen = {}
+    for case, config in (("none", {}), ("configured", agents())):
+        folder = data / case
+        folder.mkdir(parents=True)
+        (folder / "secret").write_text("51" * 32)
+        async with Model("Hi.") as up, running(up.url, folder, config) as live:
+            work = watch_turn_reads(monkeypatch, live.gateway.memory.db)
+            for headers in ({}, {"x-memory-agent": "free"}, {"x-memory": "off"}):
+                for messages in (HISTORY[:2], HISTORY):
+                    for stream in (False, True):
+                        send = live.stream if stream else live.chat
+                        await send(messages, headers, user="ada")
+            turns = [r for r in up.requests if r.path.endswith("/chat/completions")]
+            seen[case] = [r.body for r in turns], work
+    assert len(seen["none"][0]) == 12
+    assert seen["configured"] == seen["none"]
+    assert seen["none"][1]
+
+
+def watch_turn_reads(monkeypatch, db):
+    """Return the reads of turns from now on: what they ask for, in their order."""
+    real, work = db.read, []
+
+    async def read(*args, **options):
+        if options.get("of") == NO_TURNS and len(args) > 1:  # with a deadline: somebody waits
+            work.append({name: value for name, value in options.items() if name != "of"})
+        return await real(*args, **options)
+
+    monkeypatch.setattr(db, "read", read)
+    return work
