@@ -44,8 +44,8 @@ COVERED = {
     "e2e/test_agents": """
         gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents
         gateway.management.profile_edits gateway.management.tenant_proof gateway.routing.agents
-        gateway.server.model_routes memory.management.agents memory.session.agent_profiles
-        memory.stores.sql.agent_memories memory.stores.sql.agents
+        gateway.server.hidden_agents gateway.server.model_routes memory.management.agents
+        memory.session.agent_profiles memory.stores.sql.agent_memories memory.stores.sql.agents
     """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies

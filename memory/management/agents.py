@@ -19,6 +19,7 @@ __all__ = [
     "find_agent",
     "list_agents",
     "list_memories",
+    "list_tenants",
     "list_versions",
     "read_agents",
     "undo_edit",
@@ -34,6 +35,11 @@ async def find_agent(memory: Memory, tenant: str, name: str) -> StoredAgent | No
 async def list_agents(memory: Memory, tenant: str) -> list[ListedAgent]:
     """Return a tenant's agents in the order of their names. Raises StoreUnavailable."""
     return await read(memory, lambda conn: rows.list_agents(conn, tenant))
+
+
+async def list_tenants(memory: Memory, names: Sequence[str]) -> list[tuple[str, str]]:
+    """List the tenants that have agents of these names, with the name. Raises StoreUnavailable."""
+    return await read(memory, lambda conn: rows.list_tenants(conn, names))
 
 
 async def read_agents(memory: Memory, tenant: str, names: Sequence[str]) -> list[StoredAgent]:

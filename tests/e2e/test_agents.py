@@ -618,3 +618,26 @@ def watch_turn_reads(monkeypatch, db):
 
     monkeypatch.setattr(db, "read", read)
     return work
+
+
+async def test_the_log_tells_of_a_configured_agent_that_a_tenants_own_hides(data, caplog):
+    async with Model("Hi.") as up:
+        async with gateway(up, data) as live:
+            await put(live, model="m", instruction="I am the tenant's.")
+        async with gateway(up, data, agents()) as live:
+            got = await live.chat("Hi", model="agent:support", user="ada")
+            assert got.status_code == 200
+            assert "I am the tenant's." in system_of(up.bodies[-1])
+            shown = (await live.memory("GET", "/agents")).json()["data"]
+            assert [(a["name"], a["source"]) for a in shown] == [("support", "tenant")]
+            assert (await put(live, model="m", title="x")).status_code == 200
+            told = [r.getMessage() for r in caplog.records if "of its own" in r.getMessage()]
+            assert told == [
+                "the tenant 't' has an agent 'support' of its own: [agents.support] is not used "
+                "for it"
+            ]
+            await live.memory("DELETE", "/agents/support")
+            got = await live.chat("Hi", model="agent:support", user="ada")
+            assert "You are Sam" in system_of(up.bodies[-1])
+            got = await live.memory("POST", "/agents/support/undo")
+            assert (got.status_code, got.json()["error"]["code"]) == (409, "agent_in_config")

@@ -29,6 +29,7 @@ ANY = select(a.id).limit(1)
 CHANGES = "agents"
 CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
 MAX_NAMES = 100_000  # that a list looks through
+MAX_TOLD = 100  # tenants that the log tells of
 GLANCE_CHARACTERS = 1024  # of a description, in lists of all
 
 
@@ -101,6 +102,13 @@ def list_agents(conn: Connection, tenant: str) -> list[ListedAgent]:
     )
     rows = conn.execute(query.order_by(a.name).limit(MAX_NAMES))
     return [ListedAgent(r.id, r.name, read_glance(r.listed), r.created_at) for r in rows]
+
+
+def list_tenants(conn: Connection, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the tenants that have agents of these names, with the name."""
+    query = select(a.tenant, a.name).where(a.deleted.is_(False), a.name.in_(names))
+    rows = conn.execute(query.order_by(a.name, a.tenant).limit(MAX_TOLD))
+    return [(row.tenant, row.name) for row in rows]
 
 
 def read_named(conn: Connection, tenant: str, names: Sequence[str]) -> list[StoredAgent]:
