@@ -65,6 +65,8 @@ PLACES = {
     "memory.embed.onnx": OWN_FILES,
     "gateway.config.loader": "an environment variable of the operator",
     # Processes that serve nobody else.
+    "gateway.cli.agent_files": "a command, which waits for nothing else",
+    "gateway.cli.agents": "a command, which waits for nothing else",
     "gateway.cli.chat": "a command, which waits for nothing else",
     "gateway.cli.formatting": "a command, which waits for nothing else",
     "gateway.cli.index": "a command, which waits for nothing else",
