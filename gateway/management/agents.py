@@ -35,7 +35,6 @@ from gateway.management.profile_edits import (
     sent_members,
 )
 from gateway.management.schemas import (
-    Gone,
     Json,
     Page,
     place_of,
@@ -278,7 +277,7 @@ def _version(row: dict[str, Any]) -> AgentVersion:
     summary="Undo the newest edit of an agent; repeat to undo earlier ones",
     opt={PROVES_TENANT: True},
 )
-async def undo(caller: AtDoor, name: FromPath[str]) -> Response[Json | Gone]:
+async def undo(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
     check_maker(caller)
     if await _stored(caller, name) is None:
@@ -288,9 +287,8 @@ async def undo(caller: AtDoor, name: FromPath[str]) -> Response[Json | Gone]:
         management.agents.undo_edit(caller.memory, (caller.tenant, name), _source(caller), most)
     )
     if stored is None:
-        return Response(Gone(name, "agent"))
-    found = caller.gateway.agents.parse(stored)
-    return Response(shown_agent(found), headers={"etag": f'"{found.version}"'})
+        return Response({"id": name, "object": "agent", "deleted": True})
+    return _with_etag(caller.gateway.agents.parse(stored))
 
 
 @get("/users/{user:str}/agents", summary="The agents with which a user has a memory")
