@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
-    from memory.scope import AGENT_PREFIX, Scope, home_of, shown_owner
+    from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
     from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
     from memory.search.zones import parse_zone
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from memory.tools import ToolCall, kept_arguments
 
 __all__ = [
+    "AGENT_KIND",
     "AGENT_PREFIX",
     "LABEL",
     "MODES",
@@ -234,7 +235,7 @@ _HOMES = {
     "memory.session.agent_profiles": ("AgentProfiles",),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
-    "memory.scope": ("AGENT_PREFIX", "Scope", "home_of", "shown_owner"),
+    "memory.scope": ("AGENT_KIND", "AGENT_PREFIX", "Scope", "home_of", "shown_owner"),
     "memory.search.query": ("iso", "parse_time"),
     "memory.service": ("Memory",),
     "memory.session.request": ("Policy", "TurnRequest"),

@@ -16,6 +16,7 @@ from gateway.config.settings import Budget, KeyGrant, LimitSettings, Settings
 from gateway.errors import Forbidden, Unauthenticated, Unavailable
 from gateway.http.access_log import current_line
 from gateway.storage.key_probe import NONE
+from memory import AGENT_KIND
 
 LOCAL = "local"  # the tenant of single-user mode
 OPEN = "open"  # that of open mode for several users
@@ -237,7 +238,7 @@ def _principal_behind(key: KeyGrant) -> Principal:
         key.trusted,
         key.admin,
         frozenset(key.users),
-        key.default_user,
+        key.default_user.lstrip(AGENT_KIND[0]),  # no user is an agent's own memory
         key.models,
         limits=key.limits,
         budget=key.budget,

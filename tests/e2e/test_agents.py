@@ -641,3 +641,19 @@ async def test_the_log_tells_of_a_configured_agent_that_a_tenants_own_hides(data
             assert "You are Sam" in system_of(up.bodies[-1])
             got = await live.memory("POST", "/agents/support/undo")
             assert (got.status_code, got.json()["error"]["code"]) == (409, "agent_in_config")
+
+
+async def test_a_p6_a_key_of_an_agents_owner_name_does_not_reach_its_memory(data):
+    keys = ({}, {"trusted": False, "default_user": "\x1fagent:support"})
+    async with (
+        Model(calls(REMEMBER), "Noted.", "Hi.") as up,
+        gateway(up, data, agents(home="agent"), *keys) as live,
+    ):
+        await ask_chat(live, "I like tea", user="ann")
+        key = {"authorization": f"Bearer {SECRET}1", "x-memory-agent": "free"}
+        for agent in ("free", "default"):
+            got = await live.chat("Hi", {**key, "x-memory-agent": agent})
+            assert got.status_code == 200
+            assert "Likes tea" not in json.dumps(up.bodies[-1])
+        got = await live.chat("Hi", {**key, "x-memory-agent": "support"})
+        assert got.status_code == 403
