@@ -18,6 +18,7 @@ from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.key_store import KeyStore
 from gateway.auth.user_resolver import UserResolver
+from gateway.config.agents import PREFIX
 from gateway.config.secret_file import load_or_create_secret, server_secret
 from gateway.config.settings import ConfigError, Settings
 from gateway.http.parse_cache import RequestParseCache
@@ -151,7 +152,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     database = _database(settings, secret)
     semantic_search = _semantic_search(settings, router, credentials)
     memory = Memory(database, _policy(settings), secret, data, semantic_search)
-    metrics = Metrics(settings.models, settings.providers)
+    metrics = Metrics(_model_names(settings), settings.providers)
     usage = UsageLog(database, memory.wait_until_ready, secret=secret)
     responses = ResponseTable(database)
     database.application_tables += [UsageTables(_forgetting(usage, metrics)), responses]
@@ -183,6 +184,11 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         shared,
         _traces(settings),
     )
+
+
+def _model_names(settings: Settings) -> list[str]:
+    """Return the names of models and agents by which metrics are told apart."""
+    return [*settings.models, *(PREFIX + name for name in settings.agents)]
 
 
 def _open_worker(memory: Memory) -> Worker:
@@ -234,7 +240,7 @@ def reload_state(running: GatewayState, settings: Settings, servers: Servers) ->
         choice=running.choice.with_rules(settings.routing),
     )
     running.choice.cooldowns.rules = _cooldown_policy(settings)
-    running.metrics.configure(settings.models, settings.providers)
+    running.metrics.configure(_model_names(settings), settings.providers)
     memory = running.memory
     memory.policy = _policy(settings)
     memory.db.index_limit.characters = settings.memory.index_characters

@@ -1,10 +1,10 @@
 """The errors of the gateway, in the shape that OpenAI's SDKs expect.
 
 GatewayError ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel
-404 · MethodNotAllowed 405 ├── RequestTimeout 408 · Conflict 409 · TooLarge 413 · UrlTooLong 414 ·
-UnsupportedMedia 415 · UpgradeRequired 426 ├── RateLimited 429 > BudgetSpent · HeadTooLarge 431
-├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502 ├── Unavailable 503
-└── UpstreamTimeout 504
+404 · UnknownAgent 404 · MethodNotAllowed 405 ├── RequestTimeout 408 · Conflict 409 · TooLarge 413
+· UrlTooLong 414 · UnsupportedMedia 415 · UpgradeRequired 426 ├── RateLimited 429 > BudgetSpent ·
+HeadTooLarge 431 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502 ├──
+Unavailable 503 └── UpstreamTimeout 504
 UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it
 sent inside a stream.
 
@@ -101,6 +101,10 @@ class ResourceNotFound(GatewayError):
 
 class UnknownModel(GatewayError):
     status, type, code = 404, "invalid_request_error", "model_not_found"
+
+
+class UnknownAgent(GatewayError):
+    status, type, code = 404, "invalid_request_error", "agent_not_found"
 
 
 class MethodNotAllowed(GatewayError):

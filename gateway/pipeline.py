@@ -19,14 +19,14 @@ from gateway.routing.router import Route
 from gateway.state import GatewayState
 from gateway.usage.log import UsageRecord
 from gateway.wire.headers import client_side, encode_user_header, with_owners_idempotency_key
-from memory import Messages, conversation_key, keyed_hash
+from memory import Messages, conversation_key, keyed_hash, shown_owner
 
 
 class RequestInfo(msgspec.Struct):
     """What the accounting of a request knows before it begins.
 
     user: None if the usage record names no user. output: most tokens that the answer may have.
-    background: the answer goes on after the request.
+    background: the answer goes on after the request. owner, agent: whose memory it is about.
     """
 
     id: str
@@ -38,6 +38,8 @@ class RequestInfo(msgspec.Struct):
     user: str | None = None
     output: int | None = None
     background: bool = False
+    owner: str | None = None
+    agent: str = ""
 
 
 def accounted_response(
@@ -58,7 +60,9 @@ def accounted_response(
     account = _account(gateway, forward, entry)
     base = [(b"x-mnemogate-request-id", entry.id.encode())]
     if entry.mode != "off":
-        base.append((b"x-memory-user", encode_user_header(entry.user)))
+        base.append((b"x-memory-user", encode_user_header(shown_owner(entry.owner or entry.user))))
+        if entry.agent not in ("", "default"):
+            base.append((b"x-memory-agent", encode_user_header(entry.agent)))
     return GatewayResponse(
         partial(account.begin, begin),
         account,

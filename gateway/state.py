@@ -24,6 +24,7 @@ from gateway.http.response import GatewayResponse
 from gateway.limits.limiter import Limiter
 from gateway.models.tokenizers import Vocabularies
 from gateway.redis_client import RedisClient
+from gateway.routing.agents import AgentDirectory
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
@@ -103,11 +104,13 @@ class GatewayState:
     traces: TurnTraces | None = None
     lacks: Lacks = field(default_factory=no_lacks)
     clients: ClientProfiles = field(init=False)
+    agents: AgentDirectory = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
     guard: KeylessGuard | None = field(init=False)  # of `GatewayMiddleware`
 
     def __post_init__(self) -> None:
         self.clients = ClientProfiles(self.settings)
+        self.agents = AgentDirectory(self.settings, self.memory, self.secret)
         settings = self.settings
         is_local = settings.server.loopback and settings.single_user
         self.guard = KeylessGuard(settings) if settings.is_keyless or is_local else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from memory.conversation.long_json import encode_in_parts
     from memory.conversation.messages import is_system, keyed_hash, text_of
     from memory.conversation.thoughts import answer_text
-    from memory.core.autonomy import decide
+    from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
     from memory.core.screen import PATTERNS, Screen
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         ToolError,
         TooLong,
+        TooManyAgents,
         UnknownBlock,
         Unusable,
     )
@@ -57,16 +58,18 @@ if TYPE_CHECKING:
     from memory.management.conversations import ConversationName
     from memory.management.passages import UndoneChange
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
-    from memory.scope import Scope
+    from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
     from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
     from memory.search.zones import parse_zone
     from memory.service import Memory
+    from memory.session.agent_profiles import AgentProfiles
     from memory.session.model_records import SAVES, SEARCHES
     from memory.session.policies import MODES, strictest
     from memory.session.request import Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
+    from memory.stores.sql.agents import AgentGlance, ListedAgent, StoredAgent
     from memory.stores.sql.application_tables import ApplicationTables
     from memory.stores.sql.batches import QuickRead
     from memory.stores.sql.blocks import EditSource
@@ -84,12 +87,16 @@ if TYPE_CHECKING:
     from memory.tools import ToolCall, kept_arguments
 
 __all__ = [
+    "AGENT_KIND",
+    "AGENT_PREFIX",
     "LABEL",
     "MODES",
     "PATTERNS",
     "RESERVED",
     "SAVES",
     "SEARCHES",
+    "AgentGlance",
+    "AgentProfiles",
     "AmbiguousName",
     "ApplicationTables",
     "BackgroundCall",
@@ -105,6 +112,7 @@ __all__ = [
     "ConversationName",
     "CoreBlock",
     "Database",
+    "Decision",
     "Drop",
     "Edit",
     "EditSource",
@@ -119,6 +127,7 @@ __all__ = [
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
+    "ListedAgent",
     "ManagementActor",
     "Memory",
     "MemoryFault",
@@ -143,9 +152,11 @@ __all__ = [
     "Session",
     "SourceText",
     "StoreUnavailable",
+    "StoredAgent",
     "TextRange",
     "TokenCounter",
     "TooLong",
+    "TooManyAgents",
     "ToolCall",
     "ToolError",
     "TurnRequest",
@@ -160,6 +171,7 @@ __all__ = [
     "conversation_key",
     "decide",
     "encode_in_parts",
+    "home_of",
     "is_installed",
     "is_system",
     "iso",
@@ -168,6 +180,7 @@ __all__ = [
     "new_id",
     "parse_time",
     "parse_zone",
+    "shown_owner",
     "strictest",
     "text_of",
     "without_spans",
@@ -190,7 +203,7 @@ _HOMES = {
     "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
     "memory.conversation.thoughts": ("answer_text",),
-    "memory.core.autonomy": ("decide",),
+    "memory.core.autonomy": ("Decision", "decide"),
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
@@ -210,6 +223,7 @@ _HOMES = {
         "Postponed",
         "StoreUnavailable",
         "TooLong",
+        "TooManyAgents",
         "ToolError",
         "UnknownBlock",
         "Unusable",
@@ -223,9 +237,10 @@ _HOMES = {
     "memory.management.passages": ("UndoneChange",),
     "memory.search.zones": ("parse_zone",),
     "memory.session.model_records": ("SAVES", "SEARCHES"),
+    "memory.session.agent_profiles": ("AgentProfiles",),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
-    "memory.scope": ("Scope",),
+    "memory.scope": ("AGENT_KIND", "AGENT_PREFIX", "Scope", "home_of", "shown_owner"),
     "memory.search.query": ("iso", "parse_time"),
     "memory.service": ("Memory",),
     "memory.session.request": ("Policy", "TurnRequest"),
@@ -233,6 +248,7 @@ _HOMES = {
     "memory.stores.chroma": ("ChromaIndex",),
     "memory.stores.sql.application_tables": ("ApplicationTables",),
     "memory.stores.sql.batches": ("QuickRead",),
+    "memory.stores.sql.agents": ("AgentGlance", "ListedAgent", "StoredAgent"),
     "memory.stores.sql.blocks": ("EditSource",),
     "memory.stores.sql.conversations": ("FoundConversation",),
     "memory.stores.sql.database": ("Database",),

@@ -7,7 +7,8 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 │   ├── AttemptRunning another attempt at the request came first
 │   └── TakenOver      another worker goes on with the turn
 ├── Conflict           a stale write: someone else was faster
-│   └── AmbiguousName  several things have the name: name the owner
+│   ├── AmbiguousName  several things have the name: name the owner
+│   └── TooManyAgents  the tenant has as many agents as one may have
 ├── ErasedMeanwhile    the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
 ├── Postponed          a job lacks a credential: it waits for its tenant's next request
@@ -52,6 +53,10 @@ class Conflict(MemoryFault):
 
 class AmbiguousName(Conflict):
     """Several things have this name; the caller has to name the owner."""
+
+
+class TooManyAgents(Conflict):
+    """The tenant has as many agents as one may have."""
 
 
 class ErasedMeanwhile(MemoryFault):

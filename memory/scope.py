@@ -7,6 +7,23 @@ import hmac
 from dataclasses import dataclass
 from functools import cached_property
 
+# The kind of an agent's own memory, before its name. User names are stripped of white space, of
+# which this begins with one: so no user has such a name, and a user keeps any name that they have.
+AGENT_KIND = "\x1fagent:"
+AGENT_PREFIX = "agent:"  # as it is shown
+
+
+def home_of(agent: str) -> str:
+    """Return the owner of the one memory that an agent has, whoever talks to it."""
+    return AGENT_KIND + agent
+
+
+def shown_owner(user: str | None) -> str | None:
+    """Return an owner as people are shown it."""
+    if user is None or not user.startswith(AGENT_KIND):
+        return user
+    return user[1:]
+
 
 @dataclass(frozen=True)
 class Scope:

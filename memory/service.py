@@ -29,6 +29,7 @@ from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, StoreUnavail
 from memory.retrieval.recall_search import RecallSearch
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
+from memory.session.agent_profiles import AgentProfiles
 from memory.session.context import RequestAttempt, TurnServices, start_turn
 from memory.session.conversation_cache import (
     ConversationCache,
@@ -60,13 +61,9 @@ T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
 SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # cache of scopes with their derived keys: some 2,000
 FAILURES = 3  # failed or late reads in a row before the store is probed
-PROBE_SECONDS, CLOSED_SECONDS = (
-    1.0,
-    2.0,
-)  # timeout of a probe, and pause after one that failed
-WINDOW_BYTES = (
-    6  # bytes a token, more than almost any text has; limits the history that is read for a window
-)
+PROBE_SECONDS, CLOSED_SECONDS = 1.0, 2.0  # timeout of a probe, and pause after one that failed
+# Bytes a token, more than almost any text has; limits the history that is read for a window.
+WINDOW_BYTES = 6
 AGAIN_SECONDS = 0.05  # before a request that another worker has begun is looked at again
 NEEDED_SECONDS = 5.0  # timeout of a read that its request cannot continue without
 SMALL_HISTORY_MESSAGES = 64  # up to this size a lookup needs only a few rows by key
@@ -116,6 +113,7 @@ class Memory:
         self.lines = ConversationCache(db)
         self.seen = DigestCache()
         self.policies = UserPolicies(db)
+        self.agents = AgentProfiles(db)
         self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(
             SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
         )
@@ -159,11 +157,12 @@ class Memory:
         await self.policies.load()
         for prepare in self.before_ready:
             await prepare()
+        await self.agents.load()
         self.retrieval.indexing.start()
         if not self._following:
             work = [self._replay.follow()]
             if self.db.holder is not None:
-                work.append(self.policies.follow())
+                work += [self.policies.follow(), self.agents.follow()]
             self._following = [asyncio.create_task(one, name="memory-follow") for one in work]
         self._ready.set()
 
@@ -171,6 +170,7 @@ class Memory:
         """Catch up with other workers. lost: the lease was lost meanwhile."""
         if lost:
             self.policies.forget()  # others may have changed them
+            self.agents.forget()
         if (owed := self.in_flight.owed) and self._letting_go is None:
             self._letting_go = asyncio.create_task(self._let_go(set(owed)), name="memory-let-go")
 
@@ -272,7 +272,7 @@ class Memory:
     async def _begin(self, ask: TurnRequest) -> Session:
         if ask.records and self.spill.is_full:
             raise StoreUnavailable("turns that the store did not take fill the room kept for them")
-        policy = self.policy  # the same for the whole request, even if reloaded meanwhile
+        policy = ask.policy or self.policy  # the same for the whole request, even if reloaded
         await self.wait_until_ready()
         heavy = ask.messages.heavy
         turn, key = (
@@ -409,7 +409,7 @@ class Memory:
         if (
             found is None
             or found.conversation is None
-            or found.defaults is not self.policy.blocks
+            or found.defaults is not (ask.policy or self.policy).blocks
             or ask.explicit not in (None, found.conversation.name)
         ):
             return None

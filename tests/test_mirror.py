@@ -44,6 +44,12 @@ COVERED = {
     """,
     "e2e/wire/test_request_refused": "gateway.http.zstd_body",
     "e2e/wire/test_headers": "gateway.http.response",
+    "e2e/test_agents": """
+        gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents
+        gateway.management.profile_edits gateway.management.tenant_proof gateway.routing.agents
+        gateway.server.hidden_agents gateway.server.model_routes memory.management.agents
+        memory.session.agent_profiles memory.stores.sql.agent_memories memory.stores.sql.agents
+    """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
         memory.stores.sql.policies
@@ -139,7 +145,8 @@ COVERED = {
     "gateway/demo_model/test_server": "gateway.demo_model.responses",
     "gateway/management/test_router": """
         gateway.management.blocks gateway.management.context gateway.management.conversations
-        gateway.management.passages gateway.management.query_params gateway.management.schemas
+        gateway.management.key_schemas gateway.management.passages
+        gateway.management.query_params gateway.management.schemas
         gateway.management.users
     """,
     "gateway/management/test_stats": """
@@ -213,7 +220,8 @@ COVERED = {
     """,
     "memory/stores/sql/test_journal": "memory.stores.sql.journal_filer",
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.columns memory.stores.sql.postgres_maintenance
+        memory.stores.sql.agent_tables memory.stores.sql.columns
+        memory.stores.sql.postgres_maintenance
         memory.stores.sql.record_tables memory.stores.sql.schema
         memory.stores.sql.sqlite_maintenance memory.stores.sql.upgrade memory.stores.sql.vacuum
     """,

@@ -18,6 +18,7 @@ from gateway.config.settings import Budget, KeyGrant, LimitSettings, Settings
 from gateway.errors import Forbidden, Unauthenticated, Unavailable
 from gateway.http.access_log import current_line
 from gateway.storage.key_probe import NONE
+from memory import AGENT_KIND
 
 NO_KEY = b"none"  # what a client without a key sends to a server of this machine that needs none
 CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
@@ -35,7 +36,7 @@ class Principal(msgspec.Struct, frozen=True):
     """The caller behind a key. authorization: the client's own, forwarded in own-key mode only.
 
     paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
-    highest mode of its requests.
+    highest mode of its requests. agents: patterns of the agents that it may call.
 
     A Struct, since a frozen dataclass with so many members takes six times as long to create.
     """
@@ -52,6 +53,7 @@ class Principal(msgspec.Struct, frozen=True):
     budget: Budget = UNBOUNDED
     paths: tuple[str, ...] | None = None
     memory: str = "full"
+    agents: tuple[str, ...] = ("*",)
 
     @property
     def limited(self) -> bool:
@@ -260,12 +262,13 @@ def _principal_behind(key: KeyGrant) -> Principal:
         key.trusted,
         key.admin,
         frozenset(key.users),
-        key.default_user,
+        key.default_user.lstrip(AGENT_KIND[0]),  # no user is an agent's own memory
         key.models,
         limits=key.limits,
         budget=key.budget,
         paths=key.paths,
         memory=key.memory,
+        agents=key.agents,
     )
 
 

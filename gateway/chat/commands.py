@@ -115,18 +115,18 @@ def _plain_body(request: TurnInput) -> bytes:
 
 
 async def _run(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> str:
-    if request.user is None:
+    if request.owner is None:
         return NOBODY
     settings, memory = gateway.settings, gateway.memory
-    tenant = request.principal.tenant
+    tenant, agent = request.principal.tenant, request.called.agent
     if settings.mode == "own-key" and not await _is_proven(gateway, request.principal):
         return NOT_PROVEN
     reads, run = COMMANDS[command.name]
     if request.mode not in ("full", "read" if reads else "write"):
         return f"The memory may only {request.mode} here, so /{command.name} is not possible."
     actor = ManagementActor(
-        memory.scope(tenant, request.user, request.agent),
-        memory.policy.blocks,
+        memory.scope(tenant, request.owner, request.agent),
+        memory.policy.blocks if agent is None else gateway.agents.policy_of(agent).blocks,
         EditSource(ACTOR, request.id),
     )
     text = await run(gateway, actor, command.text)

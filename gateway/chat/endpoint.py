@@ -109,6 +109,7 @@ def response_to(
         request.total_output,
         request.wire is RESPONSES and runs_in_background(request),
     )
+    name_memory(entry, request)
     begin: Callable[[], Awaitable[ResponseProducer]]
     if request.uses_memory:
         begin = partial(begin_turn, gateway, request, forward)
@@ -120,6 +121,13 @@ def response_to(
     return accounted_response(gateway, forward, entry, begin)
 
 
+def name_memory(entry: RequestInfo, request: TurnInput) -> None:
+    """Let the answer name whose memory it is about, where that is not plainly the user's."""
+    if request.mode != "off":
+        entry.agent = request.agent
+        entry.owner = request.owner
+
+
 def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     """Return what carries the request to the targets of its route."""
     principal = request.principal
@@ -127,7 +135,7 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     if principal.paths is None and (gateway.settings.single_user or not request.uses_memory):
         owner = None  # in an account that one person uses, their key passes as it is
     forward = new_dispatcher(gateway, request.route, request.headers, principal, owner)
-    forward.wire = request.wire
+    forward.wire, forward.dropped = request.wire, request.dropped
     if request.found is not None:
         history = request.found.history
         # Of a chat completion, new messages are sent as they came; earlier ones may be decoded.

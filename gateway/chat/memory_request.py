@@ -11,15 +11,17 @@ from gateway.chat.capabilities import capabilities_of
 from gateway.chat.memory_mode import asks_for_all
 from gateway.chat.request import TurnInput
 from gateway.chat.request_headers import zone_of
+from gateway.config.agents import AgentSettings
 from gateway.memory_adapters.summarizer import Summarizer
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from gateway.wires.chat.format import CHAT
-from memory import SAVES, SEARCHES, TurnRequest, decide, keyed_hash
+from memory import SAVES, SEARCHES, Decision, TurnRequest, decide, keyed_hash
 
 SORTED = msgspec.json.Encoder(order="sorted")
+NO_PROFILE = AgentSettings()  # of a request that calls no agent
 NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
 
 
@@ -30,37 +32,61 @@ async def ask_of(
     memory, body, facts = gateway.settings.memory, request.body, request.facts
     managed = facts.manages_context or _is_kept_elsewhere(request)
     takes = capabilities_of(gateway, facts, body, target)
-    models = gateway.memory.models
-    searching, saving = models.of(target.label, SEARCHES), models.of(target.label, SAVES)
-    takes_tools = takes.searches and memory.tools != "never"
-    recall = decide(memory.recall, takes_tools=takes_tools, record=searching, use="search")
-    extract = decide(memory.extract, takes_tools=takes_tools, record=saving, use="save")
+    agent = request.called.agent
+    profile = agent.settings if agent is not None else NO_PROFILE
+    decisions = _decide(gateway, profile, target, searches=takes.searches)
+    recall, extract = decisions["recall"], decisions["extract"]
     return TurnRequest(
-        scope=gateway.memory.scope(request.principal.tenant, request.user, request.agent),
+        scope=gateway.memory.scope(request.principal.tenant, request.owner, request.agent),
         messages=facts.history,
-        model=body["model"],
+        model=request.model,
         request_id=request.id,
         mode=request.mode,
         explicit=request.conversation,
         resends=request.resends,
         client_tools=body.get("tools"),
-        offer=takes.tools,
+        offer=takes.tools and profile.memory_tools,
         inject=takes.additions,
         recall=recall.on,
-        window=None if managed else await gateway.windows.find(target, forward.caller),
+        window=None if managed else await _window(gateway, forward, target, profile),
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
-        complete=Summarizer(gateway, forward, body["model"]),
+        complete=Summarizer(gateway, forward, request.model, profile.summarizer),
         rest=await _digest_rest(body, heavy=facts.history.heavy),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
         extract=extract.on,
         unread=extract.on or extract.open,
-        decisions={"recall": recall, "extract": extract},
+        decisions=decisions,
         body=request.raw,
-        zone=zone_of(request.headers),
+        zone=zone_of(request.headers) or ("" if agent is None else profile.timezone),
         tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
+        policy=None if agent is None else gateway.agents.policy_of(agent),
     )
+
+
+def _decide(
+    gateway: GatewayState, profile: AgentSettings, target: Target, *, searches: bool
+) -> dict[str, Decision]:
+    """Return whether recall and extraction are on, and why. searches: our tools are taken."""
+    memory, models = gateway.settings.memory, gateway.memory.models
+    takes_tools = searches and memory.tools != "never" and profile.memory_tools
+    searching, saving = models.of(target.label, SEARCHES), models.of(target.label, SAVES)
+    use = partial(decide, takes_tools=takes_tools)
+    return {
+        "recall": use(profile.recall or memory.recall, record=searching, use="search"),
+        "extract": use(profile.extract or memory.extract, record=saving, use="save"),
+    }
+
+
+async def _window(
+    gateway: GatewayState, forward: Dispatcher, target: Target, profile: AgentSettings
+) -> int | None:
+    """Return the tokens that a request may have: of the model, or fewer by the profile."""
+    window = await gateway.windows.find(target, forward.caller)
+    if not profile.context_window:
+        return window
+    return min(window or profile.context_window, profile.context_window)
 
 
 def _is_kept_elsewhere(request: TurnInput) -> bool:

@@ -57,7 +57,7 @@ async def begin_turn(
                 headers=[(b"retry-after", b"1")],
             ) from e
         return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
-    if request.user is None:
+    if request.owner is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(
         body,
@@ -93,11 +93,15 @@ def _target_options(
 
 def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
     """Return the rounds and the seconds that a turn beginning now may take."""
-    memory = gateway.settings.memory
-    until = asyncio.get_running_loop().time() + memory.turn_seconds
+    memory, agent = gateway.settings.memory, request.called.agent
+    rounds, seconds = memory.max_rounds, memory.turn_seconds
+    if agent is not None:
+        rounds = agent.settings.max_rounds or rounds
+        seconds = agent.settings.turn_seconds or seconds
+    until = asyncio.get_running_loop().time() + seconds
     patience = HEAVY_SECONDS if request.facts.history.heavy else memory.read_deadline_ms / 1000
     sums = request.wire.sums_usage and memory.usage == "sum"
-    return TurnLimits(memory.max_rounds, until, sums, patience)
+    return TurnLimits(rounds, until, sums, patience)
 
 
 class TurnProducer(CompletionProducer):

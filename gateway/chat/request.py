@@ -8,14 +8,16 @@ agent.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.chat.body import BodySource, ReadBody, read_members
+from gateway.chat.called_agent import NO_AGENT, CalledAgent, called_agent
 from gateway.chat.memory_mode import UNREADABLE, MemoryMode, lower, mode_at_most, mode_in_force
-from gateway.chat.request_headers import Headers, agent_of, conversation_of, retry_signals
+from gateway.chat.request_headers import Headers, conversation_of, retry_signals
 from gateway.errors import BadRequest, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
@@ -42,7 +44,8 @@ class TurnInput(msgspec.Struct, frozen=True):
     tried before): empty where memory has no part. wire: its format. found: what that says of it,
     None where the body was not read whole. query: of its URL. chained: the stored response it goes
     on from, by the name that the client knows. kept: the client's own items, where the response is
-    to be kept here. thread: the conversation kept here that it is in.
+    to be kept here. thread: the conversation kept here that it is in. called: the agent's profile,
+    None where it has none. dropped: members of its own that the profile does not let it set.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -70,6 +73,19 @@ class TurnInput(msgspec.Struct, frozen=True):
     chained: str = ""
     kept: list[Any] | None = None
     thread: str = ""
+    called: CalledAgent = NO_AGENT
+    dropped: Sequence[str] = ()
+
+    @property
+    def model(self) -> str:
+        """The model that is to answer."""
+        return self.called.model or self.body["model"]
+
+    @property
+    def owner(self) -> str | None:
+        """Whose memory it is about; None where nobody's."""
+        agent = self.called.agent
+        return self.user if agent is None else agent.owner(self.user)
 
     @property
     def facts(self) -> RequestFacts:
@@ -120,12 +136,18 @@ class TurnInput(msgspec.Struct, frozen=True):
         return self.headers.get(b"x-memory-conversation", b"")
 
 
-async def _route(gateway: GatewayState, read: ReadBody, principal: Principal, raw: bytes) -> Route:
+async def _route(
+    gateway: GatewayState, read: ReadBody, principal: Principal, raw: bytes, called: CalledAgent
+) -> Route:
     """Return the route of the model that is asked for. Raises UnknownModel, Forbidden, BadRequest.
 
     For a limited key it matters which model that is, so the body must name one alone.
     """
-    found = gateway.router.route(read.members["model"], principal)
+    name = read.members["model"]
+    if called.agent is not None and called.by_model:
+        found = gateway.router.route_agent(called.agent, name, principal)
+    else:
+        found = gateway.router.route(name, principal)
     if principal.limited:
         await run_by_weight(raw, model_for_certain, raw, b"application/json")
     return found
@@ -163,18 +185,23 @@ async def read_turn_input(
     client = gateway.clients.find(headers)
     source = BodySource(name, wire, client, whose)
     read = await read_members(gateway, source, raw, whole=mode.name != "off")
-    route = await _route(gateway, read, principal, raw)
+    called = await called_agent(gateway, principal, read.members["model"], headers, mode)
+    mode, read, dropped = called.apply(wire, mode, read)
+    route = await _route(gateway, read, principal, raw, called)
     identity = _identity(gateway, principal, wire, read.members)
     user = gateway.names.user(principal, headers, path_user, identity)
-    asker = _Asker(principal, user, route, headers, client)
+    asker = _Asker(principal, user, route, headers, client, called)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy
-    signals = ("", "", False) if without else (agent_of(headers), *retry_signals(headers))
+    signals = ("", "", False) if without else (called.name(headers), *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
     more = (decided.mode.off_reason, query, decided.resends)
-    return TurnInput(*asked, *found, *signals, wire, decided.read.facts, *more)
+    whole = TurnInput(*asked, *found, *signals, wire, decided.read.facts, *more)
+    if called is NO_AGENT:
+        return whole
+    return msgspec.structs.replace(whole, called=called, dropped=dropped)
 
 
 def _identity(gateway: GatewayState, principal: Principal, wire: WireFormat, members: Json) -> Json:
@@ -195,6 +222,12 @@ class _Asker(NamedTuple):
     route: Route
     headers: Headers
     client: ClientProfile
+    called: CalledAgent = NO_AGENT
+
+    @property
+    def owner(self) -> str | None:
+        agent = self.called.agent
+        return self.user if agent is None else agent.owner(self.user)
 
 
 class _Decided(NamedTuple):
@@ -213,7 +246,7 @@ async def _decide(
     gateway: GatewayState, read: ReadBody, mode: MemoryMode, asker: _Asker
 ) -> _Decided:
     """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
-    principal, user, route, headers, client = asker
+    principal, user, route, headers, client = asker[:5]
     settings, heavy, unread = gateway.settings.memory, read.too_heavy, None
     if _is_utility(gateway, read, client, headers):
         return _Decided(MemoryMode("off", "background"), read)
@@ -224,10 +257,10 @@ async def _decide(
     if mode.name == "off":
         return _Decided(mode, ReadBody(read.members))
     program = client if read.facts is not None else None
-    conversation, resends = conversation_of(headers, principal, user, program)
+    conversation, resends = conversation_of(headers, principal, asker.owner, program)
     if heavy and (settings.on_error == "fail" or (conversation and not resends)):
         raise unread or _memory_needed(heavy)
-    if settings.conversations == "named" and user is not None and conversation is None:
+    if settings.conversations == "named" and asker.owner is not None and conversation is None:
         mode = lower(mode, "read")
     if mode.name == "off":
         return _Decided(mode, ReadBody(read.members))

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from gateway.cli import agent_files
+from gateway.cli.agents import agents
 from gateway.cli.chat import chat
 from gateway.cli.config import config
 from gateway.cli.db import db
@@ -54,6 +56,8 @@ def cli() -> None:
     """
 
 
+agents.add_command(agent_files.export)
+agents.add_command(agent_files.import_)
 for transfer in (export, import_, dropped, keep):
     memory.add_command(transfer)
 for command in (
@@ -66,6 +70,7 @@ for command in (
     top,
     memory,
     users,
+    agents,
     keys,
     jobs,
     db,

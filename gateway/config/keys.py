@@ -36,6 +36,7 @@ class KeyGrant(Section):
     default_user: str = ""
     admin: bool = False
     models: tuple[str, ...] = ("*",)
+    agents: tuple[str, ...] = ("*",)
     paths: tuple[str, ...] = ()
     memory: MemoryMode = "full"
     limits: LimitSettings = LimitSettings()

@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from gateway.config.addresses import complete_url
+from gateway.config.agents import PREFIX, Agents, AgentSettings, check_agent_models
 from gateway.config.clients import Clients
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
@@ -39,6 +40,7 @@ from gateway.wire.bridge.losses import DROPPED
 from gateway.wire.headers import may_forward
 
 __all__ = [
+    "AgentSettings",
     "BlockDefault",
     "Budget",
     "ConfigError",
@@ -255,6 +257,7 @@ class Settings(Section):
     clients: Clients = Field({}, validate_default=True)
     providers: dict[str, ProviderSettings] = Field({})
     models: dict[str, ModelSettings] = Field({})
+    agents: Agents = Field({})
     routing: RoutingSettings = RoutingSettings()
     keys: tuple[KeySettings, ...] = ()
     memory: MemorySettings = MemorySettings()
@@ -272,6 +275,7 @@ class Settings(Section):
     def _coherent(self) -> Settings:
         for name, model in self.models.items():
             self._check_model(name, model)
+        check_agent_models(self.agents, self.models, self.serves)
         if self.memory.summarizer and self.models and not self.serves(self.memory.summarizer):
             raise ValueError(
                 f"memory.summarizer names the model {self.memory.summarizer!r}, which no "
@@ -282,6 +286,11 @@ class Settings(Section):
 
     def _check_model(self, name: str, model: ModelSettings) -> None:
         """Raise ValueError for a provider or a fallback that is not configured."""
+        if name.startswith(PREFIX):
+            raise ValueError(
+                f"models.{name!r} begins with {PREFIX!r}, by which agents are called: name the "
+                "model otherwise, or describe an agent in [agents]"
+            )
         for target in model.targets:
             if target.provider not in self.providers:
                 raise ValueError(

@@ -6,6 +6,7 @@ The ETag is the version; an outdated If-Match is a 409.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from litestar import Response, delete, get, patch, post, put
 from litestar.params import FromPath
@@ -38,14 +39,14 @@ def _with_etag(block: CoreBlock) -> Response[schemas.Block]:
     return Response(schemas.block(block), headers={"etag": f'"{block.version}"'})
 
 
-def _expected_version(desk: UserContext) -> int | None:
+def expected_version(headers: Mapping[str, str], what: str = "block") -> int | None:
     """Return the version in If-Match; None without one. Raises BadRequest."""
-    value = (desk.caller.request.headers.get("if-match") or "*").strip()
+    value = (headers.get("if-match") or "*").strip()
     if value == "*":
         return None
     if (found := TAG.fullmatch(value)) is None:
         raise BadRequest(
-            f"If-Match is {value[:60]!r}: send the block's version, quoted or bare, as in the "
+            f"If-Match is {value[:60]!r}: send the {what}'s version, quoted or bare, as in the "
             "ETag.",
             param="if-match",
         )
@@ -56,7 +57,10 @@ async def _edit(
     desk: UserContext, label: str, how: Edit, expect: int | None = None
 ) -> CoreBlock | None:
     """Edit a block. expect: the version that was seen, where the header does not say it."""
-    hand, expect = desk.hand(), _expected_version(desk) if expect is None else expect
+    hand, expect = (
+        desk.hand(),
+        expected_version(desk.caller.request.headers) if expect is None else expect,
+    )
     must_exist = desk.caller.request.headers.get("if-match", "").strip() == "*"
 
     def needed(block: CoreBlock | None) -> CoreBlock | None:

@@ -32,8 +32,18 @@ from gateway.http.access_log import current_line
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body
 from gateway.management import schemas
+from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
-from memory import EditSource, ManagementActor, Memory, Scope, VisibleScopes, management
+from memory import (
+    AGENT_PREFIX,
+    EditSource,
+    ManagementActor,
+    Memory,
+    Scope,
+    VisibleScopes,
+    home_of,
+    management,
+)
 from memory import errors as faults
 from memory.export_format import BadLine, TooManyLines
 
@@ -43,6 +53,9 @@ PAGE_CHARACTERS = 4 << 20  # of a page; encoding them takes the event loop some 
 MIB = 1 << 20
 JSON_MIB = 8  # limit of a request about one object
 STORE_OPTIONAL = "store_optional"  # option of a route that has something to show without the store
+PROVES_TENANT = (
+    "proves_tenant"  # option of a route that asks an upstream about a tenant not seen yet
+)
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
 PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
 Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]
@@ -144,17 +157,18 @@ class UserContext:
         self.caller, self.scope, self.actor = caller, scope, actor
         self.user = scope.user or ""
         self.memory: Memory = caller.memory
+        self.defaults = caller.memory.policy.blocks
         self.read, self.write, self.asked = caller.read, caller.write, caller.parse_body
 
     def hand(self, actor: str | None = None) -> ManagementActor:
         """Return who edits this memory: the dashboard, the CLI if it says so, or the API."""
-        gateway, headers = self.caller.gateway, self.caller.request.headers
+        headers = self.caller.request.headers
         actor = (
             actor or self.actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
         )
         return ManagementActor(
             self.scope,
-            gateway.memory.policy.blocks,
+            self.defaults,
             EditSource(actor, request_id(self.caller.request.scope)),
         )
 
@@ -163,6 +177,9 @@ class UserContext:
         """The requested agent; None if a route means all agents."""
         return self.caller.request.query_params.get("agent")
 
+
+USER_PREFIX = "user:"  # before the name of a user that looks like another kind of owner
+KINDS = (AGENT_PREFIX, "team:", "project:", USER_PREFIX)
 
 AtDoor = NamedDependency[ManagementRequest]
 AtDesk = NamedDependency[UserContext]
@@ -224,6 +241,10 @@ async def open_request(
         settings.mode == "own-key"
         and not settings.single_user
         and not await found.read(management.users.is_proven(found.memory, principal.tenant))
+        and not (
+            request.route_handler.opt.get(PROVES_TENANT)
+            and await is_accepted_upstream(gateway, principal)
+        )
     ):
         raise Forbidden(
             "No upstream has accepted this key yet, so there is nothing to manage with it. "
@@ -247,7 +268,17 @@ async def desk(
     caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "default"
 ) -> UserContext:
     """Return the context of a request about one user. Raises BadRequest, Forbidden."""
-    return open_user(caller, segment(user), agent)
+    return await with_agents_blocks(open_user(caller, segment(user), agent))
+
+
+async def with_agents_blocks(found: UserContext) -> UserContext:
+    """Return the context with the blocks that the agent's profile describes, if it has one."""
+    directory, scope = found.caller.gateway.agents, found.scope
+    if scope.agent != "default":
+        agent = await found.read(directory.find(scope.tenant, scope.agent, certain=False))
+        if agent is not None:
+            found.defaults = directory.policy_of(agent).blocks
+    return found
 
 
 def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "") -> UserContext:
@@ -260,7 +291,10 @@ def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "")
             "`tenant` is '*', but a user belongs to one tenant: name it.", param="tenant"
         )
     name = check_name(user.strip(), "user")  # as requests do
-    if not caller.principal.may_name(name):
+    owner, home = _owner_in(name)
+    # An agent's own memory holds what others told it.
+    may = caller.principal.trusted or caller.principal.admin
+    if not (may if home else caller.principal.may_name(owner)):
         raise Forbidden(
             f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "
             "trusted key.",
@@ -272,7 +306,21 @@ def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "")
         raise BadRequest(
             f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent"
         )
-    return UserContext(caller, Scope(caller.tenant, name, agent, caller.gateway.secret), actor)
+    scope = Scope(caller.tenant, owner, home or agent, caller.gateway.secret)
+    return UserContext(caller, scope, actor)
+
+
+def _owner_in(path: str) -> tuple[str, str]:
+    """Return whose memory a path names, and the agent if it is an agent's own.
+
+    `agent:NAME` is that of an agent, and `user:agent:NAME` the user of such a name.
+    """
+    if path.startswith(AGENT_PREFIX):
+        name = path[len(AGENT_PREFIX) :]
+        return home_of(name), name
+    if path.startswith(USER_PREFIX) and path[len(USER_PREFIX) :].startswith(KINDS):
+        return path[len(USER_PREFIX) :], ""
+    return path, ""
 
 
 def check_name(name: str, what: str) -> str:
@@ -298,19 +346,32 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except (faults.MemoryFault, faults.ToolError, BadLine) as e:
-        raise _translate(e) from e
+        raise _limit_error(e) or _translate(e) from e
 
 
 # By the error: the setting that it is about, and its code.
-SPACE_LIMITS = {
+SPACE_LIMITS: dict[type[Exception], tuple[str, str]] = {
     faults.TooManyBlocks: ("memory.blocks_per_user", "too_many_blocks"),
     faults.BlockSpaceFull: ("memory.block_characters", "block_space"),
+    faults.TooManyAgents: ("memory.agents_per_tenant", "too_many_agents"),
 }
 
 
-def _translate(error: Exception) -> GatewayError:
+def _limit_error(error: Exception) -> GatewayError | None:
+    """Return the error of a limit that the operator can raise, None for another one."""
+    if (limit := SPACE_LIMITS.get(type(error))) is None:
+        return None
+    setting, code = limit
+    return RequestConflict(f"{_sentence(error)} The operator can raise {setting}.", code=code)
+
+
+def _sentence(error: Exception) -> str:
     message = str(error)
-    message = message[:1].upper() + message[1:]
+    return message[:1].upper() + message[1:]
+
+
+def _translate(error: Exception) -> GatewayError:
+    message = _sentence(error)
     match error:
         case faults.AmbiguousName():
             return RequestConflict(
@@ -320,15 +381,17 @@ def _translate(error: Exception) -> GatewayError:
             )
         case faults.NotFound() | faults.UnknownBlock():
             return ResourceNotFound(message)
+        case faults.TooManyAgents():
+            return RequestConflict(
+                f"{message} The operator can raise memory.agents_per_tenant.",
+                code="too_many_agents",
+            )
         case faults.Conflict() | faults.ErasedMeanwhile():
             return RequestConflict(message)
         case faults.BlockReadOnly():
             return Forbidden(message, code="block_read_only")
         case faults.BlockFull():
             return BadRequest(message, code="block_full", param="value")
-        case faults.TooManyBlocks() | faults.BlockSpaceFull():
-            setting, code = SPACE_LIMITS[type(error)]
-            return RequestConflict(f"{message} The operator can raise {setting}.", code=code)
         case faults.ToolError():
             return BadRequest(message)
         case TooManyLines():

@@ -45,6 +45,7 @@ from memory import (
     Screen,
     iso,
     management,
+    shown_owner,
     text_of,
 )
 from memory.export_format import SAID
@@ -55,7 +56,7 @@ SHORT_BYTES = 1 << 14  # of a message that is read at once
 def _to_schema(found: FoundConversation) -> Conversation:
     return Conversation(
         found.name,
-        found.user,
+        shown_owner(found.user),
         found.agent,
         found.forked_from,
         found.messages,

@@ -20,7 +20,8 @@ from gateway.config.validation import describe_validation_errors
 from gateway.errors import BadRequest, Forbidden, RequestConflict
 from gateway.http.paths import segment
 from gateway.management.context import EVERY, AtDoor, Cursor, ManagementRequest, PageLimit, window
-from gateway.management.schemas import Key, MadeKey, Page, RevokedKey, place_of
+from gateway.management.key_schemas import Key, MadeKey, RevokedKey
+from gateway.management.schemas import Page, place_of
 from gateway.storage import api_keys
 from gateway.wire.chat_request import parse
 from memory import iso
@@ -37,17 +38,17 @@ NO_ADMIN = (
 )
 
 
-def _inline_schema(schema: Any, definitions: dict[str, Any]) -> Any:
+def inline_schema(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return a JSON schema of pydantic without references."""
     if isinstance(schema, list):
-        return [_inline_schema(x, definitions) for x in schema]
+        return [inline_schema(x, definitions) for x in schema]
     if not isinstance(schema, dict):
         return schema
     whole = (
         {**definitions[schema["$ref"].rsplit("/", 1)[1]], **schema} if "$ref" in schema else schema
     )
     return {
-        name: _inline_schema(value, definitions)
+        name: inline_schema(value, definitions)
         for name, value in whole.items()
         if name not in ("$ref", "$defs")
     }
@@ -61,7 +62,7 @@ class TakingGrant(Operation):
         body = RequestBody(
             {
                 "application/json": OpenAPIMediaType(
-                    schema=_inline_schema(schema, schema.get("$defs", {}))
+                    schema=inline_schema(schema, schema.get("$defs", {}))
                 )
             },
             required=True,
@@ -190,7 +191,7 @@ def _parse_grant(body: bytes) -> KeyGrant:
 def _readable(row: api_keys.StoredKey) -> KeyGrant:
     """Return what a stored key may do; nothing, if its row cannot be read."""
     return parse_grant(row) or KeyGrant.model_construct(
-        name=row.name, tenant=row.tenant, trusted=False, models=()
+        name=row.name, tenant=row.tenant, trusted=False, models=(), agents=()
     )
 
 
@@ -210,6 +211,7 @@ def _to_schema(
         default_user=grant.default_user,
         admin=grant.admin,
         models=list(grant.models),
+        agents=list(grant.agents),
         paths=list(grant.paths),
         memory=grant.memory,
         limits=grant.limits.model_dump(),

@@ -6,6 +6,7 @@ from litestar import Router
 from litestar.di import Provide
 
 from gateway.management import (
+    agents,
     blocks,
     context,
     conversations,
@@ -25,6 +26,7 @@ from gateway.management import (
 HANDLERS = (
     *users.ROUTES,
     *merges.ROUTES,
+    *agents.ROUTES,
     *blocks.ROUTES,
     *passages.ROUTES,
     *dropped.ROUTES,

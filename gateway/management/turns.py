@@ -14,7 +14,7 @@ from gateway.management.context import STORE_OPTIONAL, AtDoor, ManagementRequest
 from gateway.management.query_params import Within
 from gateway.management.usage import visible_user
 from gateway.telemetry.degraded import DegradedTurn
-from memory import VisibleScopes, iso, management
+from memory import VisibleScopes, iso, management, shown_owner
 from memory.management.activity import RecentTurn, calls_of
 
 LATELY_SECONDS = 86_400.0
@@ -134,7 +134,7 @@ def _unrecorded(turn: DegradedTurn) -> ListedTurn:
     return ListedTurn(
         turn.request_id,
         turn.tenant,
-        turn.user,
+        shown_owner(turn.user),
         iso(turn.began_at),
         iso(turn.ended_at),
         None,
@@ -154,7 +154,7 @@ def _to_schema(turn: RecentTurn, reasons: Mapping[str, str]) -> ListedTurn:
     return ListedTurn(
         f"{turn.key:016x}",
         turn.tenant,
-        turn.user,
+        shown_owner(turn.user),
         iso(turn.began_at),
         iso(turn.ended_at),
         explain.id if explain else None,

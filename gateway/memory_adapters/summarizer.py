@@ -20,11 +20,16 @@ from memory import TooLong, answer_text
 class Summarizer:
     """The memory's `Complete` port over this request's own upstream and credentials."""
 
-    def __init__(self, gateway: GatewayState, forward: Dispatcher, model: str) -> None:
+    def __init__(
+        self, gateway: GatewayState, forward: Dispatcher, model: str, summarizer: str | None = None
+    ) -> None:
+        """summarizer: the agent's own, None for that of the settings."""
         self._gateway, self._forward, self._model = gateway, forward, model
+        configured = gateway.settings.memory.summarizer
+        self._summarizer = configured if summarizer is None else summarizer
 
     def _route(self) -> Route:
-        name = self._gateway.settings.memory.summarizer
+        name = self._summarizer
         return (
             self._gateway.router.route(name, Principal("", "summariser"))
             if name

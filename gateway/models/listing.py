@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 from gateway.wire.chat import Json, encode
 
@@ -14,12 +15,38 @@ def _card(name: str) -> Json:
     return {"id": name, "object": "model", "created": CREATED, "owned_by": "mnemogate"}
 
 
-def model_list(names: Sequence[str], more: Sequence[Json] = ()) -> bytes:
+class AgentEntry(Protocol):
+    """An agent in a list. created_at: Unix time, 0 for one of the configuration."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def glance(self) -> Any: ...
+
+    @property
+    def created_at(self) -> float: ...
+
+
+def agent_card(agent: AgentEntry, tenant: str) -> Json:
+    """Return an agent as a model, under the name by which requests call it."""
+    return {
+        "id": f"agent:{agent.name}",
+        "object": "model",
+        "created": int(agent.created_at) or CREATED,
+        "owned_by": tenant,
+        "description": agent.glance.description,
+    }
+
+
+def model_list(
+    names: Sequence[str], more: Sequence[Json] = (), agents: Sequence[Json] = ()
+) -> bytes:
     """Return the configured models, then those that the upstream lists, as strict clients need
-    them.
+    them; then the agents.
     """
     others = [_whole(m) for m in more if m["id"] and m["id"] not in names]
-    return encode({"object": "list", "data": [*map(_card, names), *others]})
+    return encode({"object": "list", "data": [*map(_card, names), *others, *agents]})
 
 
 def _whole(listed: Json) -> Json:

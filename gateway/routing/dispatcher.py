@@ -78,7 +78,7 @@ class Dispatcher(msgspec.Struct):
     writes_off_loop: its requests are long, and written whole.
     query: of its URL, which its rounds have too. carriage: of the newest
     round, see `UpstreamResponse`. tools_run: the memory tools between its rounds, once they have
-    ended.
+    ended. dropped: members of the request that its agent does not let it set.
     """
 
     route: Route
@@ -99,6 +99,7 @@ class Dispatcher(msgspec.Struct):
     query: str = ""
     carriage: Carriage | None = None
     tools_run: Sequence[Mapping[str, Any]] = ()
+    dropped: Sequence[str] = ()
     _written: bool = False
     _candidates: list[Candidate] = msgspec.field(default_factory=list)
 
@@ -197,7 +198,7 @@ class Dispatcher(msgspec.Struct):
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
         return [
             *who,
-            *bridge_headers(self.carriage),
+            *bridge_headers(self.carriage, self.dropped),
             (b"x-mnemogate-attempts", b"%d" % self.attempts),
             (b"x-mnemogate-overhead-ms", b"%.2f" % overhead),
         ]

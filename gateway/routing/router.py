@@ -6,16 +6,18 @@ Each target carries what is known of its model.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
 
 from gateway.auth.authenticator import Principal
+from gateway.config.agents import PREFIX
 from gateway.config.settings import ModelSettings, Price, ProviderSettings, Settings, TargetSettings
-from gateway.errors import Forbidden, UnknownModel
+from gateway.errors import BadRequest, Forbidden, UnknownModel
 from gateway.models.facts import ModelFacts
 from gateway.models.thinking import ThinkingModels
+from gateway.routing.agents import Agent, named_agent
 from gateway.upstream.base import Upstream
 from gateway.upstream.bridged import BridgedUpstream
 from gateway.upstream.window_probe import is_asked
@@ -140,18 +142,46 @@ class Router:
                 "allowed.",
                 param="model",
             )
-        if not is_model_allowed(principal, name):
-            raise Forbidden(
-                f"This key may not call the model {name!r}. It may call: "
-                f"{', '.join(principal.models)}.",
-                code="model_not_allowed",
+        if named_agent(name) is not None:
+            raise BadRequest(
+                f"{name[:80]!r} is an agent, which answers chat completions, responses and "
+                "messages, and no other path. Name a model here.",
+                code="agent_not_possible",
                 param="model",
             )
+        if not is_model_allowed(principal, name):
+            raise _model_forbidden(name, principal)
         if (known := self.routes.get(name)) is None:
             self.routes.put(name, known := self._build_route(name))
         return known
 
-    def _build_route(self, name: str) -> Route:
+    def route_agent(self, agent: Agent, called: str, principal: Principal) -> Route:
+        """Return the route of an agent's model, under the name by which the agent was called.
+
+        A key may call the model through an agent that it names. Fallbacks of the agent that it may
+        not call are left out. Raises UnknownModel, Forbidden, BadRequest.
+        """
+        name, settings = agent.settings.model, agent.settings
+        if not name:
+            raise BadRequest(
+                f"The agent {agent.name!r} has no model of its own: send the name of a model, and "
+                f"X-Memory-Agent: {agent.name}.",
+                code="agent_without_model",
+                param="model",
+            )
+        by_agent = is_model_allowed(principal, PREFIX + agent.name)
+        if not by_agent and not is_model_allowed(principal, name):
+            raise _model_forbidden(name, principal)
+        fallbacks = [f for f in settings.fallbacks if is_model_allowed(principal, f)]
+        key = "\x00".join([called, agent.id, str(agent.version), *fallbacks])
+        if (route := self.routes.get(key)) is None:
+            built = self._build_route(name, fallbacks)
+            route = Route(built.tiers, called, built.memory)
+            self.routes.put(key, route)
+        return route
+
+    def _build_route(self, name: str, more: Sequence[str] = ()) -> Route:
+        """Return the route of a model. more: fallbacks after its own."""
         found = self.find(name)
         if found is None:
             names = [m for m in self._settings.models if not m.endswith("*")][:20]
@@ -161,7 +191,7 @@ class Router:
                 param="model",
             )
         tiers = [self.targets_of(name, found[1])]
-        for fallback in found[1].fallbacks:
+        for fallback in (*found[1].fallbacks, *more):
             if other := self.find(fallback):
                 taken = {t.label for tier in tiers for t in tier}
                 tiers.append(
@@ -232,6 +262,14 @@ class Router:
             for m in self._settings.models
             if not m.endswith("*") and is_model_allowed(principal, m)
         ]
+
+
+def _model_forbidden(name: str, principal: Principal) -> Forbidden:
+    return Forbidden(
+        f"This key may not call the model {name!r}. It may call: {', '.join(principal.models)}.",
+        code="model_not_allowed",
+        param="model",
+    )
 
 
 def is_model_allowed(principal: Principal, name: str) -> bool:

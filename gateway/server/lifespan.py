@@ -12,6 +12,7 @@ from litestar import Litestar
 
 from gateway.chat.background_booking import book_pending
 from gateway.server.device_memory import add_device_memories
+from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.state import GatewayState
 from gateway.storage.key_probe import NONE
 from gateway.telemetry.metrics import close_metrics
@@ -43,6 +44,7 @@ def on_startup(gateway: GatewayState) -> Any:
                 try:
                     await gateway.memory.open()
                     _start_background_work(gateway)
+                    await tell_of_hidden_agents(gateway)
                     booking = book_pending(lambda: app.state.gateway)
                     gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
                     return

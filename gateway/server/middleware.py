@@ -18,6 +18,7 @@ from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable,
 from gateway.http.access_log import current_line, open_line, write_line
 from gateway.http.asgi import NOSNIFF, Receive, Send, respond, respond_error
 from gateway.http.paths import canonical_path
+from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.router_caches import RouterCaches
 from gateway.state import REQUEST_ID, GatewayState, headers_of, request_id
@@ -149,7 +150,11 @@ class GatewayMiddleware:
         """
         running = self.gateway
         settings, waiting = running.settings.merge_reloadable(wanted)
-        self._app.state.gateway = self._rewire(running, settings)
+        gateway = self._app.state.gateway = self._rewire(running, settings)
+        if settings.agents:
+            telling = asyncio.create_task(tell_of_hidden_agents(gateway), name="hidden-agents")
+            gateway.process.jobs.add(telling)
+            telling.add_done_callback(gateway.process.jobs.discard)
         return waiting
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:

@@ -14,8 +14,8 @@ from gateway.chat.endpoint import MemoryPath
 from gateway.chat.relayed_names import check_content
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path
-from gateway.models.listing import model_card, model_list
-from gateway.relay.endpoint import pass_on, upstream_models
+from gateway.relay.endpoint import pass_on
+from gateway.server import model_routes
 from gateway.server.front_page import front_page
 from gateway.state import GatewayState
 from gateway.telemetry.metrics import CONTENT_TYPE
@@ -126,33 +126,6 @@ async def bare_chat_completions() -> None:
     )
 
 
-@get("/v1/models", summary="The models this key may call")
-async def models(request: Request[Any, Any, Any]) -> Response[bytes]:
-    return await _models(request)
-
-
-async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
-    gateway: GatewayState = request.app.state.gateway
-    principal = gateway.keys.caller(merge_headers(request.scope["headers"]))
-    return _json(
-        model_list(gateway.router.names(principal), await upstream_models(gateway, principal))
-    )
-
-
-@get("/u/{user:str}/v1/models", include_in_schema=False)
-async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> Response[bytes]:
-    return await _models(request)
-
-
-@get(["/v1/models/{name:path}", "/u/{user:str}/v1/models/{name:path}"], include_in_schema=False)
-async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
-    gateway: GatewayState = request.app.state.gateway
-    principal = gateway.keys.caller(merge_headers(request.scope["headers"]))
-    wanted = segment(name.removeprefix("/"))
-    gateway.router.route(wanted, principal)
-    return _json(model_card(wanted))
-
-
 async def _relay(request: Request[Any, Any, Any]) -> ASGIApp:
     gateway: GatewayState = request.app.state.gateway
     relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
@@ -240,11 +213,6 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     return Response(gateway.metrics.render(gauges), headers={"content-type": CONTENT_TYPE})
 
 
-def _json(body: bytes) -> Response[bytes]:
-    told = {"x-memory-status": "off", "x-memory-reason": "path"}
-    return Response(body, media_type="application/json", headers=told)
-
-
 HANDLERS = (
     chat_completions,
     user_chat_completions,
@@ -258,9 +226,7 @@ HANDLERS = (
     relay_other_methods,
     input_tokens,
     user_input_tokens,
-    models,
-    user_models,
-    one_model,
+    *model_routes.HANDLERS,
     relay,
     user_relay,
     relay_model_change,

@@ -26,6 +26,7 @@ from gateway.management.context import (
     UserContext,
     open_request,
     open_user,
+    with_agents_blocks,
 )
 from gateway.state import GatewayState
 
@@ -196,4 +197,4 @@ async def subject(visitor: AtVisit, user: UserName, agent: FromQuery[str] = "") 
     """Return the user whom a page is about. Raises BadRequest, Forbidden."""
     if visitor.caller.principal.admin and visitor.caller.asked_tenant == EVERY:
         raise BadRequest("A user belongs to one tenant: name it.", param="tenant")
-    return Subject(visitor, visitor.open_user(user, agent))
+    return Subject(visitor, await with_agents_blocks(visitor.open_user(user, agent)))

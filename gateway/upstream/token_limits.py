@@ -39,12 +39,17 @@ class TokenLimits:
         """Return the member that a model's server takes."""
         if (member := self._seen.get(model)) is not None:
             return member
-        is_newer = _newer.match(model.rsplit("/", 1)[-1].lower()) is not None
-        return MAX_COMPLETION_TOKENS if is_newer else self._usual
+        return usual_member(model, self._usual)
 
     def note(self, model: str, member: str) -> None:
         """Remember that a model's server took a member after it had refused the other one."""
         self._seen.put(model, member)
+
+
+def usual_member(model: str, usual: str = MAX_TOKENS) -> str:
+    """Return the member that a model's server most likely takes. usual: of one not known."""
+    is_newer = _newer.match(model.rsplit("/", 1)[-1].lower()) is not None
+    return MAX_COMPLETION_TOKENS if is_newer else usual
 
 
 def rename_limit(body: bytes, member: str) -> bytes:

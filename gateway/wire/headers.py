@@ -192,10 +192,16 @@ def encode_user_header(name: str | None) -> bytes:
     return b"%6Eone" if name == "none" else quote(name, safe="").encode()
 
 
-def bridge_headers(carriage: tuple[str, Sequence[str]] | None) -> Pairs:
-    """Return what tells of a request that went in another format: in which, and what it lost."""
-    if carriage is None:
+def bridge_headers(
+    carriage: tuple[str, Sequence[str]] | None, dropped: Sequence[str] = ()
+) -> Pairs:
+    """Return what tells of a request that went in another format: in which, and what it lost.
+
+    dropped: members that were left out before.
+    """
+    if carriage is None and not dropped:
         return []
-    form, lost = carriage
+    form, lost = carriage or ("", ())
+    lost = [*dropped, *lost]
     told = [(b"x-mnemogate-dropped", ", ".join(lost).encode("ascii", "replace"))] if lost else []
     return [(b"x-mnemogate-bridge", form.encode()), *told] if form else told

@@ -15,13 +15,21 @@ An *epoch* is the life of one frozen core text. Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from memory.conversation.matching import RequestHistory, TurnNode, locate_node
 from memory.conversation.messages import SYSTEM, Json
-from memory.core.blocks import INSTRUCTION, CoreBlock, compile_core, note
+from memory.core.blocks import (
+    INSTRUCTION,
+    OPENED,
+    CoreBlock,
+    compile_core,
+    element_of,
+    is_introduced,
+    note,
+)
 from memory.ids import new_id
 
 Overlay = dict[str, str | None]
@@ -155,8 +163,10 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
         return "live placement"
     if node is None or epoch is None:
         return "new conversation"
-    if epoch.core and not epoch.core.startswith(rules.instruction.format(tag=present.tag)):
+    if not is_introduced(epoch.core, rules.instruction, present.tag):
         return "instruction changed"
+    if OPENED in rules.instruction and _shows_other_defaults(epoch, node.told, present.blocks):
+        return "profile changed"
     if epoch.edits != present.edits:
         return "edited outside the conversation"
     if present.at - node.at > rules.idle:
@@ -176,6 +186,27 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
     if len(out.notes) != sum(1 for c in past.carriers if c.note):
         return "a note's carrier is gone"
     return out
+
+
+def _shows_other_defaults(
+    epoch: Epoch, told: Mapping[str, str | None], blocks: Sequence[CoreBlock]
+) -> bool:
+    """Tell whether an agent's profile describes other blocks than the frozen core text shows.
+
+    A value that somebody edited hides the profile's own, whatever that is now.
+    """
+    shown = {label for label in epoch.blocks if told.get(label, "") is not None}
+    if not shown <= {block.label for block in blocks}:
+        return True
+    for block in blocks:
+        frozen = epoch.blocks.get(block.label)
+        if frozen is None:
+            continue
+        if block.version == 0 and block.value != frozen:
+            return True
+        if element_of(replace(block, value=frozen)) not in epoch.core:
+            return True
+    return False
 
 
 def _is_cut_elsewhere(

@@ -135,6 +135,33 @@ INSTRUCTION = (  # kept short, since every request pays for it
 )
 
 
+OPENED = "\x1e"  # between an agent's own words and the instruction on memory
+
+
+def with_opening(opening: str, instruction: str) -> str:
+    """Return an instruction that an agent's own words stand before, also where there are none."""
+    return opening.strip().replace(OPENED, "") + OPENED + instruction
+
+
+def introduce(instruction: str, tag: str, *, memory: bool) -> str:
+    """Return what the core text begins with.
+
+    instruction: with the placeholder {tag}; an agent's words before it are sent as they are.
+    memory: something of the memory follows.
+    """
+    opening, _, usual = instruction.rpartition(OPENED)
+    if not memory:
+        return opening
+    usual = usual.format(tag=tag)
+    return f"{opening}\n\n{usual}" if opening else usual
+
+
+def is_introduced(core: str, instruction: str, tag: str) -> bool:
+    """Tell whether a core text begins with this instruction."""
+    opening = introduce(instruction, tag, memory=False)
+    return core == opening or core.startswith(introduce(instruction, tag, memory=True))
+
+
 def escape(text: str) -> str:
     """Escape text for an element or a quoted attribute."""
     return (
@@ -182,11 +209,11 @@ def compile_core(
 ) -> str:
     """Return the core text: instruction, blocks, and the summary of evicted messages.
 
-    Empty if there are neither blocks nor a summary. instruction: with the placeholder {tag}.
+    Empty if there are neither blocks nor a summary, nor an operator's own words. instruction: see
+    `introduce`.
     """
-    if not blocks and not summary:
-        return ""
-    parts = [instruction.format(tag=tag)]
+    begin = introduce(instruction, tag, memory=bool(blocks or summary))
+    parts = [begin] if begin else []
     if blocks:
         parts.append(f'<memory_blocks tag="{tag}">\n{elements(blocks)}\n</memory_blocks>')
     if summary:
@@ -200,10 +227,11 @@ def compile_core(
 
 def elements(blocks: Sequence[CoreBlock]) -> str:
     """Return the blocks as elements, ordered by label."""
-    return "\n".join(_element(b) for b in sorted(blocks, key=lambda b: b.label))
+    return "\n".join(element_of(b) for b in sorted(blocks, key=lambda b: b.label))
 
 
-def _element(b: CoreBlock) -> str:
+def element_of(b: CoreBlock) -> str:
+    """Return a block as an element of the core text."""
     only = ' read_only="true"' if b.read_only else ""
     about = f'description="{escape(b.description)}" chars="{len(b.value)}/{b.limit}"{only}'
     value = f"\n{escape(b.value)}\n" if b.value else ""

@@ -8,6 +8,7 @@ it.
 
 from memory.management import (
     activity,
+    agents,
     blocks,
     conversations,
     dropped,
@@ -19,6 +20,7 @@ from memory.management import (
 
 __all__ = [
     "activity",
+    "agents",
     "blocks",
     "conversations",
     "dropped",

@@ -386,13 +386,8 @@ class Composer:
         if not found:
             return Recall()
         present = await self._sent_texts(planned)
-        there = AlreadyThere(
-            present,
-            set(node.recalled) if node else (),
-            planned.epoch.core,
-            hits.outdated,
-            message[:MAX_QUERY_CHARACTERS],
-        )
+        recalled, asked = set(node.recalled) if node else (), message[:MAX_QUERY_CHARACTERS]
+        there = AlreadyThere(present, recalled, planned.epoch.core, hits.outdated, asked)
         shown = ShownAs(turn.ask.scope.tag, turn.ask.zone or turn.policy.extraction.zone)
         return render_recall(found, there, shown, self._counter, token_budget(turn.ask.window))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -11,7 +11,8 @@ from memory.context.epoch import EpochPolicy
 from memory.context.summary import PROMPT, Complete
 from memory.conversation.history import Messages
 from memory.core.autonomy import Decision
-from memory.core.blocks import CoreBlock
+from memory.core.block_space import OperatorBlocks, space_of
+from memory.core.blocks import CoreBlock, with_opening
 from memory.core.screen import Screen
 from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
@@ -38,6 +39,29 @@ class Policy:
     screen: Screen = field(default_factory=Screen)
     model_blocks: bool = False
 
+    def of_agent(
+        self,
+        blocks: Sequence[CoreBlock],
+        opening: str,
+        reflect: ReflectionSchedule | None = None,
+        *,
+        inherits: bool = True,
+    ) -> Policy:
+        """Return the policy of an agent with blocks and words of its own.
+
+        opening: what its core text begins with. inherits: it has the operator's blocks too, where
+        its own have other labels.
+        """
+        own = {block.label: block for block in blocks}
+        return replace(
+            self,
+            blocks=OperatorBlocks(
+                {**(self.blocks if inherits else {}), **own}, space_of(self.blocks)
+            ),
+            rules=replace(self.rules, instruction=with_opening(opening, self.rules.instruction)),
+            reflect=self.reflect if reflect is None else reflect,
+        )
+
 
 class TurnRequest(msgspec.Struct):
     """One request.
@@ -54,7 +78,7 @@ class TurnRequest(msgspec.Struct):
     why recall and extraction are on or off, by their names. records: False for who asks only what
     would be sent. tasks: a request like those before it is a task (see `conversation.openings`).
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
-    one.
+    one. policy: of the agent, if it has one of its own.
     """
 
     scope: Scope
@@ -82,6 +106,7 @@ class TurnRequest(msgspec.Struct):
     tasks: bool = False
     body: bytes = b""
     zone: str = ""
+    policy: Policy | None = None
 
     @property
     def size(self) -> int:

@@ -26,8 +26,9 @@ EXPANDED = (
     "CREATE TABLE later (id bigint PRIMARY KEY)",
     f"UPDATE alembic_version SET version_num = '{LATER}'",
 )
-# Without what revisions 0008 to 0013 added.
+# Without what revisions 0008 and later added.
 AS_BEFORE = (
+    "DROP TABLE agents, agent_versions",
     "DROP TABLE dropped, job_records, journal",
     "DROP INDEX ix_conversations_forks",
     "ALTER TABLE block_versions DROP COLUMN quote",

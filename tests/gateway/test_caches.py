@@ -220,6 +220,9 @@ def test_no_cache_is_left_out_of_the_table():
         # What background calls and bridges learn of models.
         "gateway/models/thinking",
         "gateway/upstream/token_limits",
+        # Where tenants make agents.
+        "gateway/routing/agents",
+        "memory/session/agent_profiles",
     }
     listed = {module.__name__.replace(".", "/") for (module, _), _, _ in CACHES.values()}
     listed -= {"memory/session/conversation_cache"}

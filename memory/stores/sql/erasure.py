@@ -62,7 +62,7 @@ async def erase(
     for tables in others:
         batches = await write_batches(db, _forget_batch(tables, who), owner_lock(*who))
         removed[tables.counted] += sum(batches)
-    job = _removal_job()
+    job = removal_job()
 
     def begin(conn: Connection) -> tuple[list[int], int]:
         if before is not None:
@@ -85,7 +85,7 @@ async def erase(
     return {**{name: counts[name] for name in COUNTED}, **more}
 
 
-def _removal_job() -> QueuedJob:
+def removal_job() -> QueuedJob:
     """Return the job that finishes the work if this process does not."""
     nothing: dict[str, Any] = {"scopes": [], "passages": {}}
     return QueuedJob("erase", nothing, dedupe=new_id("erase"), delay=LEFT, again=True)
@@ -107,12 +107,12 @@ async def delete_conversation(
 
     tables: of the application. Raises what `find` raises.
     """
-    job = _removal_job()
+    job = removal_job()
 
     def begin(conn: Connection) -> FoundConversation:
         found = find(conn)
         owners.touch(conn, found.scope_id, outside=True)
-        _forget_beside(conn, tables, {found.scope_id: [found.key]})
+        forget_beside(conn, tables, {found.scope_id: [found.key]})
         conversation_rows.remove(conn, found.scope_id, [found.key])
         job.payload["conversations"] = {str(found.scope_id): [found.key]}
         enqueue(conn, job)
@@ -130,11 +130,11 @@ async def expire_unnamed(
 
     tables: of the application. Returns their number; call again until it is 0.
     """
-    job = _removal_job()
+    job = removal_job()
 
     def begin(conn: Connection) -> dict[int, list[int]]:
         found = retention.expire_unnamed(
-            conn, before, lambda doomed: _forget_beside(conn, tables, doomed)
+            conn, before, lambda doomed: forget_beside(conn, tables, doomed)
         )
         job.payload["conversations"] = {str(scope_id): keys for scope_id, keys in found.items()}
         if found:
@@ -148,7 +148,7 @@ async def expire_unnamed(
     return sum(map(len, found.values()))
 
 
-def _forget_beside(
+def forget_beside(
     conn: Connection,
     tables: Sequence[ApplicationTables],
     doomed: Mapping[int, Sequence[int]],

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql_text
 
+from memory.stores.sql.agent_tables import agent_versions, agents
 from memory.stores.sql.columns import (
     Key,
     Words,
@@ -36,7 +37,18 @@ from memory.stores.sql.columns import (
 from memory.stores.sql.record_tables import dropped, job_records
 
 # Made elsewhere, and spoken of as part of the schema.
-__all__ = ["Key", "Words", "at", "dropped", "job_records", "metadata", "short", "text"]
+__all__ = [
+    "Key",
+    "Words",
+    "agent_versions",
+    "agents",
+    "at",
+    "dropped",
+    "job_records",
+    "metadata",
+    "short",
+    "text",
+]
 
 scopes = Table(
     "scopes",
@@ -476,7 +488,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0013"
+REVISION = "0014"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_key
-from memory.scope import Scope, owner_key
+from memory.scope import AGENT_KIND, Scope, owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import Query, execute, insert_with_conflict
@@ -291,7 +291,9 @@ def users(
     """
     c = t.scopes.c
     query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(
-        c.user.is_not(None), *reach.conditions()
+        c.user.is_not(None),
+        ~c.user.startswith(AGENT_KIND, autoescape=True),  # these are agents
+        *reach.conditions(),
     )
     if part:
         query = query.where(c.user.icontains(part, autoescape=True))

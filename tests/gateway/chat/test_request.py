@@ -65,10 +65,18 @@ class Policies:
         return self.found
 
 
+class Agents:
+    """No agent has a profile."""
+
+    async def find(self, tenant, name, certain=True):
+        return None
+
+
 @pytest.fixture
 def gateway():
     return SimpleNamespace(
         keys=Keys(),
+        agents=Agents(),
         settings=SimpleNamespace(
             server=SimpleNamespace(max_body_mib=0.001),
             memory=SimpleNamespace(on_error="bypass", conversations="all"),

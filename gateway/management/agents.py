@@ -1,0 +1,311 @@
+"""Agents over HTTP: their profiles, versions, undo, and whom they remember.
+
+The ETag is the version; an outdated If-Match is a 409. The configuration's profiles are listed too,
+and changed there alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from litestar import Response, delete, get, patch, post, put
+from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
+from litestar.params import FromPath, FromQuery
+
+from gateway.config.agents import AgentSettings
+from gateway.errors import Forbidden, RequestConflict, ResourceNotFound
+from gateway.http.paths import segment
+from gateway.management.agent_schemas import AgentErased, AgentMemory, AgentVersion
+from gateway.management.blocks import expected_version
+from gateway.management.context import (
+    PROVES_TENANT,
+    AtDesk,
+    AtDoor,
+    Cursor,
+    ManagementRequest,
+    PageLimit,
+    window,
+)
+from gateway.management.keys import inline_schema
+from gateway.management.profile_edits import (
+    check_maker,
+    check_new_name,
+    check_profile,
+    sent_members,
+)
+from gateway.management.schemas import (
+    Json,
+    Page,
+    place_of,
+)
+from gateway.routing.agents import Agent, check_call
+from gateway.state import request_id
+from gateway.wire.chat_request import parse
+from memory import Conflict, EditSource, StoredAgent, home_of, iso, management
+
+TRIES = 5  # of a change of some members, while others change the same agent
+
+
+class TakingProfile(Operation):
+    """An operation whose body is a profile, with the members of [agents.NAME]."""
+
+    def __init__(self, **members: Any) -> None:
+        schema = AgentSettings.model_json_schema()
+        schema = inline_schema(schema, schema.get("$defs", {}))
+        body = RequestBody({"application/json": OpenAPIMediaType(schema=schema)}, required=True)
+        super().__init__(**{**members, "request_body": body})
+
+
+def shown_agent(agent: Agent) -> Json:
+    """Return an agent as the API shows it."""
+    stored = agent.stored
+    return {
+        "object": "agent",
+        "id": agent.id,
+        "name": agent.name,
+        "parameters": {},
+        **agent.settings.model_dump(mode="json", exclude_none=True),
+        "source": agent.source,
+        "version": agent.version,
+        "created_at": iso(stored.created_at) if stored else None,
+        "updated_at": iso(stored.updated_at) if stored else None,
+        "updated_by": stored.updated_by if stored else agent.source,
+    }
+
+
+def _with_etag(agent: Agent) -> Response[Json]:
+    return Response(shown_agent(agent), headers={"etag": f'"{agent.version}"'})
+
+
+def _source(caller: ManagementRequest, expect: int | None = None) -> EditSource:
+    """Return who makes an edit. expect: the version that they saw, None for any."""
+    headers = caller.request.headers
+    actor = "cli" if headers.get("x-mnemogate-actor") == "cli" else "api"
+    return EditSource(actor, request_id(caller.request.scope), expect=expect)
+
+
+async def find_agent(caller: ManagementRequest, name: str) -> Agent:
+    """Return an agent that the caller may use. Raises ResourceNotFound, Forbidden."""
+    directory = caller.gateway.agents
+    stored = await caller.read(management.agents.find_agent(caller.memory, caller.tenant, name))
+    agent = directory.parse(stored) if stored else directory.find_configured(name)
+    if agent is None:
+        raise ResourceNotFound(f"There is no agent {name[:64]!r}.", code="agent_not_found")
+    check_call(caller.principal, agent)
+    return agent
+
+
+async def _stored(caller: ManagementRequest, name: str) -> StoredAgent | None:
+    return await caller.read(management.agents.find_agent(caller.memory, caller.tenant, name))
+
+
+async def _check_own(caller: ManagementRequest, name: str) -> StoredAgent:
+    """Return the tenant's own profile. Raises Forbidden for one of the configuration."""
+    check_maker(caller)
+    stored = await _stored(caller, name)
+    if stored is not None:
+        return stored
+    if caller.gateway.agents.find_configured(name) is not None:
+        raise Forbidden(
+            f"The agent {name!r} is part of the configuration: change it there, and reload "
+            "(SIGHUP) or restart.",
+            code="agent_in_config",
+        )
+    raise ResourceNotFound(f"There is no agent {name[:64]!r}.", code="agent_not_found")
+
+
+async def _write(
+    caller: ManagementRequest, name: str, profile: str | None, expect: int | None
+) -> Agent | None:
+    """Write a profile, None to delete it."""
+    most = caller.gateway.settings.memory.agents_per_tenant
+    stored = await caller.write(
+        management.agents.edit_agent(
+            caller.memory,
+            (caller.tenant, name),
+            lambda _: profile,
+            _source(caller, expect),
+            most,
+        )
+    )
+    return caller.gateway.agents.parse(stored) if stored else None
+
+
+@get("/agents", summary="The agents this key may use, by name", opt={PROVES_TENANT: True})
+async def agents(
+    caller: AtDoor, tag: FromQuery[str] = "", cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[Json]:
+    after = place_of(cursor, str)
+    directory = caller.gateway.agents
+    listed = await caller.read(directory.list_of(caller.principal, caller.tenant))
+    rows = [
+        row
+        for row in listed
+        if (not tag or tag in row.glance.tags) and (after is None or row.name > after)
+    ][: limit + 1]
+    names = [row.name for row in rows]
+    stored = await caller.read(management.agents.read_agents(caller.memory, caller.tenant, names))
+    own = {row.name: directory.parse(row) for row in stored}
+    found = [agent for n in names if (agent := own.get(n) or directory.configured.get(n))]
+    page, rest = window(found, limit, lambda a: a.name, lambda a: len(a.settings.instruction))
+    return Page([shown_agent(agent) for agent in page], rest)
+
+
+@get("/agents/{name:str}", summary="One agent, by name or id", opt={PROVES_TENANT: True})
+async def agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
+    return _with_etag(await find_agent(caller, segment(name)))
+
+
+@put(
+    "/agents/{name:str}",
+    summary="Make an agent, or replace its profile",
+    operation_class=TakingProfile,
+    opt={PROVES_TENANT: True},
+)
+async def put_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
+    name = segment(name)
+    check_maker(caller)
+    expect = expected_version(caller.request.headers, "agent")
+    members = sent_members(parse(await caller.body()), name)
+    if await _stored(caller, name) is None:
+        check_new_name(name)
+        _check_not_configured(caller, name)
+    found = await _write(caller, name, check_profile(caller, members), expect)
+    assert found is not None  # noqa: S101 - a put never deletes
+    return _with_etag(found)
+
+
+def _check_not_configured(caller: ManagementRequest, name: str) -> None:
+    """Raise RequestConflict for a name of the configuration."""
+    if caller.gateway.agents.find_configured(name) is not None:
+        raise RequestConflict(
+            f"The agent {name!r} is part of the configuration: choose another name.",
+            code="agent_in_config",
+            param="name",
+        )
+
+
+@patch(
+    "/agents/{name:str}",
+    summary="Change members of an agent's profile",
+    operation_class=TakingProfile,
+    opt={PROVES_TENANT: True},
+)
+async def patch_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
+    name = segment(name)
+    expect = expected_version(caller.request.headers, "agent")
+    changes = sent_members(parse(await caller.body()), name)
+    for left in reversed(range(TRIES)):
+        stored = await _check_own(caller, name)
+        members = {**msgspec.json.decode(stored.profile), **changes}
+        # null takes back what stands in place of a setting of [memory].
+        members = {member: value for member, value in members.items() if value is not None}
+        profile = check_profile(caller, members)
+        seen = stored.version if expect is None else expect
+        try:
+            found = await _write(caller, name, profile, seen)
+        except RequestConflict as e:
+            if expect is not None or not left or not isinstance(e.__cause__, Conflict):
+                raise
+            continue
+        assert found is not None  # noqa: S101 - a patch never deletes
+        return _with_etag(found)
+    raise AssertionError("the last try raises")
+
+
+@delete(
+    "/agents/{name:str}",
+    status_code=200,
+    summary="Delete an agent, and its memory where that is its own; returns a receipt",
+    opt={PROVES_TENANT: True},
+)
+async def delete_agent(
+    caller: AtDoor, name: FromPath[str], memory: FromQuery[Literal["keep", "erase"] | None] = None
+) -> AgentErased:
+    """Delete a profile; undo restores it, but not what was erased.
+
+    memory: `keep` or `erase` what it remembers; left out, only the one memory of an agent of home
+    `agent` is erased.
+    """
+    stored = await _check_own(caller, segment(name))
+    found = caller.gateway.agents.parse(stored)
+    own = found.settings.home == "agent"
+    await _write(caller, stored.name, None, expected_version(caller.request.headers, "agent"))
+    erased: dict[str, int] = {}
+    if memory == "erase" or (memory is None and own):
+        who = caller.tenant, stored.name
+        erased = await caller.write(management.agents.erase_memories(caller.memory, who))
+        if own:
+            home = home_of(stored.name)
+            await caller.write(management.users.erase_user(caller.memory, caller.tenant, home))
+    return AgentErased(stored.name, stored.id, erased)
+
+
+@get(
+    "/agents/{name:str}/versions",
+    summary="An agent's history, newest first",
+    opt={PROVES_TENANT: True},
+)
+async def versions(
+    caller: AtDoor, name: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[AgentVersion]:
+    check_maker(caller)
+    name, before = segment(name), place_of(cursor, int)
+    who = caller.tenant, name
+    rows = await caller.read(management.agents.list_versions(caller.memory, who, before, limit + 1))
+    page, rest = window(
+        rows,
+        limit,
+        lambda row: row["version"],
+        lambda row: len(row["before"] or "") + len(row["after"] or ""),
+    )
+    return Page([_version(row) for row in page], rest)
+
+
+def _version(row: dict[str, Any]) -> AgentVersion:
+    both = {
+        side: msgspec.json.decode(row[side]) if row[side] is not None else None
+        for side in ("before", "after")
+    }
+    return AgentVersion(**{**row, **both, "created_at": iso(row["created_at"])})
+
+
+@post(
+    "/agents/{name:str}/undo",
+    status_code=200,
+    summary="Undo the newest edit of an agent; repeat to undo earlier ones",
+    opt={PROVES_TENANT: True},
+)
+async def undo(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
+    name = segment(name)
+    check_maker(caller)
+    if await _stored(caller, name) is None:
+        _check_not_configured(caller, name)
+    most = caller.gateway.settings.memory.agents_per_tenant
+    stored = await caller.write(
+        management.agents.undo_edit(caller.memory, (caller.tenant, name), _source(caller), most)
+    )
+    if stored is None:
+        return Response({"id": name, "object": "agent", "deleted": True})
+    return _with_etag(caller.gateway.agents.parse(stored))
+
+
+@get("/users/{user:str}/agents", summary="The agents with which a user has a memory")
+async def user_agents(desk: AtDesk) -> Page[AgentMemory]:
+    rows = await desk.read(
+        management.agents.list_memories(desk.memory, desk.scope.tenant, desk.user)
+    )
+    return Page([AgentMemory(**{**r, "active_at": iso(r["active_at"])}) for r in rows])
+
+
+ROUTES = (
+    agents,
+    agent,
+    put_agent,
+    patch_agent,
+    delete_agent,
+    versions,
+    undo,
+    user_agents,
+)

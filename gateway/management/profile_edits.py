@@ -1,0 +1,114 @@
+"""What may be written into an agent's profile, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from gateway.auth.authenticator import Principal
+from gateway.config.agents import AgentSettings, check_agent_name
+from gateway.config.validation import describe_validation_errors
+from gateway.errors import BadRequest, Forbidden
+from gateway.management.context import EVERY, ManagementRequest
+from gateway.routing.router import is_model_allowed
+from gateway.wire.chat import Json, encode
+
+PROFILE_BYTES = 256 << 10
+# Members of the object that the gateway itself gives it: a profile that was read can be sent back.
+GIVEN = frozenset(
+    {"object", "id", "name", "source", "version", "created_at", "updated_at", "updated_by"}
+)
+
+
+def check_maker(caller: ManagementRequest) -> None:
+    """Raise Forbidden or BadRequest for a caller who may make no agents."""
+    principal = caller.principal
+    if not (principal.trusted or principal.admin):
+        raise Forbidden(
+            "Only trusted and admin keys make, change and delete agents. Ask the operator.",
+        )
+    if caller.tenant == EVERY:
+        raise BadRequest("An agent belongs to one tenant: name it.", param="tenant")
+
+
+def check_new_name(name: str) -> None:
+    """Raise BadRequest for a name that no agent may have."""
+    try:
+        check_agent_name(name)
+    except ValueError as e:
+        code = "reserved_name" if "form of an agent's id" in str(e) else None
+        text = str(e)
+        raise BadRequest(
+            f"`name` is {name[:64]!r}: {text[:1].lower()}{text[1:]}.", param="name", code=code
+        ) from e
+
+
+def sent_members(body: Any, name: str) -> Json:
+    """Return the members of a profile that a body sets. Raises BadRequest."""
+    if not isinstance(body, dict):
+        raise BadRequest("The body must be an object.")
+    if body.get("name", name) != name and body.get("id", name) != name:
+        raise BadRequest(
+            f"`name` is {str(body['name'])[:64]!r}, but the path names {name!r}: an agent keeps "
+            "its name.",
+            param="name",
+        )
+    return {member: value for member, value in body.items() if member not in GIVEN}
+
+
+def check_profile(caller: ManagementRequest, members: Mapping[str, Any]) -> str:
+    """Return a profile as it is stored. Raises BadRequest, Forbidden."""
+    profile = _parse(members)
+    router, principal = caller.gateway.router, caller.principal
+    _check_models(profile, lambda name: router.find(name) is not None, principal)
+    if (profile.tools or profile.tool_rules) and not caller.runs_it:
+        raise Forbidden(
+            "This key may grant no tools. Use an admin key, or leave out `tools`.",
+            code="tool_not_allowed",
+            param="tools",
+        )
+    stored = profile.model_dump_json(exclude_none=True)
+    if (size := len(stored.encode())) > PROFILE_BYTES:
+        raise BadRequest(
+            f"The profile has {size} bytes as JSON; at most {PROFILE_BYTES} are allowed. Shorten "
+            "it.",
+            code="profile_too_large",
+        )
+    return stored
+
+
+def _parse(members: Mapping[str, Any]) -> AgentSettings:
+    """Return the profile of these members. Raises BadRequest naming the member and its value."""
+    try:
+        return AgentSettings.model_validate_json(encode(members), strict=True)
+    except ValidationError as e:
+        faults = describe_validation_errors(e, AgentSettings)
+        raise BadRequest(
+            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in faults[:5]),
+            param=".".join(faults[0][0]) or None,
+        ) from e
+    except msgspec.MsgspecError as e:
+        raise BadRequest(f"The profile cannot be read: {e}") from e
+
+
+def _check_models(
+    profile: AgentSettings, serves: Callable[[str], bool], principal: Principal
+) -> None:
+    """Raise for a model that is not served here, or that the caller may not call."""
+    for member, names in (("model", (profile.model,)), ("fallbacks", profile.fallbacks)):
+        for name in filter(None, names):
+            if not serves(name):
+                raise BadRequest(
+                    f"`{member}` names the model {name!r}, which is not configured here.",
+                    param=member,
+                )
+            if not is_model_allowed(principal, name):
+                raise Forbidden(
+                    f"This key may not call the model {name!r}. It may call: "
+                    f"{', '.join(principal.models)}.",
+                    code="model_not_allowed",
+                    param=member,
+                )

@@ -1,0 +1,227 @@
+"""The agents of a gateway: who is meant by a name, who may call them, how their memory behaves.
+
+The profiles of the configuration are there for every tenant; one of a tenant goes before the
+configuration's of the same name. `agent:` names are resolved here, before any target.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gateway.auth.authenticator import Principal
+from gateway.config.agents import ID, NAME, PREFIX, AgentSettings
+from gateway.config.settings import Settings
+from gateway.errors import Forbidden, UnknownAgent
+from memory import (
+    AgentGlance,
+    Cache,
+    CoreBlock,
+    ListedAgent,
+    Memory,
+    Policy,
+    ReflectionSchedule,
+    StoredAgent,
+    StoreUnavailable,
+    home_of,
+    keyed_hash,
+    management,
+)
+
+log = logging.getLogger("mnemogate")
+CONFIG, TENANT = "config", "tenant"  # where a profile comes from
+PARSED_BYTES, PARSED_EACH = 4 << 20, 4000
+MAX_NAMED = 20  # agents that an error lists
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A profile as requests use it. stored: its row, None for one of the configuration."""
+
+    id: str
+    name: str
+    settings: AgentSettings
+    stored: StoredAgent | None = None
+
+    @property
+    def source(self) -> str:
+        return CONFIG if self.stored is None else TENANT
+
+    @property
+    def version(self) -> int:
+        return self.stored.version if self.stored is not None else 0
+
+    def owner(self, user: str | None) -> str | None:
+        """Return whose memory it has when a user talks to it."""
+        return home_of(self.name) if self.settings.home == "agent" else user
+
+
+def settings_of(profile: str | bytes) -> AgentSettings:
+    """Return what a stored profile says. Raises pydantic's ValidationError."""
+    return AgentSettings.model_validate_json(profile)
+
+
+class AgentDirectory:
+    """Finds agents by name or id. secret: the server's, for the ids of configured agents."""
+
+    def __init__(self, settings: Settings, memory: Memory, secret: bytes) -> None:
+        self._memory, self._deadline = memory, settings.memory.read_deadline_ms / 1000
+        self._configured = {
+            name: Agent(
+                f"agent_{keyed_hash(secret[:64], b'agent', name.encode()).hex()[:32]}", name, found
+            )
+            for name, found in settings.agents.items()
+        }
+        self._by_id = {agent.id: agent for agent in self._configured.values()}
+        self._parsed: Cache[tuple[str, int], Agent] = Cache(
+            PARSED_BYTES,
+            PARSED_EACH,
+            lambda _, agent: len(agent.stored.profile if agent.stored else ""),
+        )
+        self._policies: Cache[tuple[str, int], tuple[Policy, Policy]] = Cache(
+            PARSED_BYTES,
+            PARSED_EACH,
+            lambda _, both: sum(len(b.value) for b in both[1].blocks.values()),
+        )
+
+    @property
+    def configured(self) -> Mapping[str, Agent]:
+        """The agents of the configuration, by name."""
+        return self._configured
+
+    def find_configured(self, name: str) -> Agent | None:
+        """Return the configured agent of a name or an id."""
+        return self._by_id.get(name) or self._configured.get(name)
+
+    async def find(self, tenant: str, name: str, *, certain: bool = True) -> Agent | None:
+        """Return the agent of a name or an id, None where there is no profile.
+
+        certain: see `AgentProfiles.find`. Raises StoreUnavailable if a tenant's own profiles cannot
+        be read.
+        """
+        if not NAME.fullmatch(name) and not ID.fullmatch(name):
+            return None
+        profiles = self._memory.agents
+        configured = self.find_configured(name)
+        try:
+            if not profiles.loaded:
+                await self._memory.wait_until_ready()
+            stored = await profiles.find(tenant, name, self._deadline, certain=certain)
+        except StoreUnavailable:
+            if configured is None:
+                raise
+            stored = None
+        return self.parse(stored) if stored is not None else configured
+
+    async def list_agents(self, principal: Principal) -> list[ListedAgent]:
+        """Return the agents that a key may call, in the order of their names.
+
+        Those of the configuration alone if the tenant's own cannot be read.
+        """
+        if not self._memory.agents.is_unused:
+            with contextlib.suppress(StoreUnavailable):
+                return await self.list_of(principal, principal.tenant)
+        return self._callable(principal, ())
+
+    async def list_of(self, principal: Principal, tenant: str) -> list[ListedAgent]:
+        """Return the agents of a tenant that a key may call. Raises StoreUnavailable."""
+        rows = await management.agents.list_agents(self._memory, tenant)
+        return self._callable(principal, rows)
+
+    def _callable(self, principal: Principal, rows: Iterable[ListedAgent]) -> list[ListedAgent]:
+        listed = {name: listed_agent(agent) for name, agent in self._configured.items()}
+        listed |= {row.name: row for row in rows}
+        names = [n for n, row in listed.items() if may_call(principal, n, row.glance.home)]
+        return [listed[name] for name in sorted(names)]
+
+    def parse(self, stored: StoredAgent) -> Agent:
+        """Return the agent of a row."""
+        key = stored.id, stored.version
+        if (agent := self._parsed.get(key)) is None:
+            agent = Agent(stored.id, stored.name, settings_of(stored.profile), stored)
+            self._parsed.put(key, agent)
+        return agent
+
+    def policy_of(self, agent: Agent) -> Policy:
+        """Return how the memory behaves for an agent: the gateway's own policy, and its profile.
+
+        The same object while neither changes, by which the memory knows what it keeps.
+        """
+        base, key = self._memory.policy, (agent.id, agent.version)
+        kept = self._policies.get(key)
+        if kept is None or kept[0] is not base:
+            kept = base, _merge_policy(base, agent.settings)
+            self._policies.put(key, kept)
+        return kept[1]
+
+
+def _merge_policy(base: Policy, profile: AgentSettings) -> Policy:
+    blocks = [
+        CoreBlock(b.label, b.value, b.description, b.limit, b.read_only) for b in profile.blocks
+    ]
+    reflect = profile.reflect
+    return base.of_agent(
+        blocks,
+        profile.instruction,
+        ReflectionSchedule(reflect.every_turns, reflect.idle_seconds) if reflect else None,
+        inherits=profile.inherit_blocks,
+    )
+
+
+def listed_agent(agent: Agent) -> ListedAgent:
+    """Return an agent as lists have it."""
+    profile = agent.settings
+    glance = AgentGlance(
+        profile.title, profile.description, profile.model, profile.home, list(profile.tags)
+    )
+    created = agent.stored.created_at if agent.stored is not None else 0.0
+    return ListedAgent(agent.id, agent.name, glance, created)
+
+
+def named_agent(model: str) -> str | None:
+    """Return the agent that a model's name calls, None for a model."""
+    return model[len(PREFIX) :] if model.startswith(PREFIX) else None
+
+
+def may_call_name(principal: Principal, name: str) -> bool:
+    """Tell whether a key's patterns allow an agent's name."""
+    return any(p == "*" or fnmatch.fnmatchcase(name, p) for p in principal.agents)
+
+
+def may_call(principal: Principal, name: str, home: str) -> bool:
+    """Tell whether a key may call an agent.
+
+    For a key that is not trusted, `*` means agents of home `user`: who calls one of home `agent`
+    may learn what others told it, so it must be named.
+    """
+    if not may_call_name(principal, name):
+        return False
+    if principal.trusted or principal.admin or home == "user":
+        return True
+    return any(p.strip("*") and fnmatch.fnmatchcase(name, p) for p in principal.agents)
+
+
+def check_call(principal: Principal, agent: Agent) -> None:
+    """Raise Forbidden for an agent that a key may not call."""
+    if not may_call(principal, agent.name, agent.settings.home):
+        raise forbidden_agent(principal, agent.name)
+
+
+def forbidden_agent(principal: Principal, name: str) -> Forbidden:
+    allowed = ", ".join(principal.agents) or "none"
+    return Forbidden(
+        f"This key may not call the agent {name[:64]!r}. It may call: {allowed}.",
+        code="agent_not_allowed",
+        param="model",
+    )
+
+
+def unknown_agent(name: str, names: Iterable[str]) -> UnknownAgent:
+    """Return the error for a name without a profile. names: those that this key may call."""
+    listed = ", ".join(list(names)[:MAX_NAMED]) or "none"
+    return UnknownAgent(
+        f"There is no agent {name[:64]!r}. This key may call: {listed}.", param="model"
+    )

@@ -1,0 +1,141 @@
+"""Agents as Letta's agent files (`.af`) have them: written whole, and read as profiles. Pure.
+
+What such an agent remembers is read by `letta`. Its blocks become the blocks of its profile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from memory.export_format import BlockLine
+from memory.formats import letta
+from memory.formats.records import BrokenItem, Bundle, member, text_member
+
+NAME = re.compile(r"[^a-z0-9._-]+")
+NAME_CHARACTERS = 64
+TITLE, INSTRUCTION, TAGS = 256, 32_000, 64
+OLDER = ("system", "messages", "core_memory")  # members of a file of one agent
+Json = dict[str, Any]
+
+
+class Remembered(NamedTuple):
+    """What an agent remembers, as the API lists it."""
+
+    blocks: Sequence[Json]
+    passages: Sequence[Json]
+    messages: Sequence[Json]
+
+
+class ReadAgent(NamedTuple):
+    """One agent of a file. name: one that it may have here. bundles: what it remembers."""
+
+    name: str
+    profile: Json
+    bundles: list[Bundle]
+
+
+def write(agent: Mapping[str, Any], memory: Remembered, at: str) -> Json:
+    """Return the file of an agent, as the API shows that. at: the time, ISO 8601.
+
+    Ids are numbers within the file. The profile is also kept as it is, in `metadata`.
+    """
+    blocks = [
+        {
+            "id": f"block-{i}",
+            **{name: found[name] for name in ("label", "value", "description", "limit")},
+            "read_only": found["read_only"],
+            "metadata": {},
+        }
+        for i, found in enumerate(memory.blocks)
+    ]
+    messages = [_message(found, i) for i, found in enumerate(memory.messages)]
+    entry = {
+        "id": "agent-0",
+        "name": agent["title"] or agent["name"],
+        "description": agent["description"],
+        "agent_type": "letta_v1_agent",
+        "system": agent["instruction"],
+        "model": agent["model"],
+        "timezone": agent["timezone"],
+        "tags": agent["tags"],
+        "metadata": agent["metadata"],
+        "block_ids": [block["id"] for block in blocks],
+        "tool_ids": [],
+        "messages": messages,
+        "in_context_message_ids": [found["id"] for found in messages],
+        "passages": [
+            {"text": p["content"], "tags": p["tags"], "created_at": p["created_at"]}
+            for p in memory.passages
+        ],
+    }
+    lists: Json = {name: [] for name in ("groups", "files", "sources", "tools", "mcp_servers")}
+    return {"agents": [entry], "blocks": blocks, **lists, "metadata": {}, "created_at": at}
+
+
+def _message(found: Mapping[str, Any], number: int) -> Json:
+    content = found["content"]
+    return {
+        "id": f"message-{number}",
+        "role": found["role"],
+        "content": [{"type": "text", "text": content}] if isinstance(content, str) else content,
+        "created_at": found["created_at"],
+    }
+
+
+def read(value: Any) -> list[ReadAgent]:
+    """Return the agents of a file. Raises BrokenItem if it is no agent file."""
+    agents = member(value, "agents")
+    found = agents if isinstance(agents, list) else [value]
+    if agents is None and all(member(value, name) is None for name in OLDER):
+        raise BrokenItem("it has no `agents`")
+    return [_read_agent(value, agent, alone=len(found) == 1) for agent in found]
+
+
+def _read_agent(value: Any, agent: Any, *, alone: bool) -> ReadAgent:
+    shared = {"blocks": member(value, "blocks")}
+    if alone and agent is not value:
+        shared["passages"] = member(value, "passages")
+    bundles: list[Bundle] = []
+    blocks: list[Json] = []
+    for found in letta.read({"agents": [agent], **shared}):
+        if isinstance(found, BrokenItem):
+            continue
+        lines = [line for line in found.lines if not isinstance(line, BlockLine)]
+        blocks += [_block(line) for line in found.lines if isinstance(line, BlockLine)]
+        if lines:
+            bundles.append(Bundle(lines))
+    title = text_member(agent, "name")[:TITLE]
+    return ReadAgent(agent_name(title), _profile(agent, title, blocks), bundles)
+
+
+def _profile(agent: Any, title: str, blocks: list[Json]) -> Json:
+    metadata, tags = member(agent, "metadata"), member(agent, "tags")
+    return {
+        "title": title,
+        "description": text_member(agent, "description"),
+        "model": text_member(agent, "model"),
+        "instruction": text_member(agent, "system")[:INSTRUCTION],
+        "timezone": text_member(agent, "timezone") or "UTC",
+        "home": "agent",
+        "inherit_blocks": False,
+        "blocks": blocks,
+        "tags": [t for t in _strings(tags) if t][:TAGS],
+        "metadata": metadata if isinstance(metadata, dict) else {},
+    }
+
+
+def _block(line: BlockLine) -> Json:
+    names = ("label", "value", "description", "limit", "read_only")
+    return {name: getattr(line, name) for name in names}
+
+
+def _strings(values: Any) -> Iterable[str]:
+    return [v[:256] for v in values if isinstance(v, str)] if isinstance(values, list) else []
+
+
+def agent_name(title: str) -> str:
+    """Return a name that an agent of this title may have."""
+    name = NAME.sub("-", title.lower()).strip("._-")[:NAME_CHARACTERS]
+    return name if name and not name.startswith(("agent-", "agent_")) else f"imported-{name}"[:64]
