@@ -130,6 +130,8 @@ def _first_columns(text: str) -> str:
 
 def without_harness(text: str) -> str:
     """Return a text without the blocks of a harness before and behind it."""
+    if "</" not in text:
+        return text
     begin = _skip_space(text, 0)
     while name := next((x for x in HARNESS if text.startswith(f"<{x}>", begin)), None):
         closing = text.find(f"</{name}>", begin)

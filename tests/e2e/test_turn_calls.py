@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import Counter
 from contextlib import contextmanager
@@ -59,7 +60,8 @@ async def warm_turns(live, count):
     return min(turns, key=Counter.total)
 
 
-async def test_a_warm_turn_takes_a_bounded_number_of_calls(data):
+async def test_a_warm_turn_takes_a_bounded_number_of_calls(data, caplog):
+    caplog.set_level(logging.WARNING, "mnemogate.access")  # its own thread makes the lines
     async with Model(lambda seen, wire: "This is to be done next. " * 20) as up:
         config = {**CONFIG, "providers": {"up": {**CONFIG["providers"]["up"], "base_url": up.url}}}
         async with running("", data, config, key="key-of-the-app-0123456789") as live:

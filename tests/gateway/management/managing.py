@@ -38,15 +38,15 @@ def as_key(key: str) -> dict[str, Any]:
 
 
 async def rows(live: Live) -> dict[str, int]:
-    """How many rows of each table are about anybody: `marks` holds a counter, and a usage record
-    that names no user stays when its user is erased.
+    """How many rows of each table are about anybody: `marks` holds counters and the version of the
+    index, and a usage record that names no user stays when its user is erased.
     """
     from sqlalchemy import func, select
 
-    from memory.stores.sql import schema
+    from memory.stores.sql import fts, schema
 
     def counted(conn):
-        assert {*conn.execute(select(schema.marks.c.name)).scalars()} <= {"messages"}
+        assert {*conn.execute(select(schema.marks.c.name)).scalars()} <= {"messages", fts.TERMS_MARK}
         found = {
             t.name: select(func.count()).select_from(t)
             for t in schema.metadata.sorted_tables
