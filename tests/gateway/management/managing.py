@@ -46,7 +46,8 @@ async def rows(live: Live) -> dict[str, int]:
     from memory.stores.sql import fts, schema
 
     def counted(conn):
-        assert {*conn.execute(select(schema.marks.c.name)).scalars()} <= {"messages", fts.TERMS_MARK}
+        marks = {*conn.execute(select(schema.marks.c.name)).scalars()}
+        assert marks <= {"messages", fts.TERMS_MARK}
         found = {
             t.name: select(func.count()).select_from(t)
             for t in schema.metadata.sorted_tables
