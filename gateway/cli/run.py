@@ -16,7 +16,6 @@ import click
 from gateway.cli.client import local
 from gateway.cli.lockfile import running_url
 from gateway.cli.options import CommandFailed, config_option, settings_from
-from gateway.config.settings import ConfigError, data_folder
 
 # What clients read to find their server. Anthropic's append `/v1` themselves.
 OPENAI, ANTHROPIC = "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"
@@ -90,6 +89,8 @@ def arguments_for(command: Sequence[str], url: str, owner: MemoryOwner) -> list[
 
 def find_gateway(config: Path | None) -> str:
     """Return the URL of the gateway that runs on the data folder, or on the demo's."""
+    from gateway.config.settings import ConfigError, data_folder
+
     try:
         data = settings_from(config).data
     except ConfigError:

@@ -30,7 +30,7 @@ JOBS = {
 # Writes: erase has one a scope before it turns to the vectors, expire five before its first batch,
 # reindex
 # one without a row.
-AFTER = {"erase": 3, "expire": 6, "fade": 1, "reindex": 3}
+AFTER = {"erase": 3, "expire": 7, "fade": 1, "reindex": 3}
 P = t.passages.c
 
 

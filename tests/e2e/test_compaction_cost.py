@@ -22,7 +22,7 @@ from tests.conftest import running
 from tests.models import Model
 
 CONFIG = {
-    "models": {"m": {"targets": [{"provider": "openai"}], "context_window": 2200}},
+    "models": {"m": {"targets": [{"provider": "openai"}], "context_window": 1900}},
     "memory.recall": "tools",  # what is said of a turn is told apart from these by their tests
     "memory.extract": "off",
     "memory.read_deadline_ms": 10000,

@@ -113,7 +113,12 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
 
 
 async def test_a_summary_stays_when_the_only_turn_after_it_is_asked_again(data):
-    config = {**CONFIG, "memory.summarize_ahead": False, "memory.extract": "off"}
+    config = {
+        **CONFIG,
+        "memory.summarize_ahead": False,
+        "memory.extract": "off",
+        "memory.recall": "tools",  # what was summarised is found by words of it
+    }
     async with Model(model) as up:
         async with running(up.url, data, config) as live:
             for i in range(8):

@@ -131,7 +131,11 @@ async def test_our_own_errors_have_one_shape(data):
         running(
             up.url,
             data,
-            {"models": {"known": {"targets": [{"provider": "openai"}]}}, "server.max_body_mib": 1},
+            {
+                "models": {"known": {"targets": [{"provider": "openai"}]}},
+                "server.max_body_mib": 1,
+                "server.single_user": False,  # there a local server's user needs no key
+            },
         ) as live,
     ):
         own_error(await live.http.post(f"{live.url}/chat/completions", content=b"{"), 400)

@@ -329,9 +329,13 @@ def names_of_users(conn):
     return [row.user for row in conn.execute(select(schema.scopes.c.user))]
 
 
-async def test_a_key_in_a_trailer_opens_nothing(line):
-    _, live = line
-    async with Client(live) as client:
+async def test_a_key_in_a_trailer_opens_nothing(data):
+    config = {"server.single_user": False}
+    async with (
+        Model("fine") as up,
+        running(up.url, data, config) as live,
+        Client(live) as client,
+    ):
         await client.send(
             POST.replace(KEYED, b"content-type: application/json\r\nx-memory: off\r\n")
             + b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n" % (len(CHAT), CHAT)

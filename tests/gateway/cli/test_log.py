@@ -80,9 +80,9 @@ def test_each_request_leaves_one_line_and_no_prompt_and_no_key(tmp_path, upstrea
                     asked(
                         "POST",
                         "/v1/chat/completions",
-                        401,
+                        401,  # a key of the management API, which is never sent upstream
                         json=chat(),
-                        headers={"authorization": ""},
+                        headers=token,
                     ),
                     (None, None, "invalid_api_key"),
                 ),

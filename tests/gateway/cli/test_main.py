@@ -84,6 +84,7 @@ WITHOUT_JSON = {
     "ui": "opens a browser",
     "config": "prints TOML",
     "memory export": "writes JSON lines, or pages",
+    "agents export": "writes an .af file",
     "memory erase": "always prints JSON",
     "index rebuild": "tells its progress; the exit code says whether it is done",
     "fetch tokenizers": "tells its progress; the exit code says whether it is done",
