@@ -6,6 +6,7 @@ configuration's of the same name. `agent:` names are resolved here, before any t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fnmatch
 import logging
@@ -119,11 +120,12 @@ class AgentDirectory:
     async def list_agents(self, principal: Principal) -> list[ListedAgent]:
         """Return the agents that a key may call, in the order of their names.
 
-        Those of the configuration alone if the tenant's own cannot be read.
+        Those of the configuration alone if the tenant's own cannot be read in time.
         """
         if not self._memory.agents.is_unused:
-            with contextlib.suppress(StoreUnavailable):
-                return await self.list_of(principal, principal.tenant)
+            with contextlib.suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(self._deadline):
+                    return await self.list_of(principal, principal.tenant)
         return self._callable(principal, ())
 
     async def list_of(self, principal: Principal, tenant: str) -> list[ListedAgent]:
