@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from gateway.config.keys import MemoryMode
-from gateway.config.memory_settings import BlockDefault, ReflectSettings
+from gateway.config.memory_settings import BlockDefault, ReflectSettings, check_zone
 from gateway.config.section import Section
-from memory import parse_zone
 
 PREFIX = "agent:"  # of the model's name by which a profile is called
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -47,14 +46,6 @@ def check_agent_name(name: str) -> str:
         )
     if ID.fullmatch(name):
         raise ValueError("this has the form of an agent's id; choose another name")
-    return name
-
-
-def _zone(name: str) -> str:
-    try:
-        parse_zone(name)
-    except ValueError as e:
-        raise ValueError(f"{e}: give an IANA name, like Europe/Berlin") from e
     return name
 
 
@@ -98,7 +89,7 @@ class AgentSettings(Section):
     client_tools: bool = True
     may_message: Names = ()
     may_ask: Names = ()
-    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    timezone: Annotated[str, AfterValidator(check_zone)] = "UTC"
     response_format: dict[str, Any] = Field(default_factory=dict)
     parameters: AgentParameters | None = None
     locked: tuple[Lockable, ...] = ()

@@ -71,7 +71,8 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _zone(name: str) -> str:
+def check_zone(name: str) -> str:
+    """Return the name of a time zone. Raises ValueError if there is none of that name."""
     try:
         parse_zone(name)
     except ValueError as e:
@@ -147,7 +148,7 @@ class MemorySettings(Section):
     read_deadline_ms: float = Field(150, gt=0)
     cache_idle_seconds: float = Field(300, gt=0)
     summary_seconds: float = Field(30, gt=0)
-    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    timezone: Annotated[str, AfterValidator(check_zone)] = "UTC"
     import_rows: int = Field(100_000, gt=0)
     import_mib: float = Field(32, gt=0)
     kept_mib: float = Field(64, gt=0)
