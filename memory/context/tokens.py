@@ -35,6 +35,7 @@ def _only(shown: Mapping[str, str]) -> bytes:
 # Runs of each class are found by `split`, on text whose other characters are blanks: matching a
 # pattern again and again took ten times as long.
 _letters, _digits, _blanks = string.ascii_letters, string.digits, "\t\n\v\f\r \x1c\x1d\x1e\x1f"
+ASCII, BEYOND_ASCII = bytes(range(128)), bytes(range(128, 256))
 ONLY_WORDS, ONLY_NUMBERS = _only({c: c for c in _letters}), _only({c: c for c in _digits})
 NO_DIGITS = bytes(i for i in range(256) if chr(i) not in _digits)
 ONLY_MARKS = _only({c: c for c in map(chr, range(128)) if c not in _letters + _digits + _blanks})
@@ -134,8 +135,10 @@ def estimate(text: str) -> int:
     if text.isascii():
         raw, total = text.encode(), 0.0
     else:
-        raw = text.encode("ascii", "ignore")
-        total = sum(_weight(char) * n for char, n in Tally(text).items() if char > "\x7f")
+        utf8 = text.encode("utf-8", "surrogatepass")
+        raw = utf8.translate(None, BEYOND_ASCII)
+        wide = utf8.translate(None, ASCII).decode("utf-8", "surrogatepass")
+        total = sum([_weight(char) * n for char, n in Tally(wide).items()])
     if max(map(len, raw.split()), default=0) >= UNBROKEN:
         size = len(raw)
         raw = CHAINS.sub(lambda found: b"" if _is_data(found[0]) else found[0], raw)

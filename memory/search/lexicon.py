@@ -5,16 +5,18 @@ The lists below `languages/common` are loaded when a text of their language is f
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 
 from memory.search.stemming import light_stem, snowball_stem
 
 FOLDER = Path(__file__).parent / "languages" / "common"
+LAST_LATIN = "\u024f"
 LATIN = ("en", "de", "fr", "es", "pt", "it", "nl", "sv", "pl", "tr")
 # By a letter of the script; the first that fits.
 SCRIPTS = (("ru", "\u0400", "\u052f"), ("el", "\u0370", "\u03ff"), ("ar", "\u0600", "\u06ff"))
@@ -34,27 +36,51 @@ ENGLISH = frozenset(
 )
 MIN_ENGLISH, ENGLISH_ALONE = 2, ("en",)
 SIMILAR = 0.6  # of the best language's words, from which another one may be meant
+# A text whose words stand in no list is of another language: of one in a list a third and more do.
+# So many words tell, and so many of the commonest make sure that it is of a language with a list.
+MIN_LOOKED_UP, LISTED_SHARE, MARKER_SHARE = 8, 0.3, 0.2
+UNLISTED = ("",)  # in place of the languages of such a text
+CACHED_LISTINGS = 4096  # words whose lists are kept
+# Sums for all languages are added up at once, as one number: of how many words mark a language, and
+# of their points, which languages share that have the same word.
+MARK_BYTES, POINT_BITS, POINT = 4, 20, 2520
 
 
 def guess_languages(words: Collection[str]) -> tuple[str, ...]:
     """Return the languages that words in Latin letters may be of, the likeliest first.
 
-    Only the commonest words of each tell; empty without any.
+    The commonest words of each tell; empty without any, `UNLISTED` of a language without a list.
     """
     if len(ENGLISH.intersection(words)) >= MIN_ENGLISH:
         return ENGLISH_ALONE
-    markers, points = _markers(), dict.fromkeys(LATIN, 0.0)
-    for word in islice(words, MAX_MARKERS_READ):
-        languages = markers.get(word)
-        if languages is not None:
-            share = 1 / len(languages)
-            for language in languages:
-                points[language] += share
-    best = max(points.values())
-    if not best:
+    markers, looked_up = _markers(), [*islice(words, MAX_MARKERS_READ)]
+    marks = sum([markers[word] for word in looked_up if word in markers])
+    fields = array("I", marks.to_bytes(len(LATIN) * MARK_BYTES, sys.byteorder))
+    is_of_a_list = max(fields) >> POINT_BITS >= MARKER_SHARE * len(looked_up)
+    if not is_of_a_list and _is_unlisted(looked_up):
+        return UNLISTED
+    points = [field & ((1 << POINT_BITS) - 1) for field in fields]
+    if not marks:
         return ()
-    likely = [language for language in LATIN if points[language] >= SIMILAR * best]
-    return tuple(sorted(likely, key=lambda language: -points[language]))
+    least = SIMILAR * max(points)
+    likely = sorted([(-n, i) for i, n in enumerate(points) if n >= least])
+    return tuple([LATIN[i] for _, i in likely])
+
+
+def _is_unlisted(words: Collection[str]) -> bool:
+    """Tell whether too few words in Latin letters stand in the list of any one language."""
+    latin = [word for word in words if word[0] <= LAST_LATIN]
+    if len(latin) < MIN_LOOKED_UP:
+        return False
+    listed = sum(map(_listing_languages, latin)).to_bytes(len(LATIN), sys.byteorder)
+    return max(listed) < LISTED_SHARE * len(latin)
+
+
+@lru_cache(CACHED_LISTINGS)
+def _listing_languages(word: str) -> int:
+    """Return a number with a byte for each language in Latin letters: 1 if its list has a word."""
+    listed = bytes([word in _words(language) for language in LATIN])
+    return int.from_bytes(listed, sys.byteorder)
 
 
 def script_language(word: str) -> str:
@@ -136,12 +162,21 @@ def _common_stems(language: str) -> RankedWords:
 
 
 @cache
-def _markers() -> dict[str, tuple[str, ...]]:
-    """Return the languages of each word that tells one."""
-    markers: dict[str, tuple[str, ...]] = {}
-    for language in LATIN:
+def _markers() -> dict[str, int]:
+    """Return what each word that tells a language adds to a sum for each of them.
+
+    A number of four bytes a language: one mark above `POINT_BITS`, and below its share of a point.
+    """
+    languages: dict[str, list[int]] = {}
+    for i, language in enumerate(LATIN):
         for word in _read(language)[:MARKERS]:
-            markers[word] = (*markers.get(word, ()), language)
+            languages.setdefault(word, []).append(i)
+    markers: dict[str, int] = {}
+    for word, places in languages.items():
+        fields = array("I", bytes(len(LATIN) * MARK_BYTES))
+        for i in places:
+            fields[i] = 1 << POINT_BITS | POINT // len(places)
+        markers[word] = int.from_bytes(fields.tobytes(), sys.byteorder)
     return markers
 
 

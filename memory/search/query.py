@@ -29,7 +29,7 @@ POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
 DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's prefix: no vowel, and no x, which ends it
 # Of what makes words of a text and of a query (`index_text`, `term_lookups`): another number for
 # another result, so that nothing made before is taken for it.
-TERMS_VERSION = 2
+TERMS_VERSION = 3
 PLACES = ("body", "speaker", "prev")  # the columns that every term is looked up in
 TERMS = 32  # most terms of a query
 QUICK_TERMS = 12  # of one that each turn asks

@@ -27,7 +27,9 @@ from memory.search.characters import (
 )
 from memory.search.identifiers import identifier_words
 from memory.search.lexicon import (
+    LAST_LATIN,
     LATIN,
+    UNLISTED,
     common_words,
     guess_languages,
     is_common,
@@ -38,7 +40,6 @@ from memory.search.lexicon import (
 from memory.search.stemming import light_stem, snowball_stem, unify_signs
 
 CACHED_WORDS, WORD_CHARACTERS = 2048, 64  # whose forms are kept, and of such a word
-LAST_LATIN = "\u024f"
 WORD = re.compile(r"[^\W_]+")
 _SINGLES = re.compile(rf"[{HAN}\uac00-\ud7af]")
 # Of a Japanese query: what is written in one script belongs together.
@@ -96,7 +97,7 @@ def text_words(text: str) -> TextWords:
         plain = WHOLE_WORD.findall(spaced.lower())
     words = list(dict.fromkeys(plain))
     guess = guess_languages(words)
-    language = guess[0] if guess else "en"
+    language = guess[0] if guess and guess != UNLISTED else "en"
     terms = words if is_ascii and language == "en" else [*_stored_words(words, language)]
     return TextWords(terms, [*identifier_words(spaced)], _roots(words, language))
 
@@ -116,6 +117,10 @@ def _root_of(word: str, language: str) -> str:
     """Return the beginning of a word as a term of the index; "" of one that is common."""
     if word in common_words(language) or not _has_root(word):
         return ""
+    return _beginning(word)
+
+
+def _beginning(word: str) -> str:
     return fold_accents(word[:ROOT_LETTERS]) + ROOT_END
 
 
@@ -217,6 +222,10 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
         script = script_language(word)
         languages: tuple[str, ...] = (script,) if script else ()
         forms = [_stored_form(word, ""), *([word] if word.isalnum() else ())]
+    elif guess == UNLISTED:
+        # What is rare there is known of the memory alone.
+        has_root = len(word) >= ROOT_LETTERS and _has_root(word)
+        return QueryWord(word, (fold_accents(word),), root=_beginning(word) if has_root else "")
     else:
         languages = guess or LATIN
         stems = [snowball_stem(word, x) for x in languages if x != "en"]
@@ -232,7 +241,7 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
         is_rare,
         is_telling=not any(is_usual(word, x) for x in languages),
         is_function_word=leads != "en" and is_function_word(word, leads),
-        root=fold_accents(word[:ROOT_LETTERS]) + ROOT_END if is_rooted else "",
+        root=_beginning(word) if is_rooted else "",
     )
 
 

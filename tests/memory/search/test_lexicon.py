@@ -8,6 +8,7 @@ from memory.search.lexicon import (
     FOLDER,
     LATIN,
     NO_RANK,
+    UNLISTED,
     RankedWords,
     common_words,
     guess_languages,
@@ -40,6 +41,32 @@ def test_a_text_in_latin_letters_tells_its_language(text, language):
 def test_words_that_no_language_has_often_tell_none():
     assert guess_languages(["zxqv", "hazelnuts"]) == ()
     assert guess_languages([]) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "minulla on vaikea pähkinäallergia joten en voi syödä mitään mikä sisältää pähkinöitä",
+        "súlyos mogyoróallergiám van ezért semmit sem ehetek ami mogyorót tartalmaz",
+        "saya punya alergi kacang yang parah jadi saya tidak bisa makan apa pun yang mengandung",
+        "tôi bị dị ứng nặng với hạt phỉ nên không thể ăn bất cứ thứ gì",
+        "kubectl rollout ingress namespace crashloopbackoff grafana configmap prometheus kubelet",
+    ],
+)
+def test_a_text_of_a_language_without_a_list_is_of_none(text):
+    assert guess_languages(text.split()) == UNLISTED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eggs flour hazelnuts sugar butter milk vanilla cream chocolate salt",
+        "Eier Mehl Haselnüsse Zucker Butter Milch Vanille Sahne Schokolade Salz",
+        "œufs farine noisettes sucre beurre lait vanille crème chocolat sel",
+    ],
+)
+def test_a_list_of_things_is_of_a_language(text):
+    assert guess_languages(text.lower().split()) != UNLISTED
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,21 @@ def test_a_word_is_rare_by_its_language_and_not_by_the_memory():
     assert not any(w.is_rare for w in query_words("What did we do in 2024, at 10 or w09?"))
 
 
+FINNISH = "Minulla on vaikea pähkinäallergia joten en voi syödä mitään mikä sisältää pähkinöitä."
+
+
+def test_in_a_language_without_a_list_no_word_is_rare_and_all_are_found():
+    query = "Ehdota jokin helppo resepti ystävälle jolla on vaikea pähkinäallergia eikä muuta"
+    assert not any(word.is_rare or word.is_telling for word in query_words(query))
+    assert {"vaikea", "pahkinaallergia"} <= set(index_words(FINNISH)) & looked_for(query)
+
+
+def test_in_a_language_without_a_list_inflected_words_are_found():
+    query = "Missä kaupassa myydään näitä pähkinäallergioita aiheuttavia tuotteita halvalla"
+    forms = {form for term in query_terms(query, thorough=False).terms for form in term.words}
+    assert forms & {word for word in index_words(FINNISH) if word.endswith(ROOT_END)}
+
+
 def test_the_parts_of_a_compound_are_those_of_common_words():
     assert parts_of("haselnusskuchen", "de") == ("haselnuss", "kuchen")
     assert parts_of("arbeitszimmer", "de") == ("arbeit", "zimmer")
