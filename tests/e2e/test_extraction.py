@@ -437,6 +437,19 @@ async def test_extraction_tells_the_time_in_the_users_zone(data, headers, config
         assert await human(live) == "The user is called Ada"
 
 
+async def test_extraction_tells_the_time_in_the_zone_of_the_users_policy(data):
+    script = proposing([fact("The user is called Ada", "I am Ada", type="identity")])
+    config = {**CONFIG, "memory.timezone": "Asia/Kolkata"}
+    async with Model(script) as up, running(up.url, data, config) as live:
+        local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        zone = {"timezone": "Asia/Kathmandu"}
+        put = await live.memory("PUT", "/users/ada/policy", headers=local, json=zone)
+        assert put.status_code == 200, put.text
+        await Chat(live).say("hello", "I am Ada")
+        assert "+05:45" in asked(up)[0]
+        assert await human(live) == "The user is called Ada"
+
+
 async def test_a_time_zone_that_is_none_is_refused_before_anything_is_sent(data):
     async with Model("ok") as up, running(up.url, data, CONFIG) as live:
         headers = {"x-memory-timezone": "Mars/Olympus"}
