@@ -10,6 +10,8 @@ import re
 import pytest
 
 from memory.stores.sql import schema as t
+from tests.bench import cue_facts
+from tests.bench.cue_people import PEOPLE
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.models import Model
@@ -459,3 +461,12 @@ async def test_a_time_zone_that_is_none_is_refused_before_anything_is_sent(data)
         assert "Europe/Berlin" in answer.json()["error"]["message"]
         assert up.bodies == []
         assert await rows(live, t.messages) == []
+
+
+@pytest.mark.parametrize("language", PEOPLE)
+async def test_what_is_told_is_shown_and_kept_and_what_is_no_longer_true_is_replaced(language):
+    """A scripted extractor, of whose answers one in five has a slip, see `cue_facts`."""
+    figures = await cue_facts.play(language)
+    assert figures.shown >= cue_facts.TARGETS["shown"], figures.misses
+    assert figures.kept >= cue_facts.TARGETS["kept"], figures.misses
+    assert figures.standing == 0, figures.misses
