@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from memory.context.epoch import EpochPolicy
     from memory.context.summary import Complete, write_summary
     from memory.context.tokens import PromptReport, TokenCounter
+    from memory.conversation.harness import HARNESS_ELEMENTS, SHIPPED_HARNESS, Harness
     from memory.conversation.history import (
         Messages,
         PrefixInfo,
@@ -89,12 +90,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AGENT_KIND",
     "AGENT_PREFIX",
+    "HARNESS_ELEMENTS",
     "LABEL",
     "MODES",
     "PATTERNS",
     "RESERVED",
     "SAVES",
     "SEARCHES",
+    "SHIPPED_HARNESS",
     "AgentGlance",
     "AgentProfiles",
     "AmbiguousName",
@@ -123,6 +126,7 @@ __all__ = [
     "ErasedMeanwhile",
     "ExtractionRules",
     "FoundConversation",
+    "Harness",
     "ImportLimits",
     "ImportManifest",
     "ImportReceipt",
@@ -192,6 +196,7 @@ _HOMES = {
     "memory.context.epoch": ("EpochPolicy",),
     "memory.context.summary": ("Complete", "write_summary"),
     "memory.context.tokens": ("PromptReport", "TokenCounter"),
+    "memory.conversation.harness": ("HARNESS_ELEMENTS", "Harness", "SHIPPED_HARNESS"),
     "memory.conversation.history": (
         "Messages",
         "PrefixInfo",

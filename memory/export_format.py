@@ -56,9 +56,10 @@ class Export(ExportLine, tag="export"):
 
 
 class PolicyLine(ExportLine, tag="policy"):
-    """What the memory may do for the user, of all agents."""
+    """What the memory may do for the user, of all agents. timezone: None where nobody told it."""
 
     memory: Literal["full", "read", "write", "off"]
+    timezone: Label | None = None
 
 
 class BlockLine(ExportLine, tag="block"):

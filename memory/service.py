@@ -333,8 +333,8 @@ class Memory:
         """Return what a named user's request is like, if it may continue nothing."""
         if not ask.scope.is_named:
             return None
-        heavy = ask.messages.heavy
-        return await asyncio.to_thread(opening_of, turn) if heavy else opening_of(turn)
+        find = partial(opening_of, turn, ask.harness)
+        return await asyncio.to_thread(find) if ask.messages.heavy else find()
 
     def _turn(self, ask: TurnRequest, messages: Messages) -> RequestHistory:
         return RequestHistory.of(ask.scope.key, messages, not ask.scope.is_named, self.seen)

@@ -32,7 +32,8 @@ from memory.core.screen import Screen, receipt
 from memory.core.tool_definitions import HABITS, OURS, SEARCHES
 from memory.errors import BadArguments, MemoryFault, ToolError
 from memory.search import decay
-from memory.search.query import iso, parse_time
+from memory.search.query import parse_time
+from memory.search.zones import UTC_NAME, time_of
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import passages
@@ -82,7 +83,7 @@ class ToolContext:
 
     seen: label to the version that the model was shown, updated by its own edits. skip: the node of
     this request, whose messages are not "earlier". within: the conversation's end for an unnamed
-    user. model_blocks: whether the model may make blocks.
+    user. model_blocks: whether the model may make blocks. zone: in which times are told.
     """
 
     scope_id: int
@@ -99,6 +100,7 @@ class ToolContext:
     found: list[int] = field(default_factory=list)  # keys of passages that a search returned
     screen: Screen = field(default_factory=Screen)
     model_blocks: bool = False
+    zone: str = UTC_NAME
 
 
 @dataclass(slots=True)
@@ -332,7 +334,7 @@ async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
             {
                 "id": h["id"],
                 "content": h["content"],
-                "time": iso(h["created_at"]),
+                "time": time_of(h["created_at"], context.zone),
                 **({"tags": h["tags"]} if h["tags"] else {}),
             }
             for h in hits
@@ -360,7 +362,7 @@ async def _conversation_search(arguments: Arguments, context: ToolContext) -> st
             {
                 "role": h["role"],
                 "content": h["content"][:2000],
-                "time": iso(h["created_at"]),
+                "time": time_of(h["created_at"], context.zone),
                 "conversation": h["conversation"],
                 **{name: h[name] for name in ("speaker", "replaced") if name in h},
             }

@@ -206,6 +206,8 @@ COVERED = {
         memory.search.languages.self_words
     """,
     "memory/search/test_dedup": "memory.search.languages.fillers",
+    "memory/search/test_irregular": "memory.search.languages.irregular_words",
+    "memory/search/test_matters": "memory.search.languages.matters",
     "e2e/test_provenance": """
         memory.jobs.fact_origin memory.jobs.human_block memory.stores.sql.replaced_turns
     """,

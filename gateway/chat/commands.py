@@ -2,7 +2,8 @@
 
 A user message that is exactly one of them is answered by the gateway, not by a model. The request
 is handled like one without memory, with an upstream that runs the command and answers with its
-text. So limits apply first, and each format writes the answer as usual.
+text. So limits apply first, and each format writes the answer as usual. A near miss of one is
+answered with what may be meant.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from gateway.auth.authenticator import Principal
 from gateway.chat.command_answer import is_to_be_kept
+from gateway.chat.near_commands import answer_near_miss
 from gateway.chat.request import TurnInput
 from gateway.config.settings import Price
 from gateway.routing.router import Route, Target
@@ -35,12 +38,17 @@ from memory import (
     ToolError,
     UndoneChange,
     VisibleScopes,
+    is_system,
     iso,
     management,
     text_of,
 )
 
-COMMAND = re.compile(r"/(?:(remember|forget|undo)(?:\s+(\S.*))?|(memory|why))", re.DOTALL)
+COMMAND = re.compile(
+    r"/(?:(remember|forget|undo)(?:\s+(\S.*))?|(memory|why))", re.DOTALL | re.IGNORECASE
+)
+SLASHES = ("/", "\uff0f")  # the second is what Japanese keyboards write
+NEAR_MISS = ""  # the name of what is only like a command; its text is the answer
 MAX_COMMAND_CHARACTERS = 10_000
 MAX_LISTED, MAX_TURNS = 10, 50
 MAX_SHOWN_CHARACTERS = 500
@@ -57,7 +65,7 @@ KEPT = ("stream", "stream_options", "model")
 
 
 class ChatCommand(NamedTuple):
-    """A command and its argument."""
+    """A command and its argument; a near miss and its answer."""
 
     name: str
     text: str
@@ -73,10 +81,15 @@ def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
         return None
     newest = messages[len(messages) - 1]
     text = text_of(newest) if newest.get("role") == "user" else ""
-    if len(text) > MAX_COMMAND_CHARACTERS or not (text := text.strip()).startswith("/"):
+    if len(text) > MAX_COMMAND_CHARACTERS:
         return None
-    named = COMMAND.fullmatch(text)
-    return ChatCommand(named[1] or named[3], (named[2] or "").strip()) if named else None
+    text = request.harness.own_part(text).strip()
+    if not text.startswith(SLASHES):
+        return None
+    if named := COMMAND.fullmatch("/" + text[1:]):
+        return ChatCommand((named[1] or named[3]).lower(), (named[2] or "").strip())
+    answer = answer_near_miss(text, map(text_of, takewhile(is_system, messages)))
+    return None if answer is None else ChatCommand(NEAR_MISS, answer)
 
 
 def to_command(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> TurnInput:
@@ -95,6 +108,8 @@ def to_command(gateway: GatewayState, request: TurnInput, command: ChatCommand) 
 
 
 async def _answer(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> str:
+    if command.name == NEAR_MISS:
+        return command.text
     if request.too_heavy:
         return UNAVAILABLE
     try:

@@ -59,7 +59,8 @@ async def ask_of(
         unread=extract.on or extract.open,
         decisions=decisions,
         body=request.raw,
-        zone=zone_of(request.headers) or ("" if agent is None else profile.timezone),
+        zone=await _zone(gateway, request, profile),
+        harness=request.harness,
         tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
         policy=None if agent is None else gateway.agents.policy_of(agent),
     )
@@ -77,6 +78,16 @@ def _decide(
         "recall": use(profile.recall or memory.recall, record=searching, use="search"),
         "extract": use(profile.extract or memory.extract, record=saving, use="save"),
     }
+
+
+async def _zone(gateway: GatewayState, request: TurnInput, profile: AgentSettings) -> str:
+    """Return the time zone of the request, of its user's policy, or of its agent; "" for none."""
+    if zone := zone_of(request.headers):
+        return zone
+    if request.user is not None:
+        memory, who = gateway.memory, (request.principal.tenant, request.user)
+        zone = await memory.policies.zone(who, memory.policy.read_deadline)
+    return zone or ("" if request.called.agent is None else profile.timezone)
 
 
 async def _window(

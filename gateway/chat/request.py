@@ -30,6 +30,7 @@ from gateway.wire.model_field import model_for_certain
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
 from gateway.wires.client_profiles import ClientProfile
+from memory import SHIPPED_HARNESS, Harness
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -46,6 +47,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     on from, by the name that the client knows. kept: the client's own items, where the response is
     to be kept here. thread: the conversation kept here that it is in. called: the agent's profile,
     None where it has none. dropped: members of its own that the profile does not let it set.
+    harness: what its program puts around its user's words.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -70,6 +72,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     off_reason: str = ""
     query: bytes = b""
     resends: bool = False
+    harness: Harness = SHIPPED_HARNESS
     chained: str = ""
     kept: list[Any] | None = None
     thread: str = ""
@@ -197,7 +200,7 @@ async def read_turn_input(
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
-    more = (decided.mode.off_reason, query, decided.resends)
+    more = (decided.mode.off_reason, query, decided.resends, client.harness)
     whole = TurnInput(*asked, *found, *signals, wire, decided.read.facts, *more)
     if called is NO_AGENT:
         return whole

@@ -1,5 +1,6 @@
 """What is known of client programs, as data: how each is recognised, what names its user and its
-conversation, which calls it makes for itself, and how its summaries begin.
+conversation, which calls it makes for itself, and how its summaries begin, what it
+puts around its user's words.
 
 The shipped ones are listed here; an operator adds others, or changes members of these.
 """
@@ -12,8 +13,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gateway.config.section import Section
+from memory import HARNESS_ELEMENTS
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]+\Z")
+ELEMENT = re.compile(r"[A-Za-z_][\w.:-]{0,99}\Z")
 CREDENTIALS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
 
 SHIPPED: dict[str, dict[str, Any]] = {
@@ -58,6 +61,14 @@ def _words(text: str) -> str:
     return text
 
 
+def _element(name: str) -> str:
+    """Return the name of an element. Raises ValueError for one that names none."""
+    if not ELEMENT.match(name):
+        raise ValueError("use the name of an element without brackets, such as system-reminder")
+    return name
+
+
+ElementName = Annotated[str, AfterValidator(_element)]
 HeaderName = Annotated[str, AfterValidator(_header)]
 Words = Annotated[str, AfterValidator(_words)]
 
@@ -89,7 +100,8 @@ class ClientSettings(Section):
     """One client program.
 
     user_agents: beginnings of its User-Agent. A request that has one of its other headers is its
-    own too. summaries: beginnings of the messages in which it sends its own summary.
+    own too. summaries: beginnings of the messages in which it sends its own summary. harness:
+    elements that it puts around its user's words.
     """
 
     user_agents: tuple[Words, ...] = ()
@@ -97,6 +109,7 @@ class ClientSettings(Section):
     user_headers: tuple[HeaderName, ...] = ()
     utility: tuple[UtilityRule, ...] = ()
     summaries: tuple[Words, ...] = ()
+    harness: tuple[ElementName, ...] = HARNESS_ELEMENTS
 
 
 def _with_shipped(given: Any) -> Any:

@@ -1,12 +1,14 @@
-"""A user's policy over HTTP: what the memory may do for them."""
+"""A user's policy over HTTP: what the memory may do for them, and their time zone."""
 
 from __future__ import annotations
 
 from litestar import get, put
+from msgspec import UNSET
 
+from gateway.errors import BadRequest
 from gateway.management.context import AtDesk
 from gateway.management.schemas import PolicyPut, UserPolicy, describe_body
-from memory import management
+from memory import management, parse_zone
 
 
 @get("/users/{user:str}/policy", summary="What the memory may do for a user")
@@ -14,7 +16,7 @@ async def policy(desk: AtDesk) -> UserPolicy:
     found = await desk.read(
         management.policies.find_policy(desk.memory, desk.scope.tenant, desk.user)
     )
-    return UserPolicy(found)
+    return _describe(found)
 
 
 @put(
@@ -24,10 +26,27 @@ async def policy(desk: AtDesk) -> UserPolicy:
 )
 async def put_policy(desk: AtDesk) -> UserPolicy:
     new = await desk.asked(PolicyPut)
-    await desk.write(
-        management.policies.put_policy(desk.memory, desk.scope.tenant, desk.user, new.memory)
-    )
-    return UserPolicy(new.memory)
+    mode = None if new.memory is UNSET else new.memory
+    zone = None if new.timezone is UNSET else new.timezone or ""
+    if zone:
+        check_timezone(zone)
+    who = desk.scope.tenant, desk.user
+    return _describe(await desk.write(management.policies.put_policy(desk.memory, who, mode, zone)))
+
+
+def check_timezone(name: str) -> None:
+    """Raise BadRequest unless this is the name of a time zone."""
+    try:
+        parse_zone(name)
+    except ValueError as e:
+        raise BadRequest(
+            f"`timezone` is {name[:60]!r}: give an IANA name, like Europe/Berlin.",
+            param="timezone",
+        ) from e
+
+
+def _describe(policy: management.policies.StoredPolicy) -> UserPolicy:
+    return UserPolicy(policy.memory, policy.timezone or UNSET)
 
 
 ROUTES = (policy, put_policy)

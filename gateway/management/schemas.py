@@ -199,13 +199,19 @@ class WholeConversation(Conversation, kw_only=True):
 
 
 class PolicyPut(msgspec.Struct, forbid_unknown_fields=True):
-    """memory: what the memory may do for the user, at most."""
+    """memory: what the memory may do for the user, at most. timezone: an IANA name, null for that
+    of the memory. A member that is left out stays as it is.
+    """
 
-    memory: Literal["full", "read", "write", "off"]
+    memory: Literal["full", "read", "write", "off"] | msgspec.UnsetType = msgspec.UNSET
+    timezone: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class UserPolicy(msgspec.Struct):
+    """timezone: left out where the user has none of their own."""
+
     memory: str
+    timezone: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "policy"
 
 

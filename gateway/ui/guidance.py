@@ -220,7 +220,8 @@ async def _check_user(visitor: Visitor, user: str) -> list[Diagnosis]:
             href=href,
         )
     )
-    mode = await caller.read(management.policies.find_policy(caller.memory, row["tenant"], user))
+    find = management.policies.find_policy(caller.memory, row["tenant"], user)
+    mode = (await caller.read(find)).memory
     if mode != "full":
         found.append(
             Diagnosis(

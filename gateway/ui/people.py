@@ -12,6 +12,7 @@ from litestar.response import Redirect, Template
 from gateway.errors import BadRequest
 from gateway.management import users as api
 from gateway.management.context import EVERY
+from gateway.management.policies import check_timezone
 from gateway.ui.texts import link
 from gateway.ui.visitor import AboutUser, AtVisit, Subject, go_to
 from memory import VisibleScopes, management
@@ -27,12 +28,12 @@ async def users_page(
     if caller.principal.admin and caller.asked_tenant is None:
         caller.tenant = EVERY
     found = await api.users.fn(caller, q, cursor or None, PAGE)
-    modes = await asyncio.gather(*(_policy(visitor, u.tenant, u.id) for u in found.data))
-    people = list(zip(found.data, modes, strict=True))
+    policies = await asyncio.gather(*(_policy(visitor, u.tenant, u.id) for u in found.data))
+    people = list(zip(found.data, (p.memory for p in policies), strict=True))
     return visitor.page("users.html", people=people, rest=found.next_cursor, q=q)
 
 
-async def _policy(visitor: AtVisit, tenant: str, user: str) -> str:
+async def _policy(visitor: AtVisit, tenant: str, user: str) -> management.policies.StoredPolicy:
     return await visitor.caller.read(
         management.policies.find_policy(visitor.caller.memory, tenant, user)
     )
@@ -43,9 +44,11 @@ async def summarise_user(subject: Subject) -> dict[str, Any]:
     desk = subject.desk
     reach = VisibleScopes(desk.scope.tenant, [desk.user])
     found = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
+    policy = await _policy(subject.visitor, desk.scope.tenant, desk.user)
     return {
         "counts": found[0] if found else None,
-        "policy": await _policy(subject.visitor, desk.scope.tenant, desk.user),
+        "policy": policy.memory,
+        "timezone": policy.timezone,
         "modes": management.policies.MODES,
     }
 
@@ -58,9 +61,11 @@ async def set_policy(subject: AboutUser) -> Redirect:
             f"`memory` is {mode[:40]!r}: use one of {', '.join(management.policies.MODES)}.",
             param="memory",
         )
-    await desk.write(
-        management.policies.put_policy(desk.memory, desk.scope.tenant, desk.user, mode)
-    )
+    zone = subject.visitor.field("timezone").strip()
+    if zone:
+        check_timezone(zone)
+    who = desk.scope.tenant, desk.user
+    await desk.write(management.policies.put_policy(desk.memory, who, mode, zone))
     return go_to(link("/user", **subject.where))
 
 

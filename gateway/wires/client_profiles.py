@@ -9,6 +9,7 @@ from gateway.config.clients import ClientSettings, UtilityRule
 from gateway.config.settings import Settings
 from gateway.wire.chat import Json
 from gateway.wires.base import RequestFacts
+from memory import SHIPPED_HARNESS, Harness
 
 Headers = Mapping[bytes, bytes]
 CONVERSATION_CHARACTERS = 256
@@ -21,7 +22,8 @@ class ClientProfile:
     """One client program.
 
     known_by: headers of its own. summaries: beginnings of messages in which it sends a summary of
-    its own. unnamed: names of conversations that name none, in lower case.
+    its own. unnamed: names of conversations that name none, in lower case. harness: what it puts
+    around its user's words.
     """
 
     agents: tuple[bytes, ...] = ()
@@ -30,6 +32,7 @@ class ClientProfile:
     utility: tuple[UtilityRule, ...] = ()
     summaries: tuple[str, ...] = ()
     unnamed: frozenset[str] = UNNAMED
+    harness: Harness = SHIPPED_HARNESS
 
     @classmethod
     def of(cls, told: ClientSettings, unnamed: frozenset[str]) -> ClientProfile:
@@ -43,6 +46,7 @@ class ClientProfile:
             told.utility,
             told.summaries,
             unnamed,
+            Harness(told.harness),
         )
 
     def has_sent(self, headers: Headers) -> bool:

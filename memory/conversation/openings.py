@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import keyed_hash, text_of
 
@@ -26,11 +27,6 @@ TASK_OPENINGS = 3  # of those compared that are like another one, and make it a 
 DIGEST_BYTES = 8  # of each part of an opening
 INSPECTED_CHARACTERS = 4096  # of each end of a message, in which white space may take any room
 NO_EDGE = b"\x00" * DIGEST_BYTES  # of a message that is too short to have one
-# Blocks that harnesses put around what their users say.
-HARNESS = (
-    *("system-reminder", "environment_context", "environment_details", "user_instructions"),
-    *("local-command-stdout", "command-message", "ide_opened_file", "ide_selection"),
-)
 _DIGITS = re.compile(r"\d+")
 
 
@@ -64,12 +60,12 @@ class Opening(NamedTuple):
         return begins or self.end == earlier.end != NO_EDGE
 
 
-def opening_of(history: RequestHistory) -> Opening | None:
+def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> Opening | None:
     """Return the opening of a request; None if it continues something or nobody speaks in it."""
     messages, key = history.messages, history.chain.key
     if history.newest >= 0 or messages.after.user < 0:
         return None
-    text = without_harness(text_of(messages[messages.after.user]))
+    text = harness.own_part(text_of(messages[messages.after.user]))
     prompt = keyed_hash(key, b"opening", history.chain.end, messages.after.system)
     return Opening(
         _digest_edge(key, _beginning(text)),
@@ -126,39 +122,3 @@ def _first_columns(text: str) -> str:
         if width >= COLUMNS:
             return text[: index + 1]
     return ""
-
-
-def without_harness(text: str) -> str:
-    """Return a text without the blocks of a harness before and behind it."""
-    if "</" not in text:
-        return text
-    begin = _skip_space(text, 0)
-    while name := next((x for x in HARNESS if text.startswith(f"<{x}>", begin)), None):
-        closing = text.find(f"</{name}>", begin)
-        if closing < 0:
-            break
-        begin = _skip_space(text, closing + len(name) + 3)
-    end = _skip_space_back(text, begin, len(text))
-    while name := next((x for x in HARNESS if text.endswith(f"</{x}>", begin, end)), None):
-        opening = text.rfind(f"<{name}>", begin, end)
-        if opening < 0:
-            break
-        end = _skip_space_back(text, begin, opening)
-    return text[begin:end]
-
-
-def _skip_space(text: str, at: int) -> int:
-    """Return where the white space at a place ends; a slice at a time, since it may be long."""
-    while part := text[at : at + INSPECTED_CHARACTERS]:
-        if words := part.lstrip():
-            return at + len(part) - len(words)
-        at += len(part)
-    return at
-
-
-def _skip_space_back(text: str, begin: int, at: int) -> int:
-    while part := text[max(begin, at - INSPECTED_CHARACTERS) : at]:
-        if words := part.rstrip():
-            return at - len(part) + len(words)
-        at -= len(part)
-    return at

@@ -55,6 +55,6 @@ def background_call(
     row = conn.execute(select(s.tenant, s.user).where(s.id == scope_id)).first()
     if row is None:
         return None
-    if row.user is not None and policies.find(conn, (row.tenant, row.user)) not in WRITING:
+    if row.user is not None and policies.find(conn, (row.tenant, row.user)).memory not in WRITING:
         return None
     return BackgroundCall(kind, row.tenant, row.user, model)

@@ -11,6 +11,7 @@ from memory.search.content_words import content_words, shares_content
 from memory.search.dedup import words
 from memory.search.drop_reasons import Reason
 from memory.search.folding import fold_quote, fold_text
+from memory.search.matters import find_matters
 from memory.search.own_words import has_statement, may_tell
 from memory.search.vocabulary import STOP
 
@@ -69,9 +70,11 @@ def _shares_word(text: str, quote: str) -> bool:
 
 
 def is_about(known: str, fact: ProposedFact) -> bool:
-    """Tell whether a fact may replace a known one: it shares a content word with it.
+    """Tell whether a fact may replace a known one: it shares a content word or a matter with it.
 
     A model that gives a wrong number must not destroy another fact.
     """
-    told = content_words(f"{fact.text} {fact.quote}")
-    return shares_content(known, fact.text or fact.quote, told)
+    text = f"{fact.text} {fact.quote}"
+    if shares_content(known, fact.text or fact.quote, content_words(text)):
+        return True
+    return not find_matters(known).isdisjoint(find_matters(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sqlalchemy import Connection
 
@@ -13,6 +14,7 @@ from memory.core.screen import Screen, without_masks
 from memory.jobs.background_model import BackgroundCall, background_call
 from memory.jobs.human_block import HumanBlock
 from memory.search.drop_reasons import Drop, Reason
+from memory.search.matters import find_matters
 from memory.search.own_words import may_tell, read_own_words
 from memory.search.small_talk import is_small_talk
 from memory.stores.sql import passage_lifecycle as fact_rows
@@ -26,7 +28,10 @@ from memory.stores.sql.unread_turns import TurnMessage
 # Of a payload: the job reads turns that were set aside; the user was idle before it.
 AGAIN, IDLE = "again", "idle"
 BATCH_TURNS, BATCH_CHARACTERS = 12, 8000  # that are read at once
-NEWEST_KNOWN, ALIKE_KNOWN, MAX_KNOWN = 4, 3, 16  # known facts shown: newest, and for each message
+# Known facts shown: the newest, those nearest to each message, those of the same matters; of these
+# as many of the newest are looked at.
+NEWEST_KNOWN, ALIKE_KNOWN, SAME_KNOWN, MAX_KNOWN = 4, 3, 4, 16
+COMPARED_KNOWN = 500
 MAX_KNOWN_CHARACTERS = 200
 SHORT_ANSWER_CHARACTERS = 60  # a message whose meaning may depend on what the assistant said
 MAX_ANSWER_CHARACTERS = 100  # of what the assistant said: enough to understand a "yes"
@@ -158,14 +163,15 @@ def _known_facts(
     """Return the lines of the block, the newest passages and those nearest to what was said."""
     if not said:
         return []
-    newest = passage_rows.search(
-        conn, scope_id, passage_rows.PassageFilter(SearchQuery(limit=NEWEST_KNOWN))
-    )
+    # Of these matters a fact may have changed, though no word of it is said again.
+    matters = find_matters("\n".join(said))
+    some = SearchQuery(limit=COMPARED_KNOWN if matters else NEWEST_KNOWN)
+    newest = passage_rows.search(conn, scope_id, passage_rows.PassageFilter(some))
+    same = (h for h in newest if not matters.isdisjoint(find_matters(h["content"])))
+    alike = (h for text in said for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN))
     found = {
         h["id"]: KnownFacts(h["content"][:MAX_KNOWN_CHARACTERS], h["id"])
-        for text in said
-        for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN)
+        for h in [*islice(same, SAME_KNOWN), *alike, *newest[:NEWEST_KNOWN]]
     }
-    found |= {h["id"]: KnownFacts(h["content"][:MAX_KNOWN_CHARACTERS], h["id"]) for h in newest}
     lines = map(KnownFacts, HumanBlock(scope_id, blocks).lines(conn))
     return [*lines, *list(found.values())[:MAX_KNOWN]]

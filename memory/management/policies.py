@@ -1,21 +1,25 @@
-"""The policies of users from outside: what the memory may do for each."""
+"""The policies of users from outside: what the memory may do for each, and their time zones."""
 
 from __future__ import annotations
 
 from memory.service import Memory
 from memory.session.policies import MODES
+from memory.stores.sql.policies import StoredPolicy
 
-__all__ = ["MODES", "find_policy", "put_policy"]
-
-
-async def find_policy(memory: Memory, tenant: str, user: str) -> str:
-    """Return the policy of a user, one of `MODES`. Raises StoreUnavailable."""
-    return await memory.policies.find((tenant, user))
+__all__ = ["MODES", "StoredPolicy", "find_policy", "put_policy"]
 
 
-async def put_policy(memory: Memory, tenant: str, user: str, mode: str) -> None:
-    """Set the policy of a user: it holds for every request that begins afterwards.
+async def find_policy(memory: Memory, tenant: str, user: str) -> StoredPolicy:
+    """Return the policy of a user. Raises StoreUnavailable."""
+    return await memory.policies.read((tenant, user))
 
-    mode: one of `MODES`. Raises StoreUnavailable.
+
+async def put_policy(
+    memory: Memory, who: tuple[str, str], mode: str | None = None, timezone: str | None = None
+) -> StoredPolicy:
+    """Set the policy of a user, and return it: it holds for every request that begins afterwards.
+
+    who: tenant and user. mode: one of `MODES`. timezone: an IANA name, "" for that of the memory.
+    A member that is None stays as it is. Raises StoreUnavailable.
     """
-    await memory.policies.put((tenant, user), mode)
+    return await memory.policies.put(who, mode, timezone)

@@ -68,6 +68,7 @@ async def import_user(
     again writes the rest.
     """
     receipt = await importer.import_into(memory.db, actor, manifest)
-    if manifest.policy is not None:
-        await memory.policies.put((actor.scope.tenant, actor.scope.user or ""), manifest.policy)
+    if (policy := manifest.policy) is not None:
+        who = actor.scope.tenant, actor.scope.user or ""
+        await memory.policies.put(who, policy.memory, policy.timezone)
     return receipt

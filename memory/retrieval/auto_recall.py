@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memory.context.tokens import TokenCounter
+from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.messages import Json, collapse_whitespace
-from memory.conversation.openings import without_harness
 from memory.conversation.thoughts import spoken_text, without_thoughts
 from memory.core.blocks import escape
 from memory.core.repeated_spans import without_repeated_spans
@@ -107,12 +107,14 @@ class ShownAs(NamedTuple):
     zone: str = UTC_NAME
 
 
-def recall_query(message: str, within: int | None = None) -> SearchQuery | None:
+def recall_query(
+    message: str, within: int | None = None, harness: Harness = SHIPPED_HARNESS
+) -> SearchQuery | None:
     """Return what to search for a user's message; None for small talk and pasted text alone.
 
-    within: the conversation's end for an unnamed user.
+    within: the conversation's end for an unnamed user. harness: what its client puts around it.
     """
-    told = own_words(without_harness(message))
+    told = own_words(harness.own_part(message))
     words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
     return replace(RECALLED, text=words, within=within) if words else None
 

@@ -20,9 +20,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from memory.search.characters import CJK, pairs_of
+from memory.search.irregular import forms_of
 from memory.search.self_mention import mentions_self
 from memory.search.text_terms import WORD, QueryWord, query_words, text_words
-from memory.search.vocabulary import DAYS, FORMS, MONTHS, STOP
+from memory.search.vocabulary import DAYS, MONTHS, STOP
 
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
@@ -167,7 +168,7 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     out: list[QueryTerm] = []
     is_personal = not thorough and mentions_self(query)
     for i, word in enumerate(chosen):
-        term, forms = word.word, FORMS.get(word.word, word.forms)
+        term, forms = word.word, forms_of(word)
         if kept.intersection(forms):
             continue  # a form of a word that was looked up already
         kept.update(forms)

@@ -290,7 +290,8 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
             words += [c for c in piece if c not in common]
         for word in words:
             is_bound = _is_bound(word, language)
-            is_telling = not (is_bound or is_usual(word, language))
+            is_told = not is_bound or _is_complement(word)
+            is_telling = is_told and not is_usual(word, language)
             yield QueryWord(word, (word,), word not in common and not is_bound, is_telling)
 
 
@@ -299,6 +300,12 @@ def _is_bound(pair: str, language: str) -> bool:
     return language == "zh" and not _FUNCTION_CHARACTERS.isdisjoint(pair)
 
 
+def _is_complement(pair: str) -> bool:
+    """Tell whether a Chinese pair is a verb and what says that it cannot be, as of 受不了."""
+    return pair[1:] in _CANNOT and pair[0] not in _FUNCTION_CHARACTERS
+
+
+_CANNOT = ("不", "得")
 _FUNCTION_CHARACTERS = frozenset(
     "的是在了我和有不也你为他这与对就都上说吗会到要来被还而个后等但于将并能一很让从以她着给把去又或之及由没用"
     "更得所最它那吧其该只向啊已再当们内却呢则请想做"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from memory.search.query import iso
+
 UTC_NAME = "UTC"
 MAX_NAME_CHARACTERS = 64
 # `strftime` would name days in the language of the server's locale.
@@ -24,6 +26,13 @@ def parse_zone(name: str) -> ZoneInfo:
 def day_of(at: float, zone: str = UTC_NAME) -> str:
     """Return the day of a Unix time there, as an ISO 8601 date."""
     return f"{datetime.fromtimestamp(at, parse_zone(zone)):%Y-%m-%d}"
+
+
+def time_of(at: float, zone: str = UTC_NAME) -> str:
+    """Return a Unix time there as ISO 8601, with its offset."""
+    if zone == UTC_NAME:
+        return iso(at)
+    return datetime.fromtimestamp(at, parse_zone(zone)).isoformat(timespec="seconds")
 
 
 def moment_of(at: float, zone: str = UTC_NAME) -> str:

@@ -373,7 +373,7 @@ class Composer:
             return Recall(node.recall or "")
         within = node.id if node and not turn.ask.scope.is_named else None
         message = text_of(messages[newest])
-        wanted = recall_query(message, within)
+        wanted = recall_query(message, within, turn.ask.harness)
         if wanted is None:
             return Recall()
         whole = planned.epoch.cut is None and not messages.after.behind
@@ -388,7 +388,7 @@ class Composer:
         present = await self._sent_texts(planned)
         recalled, asked = set(node.recalled) if node else (), message[:MAX_QUERY_CHARACTERS]
         there = AlreadyThere(present, recalled, planned.epoch.core, hits.outdated, asked)
-        shown = ShownAs(turn.ask.scope.tag, turn.ask.zone or turn.policy.extraction.zone)
+        shown = ShownAs(turn.ask.scope.tag, turn.zone)
         return render_recall(found, there, shown, self._counter, token_budget(turn.ask.window))
 
     async def _sent_texts(self, planned: epochs.PlacementPlan) -> Container[str]:

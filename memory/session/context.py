@@ -165,6 +165,11 @@ class TurnContext(msgspec.Struct, frozen=True):
         return ask.explicit is not None and not ask.resends and ask.messages.after.newest < 0
 
     @property
+    def zone(self) -> str:
+        """The user's time zone, by its name."""
+        return self.ask.zone or self.policy.extraction.zone
+
+    @property
     def is_new_message(self) -> bool:
         """Whether the user said something, so that this is no further step of a tool loop."""
         newest = self.snapshot.turn.messages.after.user

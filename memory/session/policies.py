@@ -11,6 +11,7 @@ from memory.cache import Cache
 from memory.errors import StoreUnavailable
 from memory.stores.sql import policies as rows
 from memory.stores.sql.database import NO_TURNS, Database
+from memory.stores.sql.policies import NO_POLICY, StoredPolicy
 from memory.stores.sql.scopes import UserName
 from memory.stores.sql.write_lock import owner_lock
 
@@ -39,7 +40,7 @@ class UserPolicies:
         self._db = db
         self._any: bool | None = None  # None: not known yet
         self._changes = 0
-        self._known: Cache[UserName, str] = Cache(
+        self._known: Cache[UserName, StoredPolicy] = Cache(
             KNOWN_BYTES, KNOWN_EACH, lambda who, _: sum(map(getsizeof, who))
         )
 
@@ -65,6 +66,10 @@ class UserPolicies:
             await asyncio.sleep(FOLLOW_SECONDS)
 
     async def find(self, who: UserName, deadline: float = READ_SECONDS) -> str:
+        """Return what the memory may do for a user, one of `MODES`; see `read`."""
+        return (await self.read(who, deadline)).memory
+
+    async def read(self, who: UserName, deadline: float = READ_SECONDS) -> StoredPolicy:
         """Return the policy of a user (tenant, name).
 
         deadline: seconds that a read may take. Raises StoreUnavailable.
@@ -72,7 +77,7 @@ class UserPolicies:
         if self._any is None:
             await self.load(deadline)
         if self._any is False:
-            return rows.FULL
+            return NO_POLICY
         if (found := self._known.get(who)) is None:
             changes = self._changes
             found = await self._db.read(
@@ -82,13 +87,24 @@ class UserPolicies:
                 self._known.put(who, found)
         return found
 
-    async def put(self, who: UserName, memory: str) -> None:
+    async def zone(self, who: UserName, deadline: float = READ_SECONDS) -> str:
+        """Return the time zone of a user's policy, "" for none, or where it cannot be read."""
+        try:
+            return (await self.read(who, deadline)).timezone
+        except StoreUnavailable:
+            return ""
+
+    async def put(
+        self, who: UserName, memory: str | None = None, timezone: str | None = None
+    ) -> StoredPolicy:
         """Set the policy of a user: it holds for every request that begins afterwards.
 
-        memory: one of `MODES`. Raises StoreUnavailable.
+        memory: one of `MODES`. A member that is None stays as it is. Raises StoreUnavailable.
         """
-        await self._db.write(partial(rows.put, who=who, memory=memory), lock=owner_lock(*who))
+        write = partial(rows.put, who=who, memory=memory, timezone=timezone)
+        policy = await self._db.write(write, lock=owner_lock(*who))
         self.forget()
+        return policy
 
     def forget(self) -> None:
         """Read every policy anew: some were written elsewhere."""

@@ -24,8 +24,11 @@ import msgspec
 
 from memory.context.epoch import Epoch
 from memory.conversation.matching import TurnNode
+from memory.conversation.messages import Json
+from memory.conversation.thoughts import spoken_text
 from memory.scope import Scope
 from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.turn_rows import TurnRecord
 
@@ -51,6 +54,7 @@ MEMBERS = {
     "kept",
     "seen_head",
     "unread",
+    "texts",
 }
 
 
@@ -378,7 +382,38 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
         "kept": r.kept,
         "seen_head": r.seen_head,
         "unread": r.unread,
+        **({"texts": texts} if (texts := _masked_texts(r)) else {}),
     }
+
+
+def _masked_texts(r: TurnRecord) -> list[str | None]:
+    """Return what is indexed of each answer, where that is less than it says; else None.
+
+    A history that is kept here needs the answer with its secrets; nothing else may have them.
+    """
+    if not (r.kept and r.contents):
+        return []
+    texts: list[str | None] = []
+    for answer, contents in zip(r.answers, r.contents, strict=True):
+        text = contents[0]["content"] if contents else None
+        texts.append(None if text == spoken_text(answer) else text)
+    return texts if any(text is not None for text in texts) else []
+
+
+def _contents_of(
+    nodes: Sequence[TurnNode], answers: Sequence[Json], texts: Sequence[str | None]
+) -> list[list[Json]] | None:
+    """Return what the rows of answers say, with these texts; None where all say what they said."""
+    if not texts:
+        return None
+    contents = [
+        list(contents_of([(answer, node.digest)]))
+        for answer, node in zip(answers, nodes, strict=True)
+    ]
+    for answer, rows, text in zip(answers, contents, texts, strict=True):
+        for row in rows if text is not None else ():
+            row["content"], row["body"] = text, msgspec.json.encode(answer).decode()
+    return contents
 
 
 def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
@@ -416,4 +451,5 @@ def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
         kept=data.get("kept", False),
         seen_head=data.get("seen_head"),
         unread=data.get("unread", False),
+        contents=_contents_of(nodes, data["answers"], data.get("texts", ())),
     )

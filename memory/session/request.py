@@ -9,6 +9,7 @@ import msgspec
 
 from memory.context.epoch import EpochPolicy
 from memory.context.summary import PROMPT, Complete
+from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.history import Messages
 from memory.core.autonomy import Decision
 from memory.core.block_space import OperatorBlocks, space_of
@@ -78,7 +79,8 @@ class TurnRequest(msgspec.Struct):
     why recall and extraction are on or off, by their names. records: False for who asks only what
     would be sent. tasks: a request like those before it is a task (see `conversation.openings`).
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
-    one. policy: of the agent, if it has one of its own.
+    one. policy: of the agent, if it has one of its own. harness: what the client's program puts
+    around its user's words.
     """
 
     scope: Scope
@@ -107,6 +109,7 @@ class TurnRequest(msgspec.Struct):
     body: bytes = b""
     zone: str = ""
     policy: Policy | None = None
+    harness: Harness = SHIPPED_HARNESS
 
     @property
     def size(self) -> int:

@@ -66,6 +66,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
             sliced=not identity.adopted,
             screen=turn.policy.screen,
             keeps_secrets=turn.keeps_history,
+            harness=turn.ask.harness,
         )
     )
     return PendingTurn(

@@ -31,7 +31,7 @@ from typing import Any
 
 import uvloop
 
-from tests.bench import cues, fleet, fleet_cpu, fleet_scaling, junk, layout, streams
+from tests.bench import cue_facts, cues, fleet, fleet_cpu, fleet_scaling, junk, layout, streams
 from tests.bench.freeze import __main__ as freeze
 from tests.bench.load import Shape
 from tests.bench.retrieval import __main__ as retrieval
@@ -256,7 +256,7 @@ def main() -> int:
         )
     if "cues" in names:
         told("cues")
-        print(f"\n{cues.figures()}")
+        print(f"\n{cues.figures()}\n\n{cue_facts.figures()}")
     if "junk" in names:
         told("junk")
         print(f"\n{junk.report()}")

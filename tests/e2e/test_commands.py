@@ -90,6 +90,40 @@ async def test_other_messages_go_to_the_model(data, text):
         assert up.bodies[-1]["messages"][-1]["content"] == text
 
 
+@pytest.mark.parametrize("text", ["/remeber I like tea", "/forgett tea", "/clear-memory", "/init"])
+async def test_a_near_miss_reaches_no_model_and_says_what_there_is(data, text):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        answer = await reply(live, text)
+        assert "/remember TEXT" in answer or "/forget TEXT" in answer
+        assert "tea" not in await reply(live, text, headers={"x-memory": "read"})
+        assert up.bodies == []
+
+
+async def test_a_near_miss_that_the_apps_instructions_name_goes_to_the_model(data):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        told = {"role": "system", "content": "You are a game; /init begins anew."}
+        answer = await live.chat([told, *ask("/init")], user="ada")
+        assert answer.json()["choices"][0]["message"]["content"] == "Hm."
+        assert up.bodies[-1]["messages"][-1]["content"] == "/init"
+        local = {"input": "/init", "instructions": told["content"], "model": "m"}
+        responded = await live.http.post(f"{live.url}/responses", json=local)
+        assert responded.headers.get("x-memory-reason") != "command"
+
+
+@pytest.mark.parametrize("text", ["/Memory", "/MEMORY", "\uff0fmemory"])
+async def test_a_command_may_be_typed_as_keyboards_write_it(data, text):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        assert await reply(live, text) == "Nothing is remembered yet."
+
+
+async def test_a_command_among_what_a_program_adds_is_one(data):
+    async with Model("Hm.") as up, running(up.url, data, ON) as live:
+        await accepted(live)
+        text = "<system-reminder>\nBe brief.\n</system-reminder>\n/memory"
+        assert await reply(live, text) == "Nothing is remembered yet."
+
+
 async def test_off_by_default_and_with_memory_off(data):
     async with Model("Hm.") as up:
         async with running(up.url, data) as live:

@@ -48,3 +48,17 @@ async def test_a_message_without_such_blocks_is_stored_as_it_was_said(data):
         assert [(m["content"], m["body"]) for m in stored] == [
             ("  I keep <b>three</b> tortoises. \n", "")
         ]
+
+
+async def test_a_program_may_name_its_own_elements(data):
+    words = "I keep three tortoises in the garden."
+    said = f"<mine>walrus</mine>\n{words}\n<mine-too>walrus</mine-too>"
+    mine = {"user_agents": ["mine/"], "harness": ["mine", "mine-too"]}
+    config = {**CONFIG, "memory.extract": "off", "clients": {"mine": mine}}
+    async with Model("So be it.") as up, running(up.url, data, config) as live:
+        for agent in ("mine/2.0", "yours/2.0"):
+            message = [{"role": "user", "content": said}]
+            answer = await live.chat(message, {"user-agent": agent}, user=agent[:4])
+            assert answer.status_code == 200
+        stored = [m["content"] for m in await rows(live, t.messages) if "tort" in m["content"]]
+        assert stored == [words, said]

@@ -110,6 +110,65 @@ async def test_a_wrong_policy_is_named(data):
         assert "memory" in answer.text
 
 
+ZONE = "Asia/Kathmandu"
+
+
+async def put_zone(live, zone, user="ada", **more):
+    return await live.memory("PUT", f"/users/{user}/policy", json={"timezone": zone, **more})
+
+
+async def test_a_users_zone_is_kept_beside_what_the_memory_may_do(data):
+    async with Model("Hi.") as up, gateway(up, data) as live:
+        both = {"memory": "read", "timezone": ZONE, "object": "policy"}
+        assert (await put_zone(live, ZONE, memory="read")).json() == both
+        assert (await put_policy(live, "ada", "read")).json() == both
+        assert (await live.memory("GET", "/users/ada/policy")).json() == both
+        full = {"memory": "full", "timezone": ZONE, "object": "policy"}
+        assert (await put_policy(live, "ada", "full")).json() == full
+        assert (await put_zone(live, None)).json() == {"memory": "full", "object": "policy"}
+    assert "user_policies" not in rows_of(data)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "x" * 5000])
+async def test_a_zone_that_is_none_is_refused_by_every_door(data, zone):
+    async with Model("Hi.") as up, gateway(up, data) as live:
+        answer = await put_zone(live, zone)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "timezone")
+        lines = json.dumps({"object": "policy", "memory": "full", "timezone": zone})
+        answer = await live.memory("POST", "/users/ada/import", content=lines)
+        assert answer.status_code == 400
+        assert "timezone" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "offset"), [({}, "+05:45"), ({"x-memory-timezone": "Asia/Tokyo"}, "+09:00")]
+)
+async def test_a_users_zone_holds_where_no_header_names_another(data, headers, offset):
+    search = calls(call("archival_memory_search", {"query": "boat"}))
+    config = {"memory.timezone": "America/New_York"}
+    async with Model("Hi.", search, "Yes.") as up, gateway(up, data, config) as live:
+        await live.chat("Hello", headers, user="ada")
+        await live.memory("POST", "/users/ada/passages", json={"content": "The boat is red"})
+        await put_zone(live, ZONE)
+        await live.chat("What colour is the boat?", headers, user="ada")
+        shown = up.bodies[-1]["messages"][-1]
+        assert shown["role"] == "tool"
+        assert f'{offset}"' in shown["content"]
+
+
+async def test_a_zone_is_exported_imported_and_erased(data):
+    async with Model("Hi.") as up, gateway(up, data) as live:
+        await put_zone(live, ZONE)
+        lines = await live.memory("GET", "/users/ada/export")
+        await live.memory("DELETE", "/users/ada")
+        assert (await live.memory("GET", "/users/ada/policy")).json() == {
+            "memory": "full",
+            "object": "policy",
+        }
+        await live.memory("POST", "/users/bob/import", content=lines.content)
+        assert (await live.memory("GET", "/users/bob/policy")).json()["timezone"] == ZONE
+
+
 async def test_a_policy_is_exported_imported_and_erased(data):
     async with Model("Hi.") as up, gateway(up, data) as live:
         await live.chat("Hello", user="ada")

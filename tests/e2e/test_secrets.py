@@ -13,6 +13,7 @@ from memory.stores.sql import schema as t
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.e2e.test_extraction import CONFIG, Chat, asked, fact, kept, proposing
+from tests.e2e.test_faults import REMEMBER, breaking
 from tests.models import Model
 
 SECRETS = {
@@ -88,6 +89,44 @@ async def test_a_history_that_is_kept_here_still_has_it_and_shows_it_nowhere(dat
             assert answer.status_code == 200
             assert "[removed: API key]" in answer.text
             assert secret not in answer.text
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_secret_that_went_through_the_recovery_log_is_indexed_nowhere(
+    data, monkeypatch, kind, named
+):
+    """The store was down as the answer ended: the turn is stored later, from a file."""
+    secret = SECRETS[kind]
+    line = SAID[kind].format(secret)
+    headers = {"x-memory-conversation": "boats"} if named else {}
+    config = {"memory.extract": "off", "memory.recall": "always"}
+    async with Model(REMEMBER, line, "ok") as up:
+        async with running(up.url, data, config) as live:
+            await live.gateway.memory.wait_until_ready()
+            await live.gateway.worker.stop()
+            with monkeypatch.context() as patch:
+                breaking(patch, writes=3)
+                first = await live.chat("Where is the boat server?", headers, user="ada")
+            assert secret in first.text
+            assert (data / "spill.ndjson").exists()
+            assert named or secret.encode() not in (data / "spill.ndjson").read_bytes()
+        async with running(up.url, data, config) as live:
+            await live.gateway.memory.wait_until_ready()
+            assert not (data / "spill.ndjson").exists()
+            await settled(live)
+            contents = [m["content"] for m in await rows(live, t.messages)]
+            assert secret not in json.dumps(contents)
+            assert "[removed: " in json.dumps(contents)
+            local = {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+            for words in ("boat server", secret.split()[0]):
+                path = f"/users/ada/messages/search?q={words}"
+                assert secret not in (await live.memory("GET", path, headers=local)).text
+            await live.chat("What do you know of the boat server?", user="ada")
+            assert secret not in json.dumps(up.bodies[-1]["messages"])
+            if named:
+                await live.chat("And now?", headers, user="ada")
+                assert secret in json.dumps(up.bodies[-1]["messages"])
 
 
 async def test_where_the_operator_wants_no_screen_nothing_is_left_out(data):

@@ -40,9 +40,13 @@ async def export(
     """Yield every line of the user's memory, of one agent or all. Raises StoreUnavailable."""
     count = 1
     yield Export(user=user)
-    if (memory := await db.read(lambda conn: policies.find(conn, (tenant, user)))) != policies.FULL:
+    policy = await db.read(lambda conn: policies.find(conn, (tenant, user)))
+    if policy != policies.NO_POLICY:
         count += 1
-        yield PolicyLine(memory=memory)  # type: ignore[arg-type]
+        yield PolicyLine(
+            memory=policy.memory,  # type: ignore[arg-type]
+            timezone=policy.timezone or None,
+        )
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
         for kind in (_blocks, _versions, _passages, _conversations, _nodes):
             after: Any = None

@@ -33,6 +33,7 @@ from memory.export_format import (
     line_at,
     lines_in,
 )
+from memory.search.zones import parse_zone
 from memory.stores.sql.batches import QuickRead
 from memory.stores.sql.passages import check
 
@@ -98,7 +99,7 @@ class ImportManifest:
         self._body, self._rules = body, rules
         self._rows = 0
         self.parts: dict[str, ImportPart] = {}
-        self.policy: str | None = None
+        self.policy: PolicyLine | None = None
 
     async def examine(self) -> None:
         """Read every line, letting other requests run in between.
@@ -119,7 +120,9 @@ class ImportManifest:
         if isinstance(line, Export | ExportEnd):
             return
         if isinstance(line, PolicyLine):
-            self.policy = line.memory
+            if line.timezone:
+                _check_zone(line.timezone)
+            self.policy = line
             return
         self._rows += 1
         if self._rules.most is not None and self._rows > self._rules.most:
@@ -175,6 +178,14 @@ class ImportManifest:
                     number, f"the node {line.node!r} of its conversation must stand before it."
                 )
         return chat.lines
+
+
+def _check_zone(name: str) -> None:
+    """Raise BadArguments unless this is the name of a time zone."""
+    try:
+        parse_zone(name)
+    except ValueError as e:
+        raise BadArguments(f"`timezone`: {e}. Give an IANA name, like Europe/Berlin.") from e
 
 
 def _screened(line: Any_Line, screen: Screen) -> Any_Line:

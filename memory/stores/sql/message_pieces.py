@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
+from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.long_json import count_long_characters, encode_part_by_part
 from memory.conversation.messages import Json, is_system, with_image_addresses
-from memory.conversation.openings import without_harness
 from memory.conversation.thoughts import spoken_text
 from memory.core.screen import Screen
 from memory.ids import key_at, new_key
@@ -68,13 +68,14 @@ def contents_of(
     sliced: bool = False,
     screen: Screen | None = None,
     keeps_secrets: bool = False,
+    harness: Harness = SHIPPED_HARNESS,
 ) -> Iterator[dict[str, Any]]:
     """Return messages with digests as rows store them, wherever they belong.
 
     System text is left out: it is the app's, not the user's. sliced: a body with very long strings
     is a `LongBody`, for `split_off`. screen: what is left out of the text, which is
     indexed, recalled and shown, and of the body, unless it keeps_secrets, since the conversation
-    is made of it again.
+    is made of it again. harness: what its client puts around the user's words.
     """
     for message, digest in found:
         if is_system(message):
@@ -82,7 +83,7 @@ def contents_of(
         words, role = spoken_text(message), str(message.get("role") or "")
         if role == "user":
             # What a harness says around them are not the user's words.
-            own = without_harness(words)
+            own = harness.own_part(words)
             words = words if own == words.strip() else own
         if screen is not None:
             words, message = _screened(screen, words, message, keeps_secrets=keeps_secrets)

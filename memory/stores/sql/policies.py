@@ -1,9 +1,11 @@
-"""What the memory may do for a user, where that is less than everything.
+"""What the memory may do for a user, where that is less than everything, and their time zone.
 
-A user who has no row has no policy of their own: `full`.
+A user who has no row has no policy of their own: `full`, in the zone of the memory.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
@@ -14,16 +16,29 @@ from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.statements import Query, execute_sql
 
 p = t.user_policies.c
-OF_USER = select(p.memory).where(p.tenant == bindparam("tenant"), p.user == bindparam("user"))
+OF_USER = select(p.memory, p.timezone).where(
+    p.tenant == bindparam("tenant"), p.user == bindparam("user")
+)
 ONE = select(p.tenant).limit(1)
 FULL = "full"
 CHANGES = "policies"
 CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
 
 
-def find(conn: Connection, who: UserName) -> str:
+class StoredPolicy(NamedTuple):
+    """A user's policy. timezone: by its IANA name, "" for that of the memory."""
+
+    memory: str = FULL
+    timezone: str = ""
+
+
+NO_POLICY = StoredPolicy()
+
+
+def find(conn: Connection, who: UserName) -> StoredPolicy:
     """Return the policy of a user."""
-    return conn.execute(OF_USER, _name(who)).scalar() or FULL
+    row = conn.execute(OF_USER, _name(who)).first()
+    return NO_POLICY if row is None else StoredPolicy(row.memory or FULL, row.timezone or "")
 
 
 def any_set(conn: Connection) -> bool:
@@ -46,22 +61,30 @@ def _tell_others(conn: Connection) -> None:
         )
 
 
-def put(conn: Connection, who: UserName, memory: str) -> None:
-    """Set the policy of a user."""
-    values = {"memory": memory, "updated_at": clock.now()}
+def put(
+    conn: Connection, who: UserName, memory: str | None = None, timezone: str | None = None
+) -> StoredPolicy:
+    """Set the policy of a user, and return it. A member that is None stays as it is."""
+    before = find(conn, who)
+    policy = StoredPolicy(
+        before.memory if memory is None else memory,
+        before.timezone if timezone is None else timezone,
+    )
+    values = {**policy._asdict(), "updated_at": clock.now()}
     own = (p.tenant == who[0]) & (p.user == who[1])
-    if memory == FULL:
+    if policy == NO_POLICY:
         remove(conn, who)
     elif not conn.execute(update(t.user_policies).where(own).values(**values)).rowcount:
         conn.execute(insert(t.user_policies).values(**_name(who), **values))
     _tell_others(conn)
+    return policy
 
 
 def rename(conn: Connection, source: UserName, target: UserName) -> None:
     """Give the policy of a user, if there is one, to another name."""
-    if (memory := find(conn, source)) != FULL:
+    if (policy := find(conn, source)) != NO_POLICY:
         remove(conn, source)
-        put(conn, target, memory)
+        put(conn, target, *policy)
 
 
 def remove(conn: Connection, who: UserName) -> None:

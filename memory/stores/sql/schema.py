@@ -457,13 +457,14 @@ response_items = Table(
     Index("ix_response_items_response", "tenant", "response"),
 )
 
-# What the memory may do for a user, where that is less than everything.
+# What the memory may do for a user, where that is less than everything, and their time zone.
 user_policies = Table(
     "user_policies",
     metadata,
     Column("tenant", Words, primary_key=True),
     Column("user", Words, primary_key=True),
     text("memory", "full"),
+    text("timezone"),
     at("updated_at"),
 )
 

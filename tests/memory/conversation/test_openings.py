@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.conversation import openings
 from memory.conversation.history import Messages
 from memory.conversation.matching import RequestHistory
 from memory.conversation.openings import (
@@ -180,16 +179,3 @@ def test_no_message_takes_long(text):
         opening_of(history)
         took.append(time.thread_time() - began)
     assert min(took) < 0.25
-
-
-@given(
-    st.lists(st.sampled_from([" ", "\n", "\u3000", "a"])).map("".join),
-    st.integers(0, 12),
-    st.integers(1, 5),
-)
-def test_white_space_is_passed_over_in_slices_of_any_size(text, at, size):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openings, "INSPECTED_CHARACTERS", size)
-        at = min(at, len(text))
-        assert openings._skip_space(text, at) == len(text) - len(text[at:].lstrip())
-        assert openings._skip_space_back(text, at, len(text)) == at + len(text[at:].rstrip())

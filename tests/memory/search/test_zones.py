@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.search.zones import day_of, moment_of, parse_zone
+from memory.search.zones import day_of, moment_of, parse_zone, time_of
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,8 @@ def test_a_day_is_that_of_the_zone():
     assert day_of(0) == "1970-01-01"
     assert day_of(0, "America/New_York") == "1969-12-31"
     assert moment_of(0, "Asia/Tokyo") == "Thu 1970-01-01 09:00 +09:00"
+
+
+def test_a_time_is_told_with_its_offset():
+    assert time_of(0) == "1970-01-01T00:00:00.000Z"
+    assert time_of(0, "Asia/Kolkata") == "1970-01-01T05:30:00+05:30"

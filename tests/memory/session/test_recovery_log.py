@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.conversation.matching import TurnNode
+from memory.conversation.thoughts import spoken_text
 from memory.scope import Scope
 from memory.session import recovery_log as spilling
 from memory.session.recovery_log import RecoveryLog
@@ -187,3 +188,27 @@ async def test_what_is_held_goes_to_the_file_when_the_process_ends(tmp_path, mon
     spill.flush()
     again = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
     assert [r.nodes[0].id for r in again.load()] == [1]
+
+
+@given(st.text(), st.text())
+def test_what_is_indexed_of_a_kept_answer_comes_back_as_it_was(said, indexed):
+    """A kept history needs what the screen found; what is indexed is without it."""
+    before = record(words=said)
+    before.kept = True
+    row = {"role": "assistant", "body": "", "content": indexed, "digest": b"d", "pieces": None}
+    before.contents = [[row]]
+    line = msgspec.json.encode(spilling.pack_record(before))
+    after = spilling.unpack_record(msgspec.json.decode(line), SECRET)
+    assert after.answers == before.answers
+    if after.contents is None:
+        assert indexed == spoken_text(before.answers[0])
+    else:
+        [[found]] = after.contents
+        assert found["content"] == indexed
+        assert msgspec.json.decode(found["body"]) == before.answers[0]
+
+
+def test_a_record_of_before_has_no_texts():
+    line = msgspec.json.encode(spilling.pack_record(record()))
+    assert b'"texts"' not in line
+    assert spilling.unpack_record(msgspec.json.decode(line), SECRET).contents is None

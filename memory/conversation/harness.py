@@ -1,0 +1,116 @@
+"""Leaves out what a client program puts around the words of its user. Pure.
+
+Coding agents and chat programs add elements to a user's message: the date, open files, reminders to
+the model. They are nobody's words: they are not searched, recalled or extracted, and tell no task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+INSPECTED_CHARACTERS = 4096  # at once, of white space that may take any room
+MAX_ATTRIBUTE_CHARACTERS, MAX_INDENT = 300, 40
+# What known programs add. Elements in which users' own words stand, such as `user_query`, are not
+# here: whoever names one loses what is in it.
+HARNESS_ELEMENTS = (
+    # Claude Code
+    *("system-reminder", "local-command-stdout", "local-command-stderr", "local-command-caveat"),
+    *("command-message", "command-name", "bash-stdout", "bash-stderr", "task-notification"),
+    *("user-prompt-submit-hook", "new-diagnostics", "ide_opened_file", "ide_selection"),
+    "ide_diagnostics",
+    # Codex
+    *("environment_context", "user_instructions", "turn_aborted", "user_shell_command"),
+    # Cline, Roo, Cursor, Copilot, Gemini CLI
+    *(
+        "environment_details",
+        "system_reminder",
+        "additional_data",
+        "open_and_recently_viewed_files",
+    ),
+    *("attached_files", "project_layout", "git_status", "user_info", "environment_info"),
+    *("workspace_info", "editorContext", "reminderInstructions", "session_context"),
+)
+
+
+class Harness:
+    """The elements that one program adds, by their names."""
+
+    def __init__(self, elements: Iterable[str] = HARNESS_ELEMENTS) -> None:
+        self._names = frozenset(elements)
+        names = "|".join(map(re.escape, sorted(self._names))) or r"(?!)"
+        opening = rf"<({names})(?:\s[^<>]{{0,{MAX_ATTRIBUTE_CHARACTERS}}})?>"
+        # Its beginning is a literal one, which is looked for fast: most texts have none.
+        self._closing = re.compile(rf"</(?:{names})>")
+        self._opening = re.compile(opening)
+        self._line = re.compile(rf"^[^\S\n]{{0,{MAX_INDENT}}}{opening}", re.MULTILINE)
+        self._line_end = re.compile(rf"[^\S\n]{{0,{MAX_INDENT}}}(?:\n|\Z)")
+
+    def own_part(self, text: str) -> str:
+        """Return a text without the elements before and behind it, and on lines of their own."""
+        if "</" not in text or self._closing.search(text) is None:
+            return text
+        begin = self._skip_before(text)
+        end = self._skip_behind(text, begin)
+        own = text[begin:end]
+        return own if self._closing.search(own) is None else "".join(self._between(own))
+
+    def _skip_before(self, text: str) -> int:
+        """Return where the elements before a text end."""
+        begin = _skip_space(text, 0)
+        while opening := self._opening.match(text, begin):
+            closing = f"</{opening[1]}>"
+            at = text.find(closing, opening.end())
+            if at < 0:
+                break
+            begin = _skip_space(text, at + len(closing))
+        return begin
+
+    def _skip_behind(self, text: str, begin: int) -> int:
+        """Return where the elements behind a text begin."""
+        end = _skip_space_back(text, begin, len(text))
+        while text.endswith(">", begin, end):
+            closing = text.rfind("</", begin, end)
+            if closing < 0 or (name := text[closing + 2 : end - 1]) not in self._names:
+                break
+            at = text.rfind(f"<{name}", begin, closing)
+            if at < 0 or not (opening := self._opening.match(text, at)) or opening[1] != name:
+                break
+            end = _skip_space_back(text, begin, at)
+        return end
+
+    def _between(self, text: str) -> Iterator[str]:
+        """Yield what stands around the elements that have lines of their own."""
+        passed = at = 0
+        open_names: set[str] = set()  # which are not closed any more from here on
+        while line := self._line.search(text, at):
+            name, at = line[1], line.end()
+            closing = -1 if name in open_names else text.find(f"</{name}>", at)
+            if closing < 0:
+                open_names.add(name)
+                continue
+            at = closing + len(name) + 3
+            if end := self._line_end.match(text, at):
+                yield text[passed : line.start()]
+                passed = at = end.end()
+        yield text[passed:]
+
+
+def _skip_space(text: str, at: int) -> int:
+    """Return where the white space at a place ends; a slice at a time, since it may be long."""
+    while part := text[at : at + INSPECTED_CHARACTERS]:
+        if words := part.lstrip():
+            return at + len(part) - len(words)
+        at += len(part)
+    return at
+
+
+def _skip_space_back(text: str, begin: int, at: int) -> int:
+    while part := text[max(begin, at - INSPECTED_CHARACTERS) : at]:
+        if words := part.rstrip():
+            return at - len(part) + len(words)
+        at -= len(part)
+    return at
+
+
+SHIPPED_HARNESS = Harness()
