@@ -138,8 +138,10 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     forward.wire, forward.dropped = request.wire, request.dropped
     if request.found is not None:
         history = request.found.history
-        # Of a chat completion, new messages are sent as they came; earlier ones may be decoded.
-        forward.writes_off_loop = history.is_long if request.wire is CHAT else history.heavy
+        # Of a chat completion, new messages are sent as they came, where it is known how they stand
+        # in the body; earlier ones may be decoded.
+        as_they_came = request.wire is CHAT and history.source is not None
+        forward.writes_off_loop = history.is_long if as_they_came else history.heavy
     if request.wire is not CHAT:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
     forward.meter.guess = guess_tokens(len(request.raw))

@@ -100,6 +100,11 @@ class RequestParseCache:
             known, short = None, body  # parse it as unknown
         if found is None:
             found = await run_heavy(_parse_in_thread, body, short, known)
+        messages: Messages = found[0]["messages"]
+        if messages.looks_back and messages.is_long:
+            # A request that is sent again: all of it is looked at, although nothing in it is new.
+            messages.heavy = True
+            await run_heavy(messages.decode_known)
         return self._remember(who, body, name, found)
 
     def _remember(self, who: object, body: bytes, name: int, found: _Read) -> Json:

@@ -25,6 +25,7 @@ OPENING = "\U0010fffe"
 FIRST = 0x100000
 FIRST_HALF = 0xD800
 MARK = OPENING.encode()
+STAND_IN_BYTES = 2 * len(MARK)
 STAND_IN = re.compile(rb"\xf4\x8f\xbf\xbe\xf4\x80([\x80-\x9f])([\x80-\xbf])")
 IN_TEXT = re.compile("\U0010fffe[\U00100000-\U001007ff]")
 REPLACEMENT = "\ufffd"  # where a text leaves for what takes characters alone
@@ -54,8 +55,26 @@ def with_stand_ins(data: bytes) -> bytes:
 
 
 def with_escapes(data: bytes) -> bytes:
-    """Return JSON text with the halves for which there are stand-ins in it."""
-    return STAND_IN.sub(_escape, data) if MARK in data else data
+    """Return JSON text with the halves for which there are stand-ins in it.
+
+    A long one is made in steps, so that other threads run between two of them.
+    """
+    if MARK not in data:
+        return data
+    if len(data) <= _SCAN_WINDOW_BYTES:
+        return STAND_IN.sub(_escape, data)
+    return b"".join(_escaped_steps(data))
+
+
+def _escaped_steps(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        end = at + _SCAN_WINDOW_BYTES
+        # No stand-in is cut: one that begins before the end and goes on behind it is of the next.
+        cut = data.find(MARK, end - STAND_IN_BYTES + 1, end + len(MARK) - 1)
+        cut = end if cut < 0 else cut
+        yield STAND_IN.sub(_escape, data[at:cut])
+        at = cut
 
 
 def encode_json_in_parts(value: Any) -> list[bytes]:

@@ -293,6 +293,23 @@ class Messages(Sequence[Json]):
         known, mark = self._known(), self.before.mark
         return known.end - (mark.at if mark is not None else known.start) > LONG_BYTES
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether messages that follow the last answer are among those not decoded yet.
+
+        So it is with a request that is sent again: the turn looks at all of them.
+        """
+        return self.after.newest + 1 < self._from
+
+    def decode_known(self) -> None:
+        """Decode what is known, and find where it stands, so that nobody has to wait for it."""
+        if self.before.mark is not None:
+            self.enter()
+        else:
+            _ = self.all
+        if self.source is not None:
+            self._locate_decoded()
+
     def enter(self) -> None:
         """Decode what follows the newest cut, and what is kept before it."""
         mark = self.before.mark

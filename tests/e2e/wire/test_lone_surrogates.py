@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 
 import pytest
 
+from gateway.wire.json_weight import LIGHT_BYTES
+from gateway.wires.chat.format import ChatFormat
 from tests.chat_only_model import ChatOnlyModel
 from tests.conftest import running
 from tests.e2e.messages import client as claude
@@ -199,3 +202,21 @@ async def test_a_resent_history_with_halves_is_known_and_another_is_not(stream, 
             )
             assert http.headers["x-memory-conversation"] != name
         assert up.bodies[-1]["messages"][-1]["content"] == "More"
+
+
+async def test_a_long_request_with_halves_is_written_off_the_loop(data, monkeypatch):
+    """None of it can leave as it came, and to write it takes longer than others may wait."""
+    threads, encode = [], ChatFormat.encode
+
+    def noting(self, *args, **options):
+        threads.append(threading.current_thread())
+        return encode(self, *args, **options)
+
+    monkeypatch.setattr(ChatFormat, "encode", noting)
+    text = "\ud83d" * LIGHT_BYTES
+    async with Model("fine") as up, running(up.url, data) as live:
+        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        await post(live, "/chat/completions", body, "full")
+        arrived = spelt(up.bodies[0]["messages"][-1]["content"]) == spelt(text)
+    assert arrived
+    assert threading.main_thread() not in threads

@@ -267,3 +267,35 @@ def test_the_objects_of_an_array_are_found_whatever_the_window(found, window, as
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_strings, "SCAN_WINDOW_BYTES", window)
         assert [text[a:b] for a, b in history.array_elements(text, 1)] == texts
+
+
+LONG = [{"role": "user", "content": "words " * (history.LONG_BYTES // 4)}]
+TOLD = [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "and now?"}]
+
+
+@pytest.mark.parametrize(
+    ("before", "again", "is_heavy"),
+    [
+        (LONG, LONG, True),  # a repetition, or a regeneration
+        (LONG + TOLD, LONG + TOLD, True),  # the newest message is decoded with all before it
+        (TOLD + LONG, TOLD + LONG, True),
+        (LONG, LONG + TOLD[1:], True),
+        (LONG, LONG + TOLD, False),
+        (LONG + TOLD, LONG + TOLD + TOLD, False),
+    ],
+)
+async def test_a_long_request_that_is_sent_again_is_looked_at_in_a_thread(before, again, is_heavy):
+    """All of it is looked at, although nothing in it is new: that holds others for long."""
+    cache = RequestParseCache()
+    for messages in (before, again):
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        found = (await cache.parse_async("who", body))["messages"]
+    assert found.before.count == len(before)
+    assert found.heavy == is_heavy
+    since = found.after.newest + 1
+    decoding = found.looks_back and found.is_long
+    assert not decoding
+    assert found[since:] == again[since:]
+    if is_heavy:
+        # Where its messages stand was found as well.
+        assert len(found._spans) == len(again)

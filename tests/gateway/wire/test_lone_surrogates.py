@@ -82,3 +82,15 @@ def test_halves_of_pairs_are_found_in_steps_of_any_size(pieces, window):
     assert sound == (read == data)
     assert lone_surrogates.has_no_lone_surrogates(read)
     assert json.loads(lone_surrogates.with_escapes(read)) == json.loads(data)
+
+
+@given(
+    st.lists(st.sampled_from(["x", "é", lone_surrogates.OPENING, "\ud83d", "\udc00", "\udfff"])),
+    st.integers(lone_surrogates.STAND_IN_BYTES + 1, 40),
+)
+def test_halves_are_written_in_steps_of_any_size(pieces, window):
+    data = lone_surrogates.with_stand_ins(json.dumps("".join(pieces)).encode())
+    written = lone_surrogates.STAND_IN.sub(lone_surrogates._escape, data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lone_surrogates, "_SCAN_WINDOW_BYTES", window)
+        assert lone_surrogates.with_escapes(data) == written
