@@ -62,6 +62,7 @@ async def ask_of(
         zone=zone_of(request.headers) or ("" if agent is None else profile.timezone),
         tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
         policy=None if agent is None else gateway.agents.policy_of(agent),
+        said_by=request.user if profile.home == "agent" else None,
     )
 
 

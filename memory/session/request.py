@@ -78,7 +78,8 @@ class TurnRequest(msgspec.Struct):
     why recall and extraction are on or off, by their names. records: False for who asks only what
     would be sent. tasks: a request like those before it is a task (see `conversation.openings`).
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
-    one. policy: of the agent, if it has one of its own.
+    one. policy: of the agent, if it has one of its own. said_by: the user whom the request names,
+    where the memory is an agent's own.
     """
 
     scope: Scope
@@ -107,6 +108,7 @@ class TurnRequest(msgspec.Struct):
     body: bytes = b""
     zone: str = ""
     policy: Policy | None = None
+    said_by: str | None = None
 
     @property
     def size(self) -> int:

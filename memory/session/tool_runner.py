@@ -103,6 +103,7 @@ class ToolRunner:
             frozenset(x["function"]["name"] for x in offered),
             screen=turn.policy.screen,
             model_blocks=turn.policy.model_blocks,
+            said_by=turn.ask.said_by,
         )
 
     def _trace(
