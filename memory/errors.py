@@ -8,7 +8,8 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 │   └── TakenOver      another worker goes on with the turn
 ├── Conflict           a stale write: someone else was faster
 │   ├── AmbiguousName  several things have the name: name the owner
-│   └── TooManyAgents  the tenant has as many agents as one may have
+│   ├── TooManyAgents  the tenant has as many agents as one may have
+│   └── TooManyMembers the shared block has as many members as one may have
 ├── ErasedMeanwhile    the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
 ├── Postponed          a job lacks a credential: it waits for its tenant's next request
@@ -57,6 +58,10 @@ class AmbiguousName(Conflict):
 
 class TooManyAgents(Conflict):
     """The tenant has as many agents as one may have."""
+
+
+class TooManyMembers(Conflict):
+    """The shared block has as many members as one may have."""
 
 
 class ErasedMeanwhile(MemoryFault):

@@ -83,7 +83,8 @@ class ToolContext:
 
     seen: label to the version that the model was shown, updated by its own edits. skip: the node of
     this request, whose messages are not "earlier". within: the conversation's end for an unnamed
-    user. model_blocks: whether the model may make blocks. zone: in which times are told.
+    user. model_blocks: whether the model may make blocks. zone: in which times are told. said_by:
+    the user whom the request names, in an agent's own memory.
     """
 
     scope_id: int
@@ -101,6 +102,7 @@ class ToolContext:
     screen: Screen = field(default_factory=Screen)
     model_blocks: bool = False
     zone: str = UTC_NAME
+    said_by: str | None = None
 
 
 @dataclass(slots=True)
@@ -265,6 +267,7 @@ def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str
         float(importance),
         context.actor,
         context.shelf.branch,
+        written_by=context.said_by,
     )
     kept = fact_rows.keep(conn, context.scope_id, new)
     context.inserted += [s["key"] for s in kept.passages]
@@ -282,7 +285,14 @@ def _update(conn: Connection, arguments: Arguments, context: ToolContext) -> str
     old = passages.get(conn, [context.scope_id], ident)
     if old is None:
         raise BadArguments(UNKNOWN_ID.format(ident[:80]))
-    new = passages.NewPassage(content, old["tags"], old["type"], old["importance"], context.actor)
+    new = passages.NewPassage(
+        content,
+        old["tags"],
+        old["type"],
+        old["importance"],
+        context.actor,
+        written_by=context.said_by,
+    )
     stored, _ = passages.add(conn, context.scope_id, new)
     if any(s["id"] == old["id"] for s in stored):
         return "Already stored: nothing was changed."
@@ -364,7 +374,7 @@ async def _conversation_search(arguments: Arguments, context: ToolContext) -> st
                 "content": h["content"][:2000],
                 "time": time_of(h["created_at"], context.zone),
                 "conversation": h["conversation"],
-                **{name: h[name] for name in ("speaker", "replaced") if name in h},
+                **{name: h[name] for name in ("speaker", "said_by", "replaced") if name in h},
             }
             for h in hits
         ],

@@ -48,7 +48,8 @@ COVERED = {
         gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents
         gateway.management.profile_edits gateway.management.tenant_proof gateway.routing.agents
         gateway.server.hidden_agents gateway.server.model_routes memory.management.agents
-        memory.session.agent_profiles memory.stores.sql.agent_memories memory.stores.sql.agents
+        memory.session.agent_profiles memory.stores.sql.agent_memories
+        memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
@@ -225,7 +226,8 @@ COVERED = {
         memory.stores.sql.agent_tables memory.stores.sql.columns
         memory.stores.sql.postgres_maintenance
         memory.stores.sql.record_tables memory.stores.sql.schema
-        memory.stores.sql.sqlite_maintenance memory.stores.sql.upgrade memory.stores.sql.vacuum
+        memory.stores.sql.shared_tables memory.stores.sql.sqlite_maintenance
+        memory.stores.sql.upgrade memory.stores.sql.vacuum
     """,
     "memory/stores/sql/test_sqlite": """
         memory.stores.sql.connections memory.stores.sql.database memory.stores.sql.sql_driver

@@ -63,6 +63,7 @@ async def ask_of(
         harness=request.harness,
         tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
         policy=None if agent is None else gateway.agents.policy_of(agent),
+        said_by=request.user if profile.home == "agent" else None,
     )
 
 

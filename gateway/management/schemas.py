@@ -216,10 +216,14 @@ class UserPolicy(msgspec.Struct):
 
 
 class Erased(msgspec.Struct):
-    """A receipt: rows removed by kind."""
+    """A receipt: rows removed by kind.
+
+    agents: those with one memory to which the user had talked; their blocks may still name them.
+    """
 
     id: str
     erased: dict[str, int]
+    agents: list[str]
     object: str = "user.erased"
 
 

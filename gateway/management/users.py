@@ -72,10 +72,10 @@ async def erase_user(desk: AtDesk) -> Erased:
         raise BadRequest(
             "A user is always erased with all agents. Leave out ?agent=.", param="agent"
         )
-    counts = await desk.write(
+    erased = await desk.write(
         management.users.erase_user(desk.memory, desk.scope.tenant, desk.user)
     )
-    return Erased(desk.user, counts)
+    return Erased(desk.user, erased.counts, erased.agents)
 
 
 @get(

@@ -30,7 +30,10 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CoreBlock:
-    """One block. limit: in characters. version: 0 for the operator's default, never edited."""
+    """One block. limit: in characters. version: 0 for the operator's default, never edited.
+
+    shared: others have it too. hidden_by: id of the shared block that is shown in its place.
+    """
 
     label: str
     value: str = ""
@@ -41,6 +44,8 @@ class CoreBlock:
     id: str = ""
     updated_at: float = 0.0
     shared_with: tuple[str, ...] = ()
+    shared: bool = False
+    hidden_by: str = ""
 
 
 def check_label(label: object) -> str:
@@ -135,6 +140,9 @@ INSTRUCTION = (  # kept short, since every request pays for it
 )
 
 
+SHARED = "Others read the blocks marked shared: write nothing private there."
+
+
 OPENED = "\x1e"  # between an agent's own words and the instruction on memory
 
 
@@ -213,6 +221,8 @@ def compile_core(
     `introduce`.
     """
     begin = introduce(instruction, tag, memory=bool(blocks or summary))
+    if any(b.shared for b in blocks):
+        begin = f"{begin} {SHARED}".strip()
     parts = [begin] if begin else []
     if blocks:
         parts.append(f'<memory_blocks tag="{tag}">\n{elements(blocks)}\n</memory_blocks>')
@@ -226,14 +236,16 @@ def compile_core(
 
 
 def elements(blocks: Sequence[CoreBlock]) -> str:
-    """Return the blocks as elements, ordered by label."""
-    return "\n".join(element_of(b) for b in sorted(blocks, key=lambda b: b.label))
+    """Return the blocks as elements, ordered by label, the shared ones last."""
+    return "\n".join(element_of(b) for b in sorted(blocks, key=lambda b: (b.shared, b.label)))
 
 
 def element_of(b: CoreBlock) -> str:
     """Return a block as an element of the core text."""
     only = ' read_only="true"' if b.read_only else ""
-    about = f'description="{escape(b.description)}" chars="{len(b.value)}/{b.limit}"{only}'
+    shared = ' shared="true"' if b.shared else ""
+    size = f'chars="{len(b.value)}/{b.limit}"'
+    about = f'description="{escape(b.description)}" {size}{shared}{only}'
     value = f"\n{escape(b.value)}\n" if b.value else ""
     return f"<{b.label} {about}>{value}</{b.label}>"
 

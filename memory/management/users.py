@@ -12,6 +12,7 @@ from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
 from memory.stores.sql import erasure, exporter, importer, scopes
+from memory.stores.sql.erasure import Erasure
 from memory.stores.sql.import_manifest import ImportManifest
 from memory.stores.sql.importer import ImportReceipt
 from memory.stores.sql.management_context import ManagementActor
@@ -38,18 +39,18 @@ async def is_proven(memory: Memory, tenant: str) -> bool:
     return await read(memory, lambda conn: scopes.proven(conn, tenant))
 
 
-async def erase_user(memory: Memory, tenant: str, user: str) -> dict[str, int]:
+async def erase_user(memory: Memory, tenant: str, user: str) -> Erasure:
     """Erase everything about a user, in the application's tables too.
 
-    Returns rows removed by kind. Raises StoreUnavailable: repeating it continues the erasure.
+    Raises StoreUnavailable: repeating it continues the erasure.
     """
     db = memory.db
-    counts = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
+    erased = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
     memory.policies.forget()
     await asyncio.to_thread(memory.spill.forget, tenant, user)
     if (data := memory.spill.folder) is not None:
         await asyncio.to_thread(remove_copies, data, user)
-    return counts
+    return erased
 
 
 def export_user(

@@ -80,7 +80,8 @@ class TurnRequest(msgspec.Struct):
     would be sent. tasks: a request like those before it is a task (see `conversation.openings`).
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
     one. policy: of the agent, if it has one of its own. harness: what the client's program puts
-    around its user's words.
+    around its user's words. said_by: the user whom the request names, where the memory is an
+    agent's own.
     """
 
     scope: Scope
@@ -110,6 +111,7 @@ class TurnRequest(msgspec.Struct):
     zone: str = ""
     policy: Policy | None = None
     harness: Harness = SHIPPED_HARNESS
+    said_by: str | None = None
 
     @property
     def size(self) -> int:

@@ -104,6 +104,7 @@ class ToolRunner:
             screen=turn.policy.screen,
             model_blocks=turn.policy.model_blocks,
             zone=turn.zone,
+            said_by=turn.ask.said_by,
         )
 
     def _trace(

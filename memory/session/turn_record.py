@@ -69,6 +69,8 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
             harness=turn.ask.harness,
         )
     )
+    if turn.ask.said_by is not None:
+        _note_speaker(turn, fresh)
     return PendingTurn(
         snapshot.owner,
         identity.conversation,
@@ -128,7 +130,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
 
 
 def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list[Json]:
-    return list(
+    contents = list(
         contents_of(
             [(answer, node.digest)],
             sliced=True,
@@ -136,6 +138,15 @@ def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list
             keeps_secrets=turn.keeps_history,
         )
     )
+    if turn.ask.said_by is not None:
+        _note_speaker(turn, contents)
+    return contents
+
+
+def _note_speaker(turn: TurnContext, contents: Sequence[Json]) -> None:
+    """Note beside messages which user they are of, where the memory is an agent's own."""
+    for content in contents:
+        content["said_by"] = turn.ask.said_by
 
 
 def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, index: int) -> TurnNode:

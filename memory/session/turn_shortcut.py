@@ -151,7 +151,7 @@ def _expected_line(turn: TurnContext) -> ExpectedLine | None:
     known = conversation is turn.snapshot.conversation or not conversation.explicit
     if not turn.services.db.is_shared or turn.store.heavy or identity.adopted or not known:
         return None
-    if scope_id is None or not isinstance(lock, str):
+    if scope_id is None or not isinstance(lock, str) or turn.ask.said_by is not None:
         return None
     version = conversation.version + turn.progress.opened
     return ExpectedLine(lock, scope_id, conversation, version)

@@ -643,6 +643,35 @@ async def test_the_log_tells_of_a_configured_agent_that_a_tenants_own_hides(data
             assert (got.status_code, got.json()["error"]["code"]) == (409, "agent_in_config")
 
 
+SPOKEN = {"ann": "My badge is 4711 quetzal", "bob": "My badge is 9000 ocelot"}
+
+
+async def test_an_erasure_reaches_what_a_user_said_to_an_agent_with_one_memory(data):
+    """Whoever else spoke to it keeps what they said; the agent knows who said what."""
+    store = call("archival_memory_insert", {"content": "A badge is 4711 quetzal"}, "call_1")
+    find = call("conversation_search", {"query": "badge"}, "call_2")
+    async with (
+        Model(calls(store), "Noted 4711.", "Noted 9000.", calls(find), "Found.", "Hi.") as up,
+        running(up.url, data, {**agents(home="agent"), **OWN}) as live,
+    ):
+        for user, text in SPOKEN.items():
+            await ask_chat(live, text, user=user, headers={"x-memory-conversation": user})
+        await ask_chat(live, "Who told you?", user="cleo", headers={"x-memory-conversation": "c"})
+        (told,) = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "tool"]
+        for user in SPOKEN:
+            assert f'"said_by":"{user}"' in told
+        home = "/users/agent%3Asupport"
+        assert "quetzal" in (await live.memory("GET", f"{home}/export")).text
+        receipt = (await live.memory("DELETE", "/users/ann")).json()
+        assert receipt["agents"] == ["support"]
+        left = (await live.memory("GET", f"{home}/export")).text
+        assert ("quetzal" in left, "4711" in left, "ocelot" in left) == (False, False, True)
+        await ask_chat(live, "And now?", user="bob", headers={"x-memory-conversation": "bob"})
+        assert "quetzal" not in json.dumps(up.bodies[-1])
+        assert "ocelot" in json.dumps(up.bodies[-1])
+        assert (await live.memory("DELETE", "/users/ann")).json()["agents"] == []
+
+
 async def test_a_p6_a_key_of_an_agents_owner_name_does_not_reach_its_memory(data):
     keys = ({}, {"trusted": False, "default_user": "\x1fagent:support"})
     async with (

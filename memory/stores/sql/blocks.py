@@ -15,6 +15,7 @@ from memory.core.block_space import length_of, space_of
 from memory.core.blocks import CoreBlock, rewrite_value
 from memory.errors import Conflict, NotFound, UnknownBlock
 from memory.ids import clock, new_id
+from memory.scope import Scope
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes
 from memory.stores.sql.statements import add_row, execute, run_pure
@@ -50,7 +51,8 @@ class EditSource:
     """Who makes a change.
 
     actor: model, api, cli, import, undo, reflection and so on; with ids, if any. expect: the
-    version they saw, None for any. quote: the words of the user that it is taken from.
+    version they saw, None for any. quote: the words of the user that it is taken from. user, agent:
+    whose request it is, of a shared block.
     """
 
     actor: str
@@ -58,19 +60,23 @@ class EditSource:
     tool_call_id: str | None = None
     expect: int | None = None
     quote: str | None = None
+    user: str | None = None
+    agent: str | None = None
 
 
 class BlockSet(msgspec.Struct, frozen=True):
     """The blocks of a scope, or of one branch of an unnamed user's conversation.
 
     defaults: the operator's blocks, valid until a row replaces them. parent: the branch this one is
-    copied from on its first edit.
+    copied from on its first edit. shared: whose shared blocks are shown over them, if any may be,
+    and characters of these.
     """
 
     scope_id: int | None
     defaults: Mapping[str, CoreBlock]
     branch: int = 0
     parent: int = 0
+    shared: tuple[Scope, int] | None = None
 
 
 def _block(row: Row[Any]) -> CoreBlock:

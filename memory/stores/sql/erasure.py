@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, select
 
 from memory.ids import clock, new_id
 from memory.scope import owner_key
+from memory.stores.sql import agent_speakers, erasure_log, policies, retention
 from memory.stores.sql import conversations as conversation_rows
-from memory.stores.sql import erasure_log, policies, retention
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
 from memory.stores.sql.application_tables import ApplicationTables
@@ -44,14 +45,24 @@ COUNTED = (
 Counts = dict[str, int]
 
 
+class Erasure(msgspec.Struct):
+    """What an erasure removed.
+
+    counts: rows by kind. agents: those with a memory of their own, which the user talked to.
+    """
+
+    counts: Counts
+    agents: list[str] = []
+
+
 async def erase(
     db: BatchedWork,
     secret: bytes,
     who: tuple[str, str],
     others: Iterable[ApplicationTables],
     before: Effect | None = None,
-) -> Counts:
-    """Erase the user `who` (tenant, name); return removed rows by kind.
+) -> Erasure:
+    """Erase the user `who` (tenant, name).
 
     others: the application's tables. before: written in the transaction that takes the user away,
     so that nothing is recorded in between; if it raises, nobody is erased. Raises StoreUnavailable;
@@ -82,7 +93,8 @@ async def erase(
     counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
     counts["jobs"] += jobs
     more = {name: count for name, count in removed.items() if name}
-    return {**{name: counts[name] for name in COUNTED}, **more}
+    agents = await agent_speakers.erase(db, who)
+    return Erasure({**{name: counts[name] for name in COUNTED}, **more}, agents)
 
 
 def removal_job() -> QueuedJob:

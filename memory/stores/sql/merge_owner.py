@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from memory.errors import Conflict, NotFound
+from memory.stores.sql import agent_speakers
 from memory.stores.sql import schema as t
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.rename_owner import OwnerRename
@@ -112,6 +113,7 @@ def finish(
             f"the memory of {move.source[1]!r} was used meanwhile, so it is still there: stop what "
             "uses this name, and do it again"
         )
+    agent_speakers.rename(conn, move.source, move.target)
     for application in tables:
         application.rename(conn, move.source, move.target)
     for row in _superseded(conn, move):

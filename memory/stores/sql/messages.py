@@ -307,6 +307,7 @@ HITS = select(
     t.conversations.c.name.label("conversation"),
     m.node,
     m.conversation.label("place"),
+    m.said_by,
     case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body"),
 ).join(t.conversations, t.conversations.c.id == m.conversation)
 

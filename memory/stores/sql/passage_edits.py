@@ -65,7 +65,15 @@ def revise(
         return shown
     passage_lifecycle.set_aside(conn, scope_id, ident, actor)
     new = rows.NewPassage(
-        content, tags, kind, importance, actor, old.node, old.created_at, source=old.source
+        content,
+        tags,
+        kind,
+        importance,
+        actor,
+        old.node,
+        old.created_at,
+        source=old.source,
+        written_by=old.written_by,
     )
     stored, made = rows.add(conn, scope_id, new)
     newest = stored[0]

@@ -79,7 +79,7 @@ class NewPassage:
 
     node: its branch for an unnamed user, else 0. created_at: Unix time, None for now. source:
     public id of the message it was extracted from. quote: the words there that it was taken from.
-    speaker: who said them, where several speak.
+    speaker: who said them, where several speak. written_by: the user, in an agent's own memory.
     """
 
     content: str
@@ -92,6 +92,7 @@ class NewPassage:
     source: str | None = None
     quote: str | None = None
     speaker: str | None = None
+    written_by: str | None = None
 
 
 class PassagePlace(NamedTuple):
@@ -171,6 +172,7 @@ def _insert(conn: Connection, new: NewPassage, row: dict[str, Any]) -> Row[Any]:
             source=new.source,
             quote=new.quote,
             speaker=new.speaker,
+            written_by=new.written_by,
         )
     )
     before = _before(conn, PassagePlace(scope_id, new.node, key), now)

@@ -122,9 +122,11 @@ def complete_hits(
     replaced = find_replaced(conn, scope_id) if hits else {}
     for hit in hits:
         name, last = read_name(hit.pop("body")), replaced.get(hit.pop("place"))
-        node = hit.pop("node")
+        node, said_by = hit.pop("node"), hit.pop("said_by", None)
         if name:
             hit["speaker"] = name
+        if said_by is not None and hit["role"] == "user":
+            hit["said_by"] = said_by
         if last is not None and node is not None and node > last:
             hit["replaced"] = True
     return list(hits)

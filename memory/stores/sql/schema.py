@@ -35,6 +35,12 @@ from memory.stores.sql.columns import (
     text,
 )
 from memory.stores.sql.record_tables import dropped, job_records
+from memory.stores.sql.shared_tables import (
+    shared_blocks,
+    shared_changes,
+    shared_members,
+    shared_versions,
+)
 
 # Made elsewhere, and spoken of as part of the schema.
 __all__ = [
@@ -46,6 +52,10 @@ __all__ = [
     "dropped",
     "job_records",
     "metadata",
+    "shared_blocks",
+    "shared_changes",
+    "shared_members",
+    "shared_versions",
     "short",
     "text",
 ]
@@ -109,27 +119,6 @@ block_versions = Table(
     Column("quote", Words),
     Index("ix_block_versions_scope_id", "scope_id"),
     UniqueConstraint("block_id", "version"),
-)
-
-shared_blocks = Table(
-    "shared_blocks",
-    metadata,
-    Column("id", short(64), primary_key=True),
-    text("tenant"),
-    text("label"),
-    text("description"),
-    text("value"),
-    Column("limit", Integer, nullable=False),
-    Column("version", Integer, nullable=False),
-    at("updated_at"),
-)
-
-shared_members = Table(
-    "shared_members",
-    metadata,
-    Column("block_id", short(64), ForeignKey("shared_blocks.id"), primary_key=True),
-    Column("scope_id", Key, ForeignKey("scopes.id"), primary_key=True),
-    Column("write", Boolean, nullable=False, server_default="0"),
 )
 
 conversations = Table(
@@ -237,10 +226,13 @@ messages = Table(
     text("source"),
     at(),
     Column("pieces", Key),  # where its body is kept in pieces (see `message_pieces`)
+    # the user whom the request named, where the memory is an agent's own
+    Column("said_by", Words),
     Index("ix_messages_conversation", "conversation", "id"),
     Index("ix_messages_scope_id", "scope_id", "created_at"),
 )
 _PARTIAL.append((Index("ix_messages_pieces", messages.c.pieces), "pieces IS NOT NULL"))
+_PARTIAL.append((Index("ix_messages_said_by", messages.c.said_by), "said_by IS NOT NULL"))
 
 message_pieces = Table(
     "message_pieces",
@@ -304,9 +296,11 @@ passages = Table(
     Column("used_at", Float),
     Column("quote", Words),  # what it was taken from, in the words of its speaker
     Column("speaker", Words),
+    Column("written_by", Words),  # the user who had it written, where the memory is an agent's own
     Index("ix_passages_scope_id", "scope_id", "id"),
     Index("ix_passages_digest", "scope_id", "digest"),
 )
+_PARTIAL.append((Index("ix_passages_written_by", passages.c.written_by), "written_by IS NOT NULL"))
 
 vectors = Table(
     "vectors",
@@ -489,7 +483,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0014"
+REVISION = "0015"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

@@ -50,7 +50,7 @@ TYPES = (
 SAID = tuple(
     column
     for column in t.messages.c
-    if column.name not in ("id", "scope_id", "conversation", "pieces")
+    if column.name not in ("id", "scope_id", "conversation", "pieces", "said_by")
 )
 SAID_NAMES = tuple(column.name for column in SAID)
 HOLD = f"""

@@ -53,7 +53,7 @@ async def test_an_erasure_asks_each_application_first_in_batches_and_then_once(s
     store.db.application_tables.append(application)
     await passages.add_passage(store, actor, NewPassage("Ada keeps bees."))
     assert await names(store) == ["ada"]
-    assert (await users.erase_user(store, "acme", "ada"))["passages"] == 1
+    assert (await users.erase_user(store, "acme", "ada")).counts["passages"] == 1
     assert application.calls == [("batch", "acme", "ada")] * 3 + [("last", "acme", "ada")]
     assert await names(store) == []
     assert await users.find_scope(store, scope) is None

@@ -119,7 +119,7 @@ async def test_after_an_erase_and_a_vacuum_no_byte_is_left(tmp_path):
 
     other = await db.write(fill)
     assert b"sentinel" in bytes_of(tmp_path).lower()
-    counts = await erase(db, secret, ("acme", "sentinelada"), ())
+    counts = (await erase(db, secret, ("acme", "sentinelada"), ())).counts
     assert counts["passages"] == 200
     await vacuum(db.url)
     for running in (True, False):
