@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
     from memory.core.screen import PATTERNS, Screen
+    from memory.core.tool_definitions import tools_to_offer
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -187,6 +188,7 @@ __all__ = [
     "shown_owner",
     "strictest",
     "text_of",
+    "tools_to_offer",
     "without_spans",
     "write_summary",
 ]
@@ -212,6 +214,7 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
+    "memory.core.tool_definitions": ("tools_to_offer",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),

@@ -51,6 +51,14 @@ COVERED = {
         memory.session.agent_profiles memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "e2e/test_letta": """
+        gateway.letta.agents gateway.letta.blocks gateway.letta.call gateway.letta.door
+        gateway.letta.entrance gateway.letta.errors gateway.letta.history gateway.letta.ids
+        gateway.letta.models
+        gateway.letta.paging gateway.letta.paths gateway.letta.profile gateway.letta.route
+        gateway.letta.server gateway.letta.state gateway.letta.tools
+        memory.management.exchanges memory.stores.sql.exchanges
+    """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
         memory.stores.sql.policies

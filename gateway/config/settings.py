@@ -96,6 +96,9 @@ class ServerSettings(Section):
     commit_seconds: float = Field(15, gt=0)
     forward_headers: tuple[Annotated[str, AfterValidator(_harmless)], ...] = ()
     jobs: bool = True
+    letta: bool = True
+    letta_open: bool = False
+    letta_model: str = ""
 
     @field_validator("single_user", mode="wrap")
     @classmethod

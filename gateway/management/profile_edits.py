@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from pydantic import ValidationError
@@ -12,8 +12,9 @@ from gateway.auth.authenticator import Principal
 from gateway.config.agents import AgentSettings, check_agent_name
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import BadRequest, Forbidden
-from gateway.management.context import EVERY, ManagementRequest
+from gateway.management.context import EVERY
 from gateway.routing.router import is_model_allowed
+from gateway.state import GatewayState
 from gateway.wire.chat import Json, encode
 
 PROFILE_BYTES = 256 << 10
@@ -23,7 +24,22 @@ GIVEN = frozenset(
 )
 
 
-def check_maker(caller: ManagementRequest) -> None:
+class ProfileMaker(Protocol):
+    """Who makes a profile. runs_it: they operate the gateway."""
+
+    tenant: str
+
+    @property
+    def gateway(self) -> GatewayState: ...
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def runs_it(self) -> bool: ...
+
+
+def check_maker(caller: ProfileMaker) -> None:
     """Raise Forbidden or BadRequest for a caller who may make no agents."""
     principal = caller.principal
     if not (principal.trusted or principal.admin):
@@ -59,7 +75,7 @@ def sent_members(body: Any, name: str) -> Json:
     return {member: value for member, value in body.items() if member not in GIVEN}
 
 
-def check_profile(caller: ManagementRequest, members: Mapping[str, Any]) -> str:
+def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
     """Return a profile as it is stored. Raises BadRequest, Forbidden."""
     profile = _parse(members)
     router, principal = caller.gateway.router, caller.principal

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import fnmatch
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ from memory import (
 )
 
 log = logging.getLogger("mnemogate")
+LETTA_ID = re.compile(r"agent-([0-9a-f]{8})-" + r"([0-9a-f]{4})-" * 3 + r"([0-9a-f]{12})")
 CONFIG, TENANT = "config", "tenant"  # where a profile comes from
 PARSED_BYTES, PARSED_EACH = 4 << 20, 4000
 MAX_NAMED = 20  # agents that an error lists
@@ -58,6 +60,12 @@ class Agent:
     def owner(self, user: str | None) -> str | None:
         """Return whose memory it has when a user talks to it."""
         return home_of(self.name) if self.settings.home == "agent" else user
+
+
+def own_id(name: str) -> str:
+    """Return the id that a name spells as a Letta client does; any other name as it is."""
+    found = LETTA_ID.fullmatch(name)
+    return f"agent_{''.join(found.groups())}" if found else name
 
 
 def settings_of(profile: str | bytes) -> AgentSettings:
@@ -106,6 +114,7 @@ class AgentDirectory:
         if not NAME.fullmatch(name) and not ID.fullmatch(name):
             return None
         profiles = self._memory.agents
+        name = own_id(name)
         configured = self.find_configured(name)
         try:
             if not profiles.loaded:

@@ -18,6 +18,7 @@ from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable,
 from gateway.http.access_log import current_line, open_line, write_line
 from gateway.http.asgi import NOSNIFF, Receive, Send, respond, respond_error
 from gateway.http.paths import canonical_path
+from gateway.letta import entrance
 from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.server.lazy_dashboard import LazyDashboard
 from gateway.server.router_caches import RouterCaches
@@ -45,7 +46,7 @@ MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
 RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
 
 
-ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema"})
+ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta"})
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
@@ -200,6 +201,9 @@ class GatewayMiddleware:
             if scope["method"] == "POST" and (known := MEMORY_PATHS.get(scope["path"])):
                 await serve(gateway, scope, receive, send, known)
                 return
+            if entrance.is_for_door(gateway, scope["path"]):
+                await entrance.serve(gateway, scope, receive, send)
+                return
             self.traces.leave(scope["path"], scope["query_string"])
             noting = _noting_status(send)
             if not ANSWERED.match(scope["path"]):
@@ -218,6 +222,7 @@ def _check(
     if scope["path"] not in MEMORY_PATHS or b"%" in (scope.get("raw_path") or b""):
         _reshape(scope)
         _shape_errors(scope)
+        entrance.recognise(gateway, scope, headers)
     if b"upgrade" in headers:
         _refuse_websocket(scope, headers)
     if gateway.guard is not None:

@@ -48,6 +48,16 @@ async def list_passages(
     return await read(memory, work)
 
 
+async def list_oldest(memory: Memory, scope: Scope, after: int, limit: int) -> list[Passage]:
+    """List passages, oldest first, after a row key. Raises StoreUnavailable."""
+
+    def work(conn: Connection) -> list[Passage]:
+        scope_id = scopes.find(conn, scope)
+        return [] if scope_id is None else rows.page_after(conn, scope_id, after, limit)
+
+    return await read(memory, work)
+
+
 async def get_passage(memory: Memory, scope: Scope, ident: str) -> Passage:
     """Return one passage. Raises NotFound, StoreUnavailable."""
 

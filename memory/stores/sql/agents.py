@@ -6,6 +6,7 @@ caller's: here it is text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ ONE = select(t.agents).where(
     a.tenant == bindparam("tenant"), or_(a.name == bindparam("name"), a.id == bindparam("name"))
 )
 ANY = select(a.id).limit(1)
+# How a Letta client spells an id, which is the name of an agent that it makes.
+LETTA_NAME = re.compile(r"agent-([0-9a-f]{8})-" + r"([0-9a-f]{4})-" * 3 + r"([0-9a-f]{12})")
 CHANGES = "agents"
 CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
 MAX_NAMES = 100_000  # that a list looks through
@@ -218,7 +221,7 @@ def _write(
     now, tenant = clock.now(), who[0]
     name = row.name if row is not None else who[1]
     version = (row.version if row is not None else 0) + 1
-    ident = row.id if row is not None else new_id("agent")
+    ident = row.id if row is not None else _new_ident(name)
     values = {
         "profile": change.after if change.after is not None else "{}",
         "listed": _summarize_profile(change.after or "{}"),
@@ -241,6 +244,13 @@ def _write(
         return None
     created = row.created_at if row is not None else now
     return StoredAgent(ident, name, change.after, version, created, now, source.actor)
+
+
+def _new_ident(name: str) -> str:
+    """Return the id of a new profile: for one that is named by its id, the same digits."""
+    if found := LETTA_NAME.fullmatch(name):
+        return f"agent_{''.join(found.groups())}"
+    return new_id("agent")
 
 
 def _summarize_profile(profile: str) -> str:

@@ -349,6 +349,12 @@ def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None
     return key
 
 
+def page_after(conn: Connection, scope_id: int, after: int, limit: int) -> list[dict[str, Any]]:
+    """Return passages, oldest first, after a row key."""
+    query = select(t.passages).where(p.scope_id == scope_id, p.deleted_at.is_(None), p.id > after)
+    return [to_hit(row) for row in conn.execute(query.order_by(p.id).limit(limit))]
+
+
 def page(conn: Connection, scope_id: int, before: int | None, limit: int) -> list[dict[str, Any]]:
     """Return passages, newest first, before a row key."""
     query = (

@@ -1,0 +1,173 @@
+"""Agents: made, listed, changed, deleted, as a Letta client asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from gateway.errors import Forbidden, RequestConflict
+from gateway.letta.call import LettaCall, missing
+from gateway.letta.history import begin_history
+from gateway.letta.ids import digits_of, letta_id, new_agent_name
+from gateway.letta.paging import cut_page, order_of
+from gateway.letta.profile import DoorMembers, ProfileChange, door_members
+from gateway.letta.route import LettaRoute
+from gateway.letta.state import agent_id, agent_state
+from gateway.management.profile_edits import check_maker, check_profile
+from gateway.routing.agents import CONFIG, Agent
+from gateway.wire.chat import Json
+from memory import Conflict, ListedAgent, home_of, management
+
+USUAL = 50  # agents of a page
+NAME_DIGITS = 8  # of the name of an agent that was given none
+TRIES = 5  # of a change, while others change the same agent
+
+
+async def find_agent(call: LettaCall, ident: str) -> Agent:
+    """Return the agent of an id, whose memory is its own.
+
+    Raises ResourceNotFound; Forbidden for a key that may not see what others told it.
+    """
+    call.check_manager()
+    return await look_up(call, ident)
+
+
+async def look_up(call: LettaCall, ident: str) -> Agent:
+    """Return the agent of an id. Raises ResourceNotFound."""
+    digits = digits_of("agent", ident)
+    if digits is None:
+        raise missing("agent", ident)
+    agent = await call.read(call.gateway.agents.find(call.tenant, f"agent_{digits}"))
+    if agent is None or agent.settings.home != "agent":
+        raise missing("agent", ident)
+    return agent
+
+
+async def find_own(call: LettaCall, ident: str) -> Agent:
+    """Return an agent that the caller may change. Raises Forbidden, ResourceNotFound."""
+    check_maker(call)
+    agent = await look_up(call, ident)
+    if agent.source == CONFIG:
+        raise Forbidden(
+            f"The agent {agent.name!r} is part of the configuration: change it there.",
+            code="agent_in_config",
+        )
+    return agent
+
+
+async def make_agent(call: LettaCall) -> Json:
+    """Make an agent of home `agent`."""
+    check_maker(call)
+    sent = await call.body()
+    name = new_agent_name()
+    title = f"agent-{name.rpartition('-')[2][:NAME_DIGITS]}"
+    profile = ProfileChange(call, {"name": title, **_without_nulls(sent)}, {}, DoorMembers())
+    members = {"home": "agent", "inherit_blocks": False, **profile.apply()}
+    begin = begin_history(call, sent.get("initial_message_sequence"))
+    agent = await write_profile(call, name, check_profile(call, members), 0)
+    await begin(agent)
+    return await agent_state(call, agent)
+
+
+def _without_nulls(sent: Json) -> Json:
+    return {name: value for name, value in sent.items() if value is not None}
+
+
+async def write_profile(call: LettaCall, name: str, profile: str, expect: int | None) -> Agent:
+    """Write a profile. expect: the version that was seen, None for any. Raises RequestConflict."""
+    most = call.gateway.settings.memory.agents_per_tenant
+    stored = await call.write(
+        management.agents.edit_agent(
+            call.memory, (call.tenant, name), lambda _: profile, call.source(expect), most
+        )
+    )
+    assert stored is not None  # noqa: S101 - a profile was given
+    return call.gateway.agents.parse(stored)
+
+
+async def change_agent(call: LettaCall, ident: str) -> Json:
+    """Change members of an agent."""
+    sent = await call.body()
+
+    async def change(agent: Agent, before: Json) -> Json:
+        return ProfileChange(call, sent, before, door_members(agent)).apply()
+
+    return await agent_state(call, await edit_profile(call, ident, change))
+
+
+Change = Callable[[Agent, Json], Awaitable[Json]]
+
+
+async def edit_profile(call: LettaCall, ident: str, change: Change) -> Agent:
+    """Change an agent's profile, and return it. change: gives its new members."""
+    for left in reversed(range(TRIES)):
+        agent = await find_own(call, ident)
+        stored = agent.stored
+        assert stored is not None  # noqa: S101 - it is no agent of the configuration
+        before = msgspec.json.decode(stored.profile)
+        members = await change(agent, before)
+        try:
+            return await write_profile(
+                call, agent.name, check_profile(call, members), stored.version
+            )
+        except RequestConflict as e:
+            if not left or not isinstance(e.__cause__, Conflict):
+                raise
+    raise AssertionError("the last try raises")
+
+
+async def agent(call: LettaCall, ident: str) -> Json:
+    return await agent_state(call, await find_agent(call, ident))
+
+
+async def agents(call: LettaCall) -> list[Json]:
+    """List agents, newest first."""
+    call.check_manager()
+    directory = call.gateway.agents
+    listed = await call.read(directory.list_of(call.principal, call.tenant))
+    found = [row for row in listed if row.glance.home == "agent" and _is_meant(call, row)]
+    newest = order_of(call, "desc") == "desc"
+    found.sort(key=lambda row: (row.created_at, row.id), reverse=newest)
+    ids = [letta_id("agent", row.id) for row in found]
+    page = cut_page(call, found, ids, USUAL)
+    names = [row.name for row in page]
+    stored = await call.read(management.agents.read_agents(call.memory, call.tenant, names))
+    own = {row.name: directory.parse(row) for row in stored}
+    known = [agent for n in names if (agent := own.get(n) or directory.configured.get(n))]
+    return [await agent_state(call, agent) for agent in known]
+
+
+def _is_meant(call: LettaCall, row: ListedAgent) -> bool:
+    """Tell whether an agent is one that a query asks for."""
+    glance = row.glance
+    shown = glance.title or row.name
+    name, text, tags = call.word("name"), call.word("query_text"), call.words("tags")
+    match = all if call.flag("match_all_tags") else any
+    return (
+        (not name or shown == name)
+        and (not text or text.casefold() in shown.casefold())
+        and (not tags or match(tag in glance.tags for tag in tags))
+    )
+
+
+async def delete_agent(call: LettaCall, ident: str) -> Json:
+    """Delete an agent with its memory; return a receipt."""
+    found = await find_own(call, ident)
+    who, most = (call.tenant, found.name), call.gateway.settings.memory.agents_per_tenant
+    await call.write(
+        management.agents.edit_agent(call.memory, who, lambda _: None, call.source(), most)
+    )
+    erased = await call.write(management.agents.erase_memories(call.memory, who))
+    home = home_of(found.name)
+    await call.write(management.users.erase_user(call.memory, call.tenant, home))
+    return {"id": agent_id(found), "object": "agent.deleted", "deleted": True, "erased": erased}
+
+
+ROUTES = (
+    LettaRoute("POST", "agents", make_agent, "Make an agent with a memory of its own"),
+    LettaRoute("GET", "agents", agents, "The agents that have a memory of their own"),
+    LettaRoute("GET", "agents/*", agent, "One agent"),
+    LettaRoute("PATCH", "agents/*", change_agent, "Change an agent"),
+    LettaRoute("DELETE", "agents/*", delete_agent, "Delete an agent with its memory"),
+)

@@ -1,0 +1,79 @@
+"""Errors in the shape that Letta clients read: `{"detail": "<sentence>", "error": {...}}`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.errors import BadRequest, GatewayError, UpstreamFailed, UpstreamRefused
+from gateway.wire.chat import encode, object_or_empty
+
+STAYS = (b"x-should-retry", b"false")  # the client tries these again otherwise
+NOT_AGAIN = (409, 501)
+# Members of a profile by the names that the client gave them.
+PARAMS = {
+    "instruction": "system",
+    "title": "name",
+    "context_window": "context_window_limit",
+    "blocks": "memory_blocks",
+}
+
+
+class Unprocessable(GatewayError):
+    """A request that cannot be taken as it is."""
+
+    status, type, code = 422, "invalid_request_error", "unprocessable"
+
+
+class NotSupported(GatewayError):
+    """A path of Letta's server that has no counterpart here."""
+
+    status, type, code = 501, "invalid_request_error", "not_supported"
+
+
+def as_unprocessable(error: BadRequest) -> Unprocessable:
+    """Return a refusal of ours as Letta's server would give it."""
+    first, dot, more = (error.param or "").partition(".")
+    param = f"{PARAMS.get(first, first)}{dot}{more}" or None
+    message = error.message
+    if param and first in PARAMS:
+        message = message.replace(first, PARAMS[first], 1)
+    return Unprocessable(message, code=error.code, param=param, headers=error.headers)
+
+
+def final(error: GatewayError) -> GatewayError:
+    """Return an error with a word to the client where it must not try again."""
+    if error.status in NOT_AGAIN and not isinstance(error, UpstreamRefused):
+        error.headers = (*error.headers, STAYS)
+    return error
+
+
+def error_body(error: GatewayError, request: str) -> bytes:
+    """Return an error as a body. request: its name."""
+    detail, told = describe_error(error)
+    return encode({"detail": detail, "error": told})
+
+
+def describe_error(error: GatewayError) -> tuple[str, dict[str, Any]]:
+    """Return the sentence of an error, and its members."""
+    own = {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+    if isinstance(error, UpstreamRefused):
+        found = object_or_empty(error.content)
+    elif isinstance(error, UpstreamFailed):
+        found = {"error": error.error}
+    else:
+        return error.message, own
+    told = found.get("error")
+    if not isinstance(told, dict):
+        text = told if isinstance(told, str) else found.get("message") or found.get("detail")
+        plain = error.content if isinstance(error, UpstreamRefused) else b""
+        short = " ".join(plain[:300].decode("utf-8", "replace").split())
+        said = text if isinstance(text, str) and text else short or error.message
+        return said, {**own, "message": said, "type": "upstream_error"}
+    members = {**own, **{k: v for k, v in told.items() if k in own}}
+    said = members["message"] if isinstance(members["message"], str) else error.message
+    return said, {**members, "message": said}

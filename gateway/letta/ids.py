@@ -1,0 +1,44 @@
+"""Our ids in the form of Letta's: the 32 hex digits as a UUID behind a kind. Pure."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import NamedTuple
+
+UUID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
+DIGITS = re.compile(r"[0-9a-f]{32}")
+
+
+def letta_id(kind: str, digits: str) -> str:
+    """Return an id of 32 hex digits, with or without a prefix of ours before them."""
+    d = digits[-32:]
+    return f"{kind}-{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}"
+
+
+def digits_of(kind: str, name: str) -> str | None:
+    """Return the 32 hex digits of an id; None for what is no id of this kind."""
+    found = UUID.fullmatch(name[len(kind) + 1 :]) if name.startswith(f"{kind}-") else None
+    return "".join(found.groups()) if found else None
+
+
+def new_agent_name() -> str:
+    """Return the name of a new agent, which is its id."""
+    return letta_id("agent", secrets.token_hex(16))
+
+
+class ItemPlace(NamedTuple):
+    """Where an item stands. turn: the row key of its turn. order: its place within the turn."""
+
+    turn: int
+    order: int
+
+    @property
+    def id(self) -> str:
+        return letta_id("message", f"{self.turn:016x}{self.order:016x}")
+
+
+def place_of(ident: str) -> ItemPlace | None:
+    """Return where an item stands by its id; None for what is no item's."""
+    digits = digits_of("message", ident)
+    return ItemPlace(int(digits[:16], 16), int(digits[16:], 16)) if digits else None

@@ -1,0 +1,49 @@
+"""Pages by the ids of their items: `after` and `before` follow the order that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from gateway.letta.call import LettaCall
+from gateway.letta.errors import Unprocessable
+from gateway.wire.chat import Json
+
+USUAL, MAX_LIMIT = 50, 1000
+ORDERS = ("asc", "desc")
+T = TypeVar("T")
+
+
+def order_of(call: LettaCall, default: str) -> str:
+    """Return `asc` or `desc`. Raises Unprocessable."""
+    if ascending := call.word("ascending"):
+        default = "asc" if ascending.lower() == "true" else "desc"
+    order = call.word("order") or default
+    if order not in ORDERS:
+        raise Unprocessable(f"`order` is {order[:40]!r}: use asc or desc.", param="order")
+    return order
+
+
+def page_of(call: LettaCall, items: Sequence[Json], usual: int = USUAL) -> list[Json]:
+    """Return the page of items in their order that a query asks for.
+
+    A page behind an item that is not there is empty.
+    """
+    return cut_page(call, items, [item["id"] for item in items], usual)
+
+
+def cut_page(call: LettaCall, items: Sequence[T], ids: Sequence[str], usual: int) -> list[T]:
+    """Return the items between `after` and `before`, at most `limit` of them.
+
+    With `before` alone they are those next to it.
+    """
+    after, before = call.word("after"), call.word("before")
+    limit = call.number("limit", usual, MAX_LIMIT)
+    begin, end = 0, len(items)
+    if after:
+        begin = ids.index(after) + 1 if after in ids else end
+    if before:
+        end = ids.index(before) if before in ids else begin
+    if before and not after:
+        begin = max(begin, end - limit)
+    return list(items[begin:end][:limit])

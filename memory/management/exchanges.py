@@ -1,0 +1,32 @@
+"""The turns of a conversation from outside, with their tool calls."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from memory.management.reading import read
+from memory.scope import Scope
+from memory.service import Memory
+from memory.stores.sql import conversations, exchanges, scopes
+from memory.stores.sql.exchanges import Exchange
+
+__all__ = ["Exchange", "list_exchanges"]
+
+
+async def list_exchanges(
+    memory: Memory, which: tuple[Scope, str], place: int | None, limit: int, *, newest: bool
+) -> list[Exchange]:
+    """List a conversation's turns behind a row key, newest or oldest first; [] for none of it.
+
+    which: its scope and its name. place: None for the first. Raises StoreUnavailable.
+    """
+    scope, name = which
+
+    def work(conn: Connection) -> list[Exchange]:
+        scope_id = scopes.find(conn, scope)
+        found = None if scope_id is None else conversations.find_named(conn, scope_id, name)
+        if found is None:
+            return []
+        return exchanges.page(conn, found.key, place, limit, newest=newest)
+
+    return await read(memory, work)
