@@ -16,6 +16,7 @@ from tests.models import Model, call, calls, text
 from tests.sockets import within
 
 SAID = [{"role": "user", "content": "hello"}]
+BURST = 50  # appends at once, of two workers
 EDITS, USERS = 250, 10  # each of four ways to talk: 1,000 edits in all
 
 
@@ -68,6 +69,29 @@ async def test_one_idempotency_key_at_two_workers_at_once_is_one_answer(postgres
         assert len(answers(postgres_url)) == 1
         rows = stores.on_server(postgres_url, "SELECT holder, once, state FROM nodes")
         assert [tuple(row) for row in rows] == [(None, None, "done")]
+
+
+async def test_appends_of_one_user_at_once_on_two_workers_all_survive(postgres_url, tmp_path):
+    def append(seen, wire):
+        newest = seen.json["messages"][-1]
+        if newest["role"] == "tool" or not newest["content"].startswith("I have "):
+            return text("noted")
+        content = newest["content"].split(" <")[0]
+        return calls(call("core_memory_append", {"label": "human", "content": content}))
+
+    async with Model(append) as up, two(postgres_url, tmp_path, up) as pair:
+        assert (await pair[0].chat(SAID, ADA)).status_code == 200
+        facts = [f"I have thing {i:02d}" for i in range(BURST)]
+        answered = await asyncio.gather(
+            *(
+                pair[i % 2].chat([{"role": "user", "content": fact}], ADA)
+                for i, fact in enumerate(facts)
+            )
+        )
+        assert {(r.status_code, r.headers["x-memory-status"]) for r in answered} == {(200, "ok")}
+        query = "SELECT value FROM blocks WHERE label = 'human'"
+        [[value]] = stores.on_server(postgres_url, query)
+        assert sorted(value.split("\n")) == facts
 
 
 async def test_what_a_tool_did_for_one_idempotency_key_is_done_once(postgres_url, tmp_path):
