@@ -9,10 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
-
-from litestar import Litestar
-from litestar.openapi.config import OpenAPIConfig
+from typing import TYPE_CHECKING, Any
 
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
@@ -25,7 +22,6 @@ from gateway.http.parse_cache import RequestParseCache
 from gateway.limits.counters import Counters, LocalCounters
 from gateway.limits.limiter import Limiter
 from gateway.limits.redis_counters import RedisCounters
-from gateway.management.router import management
 from gateway.memory_adapters.background_model import BackgroundModelClient
 from gateway.memory_adapters.embedder import UpstreamEmbedder
 from gateway.models.facts import ModelFacts
@@ -36,9 +32,11 @@ from gateway.routing.cooldowns import CooldownPolicy, Cooldowns, LocalCooldowns
 from gateway.routing.redis_cooldowns import RedisCooldowns
 from gateway.routing.router import Router
 from gateway.routing.selector import TargetSelector
-from gateway.server.middleware import GatewayMiddleware
+from gateway.server import lifespan
+from gateway.server.lazy_app import LazyApp
+from gateway.server.middleware import FrameworkApps, GatewayMiddleware
 from gateway.server.router_caches import RouterCaches
-from gateway.state import GatewayState, ServerState, no_lacks
+from gateway.state import CurrentState, GatewayState, ServerState, no_lacks
 from gateway.storage.bookings import PendingBookings
 from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
@@ -75,16 +73,9 @@ from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 if TYPE_CHECKING:
     import httpx
 from gateway.models.facts import facts_file
-from gateway.server import conversation_routes, stored_routes
-from gateway.server.exception_handlers import EXCEPTION_HANDLERS
-from gateway.server.lazy_dashboard import LazyDashboard
-from gateway.server.lifespan import on_shutdown, on_startup
-from gateway.server.openapi import SchemaRenderer
-from gateway.server.routes import HANDLERS
 from gateway.upstream.factory import build_upstreams, open_wire
 
 Servers = tuple[Mapping[str, Upstream], Mapping[str, WindowProbe]]  # and what asks them
-SCHEMA = SchemaRenderer(path=["/", "/openapi.json"])
 
 
 def create_app(
@@ -111,31 +102,25 @@ def create_app(
         probes = {} if upstreams else build_probes(settings.providers, serving)
         return upstreams or build_upstreams(settings, serving, carrying), probes
 
-    gateway = build_state(settings, connect_upstreams(settings))
-    app = _litestar(gateway, wires)
+    current = CurrentState(build_state(settings, connect_upstreams(settings)))
+    caches = RouterCaches()
     return GatewayMiddleware(
-        app,
-        LazyDashboard(app.state),
+        current,
+        FrameworkApps(
+            LazyApp(lambda: _framework().build_api(current, caches)),
+            LazyApp(lambda: _framework().build_dashboard(current, caches)),
+            caches,
+        ),
         lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
-        RouterCaches(app.asgi_router.handle_routing.cache_clear),
+        lambda: lifespan.run(current, wires.values()),
     )
 
 
-def _litestar(
-    gateway: GatewayState, wires: Mapping[tuple[str, ConnectionOptions], Wire]
-) -> Litestar:
-    """Return the application's HTTP. wires: closed when it ends; reloads may add some."""
-    app = Litestar(
-        [*HANDLERS, *stored_routes.HANDLERS, *conversation_routes.HANDLERS, management()],
-        openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
-        exception_handlers=EXCEPTION_HANDLERS,
-        logging_config=None,
-        request_max_body_size=None,
-        on_startup=[on_startup(gateway)],
-        on_shutdown=[on_shutdown(gateway, wires.values())],
-    )
-    app.state.gateway = gateway
-    return app
+def _framework() -> Any:
+    """Return the module that imports the web framework."""
+    from gateway.server import api_app
+
+    return api_app
 
 
 def _carrying(settings: Settings) -> Carrying:

@@ -127,6 +127,13 @@ class GatewayState:
         )
 
 
+@dataclass(slots=True)
+class CurrentState:
+    """Holds the state that the next request gets; a reload puts another here."""
+
+    gateway: GatewayState
+
+
 def request_id(scope: Any) -> str:
     """Return the id that `GatewayMiddleware` gave to a request.
 

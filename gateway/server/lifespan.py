@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-from litestar import Litestar
 
 from gateway.chat.background_booking import book_pending
 from gateway.server.device_memory import add_device_memories
 from gateway.server.hidden_agents import tell_of_hidden_agents
-from gateway.state import GatewayState
+from gateway.state import CurrentState, GatewayState
 from gateway.storage.key_probe import NONE
 from gateway.telemetry.metrics import close_metrics
 from gateway.upstream.base import Wire
 from memory import MemoryFault
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("mnemogate")
 
@@ -36,42 +31,53 @@ KEYS_SECONDS = 2.0  # if the store is slower, its keys get 503 until it was read
 STEP_SECONDS = 4.0  # for each step of the shutdown
 
 
-def on_startup(gateway: GatewayState) -> Any:
-    async def start(app: Litestar) -> None:
-        async def work() -> None:
-            logged = ""
-            while True:
-                try:
-                    await gateway.memory.open()
-                    _start_background_work(gateway)
-                    await tell_of_hidden_agents(gateway)
-                    booking = book_pending(lambda: app.state.gateway)
-                    gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
-                    return
-                except MemoryFault as e:
-                    if str(e) != logged:
-                        logged = str(e)
-                        # no traceback: the message is complete
-                        log.error("memory is unavailable: %s", e)  # noqa: TRY400
-                except Exception as e:
-                    # Whatever it is, the gateway serves without memory and tries again.
-                    if repr(e) != logged:
-                        logged = repr(e)
-                        log.exception("memory cannot be opened; trying again")
-                await asyncio.sleep(AGAIN_SECONDS)
+@contextlib.asynccontextmanager
+async def run(current: CurrentState, wires: Iterable[Wire]) -> AsyncIterator[None]:
+    """Keep the gateway running: its memory and its background work.
 
-        if gateway.shared is not None:
-            await (
-                gateway.shared.open()
-            )  # before the first request, which would otherwise be counted in this process only
-        gateway.memory.before_ready = [partial(add_device_memories, gateway)]
-        app.state.opening = asyncio.create_task(work())
-        if gateway.settings.key_counts != NONE:
-            await gateway.keys.made.wait_until_read(
-                KEYS_SECONDS
-            )  # connections wait meanwhile, so that the first clients after a restart get no error
+    wires: closed when it ends; reloads may add some.
+    """
+    gateway = current.gateway
+    if gateway.shared is not None:
+        # Before the first request, which would otherwise be counted in this process only.
+        await gateway.shared.open()
+    gateway.memory.before_ready = [partial(add_device_memories, gateway)]
+    opening = asyncio.create_task(_open(current), name="opening")
+    if gateway.settings.key_counts != NONE:
+        # Connections wait meanwhile, so that the first clients after a restart get no error.
+        await gateway.keys.made.wait_until_read(KEYS_SECONDS)
+    try:
+        yield
+    finally:
+        # Let a store that is being opened finish, so that it can be closed; a store
+        # that does not open in time is given up.
+        await asyncio.wait([opening], timeout=OPENING_SECONDS)
+        opening.cancel()
+        await _close(gateway, wires)
 
-    return start
+
+async def _open(current: CurrentState) -> None:
+    """Open the memory, as often as it takes, and start what needs it."""
+    gateway, logged = current.gateway, ""
+    while True:
+        try:
+            await gateway.memory.open()
+            _start_background_work(gateway)
+            await tell_of_hidden_agents(gateway)
+            booking = book_pending(lambda: current.gateway)
+            gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
+            return
+        except MemoryFault as e:
+            if str(e) != logged:
+                logged = str(e)
+                # no traceback: the message is complete
+                log.error("memory is unavailable: %s", e)  # noqa: TRY400
+        except Exception as e:
+            # Whatever it is, the gateway serves without memory and tries again.
+            if repr(e) != logged:
+                logged = repr(e)
+                log.exception("memory cannot be opened; trying again")
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 def _start_background_work(gateway: GatewayState) -> None:
@@ -81,38 +87,32 @@ def _start_background_work(gateway: GatewayState) -> None:
     gateway.keys.made.start()
 
 
-def on_shutdown(gateway: GatewayState, wires: Iterable[Wire]) -> Any:
-    async def stop(app: Litestar) -> None:
-        # Let a store that is being opened finish, so that it can be closed; a store
-        # that does not open in time is given up.
-        await asyncio.wait([app.state.opening], timeout=OPENING_SECONDS)
-        app.state.opening.cancel()
-        shared = [gateway.shared.close] if gateway.shared is not None else []
-        traces = [gateway.traces.close] if gateway.traces is not None else []
-        for job in list(gateway.process.jobs):
-            job.cancel()
-        for step in (
-            gateway.keys.made.stop,
-            gateway.worker.stop,
-            gateway.usage.stop,
-            gateway.responses.close,
-            gateway.memory.close,
-            *shared,
-            *traces,
-            *(w.aclose for w in wires),
-            close_metrics,
-        ):
-            try:
-                async with asyncio.timeout(STEP_SECONDS):
-                    await step()
-            except TimeoutError:
-                log.warning(
-                    "shutdown: %s did not end within %g s; continuing without it",
-                    step.__qualname__,
-                    STEP_SECONDS,
-                )
-            except Exception:
-                # The steps after it still have to run: they write what is queued.
-                log.exception("shutdown: %s failed; continuing", step.__qualname__)
-
-    return stop
+async def _close(gateway: GatewayState, wires: Iterable[Wire]) -> None:
+    """Close everything in order, each step within a few seconds."""
+    shared = [gateway.shared.close] if gateway.shared is not None else []
+    traces = [gateway.traces.close] if gateway.traces is not None else []
+    for job in list(gateway.process.jobs):
+        job.cancel()
+    for step in (
+        gateway.keys.made.stop,
+        gateway.worker.stop,
+        gateway.usage.stop,
+        gateway.responses.close,
+        gateway.memory.close,
+        *shared,
+        *traces,
+        *(w.aclose for w in wires),
+        close_metrics,
+    ):
+        try:
+            async with asyncio.timeout(STEP_SECONDS):
+                await step()
+        except TimeoutError:
+            log.warning(
+                "shutdown: %s did not end within %g s; continuing without it",
+                step.__qualname__,
+                STEP_SECONDS,
+            )
+        except Exception:
+            # The steps after it still have to run: they write what is queued.
+            log.exception("shutdown: %s failed; continuing", step.__qualname__)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from gateway.chat.endpoint import MemoryPath, serve
 from gateway.config.settings import Settings
@@ -20,9 +21,10 @@ from gateway.http.asgi import NOSNIFF, Receive, Send, respond, respond_error
 from gateway.http.paths import canonical_path
 from gateway.letta import entrance
 from gateway.server.hidden_agents import tell_of_hidden_agents
-from gateway.server.lazy_dashboard import LazyDashboard
+from gateway.server.lazy_app import LazyApp
+from gateway.server.probes import PROBES, answer_probe
 from gateway.server.router_caches import RouterCaches
-from gateway.state import REQUEST_ID, GatewayState, headers_of, request_id
+from gateway.state import REQUEST_ID, CurrentState, GatewayState, headers_of, request_id
 from gateway.wires.chat.format import CHAT
 from gateway.wires.messages.errors import error_body as messages_error
 from gateway.wires.messages.format import MESSAGES
@@ -106,42 +108,39 @@ def _restore(scope: Any) -> None:
         scope["path"] = path
 
 
-class GatewayApp(Protocol):
-    """The application. `state.gateway` is the current `GatewayState`."""
+class FrameworkApps(NamedTuple):
+    """What answers all but chat and the probes. caches: what it keeps of requests."""
 
-    state: Any
-
-    def lifespan(self) -> AbstractAsyncContextManager[None]: ...
-
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None: ...
+    api: LazyApp
+    dashboard: LazyApp
+    caches: RouterCaches
 
 
 class GatewayMiddleware:
-    """Wraps the application; see the module.
+    """Wraps the framework's applications; see the module.
 
-    dashboard: what answers under `/ui`. rewire: builds the state for new settings from the running
-    state. traces: what the framework caches of requests.
+    rewire: builds the state for new settings from the running state. run: keeps the gateway
+    running.
     """
 
     def __init__(
         self,
-        app: GatewayApp,
-        dashboard: LazyDashboard,
+        current: CurrentState,
+        apps: FrameworkApps,
         rewire: Callable[[GatewayState, Settings], GatewayState],
-        traces: RouterCaches,
+        run: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
-        self._app, self._dashboard = app, dashboard
-        self._rewire, self.traces = rewire, traces
+        self._current, self.apps = current, apps
+        self._rewire, self._run = rewire, run
 
     @property
     def gateway(self) -> GatewayState:
         """The state that the next request gets."""
-        gateway: GatewayState = self._app.state.gateway
-        return gateway
+        return self._current.gateway
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Return the running application, for a process that takes no requests."""
-        return self._app.lifespan()
+        return self._run()
 
     def reload(self, wanted: Settings) -> list[str]:
         """Apply new settings to every request from now on, atomically.
@@ -151,7 +150,7 @@ class GatewayMiddleware:
         """
         running = self.gateway
         settings, waiting = running.settings.merge_reloadable(wanted)
-        gateway = self._app.state.gateway = self._rewire(running, settings)
+        gateway = self._current.gateway = self._rewire(running, settings)
         if settings.agents:
             telling = asyncio.create_task(tell_of_hidden_agents(gateway), name="hidden-agents")
             gateway.process.jobs.add(telling)
@@ -159,8 +158,8 @@ class GatewayMiddleware:
         return waiting
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, _unless_cut_short(send))
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
             return
         scope[REQUEST_ID] = name = new_id("req")
         line, failure, gateway = open_line(scope, name), None, self.gateway
@@ -172,6 +171,24 @@ class GatewayMiddleware:
         finally:
             write_line(line, failure)
             gateway.metrics.observe_http(route_of(scope["path"]), line.status)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Start the gateway, and end it when the server does (ASGI's lifespan protocol)."""
+        await receive()
+        phase = "startup"
+        try:
+            async with self._run():
+                await send({"type": "lifespan.startup.complete"})
+                phase = "shutdown"
+                await receive()
+        except BaseException:
+            # A second signal ends the process without waiting: that is no failure to report.
+            task = asyncio.current_task()
+            is_forced = phase == "shutdown" and task is not None and task.cancelling()
+            message = "" if is_forced else traceback.format_exc()
+            await send({"type": f"lifespan.{phase}.failed", "message": message})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
 
     async def _answer(
         self, gateway: GatewayState, scope: Any, receive: Receive, send: Send
@@ -204,14 +221,23 @@ class GatewayMiddleware:
             if entrance.is_for_door(gateway, scope["path"]):
                 await entrance.serve(gateway, scope, receive, send)
                 return
-            self.traces.leave(scope["path"], scope["query_string"])
             noting = _noting_status(send)
             if not ANSWERED.match(scope["path"]):
                 noting = _with_own_headers(noting, name.encode())
-            shown = self._dashboard if route_of(scope["path"]) == "ui" else self._app
-            await shown(scope, receive, noting)
+            await self._ask_apps(gateway, scope, receive, noting)
         finally:
             process.busy -= 1
+
+    async def _ask_apps(
+        self, gateway: GatewayState, scope: Any, receive: Receive, send: Send
+    ) -> None:
+        """Let the framework answer what is neither chat nor a probe."""
+        if scope["path"] in PROBES and scope["method"] == "GET":
+            await answer_probe(gateway, scope["path"], send)
+            return
+        self.apps.caches.leave(scope["path"], scope["query_string"])
+        is_page = route_of(scope["path"]) == "ui"
+        await (self.apps.dashboard if is_page else self.apps.api)(scope, receive, send)
 
 
 def _check(
@@ -254,21 +280,6 @@ def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, byte
         (b"access-control-max-age", b"600"),
         (b"vary", b"Origin, Access-Control-Request-Headers"),
     ]
-
-
-def _unless_cut_short(send: Send) -> Send:
-    """Return a lifespan's `send` that does not report a forced exit as a failure.
-
-    A second signal ends the process without waiting for the shutdown.
-    """
-
-    async def send_on(message: Any) -> None:
-        task = asyncio.current_task()
-        if message["type"] == "lifespan.shutdown.failed" and task is not None and task.cancelling():
-            message = {**message, "message": ""}
-        await send(message)
-
-    return send_on
 
 
 def _with_own_headers(send: Send, name: bytes) -> Send:

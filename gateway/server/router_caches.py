@@ -30,18 +30,18 @@ def tables() -> list[Any]:
 class RouterCaches:
     """Estimates what requests left in the caches, and clears them all at `BYTES`.
 
-    routes: clears the application's route cache.
+    routes: what clears the cache of routes of each application.
     """
 
-    def __init__(self, routes: Callable[[], None]) -> None:
-        self._forget = [routes, *(function.cache_clear for function in tables())]
+    def __init__(self) -> None:
+        self.routes: list[Callable[[], None]] = []
         self.held = 0
 
     def leave(self, path: str, query: bytes) -> None:
         """Count a request that the framework is about to handle."""
         size = EACH + PATH * len(path) + QUERY * len(query)
         if self.held + size > BYTES:
-            for forget in self._forget:
+            for forget in (*self.routes, *(function.cache_clear for function in tables())):
                 forget()
             self.held = 0
         self.held += size

@@ -17,6 +17,7 @@ from gateway.http.paths import UpstreamPath, segment, upstream_path
 from gateway.relay.endpoint import pass_on
 from gateway.server import model_routes
 from gateway.server.front_page import front_page
+from gateway.server.probes import tell_health, tell_readiness
 from gateway.state import GatewayState
 from gateway.telemetry.metrics import CONTENT_TYPE
 from gateway.wire.headers import merge_headers
@@ -169,24 +170,16 @@ async def relay_user_model_change(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request)
 
 
+# Both are answered before the framework; here they stand for its schema.
 @get("/health", summary="Alive: needs no key and touches nothing")
-async def health() -> dict[str, str]:
-    return {"status": "ok"}
+async def health(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    return tell_health(request.app.state.gateway)[1]
 
 
 @get("/ready", summary="Ready, and what is degraded")
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-    gateway: GatewayState = request.app.state.gateway
-    degraded = [] if gateway.memory.ready else ["memory"]
-    if gateway.memory.spill.held_records:
-        degraded.append("recovery_file")
-    if gateway.shared is not None and gateway.shared.degraded:
-        degraded.append("redis")
-    status = "draining" if gateway.process.draining else "degraded" if degraded else "ok"
-    return Response(
-        {"status": status, "degraded": degraded},
-        status_code=503 if gateway.process.draining else 200,
-    )
+    status, told = tell_readiness(request.app.state.gateway)
+    return Response(told, status_code=status)
 
 
 @get("/metrics", summary="Prometheus metrics", include_in_schema=False)

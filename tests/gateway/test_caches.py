@@ -247,7 +247,7 @@ async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query
         assert 0 < parsed.cache_info().currsize < 3
         one = parsed(f"n{number}={query}".encode())
         assert 2 * taken(one) < router_caches.QUERY * len(query)
-        assert live.app.traces.held <= router_caches.BYTES
+        assert live.app.apps.caches.held <= router_caches.BYTES
 
 
 THREADS = """

@@ -1,0 +1,53 @@
+"""The web framework's applications: the API beside the chat paths, and the dashboard."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.openapi.config import OpenAPIConfig
+
+from gateway.management.router import management
+from gateway.server import conversation_routes, stored_routes
+from gateway.server.exception_handlers import EXCEPTION_HANDLERS
+from gateway.server.openapi import SchemaRenderer
+from gateway.server.router_caches import RouterCaches
+from gateway.server.routes import HANDLERS
+from gateway.state import CurrentState
+
+SCHEMA = SchemaRenderer(path=["/", "/openapi.json"])
+
+
+def build_api(current: CurrentState, caches: RouterCaches) -> Litestar:
+    """Return the application of `/v1`, `/memory/v1` and `/schema`."""
+    app = Litestar(
+        [*HANDLERS, *stored_routes.HANDLERS, *conversation_routes.HANDLERS, management()],
+        openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
+        exception_handlers=EXCEPTION_HANDLERS,
+        logging_config=None,
+        request_max_body_size=None,
+    )
+    return _serving(app, current, caches)
+
+
+def build_dashboard(current: CurrentState, caches: RouterCaches) -> Litestar:
+    """Return the application of `/ui`."""
+    from gateway.ui.router import EXCEPTION_HANDLERS, dashboard, template_config
+
+    app = Litestar(
+        [dashboard(current.gateway.secret, current.gateway.memory)],
+        template_config=template_config(),
+        openapi_config=None,
+        exception_handlers=EXCEPTION_HANDLERS,
+        logging_config=None,
+        request_max_body_size=None,
+    )
+    return _serving(app, current, caches)
+
+
+def _serving(app: Litestar, current: CurrentState, caches: RouterCaches) -> Litestar:
+    """Let an application see the current state, and bound what it caches."""
+    app.state = cast("State", current)
+    caches.routes.append(app.asgi_router.handle_routing.cache_clear)
+    return app
