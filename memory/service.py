@@ -122,7 +122,7 @@ class Memory:
         self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
         db.filer.on_filed = [self.retrieval.indexing.notify_added]
         self.recall = RecallSearch(db, self.retrieval)
-        self.spill = RecoveryLog(data / "spill.ndjson" if data else None, secret)
+        self.spill = RecoveryLog(data and data / "spill.ndjson", secret, lambda: self.policy.screen)
         self._replay = Replay(db, self.spill)
         self._following: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()

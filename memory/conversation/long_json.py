@@ -7,7 +7,7 @@ nobody else is served meanwhile. So such strings are encoded in slices, each a p
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -47,7 +47,7 @@ def split_long(value: Any) -> list[bytes | TextSlice]:
     """Return a value as JSON in parts, with the slices of its very long strings not encoded."""
     found: list[str] = []
     parts: list[bytes | TextSlice] = []
-    rest = _encode(_without_long(value, DEPTH, found))
+    rest = _encode(_without_long(value, DEPTH, _get_place, found))
     for text in found:
         before, _, rest = rest.partition(_QUOTED_PLACE)
         parts.append(before + b'"')
@@ -59,25 +59,51 @@ def split_long(value: Any) -> list[bytes | TextSlice]:
 def count_long_characters(value: Any) -> int:
     """Return how many characters the very long strings of a value have, 0 if there are none."""
     found: list[str] = []
-    _without_long(value, DEPTH, found)
+    _without_long(value, DEPTH, _get_place, found)
     return sum(map(len, found))
 
 
-def _without_long(value: Any, depth: int, found: list[str]) -> Any:
-    """Return the value with a mark for each very long string, which are added to `found` in order.
+def name_long_strings(value: Any, name: str) -> tuple[Any, list[str]]:
+    """Return a value with a name for each very long string, and these strings in order.
 
-    A value without such strings is returned itself.
+    name: what each of their names begins with; its number follows.
+    """
+    found: list[str] = []
+    return _without_long(value, DEPTH, (name + "{}").format, found), found
+
+
+def put_long_strings_back(value: Any, strings: Mapping[str, str], depth: int = DEPTH) -> Any:
+    """Return a value with the strings that `name_long_strings` named."""
+    if type(value) is str:
+        return strings.get(value, value)
+    if not depth:
+        return value
+    if type(value) is dict:
+        return {k: put_long_strings_back(v, strings, depth - 1) for k, v in value.items()}
+    if type(value) is list:
+        return [put_long_strings_back(v, strings, depth - 1) for v in value]
+    return value
+
+
+def _without_long(value: Any, depth: int, name: Callable[[int], str], found: list[str]) -> Any:
+    """Return the value with a name for each very long string, which are added to `found` in order.
+
+    A value without such strings is returned itself. name: tells the one of a number.
     """
     if type(value) is str and len(value) > LONG_CHARACTERS:
         found.append(value)
-        return _PLACE
+        return name(len(found) - 1)
     if not depth:
         return value
     before = len(found)
     if type(value) is dict:
-        items = {k: _without_long(v, depth - 1, found) for k, v in value.items()}
+        items = {k: _without_long(v, depth - 1, name, found) for k, v in value.items()}
         return items if len(found) > before else value
     if type(value) is list:
-        values = [_without_long(v, depth - 1, found) for v in value]
+        values = [_without_long(v, depth - 1, name, found) for v in value]
         return values if len(found) > before else value
     return value
+
+
+def _get_place(_: int) -> str:
+    return _PLACE

@@ -14,19 +14,30 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from hashlib import blake2b
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from memory.context.epoch import Epoch
 from memory.conversation.matching import TurnNode
-from memory.conversation.messages import Json
-from memory.conversation.thoughts import spoken_text
+from memory.core.screen import Screen
 from memory.scope import Scope
+from memory.session.line_file import (
+    LINE_END,
+    FileLine,
+    append_lines,
+    digest_of,
+    ended_lines,
+    find_lines,
+    join_parts,
+    rewrite_lines,
+)
+from memory.session.record_lines import SEPARATOR, decode_line, encode_line
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.message_pieces import contents_of
 from memory.stores.sql.scopes import ScopeOwner
@@ -54,22 +65,25 @@ MEMBERS = {
     "kept",
     "seen_head",
     "unread",
-    "texts",
 }
 
 
 class RecoveryLog:
-    """A file of JSON lines beside the database, and `spill.bad` for unreadable ones.
+    """A file of lines beside the database, and `spill.bad` for unreadable ones.
 
-    path: None for no file (in-memory databases of tests).
+    path: None for no file (in-memory databases of tests). screen: tells what is left out of the
+    text of messages whose bodies keep their secrets.
     """
 
-    def __init__(self, path: Path | None, secret: bytes) -> None:
-        self._path, self._secret = path, secret
+    def __init__(
+        self, path: Path | None, secret: bytes, screen: Callable[[], Screen] = Screen
+    ) -> None:
+        self._path, self._secret, self._screen = path, secret, screen
         self._bad = path.with_name("spill.bad") if path is not None else None
         self._writing = threading.Lock()
-        self._loaded: set[bytes] = set()  # what `clear` removes
-        # Lines that the file could not be rid of once they were stored: digests, and its size then.
+        self._loaded: set[bytes] = set()  # digests of the lines that `clear` removes
+        # Lines that the file still has although they are stored, or set aside: digests, and the
+        # size of the file where it could not be rid of them.
         self._stored: set[bytes] = set()
         self._stored_size = 0
         self._held: list[bytes] = []  # lines that the file did not take, oldest first
@@ -89,9 +103,9 @@ class RecoveryLog:
                 break
         for other in sorted(path.parent.glob("spill*.ndjson")):
             if other != path and (orphan := _try_lock(other)) is not None:
-                if lines := _lines(other):
-                    with self._writing:
-                        _append(path, lines)
+                with self._writing, other.open("rb", buffering=0) as file:
+                    if lines := list(find_lines(file)):
+                        append_lines(path, ended_lines(lines))
                 other.unlink(missing_ok=True)
                 os.close(orphan)
 
@@ -133,19 +147,20 @@ class RecoveryLog:
         return await asyncio.to_thread(self._keep, record)
 
     def _keep(self, record: TurnRecord) -> bool:
-        line = msgspec.json.encode(pack_record(record))
+        data = pack_record(record)
         with self._writing:
             try:
-                self._append_held(line)
+                self._append_held(chain(encode_line(data), [LINE_END]))
             except OSError as e:
-                self._hold(line, e)
+                self._hold(join_parts(encode_line(data)), e)
                 return True
         return False
 
-    def _append_held(self, *lines: bytes) -> None:
-        """Append what is held, and then these lines. Raises OSError."""
+    def _append_held(self, *parts: Iterable[bytes]) -> None:
+        """Append what is held, and then these parts of lines. Raises OSError."""
         assert self._path is not None  # noqa: S101 - checked by the callers
-        _append(self._path, [*self._held, *lines])
+        held = (part for line in self._held for part in (line, LINE_END))
+        append_lines(self._path, chain(held, *parts))
         self._held, self.held_bytes = [], 0
 
     def _hold(self, line: bytes, error: OSError) -> None:
@@ -170,89 +185,107 @@ class RecoveryLog:
             if self._held:
                 self._append_held()
 
-    def load(self) -> list[TurnRecord]:
-        """Return the records, oldest first.
+    def load(self) -> Iterator[TurnRecord]:
+        """Yield the records, oldest first, each read when it is asked for.
 
         An unreadable line, torn or of another version, is set aside and logged.
         """
-        if self._path is None or self._bad is None:
-            return []
-        with self._writing:
-            found: list[TurnRecord] = []
-            good, bad = [], []
-            for line in self._unstored():
-                try:
-                    found.append(
-                        unpack_record(msgspec.json.decode(line, type=dict[str, Any]), self._secret)
-                    )
-                    good.append(line)
-                except (
-                    msgspec.MsgspecError,
-                    UnicodeError,
-                    LookupError,
-                    TypeError,
-                    ValueError,
-                    AttributeError,
-                ) as e:
-                    log.error(  # noqa: TRY400 - without its content, which is a user's
-                        "a line of %s cannot be replayed (%s): it is set aside in %s",
-                        self._path,
-                        type(e).__name__,
-                        self._bad,
-                    )
-                    bad.append(line)
-            self._loaded = set(good)
-            if bad:
-                self._set_lines_aside(bad, good)
-        return found
+        if self._path is None:
+            return
+        with contextlib.ExitStack() as files:
+            with self._writing:
+                self._loaded = set()
+                lines = self._unstored_lines(files)
+            for line in lines:
+                if (record := self._read(line)) is not None:
+                    self._loaded.add(line.digest)
+                    yield record
+                    del record  # before the next one is read: it may be as large
 
-    def _unstored(self) -> list[bytes]:
-        """Return all lines but those that are stored, those of the file first."""
-        assert self._path is not None  # noqa: S101 - checked by the callers
-        lines = _lines(self._path)
-        if self._stored:
-            lines = [line for line in lines if _digest(line) not in self._stored]
-        return [*lines, *self._held]
-
-    def _set_lines_aside(self, bad: list[bytes], good: list[bytes]) -> None:
-        """Move lines to `spill.bad`; they stay where there is no place for it."""
-        assert self._path is not None  # noqa: S101 - checked by the caller
-        assert self._bad is not None  # noqa: S101 - checked by the caller
+    def _read(self, line: FileLine) -> TurnRecord | None:
+        """Return the record of a line; None for an unreadable one, which is set aside."""
         try:
-            _append(self._bad, bad)
-            _rewrite(self._path, [line for line in good if line not in self._held])
+            return unpack_record(decode_line(line.split(SEPARATOR)), self._secret, self._screen())
+        except (
+            msgspec.MsgspecError,
+            UnicodeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as e:
+            log.error(  # noqa: TRY400 - without its content, which is a user's
+                "a line of %s cannot be replayed (%s): it is set aside in %s",
+                self._path,
+                type(e).__name__,
+                self._bad,
+            )
+            if self._set_line_aside(ended_lines([line])):
+                self._stored.add(line.digest)
+            return None
+
+    def _unstored_lines(self, files: contextlib.ExitStack) -> list[FileLine]:
+        """Return all lines but those that are stored, those of the file first.
+
+        files: closes what they are read from.
+        """
+        assert self._path is not None  # noqa: S101 - checked by the caller
+        sources: list[BinaryIO] = [BytesIO(line) for line in self._held]
+        with contextlib.suppress(FileNotFoundError):
+            sources.insert(0, files.enter_context(self._path.open("rb", buffering=0)))
+        lines = chain.from_iterable(map(find_lines, sources))
+        return [line for line in lines if line.digest not in self._stored]
+
+    def _set_line_aside(self, parts: Iterable[bytes]) -> bool:
+        """Append a line, given in parts, to `spill.bad`; tell whether that could be written."""
+        assert self._bad is not None  # noqa: S101 - of every log that has a file
+        try:
+            with self._writing:
+                append_lines(self._bad, parts)
         except OSError as e:
             log.warning("%s cannot be written (%s)", self._bad, e.strerror)
+            return False
+        return True
 
     def set_aside(self, record: TurnRecord) -> None:
-        """Move a record that the store will never accept to `spill.bad`."""
+        """Move a record that the store will never accept to `spill.bad`.
+
+        Raises OSError, and then it stays where it is.
+        """
         if self._bad is not None:
             with self._writing:
-                _append(self._bad, [msgspec.json.encode(pack_record(record))])
+                append_lines(self._bad, chain(encode_line(pack_record(record)), [LINE_END]))
 
     def forget(self, tenant: str, user: str) -> None:
         """Remove an erased user's records from the files, and those that may be theirs."""
         name = msgspec.json.encode(user)
 
-        def theirs(line: bytes, data: dict[str, Any] | None) -> bool:
+        def is_theirs(line: FileLine) -> bool:
+            data = _decode_beginning(line)
             scope = data.get("scope") if data is not None else None
-            return scope[:2] == [tenant, user] if isinstance(scope, list) else name in line
+            if isinstance(scope, list):
+                return bool(scope[:2] == [tenant, user])
+            return any(name in part for part in line.split(SEPARATOR))
 
-        self._drop(theirs)
+        self._drop(is_theirs)
 
     def forget_conversation(self, key: int) -> None:
         """Remove a deleted conversation's records from the files. key: of its row."""
-        self._drop(lambda line, data: data is not None and data.get("conversation") == key)
 
-    def _drop(self, which: Callable[[bytes, dict[str, Any] | None], bool]) -> None:
+        def is_of_it(line: FileLine) -> bool:
+            data = _decode_beginning(line)
+            return data is not None and data.get("conversation") == key
+
+        self._drop(is_of_it)
+
+    def _drop(self, which: Callable[[FileLine], bool]) -> None:
         """Remove records; the others survive an interruption at any point."""
         with self._writing:
-            self._let_go({line for line in self._held if which(line, _decode(line))})
+            held = [line for text in self._held for line in find_lines(BytesIO(text))]
+            self._let_go({line.digest for line in held if which(line)})
             for path in (self._path, self._bad):
                 if path is not None and path.exists():
-                    _rewrite(
-                        path, [line for line in _lines(path) if not which(line, _decode(line))]
-                    )
+                    rewrite_lines(path, lambda line: not which(line))
 
     def clear(self) -> None:
         """Remove the records that were loaded; others may have come meanwhile."""
@@ -260,20 +293,20 @@ class RecoveryLog:
             return
         with self._writing:
             self._let_go(self._loaded)
-            left = [line for line in self._unstored() if line not in self._loaded]
+            gone = self._stored | self._loaded
             try:
-                _rewrite(self._path, [line for line in left if line not in self._held])
-                self._stored.clear()
+                rewrite_lines(self._path, lambda line: line.digest not in gone)
+                self._stored = set()
                 self._stored_size = 0
             except OSError:  # they stay in the file, and would be stored again and again
-                self._stored |= {_digest(line) for line in self._loaded}
+                self._stored = gone
                 self._stored_size = _size(self._path)
             self._loaded = set()
 
     def _let_go(self, lines: set[bytes]) -> None:
-        """Remove lines from those that are held."""
+        """Remove lines from those that are held. lines: their digests."""
         if lines and self._held:
-            self._held = [line for line in self._held if line not in lines]
+            self._held = [line for line in self._held if digest_of(line) not in lines]
             self.held_bytes = sum(map(len, self._held))
             if not self._held:
                 log.warning("the turns that waited in memory are stored")
@@ -294,50 +327,6 @@ def _try_lock(path: Path) -> int | None:
     return fd
 
 
-def _lines(path: Path) -> list[bytes]:
-    return [line for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
-
-
-def _append(path: Path, lines: Sequence[bytes]) -> None:
-    """Append lines with fsync: all of them, or none if that fails."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        size = os.fstat(fd).st_size
-        torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-        try:
-            _write(fd, [b"\n"] * torn + [part for line in lines for part in (line, b"\n")])
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(fd, size)  # half a line would damage the next one too
-            raise
-    finally:
-        os.close(fd)
-
-
-def _rewrite(path: Path, lines: Sequence[bytes]) -> None:
-    """Replace the file's content by these lines; without lines, remove the file."""
-    part = path.with_name(f".{path.name}.part")
-    if lines:
-        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            _write(fd, [part for line in lines for part in (line, b"\n")])
-        finally:
-            os.close(fd)
-        part.replace(path)
-        return
-    path.unlink(missing_ok=True)
-    part.unlink(missing_ok=True)
-
-
-def _write(fd: int, parts: Sequence[bytes]) -> None:
-    """Write all of it, a large line uncopied, and fsyncs. Raises OSError."""
-    for part in parts:
-        left = memoryview(part)
-        while left:
-            left = left[os.write(fd, left) :]
-    os.fsync(fd)
-
-
 def _size(path: Path) -> int:
     """Return a file's size; 0 if there is none."""
     try:
@@ -346,14 +335,10 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _digest(line: bytes) -> bytes:
-    return blake2b(line, digest_size=16).digest()
-
-
-def _decode(line: bytes) -> dict[str, Any] | None:
-    """Decode a record of the file; None for a torn one."""
+def _decode_beginning(line: FileLine) -> dict[str, Any] | None:
+    """Decode a record without its long strings; None for a torn one."""
     try:
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return msgspec.json.decode(next(line.split(SEPARATOR)), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeError):
         return None
 
@@ -382,41 +367,10 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
         "kept": r.kept,
         "seen_head": r.seen_head,
         "unread": r.unread,
-        **({"texts": texts} if (texts := _masked_texts(r)) else {}),
     }
 
 
-def _masked_texts(r: TurnRecord) -> list[str | None]:
-    """Return what is indexed of each answer, where that is less than it says; else None.
-
-    A history that is kept here needs the answer with its secrets; nothing else may have them.
-    """
-    if not (r.kept and r.contents):
-        return []
-    texts: list[str | None] = []
-    for answer, contents in zip(r.answers, r.contents, strict=True):
-        text = contents[0]["content"] if contents else None
-        texts.append(None if text == spoken_text(answer) else text)
-    return texts if any(text is not None for text in texts) else []
-
-
-def _contents_of(
-    nodes: Sequence[TurnNode], answers: Sequence[Json], texts: Sequence[str | None]
-) -> list[list[Json]] | None:
-    """Return what the rows of answers say, with these texts; None where all say what they said."""
-    if not texts:
-        return None
-    contents = [
-        list(contents_of([(answer, node.digest)]))
-        for answer, node in zip(answers, nodes, strict=True)
-    ]
-    for answer, rows, text in zip(answers, contents, texts, strict=True):
-        for row in rows if text is not None else ():
-            row["content"], row["body"] = text, msgspec.json.encode(answer).decode()
-    return contents
-
-
-def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
+def unpack_record(data: dict[str, Any], secret: bytes, screen: Screen) -> TurnRecord:
     """Return a record from `pack_record`'s data. Raises various errors for other data."""
 
     def raw(value: str | None) -> bytes | None:
@@ -451,5 +405,17 @@ def unpack_record(data: dict[str, Any], secret: bytes) -> TurnRecord:
         kept=data.get("kept", False),
         seen_head=data.get("seen_head"),
         unread=data.get("unread", False),
-        contents=_contents_of(nodes, data["answers"], data.get("texts", ())),
+        contents=_contents(data, nodes, screen),
     )
+
+
+def _contents(
+    data: dict[str, Any], nodes: Sequence[TurnNode], screen: Screen
+) -> list[list[dict[str, Any]]]:
+    """Return what the rows of a record's answers say."""
+    answers = zip(data["answers"], nodes, strict=True)
+    keeps = data.get("kept", False)
+    return [
+        list(contents_of([(a, n.digest)], sliced=True, screen=screen, keeps_secrets=keeps))
+        for a, n in answers
+    ]

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 from asyncio import sleep
+from functools import partial
 
 from sqlalchemy import Connection
 
 from memory.errors import ErasedMeanwhile, RowRefused, StoreUnavailable
 from memory.session.recovery_log import RecoveryLog
-from memory.stores.sql import turn_writer
+from memory.stores.sql import message_pieces, scopes, turn_writer
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.database import Database
 from memory.stores.sql.turn_rows import TurnRecord
@@ -30,8 +31,10 @@ class Replay:
 
     async def run(self) -> None:
         """Write all records, in order. Raises StoreUnavailable; then they stay."""
-        for record in await asyncio.to_thread(self._spill.load):
+        records = iter(self._spill.load())
+        while (record := await asyncio.to_thread(next, records, None)) is not None:
             await self._write(record)
+            del record  # before the next one is read: it may be as large
         await asyncio.to_thread(self._spill.clear)
 
     async def follow(self) -> None:
@@ -43,23 +46,43 @@ class Replay:
                     await self.run()
 
     async def _write(self, record: TurnRecord) -> None:
+        try:
+            await self._write_rows(record)
+        except RowRefused as e:
+            # Without the traceback: what a database says may quote the row.
+            log.error("%s: %s", SET_ASIDE, e)  # noqa: TRY400
+            await self._set_aside(record)
+        except StoreUnavailable:
+            raise
+        except ErasedMeanwhile:
+            log.info("a record of the recovery log is dropped: its user or conversation is erased")
+            await self._drop_pieces(record)
+        except Exception:
+            # Kept in the log, it would hold up all later records.
+            log.exception(SET_ASIDE)
+            await self._set_aside(record)
+
+    async def _write_rows(self, record: TurnRecord) -> None:
         def work(conn: Connection) -> None:
             turn_writer.record(conn, record)
             keep_beside(conn, self._db.application_tables, record.beside)
 
         scope = record.owner.scope
-        try:
-            lock = owner_lock(scope.tenant, scope.user, record.conversation)
-            await self._db.write(work, lock=lock)
-        except RowRefused as e:
-            # Without the traceback: what a database says may quote the row.
-            log.error("%s: %s", SET_ASIDE, e)  # noqa: TRY400
-            self._spill.set_aside(record)
-        except StoreUnavailable:
-            raise
-        except ErasedMeanwhile:
-            log.info("a record of the recovery log is dropped: its user or conversation is erased")
-        except Exception:
-            # Kept in the log, it would hold up all later records.
-            log.exception(SET_ASIDE)
-            self._spill.set_aside(record)
+        lock = owner_lock(scope.tenant, scope.user, record.conversation)
+        if record.large:
+            place = partial(scopes.get_or_create, owner=record.owner)
+            await message_pieces.write(self._db, place, record.large, lock)
+        await self._db.write(work, lock=lock)
+
+    async def _set_aside(self, record: TurnRecord) -> None:
+        await self._drop_pieces(record)
+        await asyncio.to_thread(self._spill.set_aside, record)
+
+    async def _drop_pieces(self, record: TurnRecord) -> None:
+        """Take the pieces back whose rows did not follow; those that are left leave by age."""
+        if not record.large:
+            return
+        drop = partial(turn_writer.drop_pieces, owner=record.owner, bodies=record.large)
+        scope = record.owner.scope
+        with contextlib.suppress(StoreUnavailable):
+            await self._db.write(drop, lock=owner_lock(scope.tenant, scope.user))

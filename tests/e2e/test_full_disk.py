@@ -14,6 +14,7 @@ import sqlite3
 import pytest
 
 from memory.errors import StoreUnavailable
+from memory.session import line_file
 from memory.session import recovery_log as spilling
 from memory.session.store_deadline import TURN_SECONDS
 from memory.stores.sql.database import Database
@@ -102,7 +103,7 @@ async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
 
         with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, "mnemogate"):
             patch.setattr(Database, "write", write)
-            patch.setattr(spilling, "_write", nothing_fits)
+            patch.setattr(line_file, "write_parts", nothing_fits)
             response = await live.chat("hi", stream=stream, user="ada")
         assert (response.status_code, words(response, stream)) == (200, "fine")
         if nth == 1 or not stream:  # later, the header of a stream has left

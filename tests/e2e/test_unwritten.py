@@ -152,7 +152,7 @@ async def test_what_neither_takes_is_stored_in_order_once_the_store_is_back(
         with monkeypatch.context() as patch:
 
             def break_it():
-                patch.setattr(recovery_log, "_append", refusing(kind))
+                patch.setattr(recovery_log, "append_lines", refusing(kind))
                 patch.setattr(Database, "write", write)
 
             await streamed_over(live.http, answers, break_it, data)
@@ -175,7 +175,7 @@ async def test_a_database_that_is_locked_for_long_loses_nothing_that_was_told_ok
             with monkeypatch.context() as patch:
 
                 def lock():
-                    patch.setattr(recovery_log, "_append", refusing(errno.ENOSPC))
+                    patch.setattr(recovery_log, "append_lines", refusing(errno.ENOSPC))
                     other.execute("BEGIN IMMEDIATE")
 
                 await streamed_over(live.http, answers, lock, data)
@@ -202,12 +202,12 @@ async def test_turns_are_degraded_once_no_more_of_them_could_be_kept(data, monke
         with monkeypatch.context() as patch:
 
             def break_it():
-                patch.setattr(recovery_log, "_append", refusing(errno.ENOSPC))
+                patch.setattr(recovery_log, "append_lines", refusing(errno.ENOSPC))
                 patch.setattr(Database, "write", write)
 
             await streamed_over(live.http, answers, break_it, data)
         with monkeypatch.context() as patch:
-            patch.setattr(recovery_log, "_append", refusing(errno.ENOSPC))
+            patch.setattr(recovery_log, "append_lines", refusing(errno.ENOSPC))
             patch.setattr(Database, "write", write)
             for stream in (False, True):
                 late = await live.http.post("/v1/chat/completions", json=ask(7, stream=stream))

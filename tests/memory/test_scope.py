@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.scope import Scope, owner_key
+from memory.session import line_file
 from memory.session.recovery_log import RecoveryLog
 
 SECRET = b"s" * 32
@@ -46,7 +47,7 @@ async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
         )
     spill.forget("t", "ada")
     assert [r.owner.scope.user for r in spill.load()] == ["bob", None]
-    assert spill.load()[0].nodes[0] == TurnNode(
+    assert next(spill.load()).nodes[0] == TurnNode(
         1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t"
     )
     assert b"ada" not in (tmp_path / "spill.ndjson").read_bytes()
@@ -83,16 +84,16 @@ async def test_a_deleted_conversations_spilled_turns_are_forgotten_and_no_others
 
 async def test_what_is_spilled_while_another_is_forgotten_is_kept(tmp_path, monkeypatch):
     """As is what was there before, should it be interrupted."""
-    spill, reading = RecoveryLog(tmp_path / "spill.ndjson", SECRET), Path.read_bytes
+    spill, finding = RecoveryLog(tmp_path / "spill.ndjson", SECRET), line_file.find_lines
     for key in (1, 2):
         await spill.keep(record(key, f"of {key}"))
 
-    def slow(self):
-        found = reading(self)
+    def slow(file):
+        found = list(finding(file))
         time.sleep(0.1)
         return found
 
-    monkeypatch.setattr(Path, "read_bytes", slow)
+    monkeypatch.setattr(line_file, "find_lines", slow)
     forgetting = asyncio.create_task(asyncio.to_thread(spill.forget, "t", "nobody"))
     await asyncio.sleep(0.05)
     await spill.keep(record(3, "of 3"))

@@ -11,7 +11,9 @@ from memory.errors import Conflict, ErasedMeanwhile, RowRefused, StoreUnavailabl
 from memory.session.replay import Replay
 
 SCOPE = SimpleNamespace(tenant="acme", user="ada")
-RECORD = SimpleNamespace(owner=SimpleNamespace(scope=SCOPE), conversation="c", beside=None)
+RECORD = SimpleNamespace(
+    owner=SimpleNamespace(scope=SCOPE), conversation="c", beside=None, large=()
+)
 
 
 class Log:

@@ -381,7 +381,7 @@ async def test_a_spilled_record_that_is_refused_is_set_aside_and_the_store_opens
     finally:
         await memory.close()
     assert len((tmp_path / "spill.bad").read_bytes().splitlines()) == 2
-    assert not memory.spill.load()
+    assert not list(memory.spill.load())
 
 
 async def test_another_secret_and_other_tables_are_refused_with_the_next_step(postgres_url):
