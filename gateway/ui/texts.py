@@ -124,6 +124,10 @@ def _argument_text(value: Any) -> str:
         return value
     if isinstance(value, list) and all(isinstance(x, str | int | float) for x in value):
         return ", ".join(map(str, value))
+    if isinstance(value, dict) and all(isinstance(x, str | int | float) for x in value.values()):
+        return ", ".join(f"{name}: {_argument_text(found)}" for name, found in value.items())
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return number(value)
     return msgspec.json.encode(value).decode()
 
 
