@@ -358,6 +358,8 @@ async def _known_model(visitor: Visitor) -> str:
     rows = [r for r in await read_usage(visitor, which) if r["status"] < 400]
     if rows and rows[0]["model"]:
         return str(rows[0]["model"])
+    if not visitor.gateway.settings.routing.ask_windows:  # nothing is asked of servers
+        return SAMPLE_MODEL
     offered = await upstream_models(visitor.gateway, visitor.caller.principal)
     names = [str(model["id"]) for model in offered]
     talking = (name for name in names if not _NO_CHAT.search(name))
