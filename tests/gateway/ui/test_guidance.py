@@ -47,7 +47,7 @@ async def test_the_snippets_use_a_model_that_the_server_has(data):
     """No model is configured and none was used: the server is asked what it has."""
     listed = [{"id": "nomic-embed-text"}, {"id": "llama3.1:8b"}, {"id": "qwen3"}]
     answer = (200, {"object": "list", "data": listed})
-    async with shown(data, answer, **{"routing": {"ask_windows": True}}) as (_, sign_in):
+    async with shown(data, answer, routing={"ask_windows": True}) as (_, sign_in):
         looker = await sign_in(SENTINEL_KEY)
         page = words(await looker.get("/connect"))
         assert "llama3.1:8b" in page
