@@ -38,7 +38,7 @@ help:
 	@echo "make coverage      the tests under coverage: 95 % overall, 100 % of the pure packages"
 	@echo "make bench         what memory costs and what it finds, ten minutes; BENCH=\"chat growth\" chooses"
 	@echo "make soak          20,000 streams, a third left early: does memory grow?"
-	@echo "make screenshots   renews the README's pictures and recording; needs Chromium"
+	@echo "make screenshots   renews the README's pictures and recordings; needs Chromium and npm"
 	@echo "make clean         remove the virtual environment and its stamps"
 
 demo: .setup-demo
@@ -86,7 +86,8 @@ bench: .setup-test
 soak: .setup-test
 	$(BIN)/python -m tests.bench.soak $(SOAK)
 
-screenshots: .setup-test
+screenshots: .setup-test clients
+	$(BIN)/python -m tests.handover
 	$(BIN)/python -m tests.recording
 	$(BIN)/python -m tests.screenshots
 

@@ -31,7 +31,10 @@ TOLD = (
     "In the first chat Ada says her name, what she likes and when her sister arrives; the model "
     "saves it. The second chat starts without history, and its answers know it."
 )
-ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b[=>]")
+ESCAPE = re.compile(
+    r"\x1b\[([0-9;?<>=]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[78=>]"
+)
+INVISIBLE = re.compile(r"[\x00-\x06\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 STYLES = {"1": "bold", "2": "dim", "36": "call"}
 KEY_SECONDS, PAUSE_SECONDS, QUIET_SECONDS = 0.035, 0.9, 0.8
 LONGEST_SECONDS = 1.2  # that a viewer waits for nothing; longer waits are cut
@@ -60,7 +63,7 @@ class Screen:
 
     def show(self, text: str, at: float) -> None:
         """Show what a program wrote."""
-        place = 0
+        text, place = INVISIBLE.sub("", text), 0
         for found in ESCAPE.finditer(text):
             self._write(text[place : found.start()], at)
             place = found.end()
@@ -161,14 +164,14 @@ def record(data: Path) -> Screen:
     return screen
 
 
-def render(screen: Screen) -> str:
-    """Return the recording as an SVG."""
+def render(screen: Screen, title: str = TITLE, told: str = TOLD) -> str:
+    """Return the recording as an SVG. told: what it shows, for those who do not see it."""
     width = round(2 * MARGIN + COLUMNS * CHARACTER_PIXELS)
     height = 2 * MARGIN + (max(p.row for p in screen.pieces) + 1) * LINE_PIXELS
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-labelledby="t d">\n<title id="t">{html.escape(TITLE)}</title>\n'
-        f'<desc id="d">{html.escape(TOLD)}</desc>\n'
+        f'aria-labelledby="t d">\n<title id="t">{html.escape(title)}</title>\n'
+        f'<desc id="d">{html.escape(told)}</desc>\n'
     )
     style = (
         "<style>text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"

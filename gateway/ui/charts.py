@@ -22,8 +22,10 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class PlotBar:
-    """One bar of a bar chart, in the plot's coordinates."""
+    """One bar of a bar chart, in the plot's coordinates. name: below the axis. value: its own."""
 
+    name: str
+    value: float
     title: str
     x: float
     y: float
@@ -69,6 +71,8 @@ def bars(values: Mapping[str, float]) -> list[PlotBar]:
     step = WIDTH / max(len(shown), 1)
     return [
         PlotBar(
+            title,
+            value,
             f"{title}: {value:,.6g}",
             round(i * step + step * 0.1, 1),
             round(HEIGHT - HEIGHT * value / top, 1),

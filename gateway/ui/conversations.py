@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from gateway.management.context import window
 from gateway.management.query_params import SearchParams
 from gateway.management.schemas import place_of
 from gateway.ui.people import summarise_user
-from gateway.ui.texts import link, text_of_content
+from gateway.ui.texts import ShownCall, link, read_calls, text_of_content
 from gateway.ui.visitor import AboutUser, AtVisit, go_to
 from memory import (
     ConversationName,
@@ -37,7 +38,7 @@ class ThreadMessage:
 
     role: str
     text: str
-    calls: Any
+    calls: Sequence[ShownCall]
     aborted: bool
     created_at: float
     explain: str
@@ -58,9 +59,12 @@ async def conversations_page(
     else:
         found = await api.conversations.fn(desk, cursor, PAGE)
         listed, rest = found.data, found.next_cursor
+    names = [*(c.id for c in listed), *(hit.conversation for hit in hits)]
+    titles = await desk.read(management.conversations.read_titles(desk.memory, desk.scope, names))
     return subject.page(
         "conversations.html",
         conversations=listed,
+        titles=titles,
         hits=hits,
         rest=rest,
         q=q,
@@ -96,7 +100,23 @@ async def thread_page(
         rest=rest,
         first=not after,
         where=_where(visitor, found),
+        **await _title_and_zone(visitor, found),
     )
+
+
+async def _title_and_zone(visitor: AtVisit, found: FoundConversation) -> dict[str, str]:
+    """Return how a conversation began, and the time zone of its user."""
+    caller = visitor.caller
+    scope = caller.memory.scope(found.tenant, found.user, found.agent)
+    titles = await caller.read(
+        management.conversations.read_titles(caller.memory, scope, [found.name])
+    )
+    if found.user is None:
+        return {"began": titles.get(found.name, ""), "timezone": ""}
+    policy = await caller.read(
+        management.policies.find_policy(caller.memory, found.tenant, found.user)
+    )
+    return {"began": titles.get(found.name, ""), "timezone": policy.timezone}
 
 
 def _where(visitor: AtVisit, found: FoundConversation) -> dict[str, str]:
@@ -119,7 +139,7 @@ def _messages(
             ThreadMessage(
                 row["role"],
                 text_of_content(body.get("content")),
-                body.get("tool_calls"),
+                read_calls(body.get("tool_calls")),
                 row["aborted"],
                 row["created_at"],
                 explain,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from litestar.response import Template
 
 from gateway.errors import StoreDown
 from gateway.management.context import STORE_OPTIONAL
+from gateway.relay.endpoint import upstream_models
 from gateway.storage.usage import UsageFilter
 from gateway.ui.conversations import reach_of
 from gateway.ui.failures import FailedRequest, list_failed, may_see, to_failure
@@ -27,6 +29,8 @@ DAYS = 7
 SIMILAR = 5
 RECENT = 50
 SAMPLE_MODEL = "gpt-4o-mini"
+# Of what a server lists, models for other things than talk.
+_NO_CHAT = re.compile(r"embed|rerank|whisper|tts|dall-e|image|moderation|bge-|clip|audio|realtime")
 SILENT_TURNS = 8
 MEMORY_PATHS = ("/chat/completions", "/responses", "/messages")
 
@@ -343,13 +347,23 @@ async def connect_page(visitor: AtVisit) -> Template:
 
 
 async def _known_model(visitor: Visitor) -> str:
-    """Return a model that this gateway serves: one of the configuration, else the newest used."""
+    """Return a model that this gateway serves.
+
+    One of the configuration, else the newest used, else the first that the upstream lists.
+    """
     listed = [name for name in visitor.gateway.settings.models if "*" not in name]
     if listed:
         return listed[0]
     which = UsageFilter(visitor.caller.reach.tenant, since=time.time() - DAYS * DAY_SECONDS)
     rows = [r for r in await read_usage(visitor, which) if r["status"] < 400]
-    return str(rows[0]["model"]) if rows and rows[0]["model"] else SAMPLE_MODEL
+    if rows and rows[0]["model"]:
+        return str(rows[0]["model"])
+    if not visitor.gateway.settings.routing.ask_windows:  # nothing is asked of servers
+        return SAMPLE_MODEL
+    offered = await upstream_models(visitor.gateway, visitor.caller.principal)
+    names = [str(model["id"]) for model in offered]
+    talking = (name for name in names if not _NO_CHAT.search(name))
+    return next(talking, names[0] if names else SAMPLE_MODEL)
 
 
 @get("/connect/tick")

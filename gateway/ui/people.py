@@ -13,24 +13,37 @@ from gateway.errors import BadRequest
 from gateway.management import users as api
 from gateway.management.context import EVERY
 from gateway.management.policies import check_timezone
+from gateway.management.schemas import cursor_of, place_of
 from gateway.ui.texts import link
 from gateway.ui.visitor import AboutUser, AtVisit, Subject, go_to
 from memory import VisibleScopes, management
 
-PAGE = 50
+PAGE, MAX_WORDS = 50, 200
 
 
 @get(["/", "/users"])
 async def users_page(
-    visitor: AtVisit, q: FromQuery[str] = "", cursor: FromQuery[str | None] = None
+    visitor: AtVisit,
+    q: FromQuery[str] = "",
+    sort: FromQuery[str] = "name",
+    cursor: FromQuery[str | None] = None,
 ) -> Template:
     caller = visitor.caller
     if caller.principal.admin and caller.asked_tenant is None:
         caller.tenant = EVERY
-    found = await api.users.fn(caller, q, cursor or None, PAGE)
-    policies = await asyncio.gather(*(_policy(visitor, u.tenant, u.id) for u in found.data))
-    people = list(zip(found.data, (p.memory for p in policies), strict=True))
-    return visitor.page("users.html", people=people, rest=found.next_cursor, q=q)
+    order = next((name for name in management.users.ORDERS if name == sort), None)
+    if order is None:
+        orders = ", ".join(management.users.ORDERS)
+        raise BadRequest(f"`sort` is {sort[:40]!r}: use one of {orders}.", param="sort")
+    tenant = None if caller.tenant == EVERY else caller.tenant
+    reach = VisibleScopes(tenant, caller.principal.only)
+    offset = max(place_of(cursor or None, int) or 0, 0)
+    wanted = management.users.UserSearch(reach, q[:MAX_WORDS], order, offset, PAGE + 1)
+    found = await caller.read(management.users.find_users(caller.memory, wanted))
+    policies = await asyncio.gather(*(_policy(visitor, u["tenant"], u["id"]) for u in found[:PAGE]))
+    people = list(zip(found[:PAGE], (p.memory for p in policies), strict=True))
+    rest = cursor_of(offset + PAGE) if len(found) > PAGE else None
+    return visitor.page("users.html", people=people, rest=rest, q=q, sort=order)
 
 
 async def _policy(visitor: AtVisit, tenant: str, user: str) -> management.policies.StoredPolicy:

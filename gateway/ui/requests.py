@@ -254,11 +254,13 @@ def _window_bar(
     tools = max(tokens.injected - blocks - summarised - notes, 0) if put["tools"] else 0
     added = blocks + summarised + notes + recall + tools
     whole = tokens.prompt_estimate + (0 if tokens.counted else added)
+    app_tools = min(tokens.client_tools, max(whole - added - tokens.system, 0))
     parts = {
         "system": ("Your app's system text", tokens.system),
         "core": ("Core memory", blocks),
         "summary": ("Summary", summarised),
-        "history": ("Your app's messages", max(whole - added - tokens.system, 0)),
+        "app-tools": ("Your app's tools", app_tools),
+        "history": ("Your app's messages", max(whole - added - tokens.system - app_tools, 0)),
         "recall": ("Notes and recall", notes + recall),
         "tools": ("Memory tools", tools),
         "free": ("Free", max((tokens.window or 0) - whole, 0)),

@@ -74,7 +74,9 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(link=texts.link, version=VERSION, visitor=None, subject=None)
+    environment.globals.update(
+        link=texts.link, read_call=texts.read_call, version=VERSION, visitor=None, subject=None
+    )
     environment.filters.update(
         shown=texts.render_text,
         ago=texts.ago,
@@ -83,6 +85,7 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         counted=texts.render_count,
         percent=texts.percent,
         content=texts.text_of_content,
+        title=texts.title,
     )
     return TemplateConfig(instance=JinjaTemplateEngine.from_environment(environment))
 

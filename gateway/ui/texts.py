@@ -12,10 +12,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
+
+from memory import parse_zone
+
 MAX_SHOWN_CHARACTERS = 2_000  # of a text in a list
+TITLE_CHARACTERS = 64
+MAX_ARGUMENT_CHARACTERS = 100_000  # of a call that are read
 MAX_DIFF_LINES = 200  # of each side; longer texts are not compared
 MAX_LINE_CHARACTERS = 1_000
 MAX_EQUAL_PAIRS = 2_000  # of lines of both sides; comparing takes that many steps for each line
@@ -49,14 +55,80 @@ def ago(moment: str | float | None, now: float | None = None) -> str:
     return f"{days} day{'s' if days > 1 else ''} ago"
 
 
-def moment(at: str | float) -> str:
-    """Return a time as people read it, UTC. at: ISO 8601, or a Unix time."""
+def moment(at: str | float, zone: str = "") -> str:
+    """Return a time as people read it. at: ISO 8601, or a Unix time. zone: its name, "" for UTC."""
     found = (
         datetime.fromtimestamp(at, UTC)
         if isinstance(at, int | float)
         else datetime.fromisoformat(at)
     )
-    return found.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    there = found.astimezone(parse_zone(zone) if zone else UTC)
+    return f"{there:%Y-%m-%d %H:%M:%S} {zone or 'UTC'}"
+
+
+def title(text: str) -> str:
+    """Return the first words of a text, as the title of a conversation; "" for none."""
+    line = " ".join(text.split())
+    if len(line) <= TITLE_CHARACTERS:
+        return line
+    cut = line[:TITLE_CHARACTERS]
+    words = cut.rpartition(" ")[0]
+    return f"{words if len(words) > TITLE_CHARACTERS // 2 else cut}\u2026"
+
+
+class ShownCall(NamedTuple):
+    """A call of a tool as people read it.
+
+    arguments: by name, empty where they are no object. raw: as the model wrote them.
+    """
+
+    name: str
+    arguments: Sequence[tuple[str, str]]
+    raw: str
+
+    @property
+    def line(self) -> str:
+        """The arguments on one line."""
+        return ", ".join(f"{name}: {value}" for name, value in self.arguments) or self.raw
+
+
+def read_call(name: str, arguments: Any) -> ShownCall:
+    """Return a call. arguments: JSON text, or what it says."""
+    raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    value = arguments
+    if isinstance(arguments, str):
+        try:
+            value = msgspec.json.decode(arguments[:MAX_ARGUMENT_CHARACTERS])
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            value = None
+    if not isinstance(value, dict):
+        return ShownCall(name, (), raw)
+    return ShownCall(name, [(key, _argument_text(found)) for key, found in value.items()], raw)
+
+
+def read_calls(calls: Any) -> list[ShownCall]:
+    """Return the calls of a message as people read them."""
+    if not isinstance(calls, list):
+        return []
+    out = []
+    for call in calls:
+        function = call.get("function", call) if isinstance(call, dict) else {}
+        if isinstance(function, dict):
+            arguments = function.get("arguments", function.get("input", ""))
+            out.append(read_call(str(function.get("name", "?")), arguments))
+    return out
+
+
+def _argument_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(x, str | int | float) for x in value):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict) and all(isinstance(x, str | int | float) for x in value.values()):
+        return ", ".join(f"{name}: {_argument_text(found)}" for name, found in value.items())
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return number(value)
+    return msgspec.json.encode(value).decode()
 
 
 def number(value: float | None) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from gateway.wire.chat import Json
+from gateway.wire.title_prompts import TITLE_PROMPTS
 from memory.conversation.history import Messages
 from memory.conversation.messages import is_system, text_of
 
@@ -19,14 +20,15 @@ from memory.conversation.messages import is_system, text_of
 _FORM = r"(?=.{0,3500}(?:<chat_history>|chat history|JSON format|\btitle\b|\btags\b|follow-up))"
 _BRIEF = r"(?:short|concise|brief|descriptive|very short)(?:,? [\w-]+)*"
 
-_ANSWER_FORM = r"""(?:<chat_history>|\{\s*"(?:title|tags|follow_ups|queries)"\s*:)"""
+_ANSWER_FORM = r"""(?:<chat_history>|\{\s*"(?:title|tags|follow_ups|queries|prompt)"\s*:"""
+_ANSWER_FORM += r"|<type>.{0,100}?</type>\s*<text>)"
 
 SHIPPED = (
     # Open WebUI: titles, tags, follow-ups, search queries, image prompts, autocompletion; emoji,
     # tool choice, merged answers
     rf"^### Task:\s*(?:You are an autocompletion system\b|(?:Generate|Suggest|Analyze)\b{_FORM})",
     # In another language: they keep the form of the answer, by which Open WebUI reads it.
-    rf"^###\s?[^\n:：]{{1,40}}[:：].{{0,3500}}{_ANSWER_FORM}",
+    rf"^(?:###\s?|\*\*)[^\n:：]{{1,40}}[:：].{{0,3500}}{_ANSWER_FORM}",
     r"^Your task is to reflect the speaker's likely facial expression",
     r"^Available Tools: .{0,4000}Your task is to choose and return the correct tool",
     r"^You have been provided with a set of responses from various models to the latest user query",
@@ -69,6 +71,7 @@ SHIPPED = (
     r"^(?:You are an? )?(?:expert )?(?:conversation|chat) (?:title|name) generator",
     r"^Summarize (?:the|this) (?:conversation|chat) in (?:less than |under |at most "
     r")?(?:\d+|five|a few|three|four|ten) words",
+    *TITLE_PROMPTS,
 )
 MAX_INSPECTED_CHARACTERS = 4000  # characters
 

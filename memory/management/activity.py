@@ -45,6 +45,7 @@ class TurnTokens(msgspec.Struct):
     prompt_estimate: int = 0
     counted: bool = False
     system: int = 0
+    client_tools: int = 0
     window: int | None = None
     rounds: list[Any] = []
 

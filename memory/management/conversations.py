@@ -49,6 +49,16 @@ async def list_conversations(
     return await read(memory, work)
 
 
+async def read_titles(memory: Memory, scope: Scope, names: Sequence[str]) -> dict[str, str]:
+    """Return how each of a scope's conversations began, by its name. Raises StoreUnavailable."""
+
+    def work(conn: Connection) -> dict[str, str]:
+        scope_id = scopes.find(conn, scope)
+        return {} if scope_id is None or not names else rows.read_titles(conn, scope_id, names)
+
+    return await read(memory, work)
+
+
 async def import_conversation(
     memory: Memory, actor: ManagementActor, messages: Sequence[ImportedMessage], name: str | None
 ) -> FoundConversation:

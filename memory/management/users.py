@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from sqlalchemy import Connection
+
 from memory.export_format import ExportLine
 from memory.management.merged_copies import remove_copies
 from memory.management.reading import read
@@ -17,6 +19,20 @@ from memory.stores.sql.import_manifest import ImportManifest
 from memory.stores.sql.importer import ImportReceipt
 from memory.stores.sql.management_context import ManagementActor
 from memory.stores.sql.scopes import UserName, VisibleScopes
+from memory.stores.sql.user_listing import ORDERS, UserOrder, UserSearch, find_names
+
+__all__ = [
+    "ORDERS",
+    "UserOrder",
+    "UserSearch",
+    "erase_user",
+    "export_user",
+    "find_scope",
+    "find_users",
+    "import_user",
+    "is_proven",
+    "list_users",
+]
 
 
 async def list_users(
@@ -27,6 +43,18 @@ async def list_users(
     part: of their names, upper or lower case.
     """
     return await read(memory, lambda conn: scopes.users(conn, reach, after, limit, part))
+
+
+async def find_users(memory: Memory, wanted: UserSearch) -> list[dict[str, Any]]:
+    """List users as `list_users` does, in another order or by what is known of them.
+
+    Raises StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> list[dict[str, Any]]:
+        return scopes.users_named(conn, find_names(conn, wanted))
+
+    return await read(memory, work)
 
 
 async def find_scope(memory: Memory, scope: Scope) -> int | None:

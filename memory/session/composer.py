@@ -196,7 +196,8 @@ class Composer:
         wants_recall = ask.recall and shown and not turn.is_spare
         recalled = await self._timed_recall(planned) if wants_recall else Recall()
         other = tools_tokens + self._counter.text(recalled.text) if recalled.text else tools_tokens
-        other += self._counter.tools(ask.client_tools)
+        turn.progress.trace.client_tools = self._counter.tools(ask.client_tools)
+        other += turn.progress.trace.client_tools
         size = 0 if snapshot.prepended else ask.size
         most = at_most(snapshot.turn, planned, size, recalled.text, bool(offered))
         budget_left = self._context_budget(shown, other, most)

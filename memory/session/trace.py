@@ -81,7 +81,7 @@ class ExplainTrace(msgspec.Struct):
     """Collects the content of the record while the turn runs.
 
     rounds: the usage that each round reported. left_out: labels of the blocks for which the model's
-    window had no room.
+    window had no room. client_tools: tokens of the tools that the request brought.
     """
 
     tools: list[Json] = msgspec.field(default_factory=list)
@@ -90,6 +90,7 @@ class ExplainTrace(msgspec.Struct):
     rounds: list[Any] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     left_out: list[str] = msgspec.field(default_factory=list)
+    client_tools: int = 0
 
     def note_once(self, remark: str) -> None:
         """Add a remark, unless it is there."""
@@ -120,6 +121,7 @@ class ExplainTrace(msgspec.Struct):
                 "prompt_estimate": counts.prompt,
                 "counted": counts.counted,
                 "system": counts.system,
+                "client_tools": self.client_tools,
                 "window": counts.window,
                 "rounds": [_beginning(told) for told in self.rounds],
             },

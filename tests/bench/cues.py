@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple
 
 from memory.context.tokens import TokenCounter
@@ -20,6 +21,7 @@ from memory.retrieval.auto_recall import (
     recall_query,
     render_recall,
 )
+from memory.retrieval.retriever import SemanticSearch
 from tests.bench.cue_people import ACKNOWLEDGED, PEOPLE, UNRELATED, Person
 from tests.bench.retrieval.stored import Store, Stored, Utterance
 
@@ -64,13 +66,39 @@ def lines(person: Person, number: int, language: str) -> list[tuple[str, str, st
     return out + [("unrelated", line, "") for line in unrelated[number::4]]
 
 
-async def play() -> list[Asked]:
-    """Play all people, each a user of their own."""
+class Synonyms:
+    """An embedder that knows which cue means which fact, and nothing else."""
+
+    model = "synonyms"
+
+    def __init__(self) -> None:
+        facts = [f for people in PEOPLE.values() for p in people for f in p.facts]
+        self._facts = {
+            text: i for i, f in enumerate(facts) for text in (f.text, *(c.text for c in f.cues))
+        }
+        self._size = len(facts)
+
+    async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        """Return the vector of a fact; of another text one that is like no other's."""
+        fact = next((i for known, i in self._facts.items() if known in text), None)
+        if fact is not None:
+            return [float(i == fact) for i in range(2 * self._size)]
+        random = Random(text)
+        return [0.0] * self._size + [random.gauss(0, 1) for _ in range(self._size)]
+
+
+async def play(meaning: SemanticSearch | None = None) -> list[Asked]:
+    """Play all people, each a user of their own. meaning: search by meaning too."""
     out: list[Asked] = []
-    async with Store() as store:
+    async with Store(meaning) as store:
         for language, people in PEOPLE.items():
             for number, person in enumerate(people):
                 user = await store.user(f"{language} {number}", told(person, language))
+                if meaning is not None:
+                    await store.embedded(user)
                 for kind, line, fact in lines(person, number, language):
                     shown = await recalled(user, line)
                     out.append(Asked(language, kind, line, fact, shown))
@@ -111,8 +139,10 @@ def report(asked: Sequence[Asked], *, misses: bool = False) -> str:
 
 
 def figures() -> str:
-    """Play all and return the table."""
-    return report(asyncio.run(play()))
+    """Play all, by words and with an embedder that knows, and return the tables."""
+    knowing = asyncio.run(play(SemanticSearch(Synonyms())))
+    words = report(asyncio.run(play()))
+    return f"{words}\n\nwith an embedder that knows which cue means which fact:\n{report(knowing)}"
 
 
 if __name__ == "__main__":

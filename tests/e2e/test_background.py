@@ -18,6 +18,8 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.vacuum import vacuum
 from tests import stores
 from tests.conftest import running
+from tests.gateway.wire import test_title_prompts as title_prompts
+from tests.gateway.wire import test_ui_prompts as ui_prompts
 from tests.models import Model
 
 TURNS = int(os.environ.get("MNEMOGATE_TEST_TURNS", "60"))
@@ -558,3 +560,18 @@ async def test_a_refused_credential_is_forgotten_and_a_broken_answer_is_a_failur
         assert [
             r["code"] for r in await rows(live, t.usage) if r["path"] == "background/summarise"
         ] == [code]
+
+
+async def test_prompts_of_chat_programs_run_without_memory_in_each_language(data):
+    """Titles, tags, queries, further questions: nothing is added to them, and nothing is kept."""
+    prompts = [*title_prompts.PLAIN, *title_prompts.HEADED, *ui_prompts.TRANSLATED]
+    async with Model("ok") as up, running(up.url, data) as live:
+        for prompt in prompts:
+            body = {"messages": [{"role": "user", "content": prompt}]}
+            answer = await live.chat(body["messages"], user="ada")
+            assert answer.headers["x-memory-status"] == "off", prompt
+            assert answer.headers["x-memory-reason"] == "background", prompt
+            assert up.bodies[-1]["messages"] == body["messages"]
+            assert "tools" not in up.bodies[-1]
+        assert await rows(live, t.messages) == []
+        assert await rows(live, t.conversations) == []

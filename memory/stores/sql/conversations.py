@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select
 
 from memory.conversation.messages import Json
 from memory.stores.sql import schema as t
 from memory.stores.sql.scopes import VisibleScopes
 
 c, m = t.conversations.c, t.messages.c
+TITLE_CHARACTERS = 400  # of a message that are read for a title
 decode = msgspec.json.decode
 EXPLAIN = re.compile(
     r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})"
@@ -66,6 +67,21 @@ def page(
     return _select(
         conn, limit, c.scope_id == scope_id, *([c.id < before] if before is not None else [])
     )
+
+
+def read_titles(conn: Connection, scope_id: int, names: Sequence[str]) -> dict[str, str]:
+    """Return the beginning of what the user said first in each of these conversations."""
+    lines = select(c.name, c.id).where(c.scope_id == scope_id, c.name.in_(names))
+    first = (
+        select(func.substr(m.content, 1, TITLE_CHARACTERS))
+        .where(m.conversation == bindparam("line"), m.role == "user", m.content != "")
+        .order_by(m.id)
+        .limit(1)
+    )
+    return {
+        row.name: conn.execute(first, {"line": row.id}).scalar() or ""
+        for row in conn.execute(lines).all()
+    }
 
 
 def find_named(conn: Connection, scope_id: int, name: str) -> FoundConversation | None:

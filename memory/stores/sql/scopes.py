@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     Table,
     bindparam,
     delete,
@@ -290,18 +291,40 @@ def users(
     part: of their names, upper or lower case.
     """
     c = t.scopes.c
-    query = select(c.tenant, c.user, func.min(c.created_at), func.max(c.active_at)).where(
-        c.user.is_not(None),
-        ~c.user.startswith(AGENT_KIND, autoescape=True),  # these are agents
-        *reach.conditions(),
-    )
+    query = _USERS.where(*reach.conditions())
     if part:
         query = query.where(c.user.icontains(part, autoescape=True))
     if after is not None:
         query = query.where(tuple_(c.tenant, c.user) > tuple_(*map(literal, after)))
-    rows = conn.execute(
-        query.group_by(c.tenant, c.user).order_by(c.tenant, c.user).limit(limit)
-    ).all()
+    return _describe_users(conn, query.order_by(c.tenant, c.user).limit(limit))
+
+
+def users_named(conn: Connection, names: Sequence[UserName]) -> list[dict[str, Any]]:
+    """Return users of these tenants and names, in this order, as `users` does."""
+    if not names:
+        return []
+    c = t.scopes.c
+    rows = _describe_users(conn, _USERS.where(tuple_(c.tenant, c.user).in_(names)))
+    by_name = {(row["tenant"], row["id"]): row for row in rows}
+    return [by_name[name] for name in names if name in by_name]
+
+
+# Those of agents are no users.
+_USERS = (
+    select(
+        t.scopes.c.tenant,
+        t.scopes.c.user,
+        func.min(t.scopes.c.created_at),
+        func.max(t.scopes.c.active_at),
+    )
+    .where(t.scopes.c.user.is_not(None), ~t.scopes.c.user.startswith(AGENT_KIND, autoescape=True))
+    .group_by(t.scopes.c.tenant, t.scopes.c.user)
+)
+
+
+def _describe_users(conn: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    """Return users with counts over all agents."""
+    rows = conn.execute(query).all()
     names = [(r[0], r[1]) for r in rows]
     counts = {kind: _counts(conn, table, names) for kind, table in COUNTED.items()} if names else {}
     return [

@@ -35,3 +35,4 @@ def test_only_the_last_days_are_drawn():
     found = bars({str(i): 1.0 for i in range(200)})
     assert len(found) == MAX_BARS
     assert found[-1].title == "199: 1"
+    assert (found[-1].name, found[-1].value) == ("199", 1.0)

@@ -29,4 +29,36 @@ async def test_evicted_messages_and_aborted_answers_are_marked(data):
         thread = words(await looker.get("/conversation?name=c&user=ada"))
         marks = {part: thread.count(part) for part in ("evicted", "aborted")}
         assert marks == {"evicted": 1, "aborted": 1}
-        assert thread.index("evicted") < thread.index("Long ago") < thread.index("Now")
+        # The conversation has the words of its first message as its title, too.
+        assert thread.index("evicted") < thread.rindex("Long ago") < thread.index("Now")
+
+
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "find_ferry", "arguments": '{"to": "Ghent", "seats": 2}'},
+}
+
+
+async def test_conversations_are_shown_by_what_was_said_first_and_calls_as_they_are_read(data):
+    async with shown(data) as (live, sign_in):
+        asked = {"role": "user", "content": "Which ferry\nto Ghent is <b>cheap</b>?"}
+        answer = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+        told = {"role": "tool", "tool_call_id": "c1", "content": "At nine."}
+        made = await live.memory(
+            "POST", "/users/ada/conversations", json={"messages": [asked, answer, told]}
+        )
+        name = made.json()["id"]
+        await live.memory("PUT", "/users/ada/policy", json={"timezone": "Asia/Kathmandu"})
+        looker = await sign_in(SENTINEL_KEY)
+        page = await looker.get("/user/conversations?user=ada")
+        assert "Which ferry to Ghent is &lt;b&gt;cheap&lt;/b&gt;?" in page.text
+        assert "Asia/Kathmandu" in page.text
+        found = words(await looker.get("/user/conversations?user=ada&q=ferry"))
+        assert "in Which ferry to Ghent" in found
+        thread = await looker.get(f"/conversation?name={name}&user=ada")
+        assert "<title>Which ferry to Ghent" in thread.text
+        text = words(thread)
+        assert text.index("find_ferry") < text.index("to Ghent seats 2")
+        assert "As the model wrote it" in text
+        assert name in text

@@ -41,3 +41,15 @@ async def test_the_snippets_name_a_model_that_the_gateway_serves(data):
         assert "llama3.1" in page
         assert "gpt-4o-mini" not in page
         assert "has to speak" not in page
+
+
+async def test_the_snippets_use_a_model_that_the_server_has(data):
+    """No model is configured and none was used: the server is asked what it has."""
+    listed = [{"id": "nomic-embed-text"}, {"id": "llama3.1:8b"}, {"id": "qwen3"}]
+    answer = (200, {"object": "list", "data": listed})
+    async with shown(data, answer, routing={"ask_windows": True}) as (_, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        page = words(await looker.get("/connect"))
+        assert "llama3.1:8b" in page
+        assert "gpt-4o-mini" not in page
+        assert "nomic" not in page

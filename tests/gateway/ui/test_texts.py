@@ -8,15 +8,19 @@ from hypothesis import strategies as st
 
 from gateway.ui.texts import (
     INVISIBLE,
+    TITLE_CHARACTERS,
     ago,
     diff_lines,
     link,
     moment,
     number,
     percent,
+    read_call,
+    read_calls,
     render_count,
     render_text,
     text_of_content,
+    title,
 )
 
 
@@ -106,3 +110,49 @@ def test_a_message_is_its_text(content, text):
 def test_a_count_has_its_noun():
     told = [render_count(n, "passage") for n in (0, 1, 2_000)] + [render_count(2, "search")]
     assert told == ["0 passages", "1 passage", "2,000 passages", "2 searches"]
+
+
+def test_a_time_is_told_in_the_users_zone_which_it_names():
+    assert moment(1772359200.0, "Asia/Kathmandu") == "2026-03-01 15:45:00 Asia/Kathmandu"
+
+
+@given(st.text())
+def test_a_title_is_the_beginning_of_a_text_on_one_line(text):
+    found = title(text)
+    assert len(found) <= TITLE_CHARACTERS + 1
+    assert " ".join(text.split()).startswith(found.removesuffix("\u2026"))
+    assert bool(found) == bool(text.split())
+
+
+def test_a_title_ends_with_a_word():
+    assert title("word " * 40) == " ".join(["word"] * 12) + "\u2026"
+    assert title("a\n b") == "a b"
+    assert title("x" * 400) == "x" * TITLE_CHARACTERS + "\u2026"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_any_call_can_be_read(value):
+    call = read_call("name", value)
+    assert [name for name, _ in call.arguments] == (list(value) if isinstance(value, dict) else [])
+    read_calls(value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ('{"query": "tea", "limit": 5, "tags": ["a", "b"]}', "query: tea, limit: 5, tags: a, b"),
+        ('{"where": {"city": "Ghent"}, "whole": true}', "where: city: Ghent, whole: true"),
+        ('{"where": {"in": {"city": 1}}}', 'where: {"in":{"city":1}}'),
+        ("{broken", "{broken"),
+        ("[" * 9000, "[" * 9000),
+        ("", ""),
+    ],
+)
+def test_a_call_reads_as_its_arguments(arguments, line):
+    assert read_call("search", arguments).line == line
+    (found,) = read_calls([{"function": {"name": "search", "arguments": arguments}}])
+    assert (found.name, found.line, found.raw) == ("search", line, arguments)

@@ -8,6 +8,7 @@ import pytest
 
 from memory.retrieval.retriever import SemanticSearch
 from memory.stores.sql.messages import SearchQuery
+from tests.bench import cues
 from tests.bench.retrieval import paraphrases
 from tests.bench.retrieval.embedders import embedder
 from tests.bench.retrieval.stored import Store
@@ -56,3 +57,11 @@ async def test_an_embedder_that_knows_nothing_leaves_the_hits_of_the_words_in_th
             assert [(h["content"], h["score"]) for h in after][: len(before)] == [
                 (h["content"], h["score"]) for h in before
             ]
+
+
+async def test_a_synonym_brings_its_fact_where_an_embedder_knows_it():
+    """The path from a message's vector through the gate to what is recalled, in ten languages."""
+    asked = await cues.play(SemanticSearch(cues.Synonyms()))
+    for kind in ("word", "stem", "synonym", "nothing"):
+        assert cues.share([x for x in asked if x.kind == kind]) >= 0.95, kind
+    assert cues.share([x for x in asked if x.kind == "unrelated"]) <= cues.TARGETS["unrelated"]
