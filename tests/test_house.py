@@ -130,6 +130,7 @@ REACHING = {
     "gateway.chat.endpoint": "takes a request to all that may answer it",
     "gateway.chat.stored_endpoint": "every verb on a stored response, kept here or there",
     "gateway.wires.responses.format": "everything that is particular to a request of this format",
+    "gateway.server.middleware": "what each request passes, to whatever answers it",
     "gateway.relay.endpoint": "takes a request to what may relay it",
     "gateway.relay.passthrough": "both directions of a request without memory",
     "gateway.chat.request": "everything that a client can say, read once",

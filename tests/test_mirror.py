@@ -50,6 +50,10 @@ COVERED = {
         gateway.server.hidden_agents gateway.server.model_routes memory.management.agents
         memory.session.agent_profiles memory.stores.sql.agent_memories memory.stores.sql.agents
     """,
+    "e2e/test_workbench": """
+        gateway.chat.inner_turn gateway.routing.inner_call gateway.ui.agent_form
+        gateway.ui.agent_trial gateway.ui.agents gateway.ui.trial_chat
+    """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
         memory.stores.sql.policies

@@ -34,10 +34,12 @@ class LazyDashboard:
         await self._app(scope, receive, send)
 
     def _build(self) -> Litestar:
+        from gateway.chat.inner_turn import run_inner_turn
         from gateway.ui.router import EXCEPTION_HANDLERS, dashboard, template_config
 
+        gateway = self._state.gateway
         app = Litestar(
-            [dashboard(self._state.gateway.secret, self._state.gateway.memory)],
+            [dashboard(gateway.secret, gateway.memory, run_inner_turn)],
             template_config=template_config(),
             openapi_config=None,
             exception_handlers=EXCEPTION_HANDLERS,
