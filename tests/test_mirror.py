@@ -59,6 +59,10 @@ COVERED = {
         gateway.letta.server gateway.letta.state gateway.letta.tools
         memory.management.exchanges memory.stores.sql.exchanges
     """,
+    "e2e/test_workbench": """
+        gateway.chat.inner_turn gateway.routing.inner_call gateway.ui.agent_form
+        gateway.ui.agent_trial gateway.ui.agents gateway.ui.trial_chat
+    """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
         memory.stores.sql.policies

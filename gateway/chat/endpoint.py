@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from gateway.chat.count import count_response
 from gateway.chat.nameless_relay import relay_nameless
 from gateway.chat.passing import query_of, relay_turn
 from gateway.chat.producer import begin_turn
-from gateway.chat.request import TurnInput, read_turn_input
+from gateway.chat.request import CHAT_PATH, MemoryPath, TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
 from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
@@ -31,26 +30,10 @@ from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
-from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
 from gateway.wires.responses.format import RESPONSES
 
 log = logging.getLogger("mnemogate")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPath:
-    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`).
-
-    count: the path below `/v1` that counts a request's tokens, where that alone is asked.
-    """
-
-    wire: WireFormat = CHAT
-    user: str | None = None
-    count: UpstreamPath | None = None
-
-
-CHAT_PATH = MemoryPath()
 
 
 async def serve(
@@ -65,7 +48,7 @@ async def serve(
     name = request_id(scope)
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
-        request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
+        request = await read_turn_input(gateway, scope, receive, path)
         request = await link_response(gateway, request)
         if not path.count and (command := command_of(gateway, request)) is not None:
             request = to_command(gateway, request, command)

@@ -6,6 +6,7 @@ and changed there alone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -78,11 +79,21 @@ def _with_etag(agent: Agent) -> Response[Json]:
     return Response(shown_agent(agent), headers={"etag": f'"{agent.version}"'})
 
 
-def _source(caller: ManagementRequest, expect: int | None = None) -> EditSource:
-    """Return who makes an edit. expect: the version that they saw, None for any."""
+def edit_source(
+    caller: ManagementRequest, expect: int | None = None, actor: str = ""
+) -> EditSource:
+    """Return who makes an edit: the dashboard, the CLI if it says so, or the API.
+
+    expect: the version that they saw, None for any.
+    """
     headers = caller.request.headers
-    actor = "cli" if headers.get("x-mnemogate-actor") == "cli" else "api"
+    actor = actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
     return EditSource(actor, request_id(caller.request.scope), expect=expect)
+
+
+def _source_of(caller: ManagementRequest) -> EditSource:
+    """Return who makes an edit over HTTP, and which version they saw."""
+    return edit_source(caller, expected_version(caller.request.headers, "agent"))
 
 
 async def find_agent(caller: ManagementRequest, name: str) -> Agent:
@@ -116,7 +127,7 @@ async def _check_own(caller: ManagementRequest, name: str) -> StoredAgent:
 
 
 async def _write(
-    caller: ManagementRequest, name: str, profile: str | None, expect: int | None
+    caller: ManagementRequest, name: str, profile: str | None, source: EditSource
 ) -> Agent | None:
     """Write a profile, None to delete it."""
     most = caller.gateway.settings.memory.agents_per_tenant
@@ -125,7 +136,7 @@ async def _write(
             caller.memory,
             (caller.tenant, name),
             lambda _: profile,
-            _source(caller, expect),
+            source,
             most,
         )
     )
@@ -166,14 +177,22 @@ async def agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
 async def put_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
     check_maker(caller)
-    expect = expected_version(caller.request.headers, "agent")
+    source = _source_of(caller)
     members = sent_members(parse(await caller.body()), name)
+    return _with_etag(await put_profile(caller, name, members, source))
+
+
+async def put_profile(
+    caller: ManagementRequest, name: str, members: Json, source: EditSource
+) -> Agent:
+    """Make an agent, or replace its profile. Raises BadRequest, Forbidden, RequestConflict."""
+    check_maker(caller)
     if await _stored(caller, name) is None:
         check_new_name(name)
         _check_not_configured(caller, name)
-    found = await _write(caller, name, check_profile(caller, members), expect)
-    assert found is not None  # noqa: S101 - a put never deletes
-    return _with_etag(found)
+    written = await _write(caller, name, check_profile(caller, members), source)
+    assert written is not None  # noqa: S101 - a put never deletes
+    return written
 
 
 def _check_not_configured(caller: ManagementRequest, name: str) -> None:
@@ -194,23 +213,31 @@ def _check_not_configured(caller: ManagementRequest, name: str) -> None:
 )
 async def patch_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
-    expect = expected_version(caller.request.headers, "agent")
+    source = _source_of(caller)
     changes = sent_members(parse(await caller.body()), name)
+    return _with_etag(await change_profile(caller, name, changes, source))
+
+
+async def change_profile(
+    caller: ManagementRequest, name: str, changes: Json, source: EditSource
+) -> Agent:
+    """Change members of a profile. Raises BadRequest, Forbidden, RequestConflict."""
+    expect = source.expect
     for left in reversed(range(TRIES)):
         stored = await _check_own(caller, name)
         members = {**msgspec.json.decode(stored.profile), **changes}
         # null takes back what stands in place of a setting of [memory].
         members = {member: value for member, value in members.items() if value is not None}
         profile = check_profile(caller, members)
-        seen = stored.version if expect is None else expect
+        seen = replace(source, expect=stored.version if expect is None else expect)
         try:
-            found = await _write(caller, name, profile, seen)
+            written = await _write(caller, name, profile, seen)
         except RequestConflict as e:
             if expect is not None or not left or not isinstance(e.__cause__, Conflict):
                 raise
             continue
-        assert found is not None  # noqa: S101 - a patch never deletes
-        return _with_etag(found)
+        assert written is not None  # noqa: S101 - a patch never deletes
+        return written
     raise AssertionError("the last try raises")
 
 
@@ -228,10 +255,17 @@ async def delete_agent(
     memory: `keep` or `erase` what it remembers; left out, only the one memory of an agent of home
     `agent` is erased.
     """
-    stored = await _check_own(caller, segment(name))
+    return await remove_agent(caller, segment(name), memory, _source_of(caller))
+
+
+async def remove_agent(
+    caller: ManagementRequest, name: str, memory: str | None, source: EditSource
+) -> AgentErased:
+    """Delete a profile. memory: see `delete_agent`. Raises Forbidden, RequestConflict."""
+    stored = await _check_own(caller, name)
     found = caller.gateway.agents.parse(stored)
     own = found.settings.home == "agent"
-    await _write(caller, stored.name, None, expected_version(caller.request.headers, "agent"))
+    await _write(caller, stored.name, None, source)
     erased: dict[str, int] = {}
     if memory == "erase" or (memory is None and own):
         who = caller.tenant, stored.name
@@ -279,16 +313,22 @@ def _version(row: dict[str, Any]) -> AgentVersion:
 )
 async def undo(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
+    restored = await undo_edit(caller, name, edit_source(caller))
+    if restored is None:
+        return Response({"id": name, "object": "agent", "deleted": True})
+    return _with_etag(restored)
+
+
+async def undo_edit(caller: ManagementRequest, name: str, source: EditSource) -> Agent | None:
+    """Undo the newest edit; None if that had made the agent. Raises Forbidden, RequestConflict."""
     check_maker(caller)
     if await _stored(caller, name) is None:
         _check_not_configured(caller, name)
     most = caller.gateway.settings.memory.agents_per_tenant
     stored = await caller.write(
-        management.agents.undo_edit(caller.memory, (caller.tenant, name), _source(caller), most)
+        management.agents.undo_edit(caller.memory, (caller.tenant, name), source, most)
     )
-    if stored is None:
-        return Response({"id": name, "object": "agent", "deleted": True})
-    return _with_etag(caller.gateway.agents.parse(stored))
+    return caller.gateway.agents.parse(stored) if stored is not None else None
 
 
 @get("/users/{user:str}/agents", summary="The agents with which a user has a memory")

@@ -33,10 +33,12 @@ def build_api(current: CurrentState, caches: RouterCaches) -> Litestar:
 
 def build_dashboard(current: CurrentState, caches: RouterCaches) -> Litestar:
     """Return the application of `/ui`."""
+    from gateway.chat.inner_turn import run_inner_turn
     from gateway.ui.router import EXCEPTION_HANDLERS, dashboard, template_config
 
+    gateway = current.gateway
     app = Litestar(
-        [dashboard(current.gateway.secret, current.gateway.memory)],
+        [dashboard(gateway.secret, gateway.memory, run_inner_turn)],
         template_config=template_config(),
         openapi_config=None,
         exception_handlers=EXCEPTION_HANDLERS,

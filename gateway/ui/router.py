@@ -24,6 +24,8 @@ from gateway.http.asgi import UNEXPECTED
 from gateway.state import request_id
 from gateway.storage.tickets import TicketTable
 from gateway.ui import (
+    agent_trial,
+    agents,
     blocks,
     conversations,
     dropped,
@@ -36,6 +38,7 @@ from gateway.ui import (
     sign_in,
     texts,
 )
+from gateway.ui.agent_trial import RunTurn
 from gateway.ui.live import FeedLimit
 from gateway.ui.moves import MoveOffice
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
@@ -133,16 +136,19 @@ EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
 }
 
 
-def dashboard(secret: bytes, memory: Memory) -> Router:
+def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
     """Return the router of the dashboard.
 
-    secret: the server's, for the tokens of forms. memory: where sessions are kept.
+    secret: the server's, for the tokens of forms. memory: where sessions are kept. run_turn: lets
+    an agent answer a message.
     """
     office, limit, movers = _office(secret, memory), FeedLimit(), MoveOffice()
     return Router(
         "/ui",
         route_handlers=[
             *sign_in.ROUTES,
+            *agents.ROUTES,
+            *agent_trial.ROUTES,
             *people.ROUTES,
             *moves.ROUTES,
             *blocks.ROUTES,
@@ -158,6 +164,7 @@ def dashboard(secret: bytes, memory: Memory) -> Router:
             "office": Provide(lambda: office, sync_to_thread=False),
             "feeds": Provide(lambda: limit, sync_to_thread=False),
             "moves": Provide(lambda: movers, sync_to_thread=False),
+            "run_turn": Provide(lambda: run_turn, sync_to_thread=False),
             "visitor": Provide(visitor),
             "subject": Provide(subject),
         },

@@ -35,7 +35,7 @@ SESSION = "session"
 ACTOR = "dashboard"
 FORM_BYTES = 4 << 20
 SHORT_FORM_BYTES = 16 << 10  # longer forms are parsed in a thread
-MAX_FIELDS = 100
+MAX_FIELDS = 1200  # an agent of 200 blocks has five for each
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
