@@ -132,6 +132,8 @@ REACHING = {
     "gateway.chat.stored_endpoint": "every verb on a stored response, kept here or there",
     "gateway.wires.responses.format": "everything that is particular to a request of this format",
     "gateway.server.middleware": "what each request passes, to whatever answers it",
+    "gateway.letta.door": "lists every route of the door",
+    "gateway.letta.messages": "takes a message through a whole turn",
     "gateway.relay.endpoint": "takes a request to what may relay it",
     "gateway.relay.passthrough": "both directions of a request without memory",
     "gateway.chat.request": "everything that a client can say, read once",

@@ -53,7 +53,8 @@ COVERED = {
     "e2e/test_letta": """
         gateway.letta.agents gateway.letta.blocks gateway.letta.call gateway.letta.door
         gateway.letta.entrance gateway.letta.errors gateway.letta.history gateway.letta.ids
-        gateway.letta.models
+        gateway.letta.items gateway.letta.listed_messages gateway.letta.messages
+        gateway.letta.models gateway.letta.reply gateway.letta.sent
         gateway.letta.paging gateway.letta.paths gateway.letta.profile gateway.letta.route
         gateway.letta.server gateway.letta.state gateway.letta.tools
         memory.management.exchanges memory.stores.sql.exchanges

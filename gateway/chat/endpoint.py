@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from gateway.chat.count import count_response
 from gateway.chat.nameless_relay import relay_nameless
 from gateway.chat.passing import query_of, relay_turn
 from gateway.chat.producer import begin_turn
-from gateway.chat.request import TurnInput, read_turn_input
+from gateway.chat.request import CHAT_PATH, MemoryPath, TurnInput, read_turn_input
 from gateway.chat.stored_responses import link_response
 from gateway.errors import GatewayError, TooLarge
 from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
@@ -31,26 +30,9 @@ from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
-from gateway.wires.base import WireFormat
-from gateway.wires.chat.format import CHAT
 from gateway.wires.responses.format import RESPONSES
 
 log = logging.getLogger("mnemogate")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPath:
-    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`).
-
-    count: the path below `/v1` that counts a request's tokens, where that alone is asked.
-    """
-
-    wire: WireFormat = CHAT
-    user: str | None = None
-    count: UpstreamPath | None = None
-
-
-CHAT_PATH = MemoryPath()
 
 
 async def serve(
@@ -65,7 +47,7 @@ async def serve(
     name = request_id(scope)
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
-        request = await read_turn_input(gateway, scope, receive, path.user, path.wire)
+        request = await read_turn_input(gateway, scope, receive, path)
         request = await link_response(gateway, request)
         if not path.count and (command := command_of(gateway, request)) is not None:
             request = to_command(gateway, request, command)
@@ -91,12 +73,26 @@ def response_to(
 
     count: see `MemoryPath`.
     """
-    forward = _dispatcher(gateway, request)
+    forward = dispatcher_of(gateway, request)
     if count:
         return count_response(gateway, request, forward, count)
     compacts = may_ask_for_compaction(request)
     if compacts:
         request = replace(request, mode="off", off_reason="background")
+    entry = entry_of(request)
+    begin: Callable[[], Awaitable[ResponseProducer]]
+    if request.uses_memory:
+        begin = partial(begin_turn, gateway, request, forward)
+    else:
+        relayed = relay_turn(gateway, request, forward)
+        begin = relayed.ready
+        if compacts:
+            begin = partial(begin_compaction, gateway, request, forward, relayed)
+    return accounted_response(gateway, forward, entry, begin)
+
+
+def entry_of(request: TurnInput) -> RequestInfo:
+    """Return what the books know of a request before it begins."""
     off = request.mode == "off"
     entry = RequestInfo(
         request.id,
@@ -110,15 +106,7 @@ def response_to(
         request.wire is RESPONSES and runs_in_background(request),
     )
     name_memory(entry, request)
-    begin: Callable[[], Awaitable[ResponseProducer]]
-    if request.uses_memory:
-        begin = partial(begin_turn, gateway, request, forward)
-    else:
-        relayed = relay_turn(gateway, request, forward)
-        begin = relayed.ready
-        if compacts:
-            begin = partial(begin_compaction, gateway, request, forward, relayed)
-    return accounted_response(gateway, forward, entry, begin)
+    return entry
 
 
 def name_memory(entry: RequestInfo, request: TurnInput) -> None:
@@ -128,7 +116,7 @@ def name_memory(entry: RequestInfo, request: TurnInput) -> None:
         entry.owner = request.owner
 
 
-def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
+def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     """Return what carries the request to the targets of its route."""
     principal = request.principal
     owner = request.user
@@ -139,8 +127,8 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     if request.found is not None:
         history = request.found.history
         # Of a chat completion, new messages are sent as they came; earlier ones may be decoded.
-        forward.writes_off_loop = history.is_long if request.wire is CHAT else history.heavy
-    if request.wire is not CHAT:  # as the relay does; what chat completions take is known
+        forward.writes_off_loop = history.is_long if request.wire.is_chat else history.heavy
+    if not request.wire.is_chat:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
     forward.meter.guess = guess_tokens(len(request.raw))
     if gateway.settings.routing.sticky:

@@ -21,6 +21,7 @@ from gateway.chat.request_headers import Headers, conversation_of, retry_signals
 from gateway.errors import BadRequest, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import UpstreamPath
 from gateway.http.request_body import read_body
 from gateway.routing.router import Route
 from gateway.state import GatewayState, headers_of, request_id
@@ -30,6 +31,28 @@ from gateway.wire.model_field import model_for_certain
 from gateway.wires.base import RequestFacts, WireFormat
 from gateway.wires.chat.format import CHAT
 from gateway.wires.client_profiles import ClientProfile
+
+
+class KnownCall(msgspec.Struct, frozen=True):
+    """Who calls which agent, where that is known before the request is read."""
+
+    principal: Principal
+    called: CalledAgent
+
+
+class MemoryPath(msgspec.Struct, frozen=True):
+    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`).
+
+    count: the path below `/v1` that counts a request's tokens, where that alone is asked.
+    """
+
+    wire: WireFormat = CHAT
+    user: str | None = None
+    count: UpstreamPath | None = None
+    known: KnownCall | None = None
+
+
+CHAT_PATH = MemoryPath()
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -165,19 +188,15 @@ def _is_utility(
 
 
 async def read_turn_input(
-    gateway: GatewayState,
-    scope: Any,
-    receive: Receive,
-    path_user: str | None,
-    wire: WireFormat = CHAT,
+    gateway: GatewayState, scope: Any, receive: Receive, path: MemoryPath = CHAT_PATH
 ) -> TurnInput:
     """Read a request from its connection.
 
     Raises GatewayError for every fault that can be found without an upstream.
     """
     started, name = time.perf_counter(), request_id(scope)
-    headers = headers_of(scope)
-    principal = gateway.keys.caller(headers)
+    headers, path_user, wire, known = headers_of(scope), path.user, path.wire, path.known
+    principal = gateway.keys.caller(headers) if known is None else known.principal
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(receive, headers, limit)
     mode = mode_at_most(headers, principal)
@@ -185,7 +204,11 @@ async def read_turn_input(
     client = gateway.clients.find(headers)
     source = BodySource(name, wire, client, whose)
     read = await read_members(gateway, source, raw, whole=mode.name != "off")
-    called = await called_agent(gateway, principal, read.members["model"], headers, mode)
+    called = (
+        await called_agent(gateway, principal, read.members["model"], headers, mode)
+        if known is None
+        else known.called
+    )
     mode, read, dropped = called.apply(wire, mode, read)
     route = await _route(gateway, read, principal, raw, called)
     identity = _identity(gateway, principal, wire, read.members)

@@ -18,7 +18,7 @@ from gateway.http.asgi import (
     respond_error,
 )
 from gateway.http.paths import segment
-from gateway.letta import agents, models, server, tools
+from gateway.letta import agents, listed_messages, messages, models, server, tools
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import NotSupported, as_unprocessable, error_body, final
 from gateway.letta.paths import BASE
@@ -30,6 +30,8 @@ log = logging.getLogger("mnemogate")
 ROUTES: tuple[LettaRoute, ...] = (
     *server.ROUTES,
     *models.ROUTES,
+    *messages.ROUTES,
+    *listed_messages.ROUTES,
     *agents.ROUTES,
     *tools.ROUTES,
 )

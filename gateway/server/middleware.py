@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from gateway.chat.endpoint import MemoryPath, serve
+from gateway.chat.endpoint import serve
+from gateway.chat.request import MemoryPath
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line

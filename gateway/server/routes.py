@@ -10,8 +10,8 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat import endpoint
-from gateway.chat.endpoint import MemoryPath
 from gateway.chat.relayed_names import check_content
+from gateway.chat.request import MemoryPath
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path
 from gateway.relay.endpoint import pass_on

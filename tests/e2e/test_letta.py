@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 
 import pytest
 
-from tests.conftest import running
-from tests.models import Model
+from tests.conftest import events, running
+from tests.models import Model, call, calls, text
 
 UA = {"user-agent": "Letta/Python 1.12.1"}
 SECRET = "mg-0123456789abcdef0123"
@@ -345,3 +347,387 @@ async def test_agents_of_the_configuration_are_listed_and_not_changed(data):
         assert await letta.get(f"agents/{found['id']}") == found
         for method in ("PATCH", "DELETE"):
             check_error(await letta.ask(method, f"agents/{found['id']}", 403), "agent_in_config")
+
+
+def kinds(items):
+    return [item["message_type"] for item in items]
+
+
+def thinking(choice, thought):
+    return {**choice, "message": {**choice["message"], "reasoning_content": thought}}
+
+
+APPEND = call("core_memory_append", {"label": "human", "content": "Likes tea."}, "call_a")
+SEARCH = call("archival_memory_search", {"query": "tea"}, "call_b")
+TURN = [
+    thinking(calls(APPEND, SEARCH, content="One moment."), "A fact."),
+    thinking(text("Noted, tea."), "Done."),
+]
+ITEMS = [
+    "reasoning_message",
+    "assistant_message",
+    "tool_call_message",
+    "tool_call_message",
+    "tool_return_message",
+    "tool_return_message",
+    "reasoning_message",
+    "assistant_message",
+]
+
+
+async def say(letta, made, words, status=200, path="messages", **more):
+    sent = {"messages": [{"role": "user", "content": words}], **more}
+    return await letta.ask("POST", f"agents/{made['id']}/{path}", status, json=sent)
+
+
+def check_items(items):
+    """The items of TURN: their order, their pairs, their ids."""
+    assert kinds(items) == ITEMS
+    assert [i.get("reasoning") for i in items if "reasoning" in i] == ["A fact.", "Done."]
+    assert [i["content"] for i in items if "content" in i] == ["One moment.", "Noted, tea."]
+    called = [i["tool_call"] for i in items if "tool_call" in i]
+    assert called == [
+        {
+            "name": c["function"]["name"],
+            "arguments": c["function"]["arguments"],
+            "tool_call_id": c["id"],
+        }
+        for c in (APPEND, SEARCH)
+    ]
+    returned = [i for i in items if i["message_type"] == "tool_return_message"]
+    assert [i["tool_call_id"] for i in returned] == ["call_a", "call_b"]
+    assert {i["status"] for i in returned} == {"success"}
+    assert len({i["id"] for i in items}) == len(items)
+    assert all(i["date"] for i in items)
+    steps = [i["step_id"] for i in items]
+    assert len(set(steps[:6])) == 1
+    assert steps[6] == steps[7] != steps[0]
+
+
+async def test_a_l4_a_turn_is_answered_in_items(data):
+    async with Model(*TURN, "Tea, I know.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS, system="Be kind.")
+        got = (await say(letta, made, "I like tea")).json()
+        check_items(got["messages"])
+        assert got["stop_reason"] == {"message_type": "stop_reason", "stop_reason": "end_turn"}
+        usage = got["usage"]
+        assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (
+            200,
+            20,
+            220,
+        )
+        assert (usage["step_count"], usage["message_type"]) == (2, "usage_statistics")
+        assert usage["run_ids"] == [got["messages"][0]["run_id"]]
+        state = await letta.get(f"agents/{made['id']}")
+        assert "Likes tea." in {b["label"]: b["value"] for b in state["blocks"]}["human"]
+        (again,) = (await say(letta, made, "What do I like?")).json()["messages"]
+        assert again["content"] == "Tea, I know."
+        told = [m for m in up.bodies[-1]["messages"] if m["role"] in ("user", "assistant")]
+        assert next(m["content"] for m in told) == "I like tea"
+        assert told[-1]["content"].startswith("What do I like?")
+        assert up.bodies[0]["messages"][0]["content"].startswith("Be kind.")
+
+        listed = await letta.get(f"agents/{made['id']}/messages")
+        assert kinds(listed) == ["assistant_message", "user_message", *ITEMS[::-1], "user_message"]
+        first = [
+            {k: v for k, v in i.items() if k not in ("date", "run_id")} for i in got["messages"]
+        ]
+        stored = [{k: v for k, v in i.items() if k not in ("date", "run_id")} for i in listed]
+        assert stored[2:-1][::-1] == first
+        state = await letta.get(f"agents/{made['id']}")
+        assert state["message_ids"] == [i["id"] for i in listed][::-1]
+
+
+@pytest.mark.parametrize("path", ["messages", "messages/stream"])
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_a_l4_the_streamed_turn_gives_the_same_items(data, path, tokens):
+    async with Model(*TURN) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        got = await say(letta, made, "I like tea", path=path, streaming=True, stream_tokens=tokens)
+        assert "event:" not in got.text
+        found = events(got.text)
+        assert found[-1] == "[DONE]"
+        *items, stop, usage = found[:-1]
+        assert (stop["stop_reason"], usage["step_count"]) == ("end_turn", 2)
+        assert (usage["prompt_tokens"], usage["total_tokens"]) == (200, 220)
+        check_items(joined(items) if tokens else items)
+        assert not tokens or len(items) > len(ITEMS)
+
+
+def joined(pieces):
+    """The items that pieces of them make up, by their ids."""
+    out = {}
+    for piece in pieces:
+        assert piece["otid"] == piece["id"].removeprefix("message-")
+        item = out.setdefault(piece["id"], {**piece})
+        if item == piece:
+            continue
+        for name in ("content", "reasoning"):
+            if name in item:
+                item[name] += piece[name]
+        if "tool_call" in item:
+            told = item["tool_call"]
+            assert piece["tool_call"]["tool_call_id"] == told["tool_call_id"]
+            item["tool_call"] = {
+                **told,
+                "arguments": told["arguments"] + piece["tool_call"]["arguments"],
+            }
+    return list(out.values())
+
+
+async def test_a_l3_the_openai_sdk_and_a_restart_meet_the_same_memory(data):
+    async with Model(*TURN, "Tea.") as up:
+        async with door(up, data) as letta:
+            made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+            await say(letta, made, "I like tea")
+        async with door(up, data) as letta:
+            state = await letta.get(f"agents/{made['id']}")
+            assert "Likes tea." in {b["label"]: b["value"] for b in state["blocks"]}["human"]
+            got = await letta.live.chat("And?", model=f"agent:{made['id']}")
+            assert got.status_code == 200, got.text
+            assert "Likes tea." in json.dumps(up.bodies[-1])
+            await say(letta, made, "Again?")
+            told = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "user"]
+            assert told[0] == "I like tea"
+            assert "And?" not in told
+
+
+async def test_two_messages_at_once_follow_each_other(data):
+    async def slow(seen, wire):
+        await asyncio.sleep(0.2)
+        return text("Yes.")
+
+    async with Model(slow) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        await asyncio.gather(*(say(letta, made, f"n{i}") for i in range(3)))
+        sizes = [len([m for m in b["messages"] if m["role"] == "user"]) for b in up.bodies]
+        assert sizes == [1, 2, 3]
+        assert len(await letta.get(f"agents/{made['id']}/messages")) == 6
+
+
+async def test_messages_are_listed_in_pages_by_id(data):
+    async with Model(*TURN, "Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        path = f"agents/{made['id']}/messages"
+        for words in ("I like tea", "b", "c"):
+            await say(letta, made, words)
+
+        async def listed(**params):
+            return [i["id"] for i in await letta.get(path, params=params)]
+
+        every = await listed(order="asc")
+        assert len(every) == 13
+        assert await listed() == every[::-1]
+        walked, after = [], {}
+        while page := await listed(limit=3, order="asc", **after):
+            walked += page
+            after = {"after": page[-1]}
+        assert walked == every
+        walked, after = [], {}
+        while page := await listed(limit=4, **after):
+            walked += page
+            after = {"after": page[-1]}
+        assert walked == every[::-1]
+        assert await listed(before=every[5], limit=2, order="asc") == every[3:5]
+        assert await listed(before=every[5], limit=2) == every[::-1][5:7]
+        assert await listed(after="message-x") == []
+        only = await letta.get(path, params={"include_return_message_types": ["user_message"]})
+        assert [i["content"] for i in only] == ["c", "b", "I like tea"]
+
+
+async def test_messages_are_reset(data):
+    async with Model("Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        path = f"agents/{made['id']}"
+        await letta.patch(f"{path}/reset-messages")
+        await say(letta, made, "a")
+        state = await letta.patch(f"{path}/reset-messages", add_default_initial_messages=True)
+        assert (state["message_ids"], len(state["blocks"])) == ([], 2)
+        assert await letta.get(f"{path}/messages") == []
+        await say(letta, made, "b")
+        assert [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "user"] == ["b"]
+
+
+async def test_an_agent_begins_with_its_initial_messages(data):
+    first = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    async with Model("Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", initial_message_sequence=first)
+        assert len(made["message_ids"]) == 2
+        await say(letta, made, "a")
+        told = [m for m in up.bodies[-1]["messages"] if m["role"] != "system"]
+        assert [m["content"] for m in told] == ["Hi.", "Hello.", "a"]
+        made = await letta.post(
+            "agents", model="m", initial_message_sequence=first, message_buffer_autoclear=True
+        )
+        for words in "ab":
+            await say(letta, made, words)
+            told = [m for m in up.bodies[-1]["messages"] if m["role"] != "system"]
+            assert [m["content"] for m in told] == ["Hi.", "Hello.", words]
+
+
+async def test_one_request_overrides_model_system_and_steps(data):
+    async with Model(*TURN, "x") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS, system="Be kind.")
+        got = await say(
+            letta, made, "I like tea", max_steps=1, override_model="openai/n", override_system="Hm."
+        )
+        assert got.json()["stop_reason"]["stop_reason"] == "max_steps"
+        assert {b["model"] for b in up.bodies} == {"n"}
+        assert up.bodies[0]["messages"][0]["content"].startswith("Hm.")
+        assert "tools" not in up.bodies[1]
+        await say(letta, made, "b")
+        assert up.bodies[-1]["model"] == "m"
+        assert up.bodies[-1]["messages"][0]["content"].startswith("Be kind.")
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason"), [("length", "max_tokens_exceeded"), ("stop", "end_turn")]
+)
+async def test_the_stop_reason_tells_why(data, finish, reason):
+    async with Model(text("Hm", finish)) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        assert (await say(letta, made, "a")).json()["stop_reason"]["stop_reason"] == reason
+
+
+PNG = "iVBORw0KGgo="
+
+
+async def test_content_may_have_parts(data):
+    parts = [
+        {"type": "text", "text": "Look"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        {"type": "image", "source": {"type": "url", "url": "https://e.example/x.png"}},
+    ]
+    async with Model("Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        path = f"agents/{made['id']}/messages"
+        other = [{"role": "user", "content": [*parts, parts[0]]}]
+        for sent in ({"input": parts}, {"messages": other}):
+            await letta.post(path, **sent)
+            content = up.bodies[-1]["messages"][-1]["content"]
+            assert [p["type"] for p in content][:3] == ["text", "image_url", "image_url"]
+            assert content[1]["image_url"]["url"] == f"data:image/png;base64,{PNG}"
+        await letta.post(path, input="Hello")
+        assert up.bodies[-1]["messages"][-1]["content"].startswith("Hello")
+        notes = [{"role": "assistant", "content": "I said"}, {"role": "system", "content": "Now."}]
+        await letta.post(path, messages=[*notes, {"role": "user", "content": "b"}])
+        await letta.post(path, input="c")
+        assert len([m for m in up.bodies[-1]["messages"] if m["role"] == "user"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("sent", "param"),
+    [
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": "a"}], "input": "b"}, "input"),
+        ({"input": ""}, "input"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0"),
+        ({"messages": [{"type": "approval", "approve": True}]}, "messages.0"),
+        ({"messages": [{"role": "user"}]}, "messages.0.content"),
+        ({"messages": ["x"]}, "messages.0"),
+        ({"input": [{"type": "reasoning", "reasoning": "x"}]}, "input.0"),
+        ({"input": "a", "client_tools": [{"name": "x"}]}, "client_tools"),
+        ({"input": "a", "return_token_ids": True}, "return_token_ids"),
+        ({"input": "a", "max_steps": 0}, "max_steps"),
+        ({"input": "a", "streaming": "yes"}, "streaming"),
+        ({"input": "a", "include_return_message_types": "x"}, "include_return_message_types"),
+    ],
+)
+async def test_a_l6_messages_that_cannot_be_taken_are_422(data, sent, param):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        got = await letta.ask("POST", f"agents/{made['id']}/messages", 422, json=sent)
+        assert got.json()["error"]["param"] == param
+        assert not up.requests
+
+
+async def test_members_of_a_message_without_an_effect_are_named(data):
+    ignored = {"use_assistant_message": True, "background": False, "enable_thinking": "x", "odd": 1}
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        for streaming in (False, True):
+            got = await say(letta, made, "a", streaming=streaming, **ignored)
+            assert set(got.headers["x-mnemogate-dropped"].split(", ")) == set(ignored)
+
+
+async def test_errors_of_the_upstream_keep_their_status(data):
+    fault = {"error": {"message": "Too hot.", "type": "overheated", "param": None, "code": "hot"}}
+    async with Model((418, fault)) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        for streaming in (False, True):
+            got = await say(letta, made, "a", 418, streaming=streaming)
+            assert got.json()["detail"] == "Too hot."
+            assert got.json()["error"]["code"] == "hot"
+        check_error(
+            await letta.ask("POST", f"agents/{NO_AGENT}/messages", 404, json={}), "not_found"
+        )
+
+
+async def test_a_fault_after_the_first_byte_ends_the_stream(data):
+    async def break_off(seen, wire):
+        await wire.start_stream()
+        await wire.event({"id": "x", "choices": [{"index": 0, "delta": {"content": "Half"}}]})
+        await wire.event({"error": {"message": "Broken.", "code": "b"}})
+        await wire.end()
+
+    async with Model(break_off) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        got = await say(letta, made, "a", streaming=True, stream_tokens=True)
+        half, stop, fault = got.text.strip().split("\n\n")
+        assert json.loads(half.removeprefix("data: "))["content"] == "Half"
+        assert json.loads(stop.removeprefix("data: "))["stop_reason"] == "llm_api_error"
+        assert fault.startswith("event: error\ndata: ")
+        told = json.loads(fault.partition("\ndata: ")[2])
+        assert (told["message_type"], told["error_type"], told["message"]) == (
+            "error_message",
+            "b",
+            "Broken.",
+        )
+        assert told["detail"] == "Broken."
+        assert told["run_id"].startswith("run-")
+
+
+async def test_a_silent_stream_is_kept_alive_by_pings(data):
+    async def slow(seen, wire):
+        await wire.start_stream()
+        await asyncio.sleep(0.6)
+        await wire.event(
+            {
+                "id": "x",
+                "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}],
+            }
+        )
+        await wire.event(b"[DONE]")
+        await wire.end()
+
+    config = {"server.keepalive_seconds": 0.1, "server.commit_seconds": 0.1}
+    async with Model(slow) as up, door(up, data, config) as letta:
+        made = await letta.post("agents", model="m")
+        found = events((await say(letta, made, "a", streaming=True)).text)
+        pings = [e for e in found if e != "[DONE]" and e["message_type"] == "ping"]
+        assert pings
+        assert set(pings[0]) == {"message_type", "id", "date"}
+        got = await say(letta, made, "b", streaming=True, include_pings=False)
+        assert "ping" not in got.text
+        assert "\n: " in f"\n{got.text}" or "\n:" in f"\n{got.text}"
+
+
+async def test_only_kinds_that_are_asked_for_are_returned(data):
+    async with Model(*TURN, *TURN) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        wanted = {"include_return_message_types": ["assistant_message"]}
+        got = (await say(letta, made, "I like tea", **wanted)).json()["messages"]
+        assert kinds(got) == ["assistant_message"] * 2
+        found = events((await say(letta, made, "Once more", streaming=True, **wanted)).text)
+        assert kinds(found[:-3]) == ["assistant_message"] * 2
+
+
+async def test_an_untrusted_key_talks_to_agents_that_it_is_given_by_name(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        strange = Letta(letta.live, authorization=f"Bearer {SECRET}1")
+        check_error(await say(strange, made, "a", 403), "agent_not_allowed", "model")
+        assert not up.requests
+        elsewhere = Letta(letta.live, authorization=f"Bearer {SECRET}2")
+        check_error(await say(elsewhere, made, "a", 404), "not_found")

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import UserResolver
-from gateway.chat.request import read_turn_input
+from gateway.chat.request import MemoryPath, read_turn_input
 from gateway.chat.request_headers import retry_signals
 from gateway.config.settings import Settings
 from gateway.errors import (
@@ -101,7 +101,7 @@ async def read(gateway, body=BODY, path_user=None, **headers):
     async def receive():
         return {"type": "http.request", "body": raw, "more_body": False}
 
-    return await read_turn_input(gateway, scope, receive, path_user)
+    return await read_turn_input(gateway, scope, receive, MemoryPath(user=path_user))
 
 
 async def test_what_a_client_says_is_one_value(gateway):
