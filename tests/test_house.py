@@ -132,6 +132,7 @@ REACHING = {
     "gateway.chat.stored_endpoint": "every verb on a stored response, kept here or there",
     "gateway.wires.responses.format": "everything that is particular to a request of this format",
     "gateway.server.middleware": "what each request passes, to whatever answers it",
+    "gateway.letta.file_import": "a file holds all that an agent has",
     "gateway.letta.door": "lists every route of the door",
     "gateway.letta.messages": "takes a message through a whole turn",
     "gateway.relay.endpoint": "takes a request to what may relay it",

@@ -98,7 +98,7 @@ def thoughts_in(message: Json) -> str:
     return next((t for n in THOUGHTS if isinstance(t := message.get(n), str) and t), "")
 
 
-def usage_of(usage: Json | None, rounds: int, run: str | None) -> Json:
+def summed_usage(usage: Json | None, rounds: int, run: str | None) -> Json:
     """Return the usage of all rounds together."""
     told = usage or {}
     prompt = told.get("prompt_tokens_details") or {}

@@ -24,7 +24,7 @@ from gateway.letta.call import LettaCall, listable
 from gateway.letta.errors import Unprocessable
 from gateway.letta.history import CONVERSATION
 from gateway.letta.ids import letta_id
-from gateway.letta.models import model_of
+from gateway.letta.models import served_model
 from gateway.letta.profile import door_members, refuse_members, wrong_type
 from gateway.letta.reply import ItemOptions, LettaFormat
 from gateway.letta.route import LettaRoute
@@ -129,7 +129,7 @@ def _overridden(call: LettaCall, agent: Agent, wanted: Wanted) -> Agent:
     """Return an agent as one request changes it. Raises UnknownModel, Forbidden, Unprocessable."""
     changes: Json = {}
     if model := wanted.word("override_model"):
-        changes["model"] = model_of(call, model)
+        changes["model"] = served_model(call, model)
     if system := wanted.word("override_system"):
         changes["instruction"] = system
     most = wanted.max_steps

@@ -13,7 +13,7 @@ import msgspec
 from gateway.errors import kind_of
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import NotSupported, Unprocessable
-from gateway.letta.models import model_of
+from gateway.letta.models import served_model
 from gateway.letta.tools import check_tool_names, is_of_memory, names_of_ids
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
@@ -129,7 +129,7 @@ class ProfileChange:
         for name in ("handle", "model"):
             given = given or str(config.get(name) or "")
         if given or self._new:
-            self.profile["model"] = model_of(self._call, given)
+            self.profile["model"] = served_model(self._call, given)
             self._kept.model = given or self.profile["model"]
         if "embedding" in self._sent:
             self._kept.embedding = self._member("embedding", str, "")

@@ -22,7 +22,7 @@ from gateway.letta.items import (
     TurnOfItems,
     iso_now,
     shown_call,
-    usage_of,
+    summed_usage,
 )
 from gateway.wire.chat import Chunk, Json, chunk, encode, lift
 from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
@@ -106,7 +106,7 @@ class ItemsOfTurn:
         return {"message_type": "stop_reason", "stop_reason": reason}
 
     def usage(self, told: Json | None) -> Json:
-        return usage_of(told, self.rounds, self.options.run)
+        return summed_usage(told, self.rounds, self.options.run)
 
 
 class LettaFormat(ChatFormat):

@@ -731,3 +731,223 @@ async def test_an_untrusted_key_talks_to_agents_that_it_is_given_by_name(data):
         assert not up.requests
         elsewhere = Letta(letta.live, authorization=f"Bearer {SECRET}2")
         check_error(await say(elsewhere, made, "a", 404), "not_found")
+
+
+async def test_the_blocks_of_an_agent_are_listed_and_changed(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        path = f"agents/{made['id']}/core-memory/blocks"
+        listed = await letta.get(path)
+        assert listed == made["blocks"]
+        assert await letta.get(f"{path}/human") == listed[0]
+        changed = await letta.patch(f"{path}/human", value="Name: Bob.", limit=40)
+        assert (changed["value"], changed["limit"]) == ("Name: Bob.", 40)
+        assert changed["id"] == listed[0]["id"]
+        await say(letta, made, "a")
+        assert "Name: Bob." in up.bodies[-1]["messages"][0]["content"]
+        assert "Name: Ada." not in up.bodies[-1]["messages"][0]["content"]
+        check_error(await letta.ask("GET", f"{path}/nothing", 404), "not_found")
+        got = await letta.ask("PATCH", f"{path}/human", 422, json={"value": "x" * 41})
+        check_error(got, "block_full", "value")
+        for sent, param in (
+            ({"value": 7}, "value"),
+            ({"label": "x"}, "label"),
+            ({"limit": 0}, "limit"),
+        ):
+            got = await letta.ask("PATCH", f"{path}/human", 422, json=sent)
+            check_error(got, "unprocessable", param)
+        state = await letta.patch(f"{path}/attach/{listed[0]['id']}")
+        assert len(state["blocks"]) == 2
+        await letta.patch(f"{path}/attach/block-x", 404)
+
+
+async def test_blocks_without_an_agent_wait_for_shared_blocks(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        other = await letta.post("agents", model="m")
+        ident = made["blocks"][0]["id"]
+        asks = [
+            ("POST", "blocks/"),
+            ("GET", "blocks/"),
+            ("GET", f"blocks/{ident}"),
+            ("PATCH", f"blocks/{ident}"),
+            ("DELETE", f"blocks/{ident}"),
+            ("GET", f"blocks/{ident}/agents"),
+            ("PATCH", f"agents/{other['id']}/core-memory/blocks/attach/{ident}"),
+            ("PATCH", f"agents/{made['id']}/core-memory/blocks/detach/{ident}"),
+        ]
+        for method, path in asks:
+            got = await letta.ask(method, path, 501, json={"label": "a", "value": "b"})
+            check_error(got, "not_supported")
+            assert got.headers["x-should-retry"] == "false"
+        sent = {"model": "m", "block_ids": [ident]}
+        check_error(await letta.ask("POST", "agents", 501, json=sent), "not_supported")
+
+
+async def test_the_passages_of_an_agent(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        path = f"agents/{made['id']}/archival-memory"
+        texts = ["Ada likes tea.", "Bob plays chess.", "Ada owns a boat."]
+        stored = [(await letta.post(path, text=words, tags=[words[:3]]))[0] for words in texts]
+        assert [p["text"] for p in stored] == texts
+        ids = [p["id"] for p in stored]
+
+        async def listed(**params):
+            return [p["id"] for p in await letta.get(path, params=params)]
+
+        assert await listed() == ids
+        assert await listed(ascending=False) == ids[::-1]
+        assert await listed(after=ids[0], limit=1) == [ids[1]]
+        assert await listed(before=ids[2], limit=1) == [ids[1]]
+        assert await listed(after=ids[2], ascending=False) == [ids[1], ids[0]]
+        assert await listed(before=ids[0], ascending=False, limit=1) == [ids[1]]
+        assert await listed(after=ids[2]) == []
+        assert await listed(after="passage-x") == []
+        assert await listed(search="chess") == [ids[1]]
+        found = await letta.get(f"{path}/search", params={"query": "tea"})
+        assert (found["count"], found["results"][0]["id"]) == (1, ids[0])
+        assert set(found["results"][0]) == {"id", "content", "timestamp", "tags"}
+        for mode, count in (("any", 3), ("all", 0)):
+            params = {"query": "", "tags": ["Ada", "Bob"], "tag_match_mode": mode}
+            assert (await letta.get(f"{path}/search", params=params))["count"] == count
+        await letta.delete(f"{path}/{ids[0]}")
+        assert await listed() == ids[1:]
+        check_error(await letta.ask("DELETE", f"{path}/{ids[0]}", 404), "not_found")
+        for sent, param in (
+            ({}, "text"),
+            ({"text": "a", "tags": 7}, "tags"),
+            ({"text": "a", "created_at": "x"}, "created_at"),
+        ):
+            check_error(await letta.ask("POST", path, 422, json=sent), "unprocessable", param)
+        await letta.ask("POST", path, 422, json={"text": " "})
+
+
+async def test_the_tools_of_an_agent_are_attached_and_detached(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", include_base_tools=False)
+        path = f"agents/{made['id']}/tools"
+        (search,) = await letta.get("tools", params={"name": "web_search"})
+        state = await letta.patch(f"{path}/attach/{search['id']}")
+        assert [t["name"] for t in state["tools"]] == ["web_search"]
+        assert await letta.get(path) == state["tools"]
+        (memory,) = await letta.get("tools", params={"name": "memory_insert"})
+        state = await letta.patch(f"{path}/attach/{memory['id']}")
+        assert {"core_memory_append", "memory_insert"} <= {t["name"] for t in state["tools"]}
+        state = await letta.patch(f"{path}/detach/{search['id']}")
+        assert "web_search" not in {t["name"] for t in state["tools"]}
+        await letta.patch(f"{path}/attach/tool-x", 404)
+        await say(letta, made, "a")
+        assert "web_search" not in json.dumps(up.bodies[-1].get("tools", []))
+
+
+def without_ids(file):
+    """A file as it is but for ids and times."""
+    if isinstance(file, dict):
+        left = {k: v for k, v in file.items() if k not in ("id", "created_at")}
+        return {k: without_ids(v) for k, v in left.items()}
+    return [without_ids(v) for v in file] if isinstance(file, list) else file
+
+
+async def test_a_l5_an_agent_goes_out_as_a_file_and_comes_in_again(data):
+    async with Model(*TURN, "Yes.") as up, door(up, data) as letta:
+        made = await letta.post(
+            "agents",
+            model="openai/m",
+            name="Sam",
+            memory_blocks=BLOCKS,
+            system="Be kind.",
+            tools=["web_search"],
+            tags=["x"],
+            metadata={"a": 1},
+            timezone="Europe/Berlin",
+            description="About",
+            embedding="openai/e",
+        )
+        await say(letta, made, "I like tea")
+        await letta.post(
+            f"agents/{made['id']}/archival-memory", text="Ada owns a boat.", tags=["b"]
+        )
+        first = (await letta.ask("GET", f"agents/{made['id']}/export")).text
+
+        async def bring(text, status=200, **form):
+            files = {"file": ("sam.af", text.encode())}
+            got = await letta.ask("POST", "agents/import", status, files=files, data=form)
+            return got.json() if status != 200 else got.json()["agent_ids"]
+
+        (ident,) = await bring(first)
+        second = (await letta.ask("GET", f"agents/{ident}/export")).text
+        assert without_ids(json.loads(second)) == without_ids(json.loads(first))
+        state = await letta.get(f"agents/{ident}")
+        assert (state["name"], state["model"], state["system"]) == ("Sam", "openai/m", "Be kind.")
+        await say(letta, {"id": ident}, "And?")
+        told = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "user"]
+        assert told[0] == "I like tea"
+
+        form = {"append_copy_suffix": "true", "strip_messages": "true", "model": "openai/n"}
+        (ident,) = await bring(first, **form)
+        state = await letta.get(f"agents/{ident}")
+        assert (state["name"], state["model"], state["message_ids"]) == ("Sam_copy", "openai/n", [])
+        (ident,) = await bring(first, override_name="Max")
+        assert (await letta.get(f"agents/{ident}"))["name"] == "Max"
+        for text in ("{}", "[]", "x"):
+            assert (await bring(text, 422))["detail"]
+        assert (await bring(first, 422, secrets='{"a": "b"}'))["error"]["param"] == "secrets"
+
+
+OLD_FILE = {
+    "agents": [
+        {
+            "id": "agent-0",
+            "name": "Old",
+            "system": "Be old.",
+            "agent_type": "memgpt_agent",
+            "llm_config": {"model": "gpt-4o-mini", "handle": "openai/gpt-4o-mini"},
+            "block_ids": ["block-0"],
+            "tool_ids": ["tool-0", "tool-1"],
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": '{"type": "user_message", "message": "Hi"}'}
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": "They greet."}],
+                    "tool_calls": [
+                        {
+                            "id": "c",
+                            "type": "function",
+                            "function": {
+                                "name": "send_message",
+                                "arguments": '{"message": "Hello!"}',
+                            },
+                        }
+                    ],
+                },
+                {"role": "tool", "content": [{"type": "text", "text": '{"status": "OK"}'}]},
+            ],
+        }
+    ],
+    "blocks": [{"id": "block-0", "label": "human", "value": "Ada.", "limit": 5000}],
+    "tools": [{"id": "tool-0", "name": "send_message"}, {"id": "tool-1", "name": "own"}],
+    "groups": [],
+    "files": [],
+    "sources": [],
+    "mcp_servers": [],
+}
+
+
+async def test_a_l5_an_older_file_with_send_message_is_read(data):
+    async with Model("Yes.") as up, door(up, data) as letta:
+        files = {"file": ("old.af", json.dumps(OLD_FILE).encode())}
+        got = await letta.ask("POST", "agents/import", files=files)
+        assert got.headers["x-mnemogate-dropped"] == "tools"
+        (ident,) = got.json()["agent_ids"]
+        state = await letta.get(f"agents/{ident}")
+        assert state["llm_config"]["model"] == "gpt-4o-mini"
+        assert state["blocks"][0]["value"] == "Ada."
+        await say(letta, {"id": ident}, "And?")
+        told = [m for m in up.bodies[-1]["messages"] if m["role"] != "system"]
+        assert [m["content"] for m in told] == ["Hi", "Hello!", "And?"]
