@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
+import msgspec
+
 from gateway.auth.authenticator import Principal
 from gateway.errors import Forbidden, ResourceNotFound, StoreDown
 from gateway.http.asgi import Receive, Send
@@ -37,7 +39,9 @@ class LettaCall:
         self.dropped: list[str] = []
         self.size = 0  # of the body, once it is read
         query = scope.get("query_string", b"").decode("latin-1")
-        self._query = parse_qs(query, keep_blank_values=True, max_num_fields=1000)
+        self._query: dict[str, list[str]] = parse_qs(
+            query, keep_blank_values=True, max_num_fields=1000
+        )
         self._used: set[str] = set()
 
     @property
@@ -122,7 +126,8 @@ class LettaCall:
     def word(self, name: str, default: str = "") -> str:
         """Return a query parameter."""
         self._used.add(name)
-        return (self._query.get(name) or [default])[0]
+        found = self._query.get(name)
+        return found[0] if found else default
 
     def words(self, name: str) -> list[str]:
         """Return all values of a query parameter."""
@@ -162,12 +167,17 @@ def caller_of(gateway: GatewayState, headers: Any) -> Principal:
     """Return the principal of a request. Raises Unauthenticated, Unavailable.
 
     Where no key is needed, agents are as private as the management of a memory: the local token
-    opens both.
+    opens both. It is no provider's key: the last one that this person's other programs sent is
+    used, as by background work.
     """
     settings = gateway.settings
-    if settings.is_keyless and not settings.server.letta_open:
-        return gateway.keys.manager(headers)
-    return gateway.keys.caller(headers)
+    if not settings.is_keyless or settings.server.letta_open:
+        return gateway.keys.caller(headers)
+    principal = gateway.keys.manager(headers)
+    if settings.mode == "own-key":
+        sent = gateway.credentials.get(principal.tenant)
+        return msgspec.structs.replace(principal, authorization=sent)
+    return principal
 
 
 def missing(what: str, name: str) -> ResourceNotFound:

@@ -155,20 +155,23 @@ async def _remember(call: LettaCall, agent: Agent, found: ReadAgent, *, messages
     """Store what an agent of a file remembers; what cannot be stored is named as dropped."""
     said, now = list[ImportedMessage](), time.time()
     for line in (line for bundle in found.bundles for line in bundle.lines):
-        at = moment(line.created_at) if getattr(line, "created_at", None) else None
         if isinstance(line, PassageLine):
             try:
-                await add_passage(call, agent, line.content, line.tags, at)
+                await add_passage(call, agent, line.content, line.tags, _time(line.created_at))
             except BadRequest:
                 call.drop(["passages"])
         elif isinstance(line, MessageLine) and messages:
             told = call.memory.policy.screen.mask_message(line.message)
-            said.append(ImportedMessage(told, at or now))
+            said.append(ImportedMessage(told, _time(line.created_at) or now))
     if said:
         actor = ManagementActor(scope_of(call, agent), {}, call.source())
         await call.write(
             management.conversations.import_conversation(call.memory, actor, said, CONVERSATION)
         )
+
+
+def _time(text: str | None) -> float | None:
+    return moment(text) if text else None
 
 
 ROUTES = (LettaRoute("POST", "agents/import", import_file, "Make agents of an .af file"),)

@@ -951,3 +951,15 @@ async def test_a_l5_an_older_file_with_send_message_is_read(data):
         await say(letta, {"id": ident}, "And?")
         told = [m for m in up.bodies[-1]["messages"] if m["role"] != "system"]
         assert [m["content"] for m in told] == ["Hi", "Hello!", "And?"]
+
+
+async def test_with_the_local_token_the_providers_key_is_the_last_one_that_was_sent(data):
+    async with Model("Hi.") as up, running(up.url, data) as live:
+        token = (data / "token").read_text().strip()
+        letta = Letta(live, authorization=f"Bearer {token}")
+        made = await letta.post("agents", model="m")
+        await say(letta, made, "a")
+        assert token not in str(up.requests[-1].headers)
+        await live.chat("Hello", {"authorization": "Bearer sk-of-the-provider"})
+        await say(letta, made, "b")
+        assert "sk-of-the-provider" in str(up.requests[-1].headers)

@@ -212,9 +212,10 @@ class ChatMask:
         rest, result = self._interceptor.close()
         return _events([*shown, *rest]), result
 
-    def start_next_round(self) -> None:
+    def start_next_round(self) -> bytes | None:
         self._finished, self.over = None, False
         self._interceptor.start_next_round()
+        return None
 
     def run_out(self) -> None:
         """Nothing: the limit is each round's."""
