@@ -26,7 +26,7 @@ from gateway.letta.history import CONVERSATION
 from gateway.letta.ids import letta_id
 from gateway.letta.models import served_model
 from gateway.letta.profile import door_members, refuse_members, wrong_type
-from gateway.letta.reply import ItemOptions, LettaFormat
+from gateway.letta.reply import ItemOptions, LettaFormat, QuietProducer
 from gateway.letta.route import LettaRoute
 from gateway.letta.sent import as_context, read_messages, sent_messages
 from gateway.pipeline import accounted_response
@@ -197,12 +197,12 @@ async def _answer(call: LettaCall, agent: Agent, sent: InnerRequest, options: It
     forward.dropped = [*request.dropped, *listable(call.dropped)]
 
     async def begin() -> ResponseProducer:
-        if not request.uses_memory:
-            return PlainAnswer(request, forward, None)
-        producer = await begin_turn(gateway, request, forward)
-        if isinstance(producer, TurnProducer):
-            wire.items.begin(producer.turn_key)
-        return producer
+        producer: ResponseProducer = PlainAnswer(request, forward, None)
+        if request.uses_memory:
+            producer = await begin_turn(gateway, request, forward)
+            if isinstance(producer, TurnProducer):
+                wire.items.begin(producer.turn_key)
+        return QuietProducer(producer) if options.stream else producer
 
     response = accounted_response(gateway, forward, entry_of(request), begin)
     await response(sent.scope, sent.receive, call.send)

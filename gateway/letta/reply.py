@@ -6,13 +6,15 @@ shown here, unlike there.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from gateway.errors import GatewayError
+from gateway.http.response import ResponseProducer
 from gateway.letta.errors import describe_error, error_body
 from gateway.letta.ids import letta_id
 from gateway.letta.items import (
@@ -34,6 +36,7 @@ from gateway.wires.round_result import RoundResult
 from memory import Messages
 
 CUT = "length"  # a finish at the limit of output
+MARK = b"\x00"  # stands in no event: an event of the model's was read, and nothing is shown for it
 
 
 class ItemOptions(msgspec.Struct, frozen=True):
@@ -154,7 +157,10 @@ class LettaMask(ChatMask):
         self._pieces = RoundPieces(items) if items.options.tokens and self._streams else None
 
     def fast_forward(self, raw: bytes) -> bytes:
-        return b""
+        """See the protocol. What only adds to an item that is shown when it is whole is a mark."""
+        if self._pieces is not None:
+            return b""
+        return MARK if self._interceptor.fast_forward(raw) else b""
 
     async def show(self, event: SseEvent) -> bytes:
         if self._pieces is None or event.data == DONE:
@@ -231,6 +237,26 @@ class LettaMask(ChatMask):
             return COMMENT
         ping = {"message_type": "ping", "id": letta_id("ping", secrets.token_hex(16))}
         return _frames([{**ping, "date": iso_now()}])
+
+
+class QuietProducer:
+    """An answer without the marks of what is not shown."""
+
+    def __init__(self, inner: ResponseProducer) -> None:
+        self._inner, self.stream = inner, inner.stream
+        self.build_head, self.extra_headers = inner.build_head, inner.extra_headers
+        self.error_event, self.keepalive = inner.error_event, inner.keepalive
+        self.instead_of, self.on_finish = inner.instead_of, inner.on_finish
+
+    @property
+    def memory(self) -> str:
+        return self._inner.memory
+
+    async def body(self) -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(self._inner.body()) as parts:
+            async for part in parts:
+                if part != MARK and (shown := part.replace(MARK, b"")):
+                    yield shown
 
 
 class RoundPieces:

@@ -445,6 +445,7 @@ async def test_a_l4_the_streamed_turn_gives_the_same_items(data, path, tokens):
         made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
         got = await say(letta, made, "I like tea", path=path, streaming=True, stream_tokens=tokens)
         assert "event:" not in got.text
+        assert "\x00" not in got.text
         found = events(got.text)
         assert found[-1] == "[DONE]"
         *items, stop, usage = found[:-1]
@@ -963,3 +964,30 @@ async def test_with_the_local_token_the_providers_key_is_the_last_one_that_was_s
         await live.chat("Hello", {"authorization": "Bearer sk-of-the-provider"})
         await say(letta, made, "b")
         assert "sk-of-the-provider" in str(up.requests[-1].headers)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_a_long_stream_is_the_text_that_the_model_gave(data, tokens):
+    words = " ".join(f"word{i}" for i in range(300))
+    async with Model(words) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        got = await say(letta, made, "a", streaming=True, stream_tokens=tokens)
+        found = [e for e in events(got.text) if e != "[DONE]"]
+        pieces = [e["content"] for e in found if e["message_type"] == "assistant_message"]
+        assert (len(pieces) > 1) == tokens
+        assert "".join(pieces) == words
+        assert got.text.startswith("data: ")
+        listed = await letta.get(f"agents/{made['id']}/messages")
+        assert listed[0]["content"] == words
+
+
+async def test_memory_off_answers_in_items_too(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        off = Letta(letta.live, **{"x-memory": "off"})
+        for streaming in (False, True):
+            got = await say(off, made, "a", streaming=streaming)
+            assert got.headers["x-memory-status"] == "off"
+            items = events(got.text) if streaming else got.json()["messages"]
+            assert items[0]["content"] == "Hi."
+        assert await letta.get(f"agents/{made['id']}/messages") == []
