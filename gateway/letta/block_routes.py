@@ -13,6 +13,7 @@ from gateway.letta.state import agent_state
 from gateway.wire.chat import Json
 from memory import BlockEdit, CoreBlock
 
+SHARED = False  # whether blocks stand by themselves: see `OwnBlocks`
 EDITED: dict[str, type] = {"value": str, "description": str, "read_only": bool}
 
 
@@ -114,10 +115,12 @@ ROUTES = (
     LettaRoute("PATCH", "agents/*/core-memory/blocks/*", change_agent_block, "Change a block"),
     LettaRoute("PATCH", "agents/*/core-memory/blocks/attach/*", attach_block, "Attach a block"),
     LettaRoute("PATCH", "agents/*/core-memory/blocks/detach/*", detach_block, "Detach a block"),
-    LettaRoute("POST", "blocks", make_block, "Make a block"),
-    LettaRoute("GET", "blocks", blocks, "Blocks"),
-    LettaRoute("GET", "blocks/*", block, "A block"),
-    LettaRoute("PATCH", "blocks/*", change_block, "Change a block"),
-    LettaRoute("DELETE", "blocks/*", delete_block, "Delete a block"),
-    LettaRoute("GET", "blocks/*/agents", block_agents, "The agents that show a block"),
+    LettaRoute("POST", "blocks", make_block, "Make a block", listed=SHARED),
+    LettaRoute("GET", "blocks", blocks, "Blocks", listed=SHARED),
+    LettaRoute("GET", "blocks/*", block, "A block", listed=SHARED),
+    LettaRoute("PATCH", "blocks/*", change_block, "Change a block", listed=SHARED),
+    LettaRoute("DELETE", "blocks/*", delete_block, "Delete a block", listed=SHARED),
+    LettaRoute(
+        "GET", "blocks/*/agents", block_agents, "The agents that show a block", listed=SHARED
+    ),
 )
