@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
+from weakref import WeakValueDictionary
 
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
@@ -63,6 +64,7 @@ class ServerState:
 
     busy: number of requests in progress. live: their responses. relayed: programs and paths
     without memory that the log has told of, at most `MOST_TOLD`. jobs: tasks that end with it.
+    queues: the locks by which requests to one agent follow each other.
     """
 
     bookings: PendingBookings
@@ -72,6 +74,9 @@ class ServerState:
     live: set[GatewayResponse] = field(default_factory=set)
     relayed: set[tuple[str, str]] = field(default_factory=set)
     jobs: set[asyncio.Task[None]] = field(default_factory=set)
+    queues: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
+        default_factory=WeakValueDictionary
+    )
 
 
 @dataclass(slots=True)

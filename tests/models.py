@@ -98,6 +98,8 @@ class Model(RawServer):
         for lane, choice in enumerate(choices):
             message = choice["message"]
             await delta(lane, {"role": "assistant", "content": ""})
+            if thought := message.get("reasoning_content"):
+                await delta(lane, {"reasoning_content": thought})
             for word in (message.get("content") or "").replace(" ", " \x00").split("\x00"):
                 if word:
                     await delta(lane, {"content": word})

@@ -52,12 +52,15 @@ COVERED = {
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
     "e2e/test_letta": """
-        gateway.letta.agents gateway.letta.blocks gateway.letta.call gateway.letta.door
-        gateway.letta.entrance gateway.letta.errors gateway.letta.history gateway.letta.ids
-        gateway.letta.models
-        gateway.letta.paging gateway.letta.paths gateway.letta.profile gateway.letta.route
-        gateway.letta.server gateway.letta.state gateway.letta.tools
-        memory.management.exchanges memory.stores.sql.exchanges
+        gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
+        gateway.letta.blocks gateway.letta.call gateway.letta.door gateway.letta.entrance
+        gateway.letta.errors gateway.letta.file_import gateway.letta.files gateway.letta.history
+        gateway.letta.ids
+        gateway.letta.items gateway.letta.listed_messages gateway.letta.messages
+        gateway.letta.models gateway.letta.paging gateway.letta.passages gateway.letta.paths
+        gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
+        gateway.letta.server gateway.letta.state gateway.letta.tools memory.management.exchanges
+        memory.stores.sql.exchanges
     """,
     "e2e/test_workbench": """
         gateway.chat.inner_turn gateway.routing.inner_call gateway.ui.agent_form

@@ -19,7 +19,6 @@ from gateway.wire.chat import Json, decode_weighed
 from gateway.wire.chat_request import check_model, parse
 from gateway.wire.json_weight import is_light
 from gateway.wires.base import RequestFacts, WireFormat
-from gateway.wires.chat.format import CHAT
 from gateway.wires.client_profiles import ClientProfile
 
 log = logging.getLogger("mnemogate")
@@ -78,7 +77,7 @@ async def read_members(
             )
     if is_light(raw):
         members = parse(raw, decode_weighed)
-        if source.wire is not CHAT and members.get("model") is None:
+        if not source.wire.is_chat and members.get("model") is None:
             raise ModelMissing(raw, members)
         check_model(members)
         return ReadBody(members, too_heavy=too_heavy)
@@ -87,17 +86,17 @@ async def read_members(
 
 async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes) -> ReadBody:
     """Read all of a body. Raises BadRequest, TooHeavy."""
-    if source.wire is not CHAT:
+    if not source.wire.is_chat:
         return await run_by_weight(raw, _read_whole, raw, source)
     body = await gateway.prefixes.parse_async(source.whose, raw)
-    return ReadBody(body, CHAT.facts(body))
+    return ReadBody(body, source.wire.facts(body))
 
 
 def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
     """Read a body without a known beginning. Raises BadRequest, TooHeavy."""
     check_values(raw)
     members = parse(raw, decode_weighed)
-    if source.wire is not CHAT and members.get("model") is None:
+    if not source.wire.is_chat and members.get("model") is None:
         raise ModelMissing(raw, members)
     check_model(members)
     facts = source.wire.facts(members, source.client.summaries)

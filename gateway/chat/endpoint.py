@@ -30,7 +30,6 @@ from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
-from gateway.wires.chat.format import CHAT
 from gateway.wires.responses.format import RESPONSES
 
 log = logging.getLogger("mnemogate")
@@ -74,12 +73,26 @@ def response_to(
 
     count: see `MemoryPath`.
     """
-    forward = _dispatcher(gateway, request)
+    forward = dispatcher_of(gateway, request)
     if count:
         return count_response(gateway, request, forward, count)
     compacts = may_ask_for_compaction(request)
     if compacts:
         request = replace(request, mode="off", off_reason="background")
+    entry = entry_of(request)
+    begin: Callable[[], Awaitable[ResponseProducer]]
+    if request.uses_memory:
+        begin = partial(begin_turn, gateway, request, forward)
+    else:
+        relayed = relay_turn(gateway, request, forward)
+        begin = relayed.ready
+        if compacts:
+            begin = partial(begin_compaction, gateway, request, forward, relayed)
+    return accounted_response(gateway, forward, entry, begin)
+
+
+def entry_of(request: TurnInput) -> RequestInfo:
+    """Return what the books know of a request before it begins."""
     off = request.mode == "off"
     entry = RequestInfo(
         request.id,
@@ -93,15 +106,7 @@ def response_to(
         request.wire is RESPONSES and runs_in_background(request),
     )
     name_memory(entry, request)
-    begin: Callable[[], Awaitable[ResponseProducer]]
-    if request.uses_memory:
-        begin = partial(begin_turn, gateway, request, forward)
-    else:
-        relayed = relay_turn(gateway, request, forward)
-        begin = relayed.ready
-        if compacts:
-            begin = partial(begin_compaction, gateway, request, forward, relayed)
-    return accounted_response(gateway, forward, entry, begin)
+    return entry
 
 
 def name_memory(entry: RequestInfo, request: TurnInput) -> None:
@@ -111,7 +116,7 @@ def name_memory(entry: RequestInfo, request: TurnInput) -> None:
         entry.owner = request.owner
 
 
-def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
+def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     """Return what carries the request to the targets of its route."""
     principal = request.principal
     owner = request.user
@@ -123,9 +128,9 @@ def _dispatcher(gateway: GatewayState, request: TurnInput) -> Dispatcher:
         history = request.found.history
         # Of a chat completion, new messages are sent as they came, where it is known how they stand
         # in the body; earlier ones may be decoded.
-        as_they_came = request.wire is CHAT and history.source is not None
+        as_they_came = request.wire.is_chat and history.source is not None
         forward.writes_off_loop = history.is_long if as_they_came else history.heavy
-    if request.wire is not CHAT:  # as the relay does; what chat completions take is known
+    if not request.wire.is_chat:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
     forward.meter.guess = guess_tokens(len(request.raw))
     if gateway.settings.routing.sticky:

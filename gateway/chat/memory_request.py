@@ -17,7 +17,6 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
-from gateway.wires.chat.format import CHAT
 from memory import SAVES, SEARCHES, Decision, TurnRequest, decide, keyed_hash
 
 SORTED = msgspec.json.Encoder(order="sorted")
@@ -103,7 +102,7 @@ async def _window(
 
 def _is_kept_elsewhere(request: TurnInput) -> bool:
     """Tell whether the memory may know messages that such a request does not resend."""
-    return request.wire is not CHAT and bool(request.conversation) and not request.resends
+    return not request.wire.is_chat and bool(request.conversation) and not request.resends
 
 
 async def _digest_rest(body: Json, *, heavy: bool) -> bytes:

@@ -118,6 +118,11 @@ class TurnProducer(CompletionProducer):
     def memory(self) -> str:
         return "degraded" if self._turn.degraded else "ok"
 
+    @property
+    def turn_key(self) -> int:
+        """The row key of the turn, with which the name of its explain record ends."""
+        return int(self._turn.session.explain_id[-16:], 16)
+
     def chunks(self) -> AsyncGenerator[bytes, None]:
         return self._turn.events()
 

@@ -28,7 +28,6 @@ from gateway.state import GatewayState
 from gateway.storage.responses import LOOKED_UP
 from gateway.wire.chat import Json
 from gateway.wire.item_references import references
-from gateway.wires.chat.format import CHAT
 from gateway.wires.responses.format import input_items
 from memory import StoreUnavailable
 
@@ -52,7 +51,7 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
         return request
     request = await kept_responses.read_input(request)
     body = request.body
-    if request.wire is CHAT:  # whose messages are not decoded
+    if request.wire.is_chat:  # whose messages are not decoded
         body = await run_by_weight(request.raw, kept_responses.read_whole, request.raw)
     await check_names(gateway, principal, request.user, request.raw, body)
     return request

@@ -125,7 +125,9 @@ class Turn:
             return self.run()
         return self._keeper.note_first(self.run(), self.session.conversation.name)
 
-    async def run(self) -> AsyncGenerator[bytes, None]:
+    async def run(  # noqa: C901 - one loop, whose ends stand in their order
+        self,
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
         self._opening.begin()
         try:
@@ -150,6 +152,8 @@ class Turn:
                     if rest:
                         yield rest
                 goes_on = await self._end_round(reply, result)
+                if goes_on and (before := self.mask.start_next_round()):
+                    yield before
             if last := self.mask.finish():
                 yield last
             await self.record()
@@ -239,7 +243,7 @@ class Turn:
             self._sender.hidden.reassign_ids_of(result.theirs)
             if not self._take_in(result, entry["results"]):
                 return out, False
-            self.mask.start_next_round()
+            out += self.mask.start_next_round() or b""
         return out, True
 
     async def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
@@ -256,10 +260,7 @@ class Turn:
             self._opening.begin(at_once=True)
             await self._opening.wait(self._limits.patience)
         await self._opening.finish()
-        if not await self._run_memory_calls(result):
-            return False
-        self.mask.start_next_round()
-        return True
+        return await self._run_memory_calls(result)
 
     def _check_result(self, reply: CompletionReply, result: RoundResult) -> None:
         self.used.append(result.usage)

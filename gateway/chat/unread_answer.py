@@ -22,7 +22,6 @@ from gateway.relay.passthrough import PassthroughProducer
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
-from gateway.wires.chat.format import CHAT
 
 UNREAD = "memory could not read the model's answer, so the request was sent again without memory"
 log = logging.getLogger("mnemogate")
@@ -54,7 +53,7 @@ def answer_unread(
 def needs_memory(request: TurnInput) -> bool:
     """Tell whether a request has its history from memory alone."""
     named = request.conversation and not request.resends
-    kept_here = named and request.wire is CHAT  # else it is not sent from here
+    kept_here = named and request.wire.is_chat  # else it is not sent from here
     return bool(kept_here) and request.facts.history.after.newest < 0
 
 

@@ -87,14 +87,26 @@ def arguments_for(command: Sequence[str], url: str, owner: MemoryOwner) -> list[
     return [command[0], *told, *command[1:]]
 
 
-def find_gateway(config: Path | None) -> str:
-    """Return the URL of the gateway that runs on the data folder, or on the demo's."""
+def _data_of(config: Path | None) -> Path:
     from gateway.config.settings import ConfigError, data_folder
 
     try:
-        data = settings_from(config).data
+        return settings_from(config).data
     except ConfigError:
-        data = data_folder()
+        return data_folder()
+
+
+def describe_letta(config: Path | None, url: str) -> str:
+    """Return how a Letta client reaches the gateway on this machine; "" where it has no token."""
+    token = _data_of(config) / "token"
+    if not (local(url) and token.exists()):
+        return ""
+    return f"Letta clients: base_url {url}, and as api_key the local token in {token}"
+
+
+def find_gateway(config: Path | None) -> str:
+    """Return the URL of the gateway that runs on the data folder, or on the demo's."""
+    data = _data_of(config)
     return running_url(data) or running_url(data / "demo") or DEFAULT_URL
 
 
@@ -145,6 +157,8 @@ def run(
         click.echo(f"mnemogate: {name}={shlex.quote(value)}", err=True)
     if asked != list(command):
         click.echo(f"mnemogate: {shlex.join(asked)}", err=True)
+    if letta := describe_letta(config, url):
+        click.echo(f"mnemogate: {letta}", err=True)
     if not is_listening(url):
         click.echo(
             f"mnemogate: nothing answers at {url} yet: start `mnemogate serve`, or give --url.",

@@ -235,6 +235,11 @@ def startup_lines(settings: Settings, url: str) -> list[str]:
         )
     if settings.is_keyless:
         lines.append(f"  peers      {describe_peers(settings)}")
+        if settings.server.letta:
+            key = (
+                "any key" if settings.server.letta_open else f"the key in {settings.data / 'token'}"
+            )
+            lines.append(f"  letta      Letta clients: base_url {url}, {key}")
     if settings.mode == "managed":
         lines.append(f"  keys       {key_summary(settings)}")
     lines += [

@@ -64,7 +64,8 @@ async def make_agent(call: LettaCall) -> Json:
     title = f"agent-{name.rpartition('-')[2][:NAME_DIGITS]}"
     profile = ProfileChange(call, {"name": title, **_without_nulls(sent)}, {}, DoorMembers())
     members = {"home": "agent", "inherit_blocks": False, **profile.apply()}
-    begin = begin_history(call, sent.get("initial_message_sequence"))
+    first = None if sent.get("message_buffer_autoclear") else sent.get("initial_message_sequence")
+    begin = begin_history(call, first)
     agent = await write_profile(call, name, check_profile(call, members), 0)
     await begin(agent)
     return await agent_state(call, agent)

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
+import msgspec
+
 from gateway.auth.authenticator import Principal
 from gateway.errors import Forbidden, ResourceNotFound, StoreDown
 from gateway.http.asgi import Receive, Send
@@ -15,7 +17,7 @@ from gateway.letta.errors import Unprocessable
 from gateway.management.context import translate_errors
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, headers_of, request_id
-from gateway.wire.chat import Json, encode
+from gateway.wire.chat import Json
 from gateway.wire.chat_request import parse
 from memory import EditSource, Memory, management
 
@@ -35,8 +37,11 @@ class LettaCall:
         self.tenant = self.principal.tenant
         self.memory: Memory = gateway.memory
         self.dropped: list[str] = []
+        self.size = 0  # of the body, once it is read
         query = scope.get("query_string", b"").decode("latin-1")
-        self._query = parse_qs(query, keep_blank_values=True, max_num_fields=1000)
+        self._query: dict[str, list[str]] = parse_qs(
+            query, keep_blank_values=True, max_num_fields=1000
+        )
         self._used: set[str] = set()
 
     @property
@@ -111,6 +116,7 @@ class LettaCall:
     async def body(self) -> Json:
         """Return the body, an object; {} for none. Raises TooLarge, BadRequest."""
         raw = await self.raw_body()
+        self.size = len(raw)
         return await run_by_weight(raw, parse, raw) if raw.strip() else {}
 
     def drop(self, names: Iterable[str]) -> None:
@@ -120,7 +126,8 @@ class LettaCall:
     def word(self, name: str, default: str = "") -> str:
         """Return a query parameter."""
         self._used.add(name)
-        return (self._query.get(name) or [default])[0]
+        found = self._query.get(name)
+        return found[0] if found else default
 
     def words(self, name: str) -> list[str]:
         """Return all values of a query parameter."""
@@ -145,33 +152,34 @@ class LettaCall:
         out = [(b"x-mnemogate-request-id", self.id.encode()), (b"x-memory-status", b"off")]
         out.append((b"x-memory-reason", b"path"))
         unused = [*self.dropped, *(name for name in self._query if name not in self._used)]
-        return [*out, *dropped_header(unused)]
+        if listed := listable(unused):
+            out.append((b"x-mnemogate-dropped", ", ".join(listed).encode()))
+        return out
 
 
-def dropped_header(names: Iterable[str]) -> list[tuple[bytes, bytes]]:
-    """Return the header that names members without an effect; none for no names."""
-    listed = [n for n in dict.fromkeys(names) if n.isascii() and n.isprintable() and "," not in n]
-    if not listed:
-        return []
-    return [(b"x-mnemogate-dropped", ", ".join(n[:60] for n in listed[:DROPPED_NAMES]).encode())]
+def listable(names: Iterable[str]) -> list[str]:
+    """Return the names of members that a header can list."""
+    found = [n for n in dict.fromkeys(names) if n.isascii() and n.isprintable() and "," not in n]
+    return [n[:60] for n in found[:DROPPED_NAMES]]
 
 
 def caller_of(gateway: GatewayState, headers: Any) -> Principal:
     """Return the principal of a request. Raises Unauthenticated, Unavailable.
 
     Where no key is needed, agents are as private as the management of a memory: the local token
-    opens both.
+    opens both. It is no provider's key: the last one that this person's other programs sent is
+    used, as by background work.
     """
     settings = gateway.settings
-    if settings.is_keyless and not settings.server.letta_open:
-        return gateway.keys.manager(headers)
-    return gateway.keys.caller(headers)
+    if not settings.is_keyless or settings.server.letta_open:
+        return gateway.keys.caller(headers)
+    principal = gateway.keys.manager(headers)
+    if settings.mode == "own-key":
+        sent = gateway.credentials.get(principal.tenant)
+        return msgspec.structs.replace(principal, authorization=sent)
+    return principal
 
 
 def missing(what: str, name: str) -> ResourceNotFound:
     """Return the error for a name of nothing here."""
     return ResourceNotFound(f"There is no {what} {name[:64]!r}.")
-
-
-def encoded(value: object) -> bytes:
-    return encode(value)

@@ -18,7 +18,19 @@ from gateway.http.asgi import (
     respond_error,
 )
 from gateway.http.paths import segment
-from gateway.letta import agents, models, server, tools
+from gateway.letta import (
+    agent_tools,
+    agents,
+    block_routes,
+    file_import,
+    files,
+    listed_messages,
+    messages,
+    models,
+    passages,
+    server,
+    tools,
+)
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import NotSupported, as_unprocessable, error_body, final
 from gateway.letta.paths import BASE
@@ -30,6 +42,13 @@ log = logging.getLogger("mnemogate")
 ROUTES: tuple[LettaRoute, ...] = (
     *server.ROUTES,
     *models.ROUTES,
+    *file_import.ROUTES,
+    *files.ROUTES,
+    *block_routes.ROUTES,
+    *passages.ROUTES,
+    *agent_tools.ROUTES,
+    *messages.ROUTES,
+    *listed_messages.ROUTES,
     *agents.ROUTES,
     *tools.ROUTES,
 )

@@ -54,7 +54,7 @@ def _is_exact(settings: Settings, name: str) -> bool:
     return name in settings.models and not name.endswith("*")
 
 
-def model_of(call: LettaCall, name: str) -> str:
+def served_model(call: LettaCall, name: str) -> str:
     """Return the model that an agent is to have. name: as it was given, "" for none.
 
     Raises UnknownModel, Forbidden; Unprocessable where none is given.

@@ -5,7 +5,7 @@ What Letta has and a profile has not stands in the profile's metadata, under a n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +13,8 @@ import msgspec
 from gateway.errors import kind_of
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import NotSupported, Unprocessable
-from gateway.letta.models import model_of
-from gateway.letta.tools import check_tool_names, names_of_ids
+from gateway.letta.models import served_model
+from gateway.letta.tools import check_tool_names, is_of_memory, names_of_ids
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 
@@ -49,7 +49,8 @@ class DoorMembers(msgspec.Struct, omit_defaults=True):
     """What the door keeps of an agent beside its profile.
 
     model, embedding: as they were given. tools: names of Letta's that were asked for. rules: tool
-    rules as given, which are shown again. autoclear: each request begins a conversation.
+    rules as given, which are shown again. autoclear: each request begins a conversation; initial:
+    what that begins with.
     """
 
     model: str = ""
@@ -57,6 +58,7 @@ class DoorMembers(msgspec.Struct, omit_defaults=True):
     tools: list[str] = []
     rules: list[dict[str, Any]] = []
     autoclear: bool = False
+    initial: list[dict[str, Any]] = []
 
 
 def door_members(agent: Agent) -> DoorMembers:
@@ -101,6 +103,8 @@ class ProfileChange:
         self._take_tools()
         self._take_blocks()
         self._kept.autoclear = self._flag("message_buffer_autoclear", self._kept.autoclear)
+        if self._kept.autoclear and self._new:
+            self._kept.initial = self._member("initial_message_sequence", list, [])
         metadata = self._member("metadata", dict, None)
         known = self.profile.get("metadata") or {}
         shown = known if metadata is None else metadata
@@ -125,7 +129,7 @@ class ProfileChange:
         for name in ("handle", "model"):
             given = given or str(config.get(name) or "")
         if given or self._new:
-            self.profile["model"] = model_of(self._call, given)
+            self.profile["model"] = served_model(self._call, given)
             self._kept.model = given or self.profile["model"]
         if "embedding" in self._sent:
             self._kept.embedding = self._member("embedding", str, "")
@@ -157,7 +161,7 @@ class ProfileChange:
             self._kept.rules = check_rules(rules)
         if self._new:
             base = self._flag("include_base_tools", True)
-            self.profile["memory_tools"] = base or bool(self._kept.tools and _any_memory(names))
+            self.profile["memory_tools"] = base or any(map(is_of_memory, names))
 
     def _take_blocks(self) -> None:
         listed = self._member("memory_blocks", list, None)
@@ -182,12 +186,6 @@ class ProfileChange:
             if not isinstance(value, str):
                 raise wrong_type(name, value, str)
         return values
-
-
-def _any_memory(names: Iterable[str]) -> bool:
-    from gateway.letta.tools import is_of_memory
-
-    return any(map(is_of_memory, names))
 
 
 NOUNS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "a boolean"}
@@ -241,6 +239,3 @@ def read_block(call: LettaCall, block: Any, where: str) -> Json:
         "limit": LIMIT if limit is None else limit,
         "read_only": block.get("read_only") or False,
     }
-
-
-Apply = Callable[[Json], Json]

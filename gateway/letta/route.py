@@ -13,7 +13,8 @@ NAME = "*"
 class LettaRoute(NamedTuple):
     """One route. path: below `/letta/v1`, with `*` for a name.
 
-    of_tenant: it is about what is kept for a tenant, who must be a known one.
+    of_tenant: it is about what is kept for a tenant, who must be a known one. listed: the schema
+    of the API names it.
     """
 
     method: str
@@ -21,6 +22,7 @@ class LettaRoute(NamedTuple):
     handler: Handler
     summary: str
     of_tenant: bool = True
+    listed: bool = True
 
     def match(self, parts: Sequence[str]) -> tuple[str, ...] | None:
         """Return the names in a path; None for another path."""

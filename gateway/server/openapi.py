@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from litestar import Request, Router
@@ -106,8 +107,56 @@ MODELS: Json = {
 }
 
 
-def complete_schema(schema: Json) -> Json:
-    """Return a completed copy of the schema."""
+LETTA_REFUSAL: Json = {
+    "description": "What was wrong, and what to do",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["detail", "error"],
+                "properties": {
+                    "detail": {"type": "string"},
+                    "error": ERROR["properties"]["error"],
+                },
+            }
+        }
+    },
+}
+
+
+def letta_paths(routes: Iterable[Any]) -> Json:
+    """Return the paths of the Letta door. routes: see `gateway.letta.route`."""
+    paths: Json = {}
+    for route in (route for route in routes if route.listed):
+        names = [f"id{number or ''}" for number in range(route.path.count("*"))]
+        path = "/letta/v1/" + route.path
+        for name in names:
+            path = path.replace("*", f"{{{name}}}", 1)
+        streams = "/messages" in route.path and route.method == "POST"
+        kinds = ("application/json", *(("text/event-stream",) if streams else ()))
+        operation: Json = {
+            "summary": route.summary,
+            "tags": ["letta"],
+            "parameters": [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in names
+            ],
+            "responses": {
+                "200": {"description": "As Letta has it", "content": {k: {} for k in kinds}},
+                "default": LETTA_REFUSAL,
+            },
+            "security": [{"key": []}],
+        }
+        if route.method in ("POST", "PUT", "PATCH"):
+            kind = "multipart/form-data" if route.path.endswith("import") else "application/json"
+            body = {"content": {kind: {"schema": {"type": "object"}}}}
+            operation["requestBody"] = body
+        paths.setdefault(path, {})[route.method.lower()] = operation
+    return paths
+
+
+def complete_schema(schema: Json, letta: Json | None = None) -> Json:
+    """Return a completed copy of the schema. letta: the paths of Letta clients."""
     components = schema.get("components", {})
     paths = {
         path: {method: _operation(path, operation) for method, operation in item.items()}
@@ -121,7 +170,7 @@ def complete_schema(schema: Json) -> Json:
     schemes = {"key": {"type": "http", "scheme": "bearer"}}
     return {
         **schema,
-        "paths": paths,
+        "paths": {**paths, **(letta or {})},
         "components": {**components, "schemas": schemas, "securitySchemes": schemes},
     }
 
@@ -145,7 +194,12 @@ class SchemaRenderer(JsonRenderPlugin):
     """
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        return super().render(request, complete_schema(openapi_schema))
+        from gateway.letta.door import ROUTES  # most gateways never meet such a client
+
+        letta = request.app.state.gateway.settings.server.letta
+        return super().render(
+            request, complete_schema(openapi_schema, letta_paths(ROUTES) if letta else None)
+        )
 
     def receive_router(self, router: Router) -> None:
         router.routes = [r for r in router.routes if "{" not in r.path]

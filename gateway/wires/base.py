@@ -97,8 +97,8 @@ class ReplyMask(Protocol):
         """Show a round again that an earlier attempt finished."""
         ...
 
-    def start_next_round(self) -> None:
-        """Note that another round continues the answer."""
+    def start_next_round(self) -> bytes | None:
+        """Note that another round continues the answer; return what to show before it, if any."""
         ...
 
     def run_out(self) -> None:
@@ -221,6 +221,7 @@ class WireFormat(Protocol):
     noun: str  # what an answer is called in errors
     sums_usage: bool  # a client is shown all rounds' usage; else the last's, the context's size
     marks_overflow: bool  # clients know a prompt that is too long by a code, which we add
+    is_chat: bool  # requests are chat completions, however the answers are shown
     cut_is_final: bool  # a round that was cut ends the turn, whatever of it was shown
 
     def identity(self, body: Json) -> Json:

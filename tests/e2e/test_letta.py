@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 
 import pytest
 
-from tests.conftest import running
-from tests.models import Model
+from tests.conftest import events, running
+from tests.models import Model, call, calls, text
 
 UA = {"user-agent": "Letta/Python 1.12.1"}
 SECRET = "mg-0123456789abcdef0123"
@@ -345,3 +347,647 @@ async def test_agents_of_the_configuration_are_listed_and_not_changed(data):
         assert await letta.get(f"agents/{found['id']}") == found
         for method in ("PATCH", "DELETE"):
             check_error(await letta.ask(method, f"agents/{found['id']}", 403), "agent_in_config")
+
+
+def kinds(items):
+    return [item["message_type"] for item in items]
+
+
+def thinking(choice, thought):
+    return {**choice, "message": {**choice["message"], "reasoning_content": thought}}
+
+
+APPEND = call("core_memory_append", {"label": "human", "content": "Likes tea."}, "call_a")
+SEARCH = call("archival_memory_search", {"query": "tea"}, "call_b")
+TURN = [
+    thinking(calls(APPEND, SEARCH, content="One moment."), "A fact."),
+    thinking(text("Noted, tea."), "Done."),
+]
+ITEMS = [
+    "reasoning_message",
+    "assistant_message",
+    "tool_call_message",
+    "tool_call_message",
+    "tool_return_message",
+    "tool_return_message",
+    "reasoning_message",
+    "assistant_message",
+]
+
+
+async def say(letta, made, words, status=200, path="messages", **more):
+    sent = {"messages": [{"role": "user", "content": words}], **more}
+    return await letta.ask("POST", f"agents/{made['id']}/{path}", status, json=sent)
+
+
+def check_items(items):
+    """The items of TURN: their order, their pairs, their ids."""
+    assert kinds(items) == ITEMS
+    assert [i.get("reasoning") for i in items if "reasoning" in i] == ["A fact.", "Done."]
+    assert [i["content"] for i in items if "content" in i] == ["One moment.", "Noted, tea."]
+    called = [i["tool_call"] for i in items if "tool_call" in i]
+    assert called == [
+        {
+            "name": c["function"]["name"],
+            "arguments": c["function"]["arguments"],
+            "tool_call_id": c["id"],
+        }
+        for c in (APPEND, SEARCH)
+    ]
+    returned = [i for i in items if i["message_type"] == "tool_return_message"]
+    assert [i["tool_call_id"] for i in returned] == ["call_a", "call_b"]
+    assert {i["status"] for i in returned} == {"success"}
+    assert len({i["id"] for i in items}) == len(items)
+    assert all(i["date"] for i in items)
+    steps = [i["step_id"] for i in items]
+    assert len(set(steps[:6])) == 1
+    assert steps[6] == steps[7] != steps[0]
+
+
+async def test_a_l4_a_turn_is_answered_in_items(data):
+    async with Model(*TURN, "Tea, I know.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS, system="Be kind.")
+        got = (await say(letta, made, "I like tea")).json()
+        check_items(got["messages"])
+        assert got["stop_reason"] == {"message_type": "stop_reason", "stop_reason": "end_turn"}
+        usage = got["usage"]
+        assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (
+            200,
+            20,
+            220,
+        )
+        assert (usage["step_count"], usage["message_type"]) == (2, "usage_statistics")
+        assert usage["run_ids"] == [got["messages"][0]["run_id"]]
+        state = await letta.get(f"agents/{made['id']}")
+        assert "Likes tea." in {b["label"]: b["value"] for b in state["blocks"]}["human"]
+        (again,) = (await say(letta, made, "What do I like?")).json()["messages"]
+        assert again["content"] == "Tea, I know."
+        told = [m for m in up.bodies[-1]["messages"] if m["role"] in ("user", "assistant")]
+        assert next(m["content"] for m in told) == "I like tea"
+        assert told[-1]["content"].startswith("What do I like?")
+        assert up.bodies[0]["messages"][0]["content"].startswith("Be kind.")
+
+        listed = await letta.get(f"agents/{made['id']}/messages")
+        assert kinds(listed) == ["assistant_message", "user_message", *ITEMS[::-1], "user_message"]
+        first = [
+            {k: v for k, v in i.items() if k not in ("date", "run_id")} for i in got["messages"]
+        ]
+        stored = [{k: v for k, v in i.items() if k not in ("date", "run_id")} for i in listed]
+        assert stored[2:-1][::-1] == first
+        state = await letta.get(f"agents/{made['id']}")
+        assert state["message_ids"] == [i["id"] for i in listed][::-1]
+
+
+@pytest.mark.parametrize("path", ["messages", "messages/stream"])
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_a_l4_the_streamed_turn_gives_the_same_items(data, path, tokens):
+    async with Model(*TURN) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        got = await say(letta, made, "I like tea", path=path, streaming=True, stream_tokens=tokens)
+        assert "event:" not in got.text
+        assert "\x00" not in got.text
+        found = events(got.text)
+        assert found[-1] == "[DONE]"
+        *items, stop, usage = found[:-1]
+        assert (stop["stop_reason"], usage["step_count"]) == ("end_turn", 2)
+        assert (usage["prompt_tokens"], usage["total_tokens"]) == (200, 220)
+        check_items(joined(items) if tokens else items)
+        assert not tokens or len(items) > len(ITEMS)
+
+
+def joined(pieces):
+    """The items that pieces of them make up, by their ids."""
+    out = {}
+    for piece in pieces:
+        assert piece["otid"] == piece["id"].removeprefix("message-")
+        item = out.setdefault(piece["id"], {**piece})
+        if item == piece:
+            continue
+        for name in ("content", "reasoning"):
+            if name in item:
+                item[name] += piece[name]
+        if "tool_call" in item:
+            told = item["tool_call"]
+            assert piece["tool_call"]["tool_call_id"] == told["tool_call_id"]
+            item["tool_call"] = {
+                **told,
+                "arguments": told["arguments"] + piece["tool_call"]["arguments"],
+            }
+    return list(out.values())
+
+
+async def test_a_l3_the_openai_sdk_and_a_restart_meet_the_same_memory(data):
+    async with Model(*TURN, "Tea.") as up:
+        async with door(up, data) as letta:
+            made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+            await say(letta, made, "I like tea")
+        async with door(up, data) as letta:
+            state = await letta.get(f"agents/{made['id']}")
+            assert "Likes tea." in {b["label"]: b["value"] for b in state["blocks"]}["human"]
+            got = await letta.live.chat("And?", model=f"agent:{made['id']}")
+            assert got.status_code == 200, got.text
+            assert "Likes tea." in json.dumps(up.bodies[-1])
+            await say(letta, made, "Again?")
+            told = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "user"]
+            assert told[0] == "I like tea"
+            assert "And?" not in told
+
+
+async def test_two_messages_at_once_follow_each_other(data):
+    async def slow(seen, wire):
+        await asyncio.sleep(0.2)
+        return text("Yes.")
+
+    async with Model(slow) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        await asyncio.gather(*(say(letta, made, f"n{i}") for i in range(3)))
+        sizes = [len([m for m in b["messages"] if m["role"] == "user"]) for b in up.bodies]
+        assert sizes == [1, 2, 3]
+        assert len(await letta.get(f"agents/{made['id']}/messages")) == 6
+
+
+async def test_messages_are_listed_in_pages_by_id(data):
+    async with Model(*TURN, "Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        path = f"agents/{made['id']}/messages"
+        for words in ("I like tea", "b", "c"):
+            await say(letta, made, words)
+
+        async def listed(**params):
+            return [i["id"] for i in await letta.get(path, params=params)]
+
+        every = await listed(order="asc")
+        assert len(every) == 13
+        assert await listed() == every[::-1]
+        walked, after = [], {}
+        while page := await listed(limit=3, order="asc", **after):
+            walked += page
+            after = {"after": page[-1]}
+        assert walked == every
+        walked, after = [], {}
+        while page := await listed(limit=4, **after):
+            walked += page
+            after = {"after": page[-1]}
+        assert walked == every[::-1]
+        assert await listed(before=every[5], limit=2, order="asc") == every[3:5]
+        assert await listed(before=every[5], limit=2) == every[::-1][5:7]
+        assert await listed(after="message-x") == []
+        only = await letta.get(path, params={"include_return_message_types": ["user_message"]})
+        assert [i["content"] for i in only] == ["c", "b", "I like tea"]
+
+
+async def test_messages_are_reset(data):
+    async with Model("Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        path = f"agents/{made['id']}"
+        await letta.patch(f"{path}/reset-messages")
+        await say(letta, made, "a")
+        state = await letta.patch(f"{path}/reset-messages", add_default_initial_messages=True)
+        assert (state["message_ids"], len(state["blocks"])) == ([], 2)
+        assert await letta.get(f"{path}/messages") == []
+        await say(letta, made, "b")
+        assert [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "user"] == ["b"]
+
+
+async def test_an_agent_begins_with_its_initial_messages(data):
+    first = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    async with Model("Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", initial_message_sequence=first)
+        assert len(made["message_ids"]) == 2
+        await say(letta, made, "a")
+        told = [m for m in up.bodies[-1]["messages"] if m["role"] != "system"]
+        assert [m["content"] for m in told] == ["Hi.", "Hello.", "a"]
+        made = await letta.post(
+            "agents", model="m", initial_message_sequence=first, message_buffer_autoclear=True
+        )
+        for words in "ab":
+            await say(letta, made, words)
+            told = [m for m in up.bodies[-1]["messages"] if m["role"] != "system"]
+            assert [m["content"] for m in told] == ["Hi.", "Hello.", words]
+
+
+async def test_one_request_overrides_model_system_and_steps(data):
+    async with Model(*TURN, "x") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS, system="Be kind.")
+        got = await say(
+            letta, made, "I like tea", max_steps=1, override_model="openai/n", override_system="Hm."
+        )
+        assert got.json()["stop_reason"]["stop_reason"] == "max_steps"
+        assert {b["model"] for b in up.bodies} == {"n"}
+        assert up.bodies[0]["messages"][0]["content"].startswith("Hm.")
+        assert "tools" not in up.bodies[1]
+        await say(letta, made, "b")
+        assert up.bodies[-1]["model"] == "m"
+        assert up.bodies[-1]["messages"][0]["content"].startswith("Be kind.")
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason"), [("length", "max_tokens_exceeded"), ("stop", "end_turn")]
+)
+async def test_the_stop_reason_tells_why(data, finish, reason):
+    async with Model(text("Hm", finish)) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        assert (await say(letta, made, "a")).json()["stop_reason"]["stop_reason"] == reason
+
+
+PNG = "iVBORw0KGgo="
+
+
+async def test_content_may_have_parts(data):
+    parts = [
+        {"type": "text", "text": "Look"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        {"type": "image", "source": {"type": "url", "url": "https://e.example/x.png"}},
+    ]
+    async with Model("Yes.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        path = f"agents/{made['id']}/messages"
+        other = [{"role": "user", "content": [*parts, parts[0]]}]
+        for sent in ({"input": parts}, {"messages": other}):
+            await letta.post(path, **sent)
+            content = up.bodies[-1]["messages"][-1]["content"]
+            assert [p["type"] for p in content][:3] == ["text", "image_url", "image_url"]
+            assert content[1]["image_url"]["url"] == f"data:image/png;base64,{PNG}"
+        await letta.post(path, input="Hello")
+        assert up.bodies[-1]["messages"][-1]["content"].startswith("Hello")
+        notes = [{"role": "assistant", "content": "I said"}, {"role": "system", "content": "Now."}]
+        await letta.post(path, messages=[*notes, {"role": "user", "content": "b"}])
+        await letta.post(path, input="c")
+        assert len([m for m in up.bodies[-1]["messages"] if m["role"] == "user"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("sent", "param"),
+    [
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": "a"}], "input": "b"}, "input"),
+        ({"input": ""}, "input"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0"),
+        ({"messages": [{"type": "approval", "approve": True}]}, "messages.0"),
+        ({"messages": [{"role": "user"}]}, "messages.0.content"),
+        ({"messages": ["x"]}, "messages.0"),
+        ({"input": [{"type": "reasoning", "reasoning": "x"}]}, "input.0"),
+        ({"input": "a", "client_tools": [{"name": "x"}]}, "client_tools"),
+        ({"input": "a", "return_token_ids": True}, "return_token_ids"),
+        ({"input": "a", "max_steps": 0}, "max_steps"),
+        ({"input": "a", "streaming": "yes"}, "streaming"),
+        ({"input": "a", "include_return_message_types": "x"}, "include_return_message_types"),
+    ],
+)
+async def test_a_l6_messages_that_cannot_be_taken_are_422(data, sent, param):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        got = await letta.ask("POST", f"agents/{made['id']}/messages", 422, json=sent)
+        assert got.json()["error"]["param"] == param
+        assert not up.requests
+
+
+async def test_members_of_a_message_without_an_effect_are_named(data):
+    ignored = {"use_assistant_message": True, "background": False, "enable_thinking": "x", "odd": 1}
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        for streaming in (False, True):
+            got = await say(letta, made, "a", streaming=streaming, **ignored)
+            assert set(got.headers["x-mnemogate-dropped"].split(", ")) == set(ignored)
+
+
+async def test_errors_of_the_upstream_keep_their_status(data):
+    fault = {"error": {"message": "Too hot.", "type": "overheated", "param": None, "code": "hot"}}
+    async with Model((418, fault)) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        for streaming in (False, True):
+            got = await say(letta, made, "a", 418, streaming=streaming)
+            assert got.json()["detail"] == "Too hot."
+            assert got.json()["error"]["code"] == "hot"
+        check_error(
+            await letta.ask("POST", f"agents/{NO_AGENT}/messages", 404, json={}), "not_found"
+        )
+
+
+async def test_a_fault_after_the_first_byte_ends_the_stream(data):
+    async def break_off(seen, wire):
+        await wire.start_stream()
+        await wire.event({"id": "x", "choices": [{"index": 0, "delta": {"content": "Half"}}]})
+        await wire.event({"error": {"message": "Broken.", "code": "b"}})
+        await wire.end()
+
+    async with Model(break_off) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        got = await say(letta, made, "a", streaming=True, stream_tokens=True)
+        half, stop, fault = got.text.strip().split("\n\n")
+        assert json.loads(half.removeprefix("data: "))["content"] == "Half"
+        assert json.loads(stop.removeprefix("data: "))["stop_reason"] == "llm_api_error"
+        assert fault.startswith("event: error\ndata: ")
+        told = json.loads(fault.partition("\ndata: ")[2])
+        assert (told["message_type"], told["error_type"], told["message"]) == (
+            "error_message",
+            "b",
+            "Broken.",
+        )
+        assert told["detail"] == "Broken."
+        assert told["run_id"].startswith("run-")
+
+
+async def test_a_silent_stream_is_kept_alive_by_pings(data):
+    async def slow(seen, wire):
+        await wire.start_stream()
+        await asyncio.sleep(0.6)
+        await wire.event(
+            {
+                "id": "x",
+                "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}],
+            }
+        )
+        await wire.event(b"[DONE]")
+        await wire.end()
+
+    config = {"server.keepalive_seconds": 0.1, "server.commit_seconds": 0.1}
+    async with Model(slow) as up, door(up, data, config) as letta:
+        made = await letta.post("agents", model="m")
+        found = events((await say(letta, made, "a", streaming=True)).text)
+        pings = [e for e in found if e != "[DONE]" and e["message_type"] == "ping"]
+        assert pings
+        assert set(pings[0]) == {"message_type", "id", "date"}
+        got = await say(letta, made, "b", streaming=True, include_pings=False)
+        assert "ping" not in got.text
+        assert "\n: " in f"\n{got.text}" or "\n:" in f"\n{got.text}"
+
+
+async def test_only_kinds_that_are_asked_for_are_returned(data):
+    async with Model(*TURN, *TURN) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        wanted = {"include_return_message_types": ["assistant_message"]}
+        got = (await say(letta, made, "I like tea", **wanted)).json()["messages"]
+        assert kinds(got) == ["assistant_message"] * 2
+        found = events((await say(letta, made, "Once more", streaming=True, **wanted)).text)
+        assert kinds(found[:-3]) == ["assistant_message"] * 2
+
+
+async def test_an_untrusted_key_talks_to_agents_that_it_is_given_by_name(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        strange = Letta(letta.live, authorization=f"Bearer {SECRET}1")
+        check_error(await say(strange, made, "a", 403), "agent_not_allowed", "model")
+        assert not up.requests
+        elsewhere = Letta(letta.live, authorization=f"Bearer {SECRET}2")
+        check_error(await say(elsewhere, made, "a", 404), "not_found")
+
+
+async def test_the_blocks_of_an_agent_are_listed_and_changed(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        path = f"agents/{made['id']}/core-memory/blocks"
+        listed = await letta.get(path)
+        assert listed == made["blocks"]
+        assert await letta.get(f"{path}/human") == listed[0]
+        changed = await letta.patch(f"{path}/human", value="Name: Bob.", limit=40)
+        assert (changed["value"], changed["limit"]) == ("Name: Bob.", 40)
+        assert changed["id"] == listed[0]["id"]
+        await say(letta, made, "a")
+        assert "Name: Bob." in up.bodies[-1]["messages"][0]["content"]
+        assert "Name: Ada." not in up.bodies[-1]["messages"][0]["content"]
+        check_error(await letta.ask("GET", f"{path}/nothing", 404), "not_found")
+        got = await letta.ask("PATCH", f"{path}/human", 422, json={"value": "x" * 41})
+        check_error(got, "block_full", "value")
+        for sent, param in (
+            ({"value": 7}, "value"),
+            ({"label": "x"}, "label"),
+            ({"limit": 0}, "limit"),
+        ):
+            got = await letta.ask("PATCH", f"{path}/human", 422, json=sent)
+            check_error(got, "unprocessable", param)
+        state = await letta.patch(f"{path}/attach/{listed[0]['id']}")
+        assert len(state["blocks"]) == 2
+        await letta.patch(f"{path}/attach/block-x", 404)
+
+
+async def test_blocks_without_an_agent_wait_for_shared_blocks(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        other = await letta.post("agents", model="m")
+        ident = made["blocks"][0]["id"]
+        asks = [
+            ("POST", "blocks/"),
+            ("GET", "blocks/"),
+            ("GET", f"blocks/{ident}"),
+            ("PATCH", f"blocks/{ident}"),
+            ("DELETE", f"blocks/{ident}"),
+            ("GET", f"blocks/{ident}/agents"),
+            ("PATCH", f"agents/{other['id']}/core-memory/blocks/attach/{ident}"),
+            ("PATCH", f"agents/{made['id']}/core-memory/blocks/detach/{ident}"),
+        ]
+        for method, path in asks:
+            got = await letta.ask(method, path, 501, json={"label": "a", "value": "b"})
+            check_error(got, "not_supported")
+            assert got.headers["x-should-retry"] == "false"
+        sent = {"model": "m", "block_ids": [ident]}
+        check_error(await letta.ask("POST", "agents", 501, json=sent), "not_supported")
+
+
+async def test_the_passages_of_an_agent(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        path = f"agents/{made['id']}/archival-memory"
+        texts = ["Ada likes tea.", "Bob plays chess.", "Ada owns a boat."]
+        stored = [(await letta.post(path, text=words, tags=[words[:3]]))[0] for words in texts]
+        assert [p["text"] for p in stored] == texts
+        ids = [p["id"] for p in stored]
+
+        async def listed(**params):
+            return [p["id"] for p in await letta.get(path, params=params)]
+
+        assert await listed() == ids
+        assert await listed(ascending=False) == ids[::-1]
+        assert await listed(after=ids[0], limit=1) == [ids[1]]
+        assert await listed(before=ids[2], limit=1) == [ids[1]]
+        assert await listed(after=ids[2], ascending=False) == [ids[1], ids[0]]
+        assert await listed(before=ids[0], ascending=False, limit=1) == [ids[1]]
+        assert await listed(after=ids[2]) == []
+        assert await listed(after="passage-x") == []
+        assert await listed(search="chess") == [ids[1]]
+        found = await letta.get(f"{path}/search", params={"query": "tea"})
+        assert (found["count"], found["results"][0]["id"]) == (1, ids[0])
+        assert set(found["results"][0]) == {"id", "content", "timestamp", "tags"}
+        for mode, count in (("any", 3), ("all", 0)):
+            params = {"query": "", "tags": ["Ada", "Bob"], "tag_match_mode": mode}
+            assert (await letta.get(f"{path}/search", params=params))["count"] == count
+        await letta.delete(f"{path}/{ids[0]}")
+        assert await listed() == ids[1:]
+        check_error(await letta.ask("DELETE", f"{path}/{ids[0]}", 404), "not_found")
+        for sent, param in (
+            ({}, "text"),
+            ({"text": "a", "tags": 7}, "tags"),
+            ({"text": "a", "created_at": "x"}, "created_at"),
+        ):
+            check_error(await letta.ask("POST", path, 422, json=sent), "unprocessable", param)
+        await letta.ask("POST", path, 422, json={"text": " "})
+
+
+async def test_the_tools_of_an_agent_are_attached_and_detached(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", include_base_tools=False)
+        path = f"agents/{made['id']}/tools"
+        (search,) = await letta.get("tools", params={"name": "web_search"})
+        state = await letta.patch(f"{path}/attach/{search['id']}")
+        assert [t["name"] for t in state["tools"]] == ["web_search"]
+        assert await letta.get(path) == state["tools"]
+        (memory,) = await letta.get("tools", params={"name": "memory_insert"})
+        state = await letta.patch(f"{path}/attach/{memory['id']}")
+        assert {"core_memory_append", "memory_insert"} <= {t["name"] for t in state["tools"]}
+        state = await letta.patch(f"{path}/detach/{search['id']}")
+        assert "web_search" not in {t["name"] for t in state["tools"]}
+        await letta.patch(f"{path}/attach/tool-x", 404)
+        await say(letta, made, "a")
+        assert "web_search" not in json.dumps(up.bodies[-1].get("tools", []))
+
+
+def without_ids(file):
+    """A file as it is but for ids and times."""
+    if isinstance(file, dict):
+        left = {k: v for k, v in file.items() if k not in ("id", "created_at")}
+        return {k: without_ids(v) for k, v in left.items()}
+    return [without_ids(v) for v in file] if isinstance(file, list) else file
+
+
+async def test_a_l5_an_agent_goes_out_as_a_file_and_comes_in_again(data):
+    async with Model(*TURN, "Yes.") as up, door(up, data) as letta:
+        made = await letta.post(
+            "agents",
+            model="openai/m",
+            name="Sam",
+            memory_blocks=BLOCKS,
+            system="Be kind.",
+            tools=["web_search"],
+            tags=["x"],
+            metadata={"a": 1},
+            timezone="Europe/Berlin",
+            description="About",
+            embedding="openai/e",
+        )
+        await say(letta, made, "I like tea")
+        await letta.post(
+            f"agents/{made['id']}/archival-memory", text="Ada owns a boat.", tags=["b"]
+        )
+        first = (await letta.ask("GET", f"agents/{made['id']}/export")).text
+
+        async def bring(text, status=200, **form):
+            files = {"file": ("sam.af", text.encode())}
+            got = await letta.ask("POST", "agents/import", status, files=files, data=form)
+            return got.json() if status != 200 else got.json()["agent_ids"]
+
+        (ident,) = await bring(first)
+        second = (await letta.ask("GET", f"agents/{ident}/export")).text
+        assert without_ids(json.loads(second)) == without_ids(json.loads(first))
+        state = await letta.get(f"agents/{ident}")
+        assert (state["name"], state["model"], state["system"]) == ("Sam", "openai/m", "Be kind.")
+        await say(letta, {"id": ident}, "And?")
+        told = [m["content"] for m in up.bodies[-1]["messages"] if m["role"] == "user"]
+        assert told[0] == "I like tea"
+
+        form = {"append_copy_suffix": "true", "strip_messages": "true", "model": "openai/n"}
+        (ident,) = await bring(first, **form)
+        state = await letta.get(f"agents/{ident}")
+        assert (state["name"], state["model"], state["message_ids"]) == ("Sam_copy", "openai/n", [])
+        (ident,) = await bring(first, override_name="Max")
+        assert (await letta.get(f"agents/{ident}"))["name"] == "Max"
+        for text in ("{}", "[]", "x"):
+            assert (await bring(text, 422))["detail"]
+        assert (await bring(first, 422, secrets='{"a": "b"}'))["error"]["param"] == "secrets"
+
+
+OLD_FILE = {
+    "agents": [
+        {
+            "id": "agent-0",
+            "name": "Old",
+            "system": "Be old.",
+            "agent_type": "memgpt_agent",
+            "llm_config": {"model": "gpt-4o-mini", "handle": "openai/gpt-4o-mini"},
+            "block_ids": ["block-0"],
+            "tool_ids": ["tool-0", "tool-1"],
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": '{"type": "user_message", "message": "Hi"}'}
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [{"type": "text", "text": "They greet."}],
+                    "tool_calls": [
+                        {
+                            "id": "c",
+                            "type": "function",
+                            "function": {
+                                "name": "send_message",
+                                "arguments": '{"message": "Hello!"}',
+                            },
+                        }
+                    ],
+                },
+                {"role": "tool", "content": [{"type": "text", "text": '{"status": "OK"}'}]},
+            ],
+        }
+    ],
+    "blocks": [{"id": "block-0", "label": "human", "value": "Ada.", "limit": 5000}],
+    "tools": [{"id": "tool-0", "name": "send_message"}, {"id": "tool-1", "name": "own"}],
+    "groups": [],
+    "files": [],
+    "sources": [],
+    "mcp_servers": [],
+}
+
+
+async def test_a_l5_an_older_file_with_send_message_is_read(data):
+    async with Model("Yes.") as up, door(up, data) as letta:
+        files = {"file": ("old.af", json.dumps(OLD_FILE).encode())}
+        got = await letta.ask("POST", "agents/import", files=files)
+        assert got.headers["x-mnemogate-dropped"] == "tools"
+        (ident,) = got.json()["agent_ids"]
+        state = await letta.get(f"agents/{ident}")
+        assert state["llm_config"]["model"] == "gpt-4o-mini"
+        assert state["blocks"][0]["value"] == "Ada."
+        await say(letta, {"id": ident}, "And?")
+        told = [m for m in up.bodies[-1]["messages"] if m["role"] != "system"]
+        assert [m["content"] for m in told] == ["Hi", "Hello!", "And?"]
+
+
+async def test_with_the_local_token_the_providers_key_is_the_last_one_that_was_sent(data):
+    async with Model("Hi.") as up, running(up.url, data) as live:
+        token = (data / "token").read_text().strip()
+        letta = Letta(live, authorization=f"Bearer {token}")
+        made = await letta.post("agents", model="m")
+        await say(letta, made, "a")
+        assert token not in str(up.requests[-1].headers)
+        await live.chat("Hello", {"authorization": "Bearer sk-of-the-provider"})
+        await say(letta, made, "b")
+        assert "sk-of-the-provider" in str(up.requests[-1].headers)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_a_long_stream_is_the_text_that_the_model_gave(data, tokens):
+    words = " ".join(f"word{i}" for i in range(300))
+    async with Model(words) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        got = await say(letta, made, "a", streaming=True, stream_tokens=tokens)
+        found = [e for e in events(got.text) if e != "[DONE]"]
+        pieces = [e["content"] for e in found if e["message_type"] == "assistant_message"]
+        assert (len(pieces) > 1) == tokens
+        assert "".join(pieces) == words
+        assert got.text.startswith("data: ")
+        listed = await letta.get(f"agents/{made['id']}/messages")
+        assert listed[0]["content"] == words
+
+
+async def test_memory_off_answers_in_items_too(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        off = Letta(letta.live, **{"x-memory": "off"})
+        for streaming in (False, True):
+            got = await say(off, made, "a", streaming=streaming)
+            assert got.headers["x-memory-status"] == "off"
+            items = events(got.text) if streaming else got.json()["messages"]
+            assert items[0]["content"] == "Hi."
+        assert await letta.get(f"agents/{made['id']}/messages") == []

@@ -56,6 +56,7 @@ class ChatFormat:
     noun = "chat completion"
     sums_usage = True
     marks_overflow = True
+    is_chat = True
     cut_is_final = False
 
     def identity(self, body: Json) -> Json:
@@ -189,7 +190,7 @@ class ChatMask:
         if event.data == DONE:
             self.over = True
             return _events(self._interceptor.finish_round())
-        piece = await _read_chunk(event.data or b"")
+        piece = await read_chunk(event.data or b"")
         self.over = piece.error is not None
         return _events(self._interceptor.feed(piece))
 
@@ -211,9 +212,10 @@ class ChatMask:
         rest, result = self._interceptor.close()
         return _events([*shown, *rest]), result
 
-    def start_next_round(self) -> None:
+    def start_next_round(self) -> bytes | None:
         self._finished, self.over = None, False
         self._interceptor.start_next_round()
+        return None
 
     def run_out(self) -> None:
         """Nothing: the limit is each round's."""
@@ -254,7 +256,7 @@ def _events(payloads: Sequence[bytes]) -> bytes:
     return b"".join(map(frame, payloads))
 
 
-async def _read_chunk(data: bytes) -> Chunk:
+async def read_chunk(data: bytes) -> Chunk:
     """Read an event's data, off the event loop where it is long.
 
     Raises StreamIncomplete for what is no chunk.

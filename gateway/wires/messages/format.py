@@ -46,6 +46,7 @@ class MessagesFormat:
     noun = "message"
     sums_usage = False
     marks_overflow = False
+    is_chat = False
     cut_is_final = True
 
     def identity(self, body: Json) -> Json:

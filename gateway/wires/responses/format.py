@@ -49,6 +49,7 @@ class ResponsesFormat:
     noun = "response"
     sums_usage = False
     marks_overflow = True
+    is_chat = False
     cut_is_final = True
 
     def identity(self, body: Json) -> Json:

@@ -1,0 +1,177 @@
+"""Agents made of `.af` files, with what they remember."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.errors import BadRequest
+from gateway.http.json_thread import run_by_weight, run_heavy
+from gateway.letta.agents import write_profile
+from gateway.letta.call import YES, LettaCall
+from gateway.letta.errors import Unprocessable
+from gateway.letta.history import CONVERSATION, scope_of
+from gateway.letta.ids import new_agent_name
+from gateway.letta.models import served_model
+from gateway.letta.passages import add_passage
+from gateway.letta.profile import DOOR, DoorMembers
+from gateway.letta.route import LettaRoute
+from gateway.letta.state import agent_id
+from gateway.letta.tools import KNOWN
+from gateway.management.profile_edits import check_maker, check_profile
+from gateway.routing.agents import Agent
+from gateway.wire import multipart
+from gateway.wire.chat import Json
+from gateway.wire.chat_request import parse
+from memory import ImportedMessage, ManagementActor, management
+from memory.export_format import MessageLine, PassageLine, moment
+from memory.formats import agent_file
+from memory.formats.agent_file import ReadAgent
+from memory.formats.records import BrokenItem
+
+FILE_BYTES = 32 << 20
+REFUSED = ("secrets", "env_vars_json")
+USED = ("file", "append_copy_suffix", "model", "name", "override_name", "strip_messages")
+COPY = "_copy"
+
+
+class FileForm(NamedTuple):
+    """What an import was sent. words: the other fields, by name."""
+
+    file: bytes
+    words: dict[str, str]
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        return self.words[name].lower() in YES if name in self.words else default
+
+
+async def import_file(call: LettaCall) -> Json:
+    """Make the agents of an `.af` file."""
+    check_maker(call)
+    form = _read_form(await call.raw_body(), call.headers.get(b"content-type", b""))
+    for name in REFUSED:
+        if form.words.get(name):
+            raise Unprocessable(
+                f"`{name}` is not supported here.", param=name, code="not_supported"
+            )
+    call.drop(name for name in form.words if name not in USED)
+    data = await run_by_weight(form.file, parse, form.file)
+    try:
+        found = await run_heavy(agent_file.read, data)
+    except (BrokenItem, ValueError, RecursionError) as e:
+        raise Unprocessable(f"`file` is no agent file: {e}", param="file") from e
+    entries = data["agents"] if isinstance(data.get("agents"), list) else [data]
+    names = {tool.get("id"): tool.get("name") for tool in _objects(data.get("tools"))}
+    made = [
+        await _make(call, form, one, _Entry(entry if isinstance(entry, dict) else {}, names))
+        for one, entry in zip(found, entries, strict=True)
+    ]
+    return {"agent_ids": [agent_id(agent) for agent in made]}
+
+
+def _read_form(body: bytes, kind: bytes) -> FileForm:
+    """Return the fields of a form. Raises Unprocessable."""
+    if not multipart.is_form(kind):
+        raise Unprocessable(
+            "Send the file as `file` of a form (multipart/form-data).", param="file"
+        )
+    file: bytes | None = None
+    words: dict[str, str] = {}
+    try:
+        for part in multipart.fields(body, kind):
+            value = body[part.start : part.end]
+            if part.name == b"file":
+                file = value
+            elif len(value) <= multipart.VALUE_BYTES:
+                words[part.name.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
+    except multipart.MalformedForm as e:
+        raise Unprocessable(f"The form cannot be read: {e}.", param="file") from e
+    if file is None or len(file) > FILE_BYTES:
+        raise Unprocessable(
+            f"`file` is missing, or larger than {FILE_BYTES >> 20} MiB.", param="file"
+        )
+    return FileForm(file, words)
+
+
+def _objects(value: Any) -> list[Json]:
+    return [x for x in value if isinstance(x, dict)] if isinstance(value, list) else []
+
+
+class _Entry(NamedTuple):
+    """An agent in a file. tools: names of tools by their ids there."""
+
+    members: Json
+    tools: dict[Any, Any]
+
+    @property
+    def handle(self) -> str:
+        """The model that the file names."""
+        config = self.members.get("llm_config")
+        config = config if isinstance(config, dict) else {}
+        found = (self.members.get("model"), config.get("handle"), config.get("model"))
+        return next((name for name in found if isinstance(name, str) and name), "")
+
+    def door_members(self, call: LettaCall, handle: str) -> DoorMembers:
+        """Return what the door keeps of the agent."""
+        ids = self.members.get("tool_ids")
+        names = [self.tools.get(i) for i in ids if isinstance(i, str)] if ids else []
+        known = [name for name in names if isinstance(name, str) and name in KNOWN]
+        if len(known) < len(names):
+            call.drop(["tools"])
+        embedding, rules = self.members.get("embedding"), _objects(self.members.get("tool_rules"))
+        return DoorMembers(
+            handle,
+            embedding if isinstance(embedding, str) else "",
+            list(dict.fromkeys(known)),
+            rules,
+            self.members.get("message_buffer_autoclear") is True,
+        )
+
+
+async def _make(call: LettaCall, form: FileForm, found: ReadAgent, entry: _Entry) -> Agent:
+    """Make one agent of a file, with what it remembers."""
+    handle = form.words.get("model") or entry.handle
+    model = served_model(call, handle)
+    title = form.words.get("name") or form.words.get("override_name") or found.profile["title"]
+    kept = msgspec.to_builtins(entry.door_members(call, handle or model))
+    window, wanted = entry.members.get("context_window_limit"), entry.members.get("response_format")
+    members = {
+        **found.profile,
+        "title": f"{title}{COPY}" if form.flag("append_copy_suffix") else title,
+        "model": model,
+        "memory_tools": entry.members.get("include_base_tools") is not False,
+        "metadata": {**found.profile["metadata"], DOOR: kept},
+        **({"context_window": window} if isinstance(window, int) else {}),
+        **({"response_format": wanted} if isinstance(wanted, dict) else {}),
+    }
+    agent = await write_profile(call, new_agent_name(), check_profile(call, members), 0)
+    await _remember(call, agent, found, messages=not form.flag("strip_messages"))
+    return agent
+
+
+async def _remember(call: LettaCall, agent: Agent, found: ReadAgent, *, messages: bool) -> None:
+    """Store what an agent of a file remembers; what cannot be stored is named as dropped."""
+    said, now = list[ImportedMessage](), time.time()
+    for line in (line for bundle in found.bundles for line in bundle.lines):
+        if isinstance(line, PassageLine):
+            try:
+                await add_passage(call, agent, line.content, line.tags, _time(line.created_at))
+            except BadRequest:
+                call.drop(["passages"])
+        elif isinstance(line, MessageLine) and messages:
+            told = call.memory.policy.screen.mask_message(line.message)
+            said.append(ImportedMessage(told, _time(line.created_at) or now))
+    if said:
+        actor = ManagementActor(scope_of(call, agent), {}, call.source())
+        await call.write(
+            management.conversations.import_conversation(call.memory, actor, said, CONVERSATION)
+        )
+
+
+def _time(text: str | None) -> float | None:
+    return moment(text) if text else None
+
+
+ROUTES = (LettaRoute("POST", "agents/import", import_file, "Make agents of an .af file"),)

@@ -1,0 +1,230 @@
+"""A message to an agent: one turn of the gateway, with the agent's own conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from gateway.chat.called_agent import CalledAgent
+from gateway.chat.degraded import DegradedProducer
+from gateway.chat.endpoint import dispatcher_of, entry_of
+from gateway.chat.producer import TurnProducer, begin_turn
+from gateway.chat.request import KnownCall, MemoryPath, read_turn_input
+from gateway.chat.stored_responses import link_response
+from gateway.config.agents import PREFIX
+from gateway.http.asgi import Receive
+from gateway.http.json_thread import run_heavy
+from gateway.http.response import ResponseProducer
+from gateway.letta.agents import look_up
+from gateway.letta.call import LettaCall, listable
+from gateway.letta.errors import Unprocessable
+from gateway.letta.history import CONVERSATION
+from gateway.letta.ids import letta_id
+from gateway.letta.models import served_model
+from gateway.letta.profile import door_members, refuse_members, wrong_type
+from gateway.letta.reply import ItemOptions, LettaFormat, QuietProducer
+from gateway.letta.route import LettaRoute
+from gateway.letta.sent import as_context, read_messages, sent_messages
+from gateway.pipeline import accounted_response
+from gateway.routing.agents import Agent, check_call
+from gateway.state import HEADERS
+from gateway.wire.chat import Json, encode
+from gateway.wire.headers import Pairs
+from gateway.wire.json_weight import LIGHT_BYTES
+from memory import keyed_hash
+
+REFUSED = ("client_tools", "return_token_ids")
+USED = frozenset(
+    """
+    messages input max_steps streaming stream_tokens include_pings include_return_message_types
+    override_model override_system
+    """.split()  # noqa: SIM905
+)
+# Of the client's request, not of the one that is made of it.
+REPLACED = frozenset(
+    {
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"transfer-encoding",
+        b"x-memory-conversation",
+    }
+)
+
+
+async def send(call: LettaCall, ident: str) -> None:
+    """Answer a message, whole or as events."""
+    await _send(call, ident, streams=False)
+
+
+async def stream(call: LettaCall, ident: str) -> None:
+    """Answer a message as events."""
+    await _send(call, ident, streams=True)
+
+
+async def _send(call: LettaCall, ident: str, *, streams: bool) -> None:
+    agent = await look_up(call, ident)
+    check_call(call.principal, agent)
+    body = await call.body()
+    refuse_members(body, REFUSED)
+    call.drop(n for n in body if n not in USED and body[n] is not None)
+    wanted = Wanted(call, body)
+    agent = _overridden(call, agent, wanted)
+    options = wanted.options(call, agent, streams=streams or wanted.flag("streaming"))
+    sent = await _inner_request(call, agent, body, options)
+    queue = (call.tenant, agent.name)
+    queues = call.gateway.process.queues
+    if (lock := queues.get(queue)) is None:
+        lock = queues[queue] = asyncio.Lock()
+    async with lock:  # turns of one conversation follow each other
+        await _answer(call, agent, sent, options)
+
+
+class Wanted:
+    """The members of a request beside its messages."""
+
+    def __init__(self, call: LettaCall, body: Json) -> None:
+        self._call, self._body = call, body
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self._body.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise wrong_type(name, value, bool)
+        return default if value is None else value
+
+    def word(self, name: str) -> str:
+        value = self._body.get(name)
+        if value is not None and not isinstance(value, str):
+            raise wrong_type(name, value, str)
+        return value or ""
+
+    @property
+    def max_steps(self) -> int | None:
+        """The rounds that the client allows. Raises Unprocessable."""
+        value = self._body.get("max_steps")
+        if value is not None and (type(value) is not int or value < 1):
+            raise Unprocessable("`max_steps` must be a number from 1.", param="max_steps")
+        return value
+
+    def options(self, call: LettaCall, agent: Agent, *, streams: bool) -> ItemOptions:
+        """Return how the answer is wanted. Raises Unprocessable."""
+        kinds = self._body.get("include_return_message_types")
+        if kinds is not None and not isinstance(kinds, list):
+            raise wrong_type("include_return_message_types", kinds, list)
+        return ItemOptions(
+            letta_id("run", call.id),
+            streams,
+            self.flag("stream_tokens"),
+            self.flag("include_pings", True),
+            frozenset(map(str, kinds)) if kinds else None,
+            agent.settings.max_rounds or call.gateway.settings.memory.max_rounds,
+        )
+
+
+def _overridden(call: LettaCall, agent: Agent, wanted: Wanted) -> Agent:
+    """Return an agent as one request changes it. Raises UnknownModel, Forbidden, Unprocessable."""
+    changes: Json = {}
+    if model := wanted.word("override_model"):
+        changes["model"] = served_model(call, model)
+    if system := wanted.word("override_system"):
+        changes["instruction"] = system
+    most = wanted.max_steps
+    usual = agent.settings.max_rounds or call.gateway.settings.memory.max_rounds
+    if most is not None and most < usual:
+        changes["max_rounds"] = most
+    if not changes:
+        return agent
+    settings = agent.settings.model_copy(update=changes)
+    # What is kept of an agent, its routes and its policy, is kept by its id.
+    told = keyed_hash(b"override", encode({k: v for k, v in changes.items() if k != "max_rounds"}))
+    return replace(agent, id=f"{agent.id}/{told.hex()}", settings=settings)
+
+
+class InnerRequest(msgspec.Struct, frozen=True):
+    """The chat completion that a message is sent as. scope, receive: of ASGI."""
+
+    scope: Any
+    receive: Receive
+
+
+async def _inner_request(
+    call: LettaCall, agent: Agent, body: Json, options: ItemOptions
+) -> InnerRequest:
+    """Return the chat completion that answers a request. Raises Unprocessable."""
+    new, kept = sent_messages(body, call.drop), door_members(agent)
+    if kept.autoclear:
+        name = f"{CONVERSATION}-{call.id}"
+        first = kept.initial and read_messages(kept.initial, "initial_message_sequence", call.drop)
+        messages = [*(first or ()), *new]
+    else:
+        name, messages = CONVERSATION, as_context(new)
+    asked = {"model": PREFIX + agent.name, "messages": messages, "stream": options.stream}
+    heavy = call.size > LIGHT_BYTES
+    raw = await run_heavy(encode, asked) if heavy else encode(asked)
+    headers = [(k, v) for k, v in call.scope["headers"] if k.lower() not in REPLACED]
+    headers += [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(raw)),
+        (b"x-memory-conversation", name.encode()),
+    ]
+    scope = {k: v for k, v in call.scope.items() if k != HEADERS}
+    scope |= {"headers": headers, "query_string": b""}
+    return InnerRequest(scope, _receive_first(raw, call.receive))
+
+
+def _receive_first(raw: bytes, receive: Receive) -> Receive:
+    """Return what receives a body, then what follows the client's own."""
+    waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+
+    async def receive_next() -> Mapping[str, Any]:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_next
+
+
+async def _answer(call: LettaCall, agent: Agent, sent: InnerRequest, options: ItemOptions) -> None:
+    """Run the turn, by the path of a chat completion that calls the agent."""
+    gateway, wire = call.gateway, LettaFormat(options)
+    known = KnownCall(call.principal, CalledAgent(agent, True))
+    path = MemoryPath(wire, known=known)
+    request = await read_turn_input(gateway, sent.scope, sent.receive, path)
+    request = await link_response(gateway, request)
+    forward = dispatcher_of(gateway, request)
+    forward.dropped = [*request.dropped, *listable(call.dropped)]
+
+    async def begin() -> ResponseProducer:
+        producer: ResponseProducer = PlainAnswer(request, forward, None)
+        if request.uses_memory:
+            producer = await begin_turn(gateway, request, forward)
+            if isinstance(producer, TurnProducer):
+                wire.items.begin(producer.turn_key)
+        return QuietProducer(producer) if options.stream else producer
+
+    response = accounted_response(gateway, forward, entry_of(request), begin)
+    await response(sent.scope, sent.receive, call.send)
+
+
+class PlainAnswer(DegradedProducer):
+    """An answer without memory, where a policy allows none."""
+
+    @property
+    def memory(self) -> str:
+        return "off"
+
+    def extra_headers(self) -> Pairs:
+        reason = self._request.off_reason or self._request.too_heavy
+        return [
+            (b"x-memory-status", b"off"),
+            (b"x-memory-reason", reason.encode()),
+            *self._forward.target_headers(self._request.started),
+        ]
+
+
+ROUTES = (
+    LettaRoute("POST", "agents/*/messages", send, "Send messages to an agent", of_tenant=False),
+    LettaRoute("POST", "agents/*/messages/stream", stream, "The same, as events", of_tenant=False),
+)

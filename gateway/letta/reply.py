@@ -1,0 +1,313 @@
+"""A turn's answer as items: whole, or as the events of a stream.
+
+The turn is that of chat completions, whose mask reads the model's answers; what memory calls did is
+shown here, unlike there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.errors import GatewayError
+from gateway.http.response import ResponseProducer
+from gateway.letta.errors import describe_error, error_body
+from gateway.letta.ids import letta_id
+from gateway.letta.items import (
+    CALLS,
+    ROUND,
+    THOUGHTS,
+    TurnOfItems,
+    iso_now,
+    shown_call,
+    summed_usage,
+)
+from gateway.wire.chat import Chunk, Json, chunk, encode, lift
+from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
+from gateway.wires.base import HiddenRounds
+from gateway.wires.chat.format import ChatFormat, ChatMask, read_chunk
+from gateway.wires.chat.hidden_exchange import HiddenExchange
+from gateway.wires.chat.interceptor import Interceptor
+from gateway.wires.round_result import RoundResult
+from memory import Messages
+
+CUT = "length"  # a finish at the limit of output
+MARK = b"\x00"  # stands in no event: an event of the model's was read, and nothing is shown for it
+
+
+class ItemOptions(msgspec.Struct, frozen=True):
+    """How a client wants its answer.
+
+    stream: as events. tokens: text as it comes. pings: in the form of items. kinds: of items, None
+    for all. rounds: those after which the turn is at its bound.
+    """
+
+    run: str
+    stream: bool = False
+    tokens: bool = False
+    pings: bool = True
+    kinds: frozenset[str] | None = None
+    rounds: int = 1 << 30
+
+
+class ItemsOfTurn:
+    """The items of one answer, as its rounds come. finish: of the newest round."""
+
+    def __init__(self, options: ItemOptions) -> None:
+        self.options = options
+        self.turn = TurnOfItems(secrets.randbits(62), options.run, iso_now())
+        self.shown: list[Json] = []
+        self.rounds = 0
+        self.finish, self.strange = "", False
+        self._pending: list[Json] = []
+
+    def begin(self, key: int) -> None:
+        """Name the turn that the items are of."""
+        self.turn = msgspec.structs.replace(self.turn, key=key)
+
+    def add_round(self, result: RoundResult) -> list[Json]:
+        """Take a round in, and return its items."""
+        self.rounds += 1
+        choice = (result.reply.get("choices") or [{}])[0]
+        self.finish = str(choice.get("finish_reason") or "")
+        self.strange = bool(result.theirs)
+        for call in result.ours:
+            if not call.get("id"):
+                call["id"] = f"call_{secrets.token_hex(12)}"
+        return self.keep(self.turn.of_message(self.rounds, choice.get("message") or {}))
+
+    def add_results(self, calls: Sequence[Json], texts: Sequence[str]) -> None:
+        """Take in what the calls of the newest round came to."""
+        self._pending += self.keep(self.turn.of_results(self.rounds, calls, texts))
+
+    def take_pending(self) -> list[Json]:
+        """Return the items that nobody has shown yet."""
+        out, self._pending = self._pending, []
+        return out
+
+    def keep(self, items: list[Json]) -> list[Json]:
+        """Return those of some items that the client wants, and keep them for a whole answer."""
+        kinds = self.options.kinds
+        wanted = [i for i in items if kinds is None or i["message_type"] in kinds]
+        if not self.options.stream:
+            self.shown += wanted
+        return wanted
+
+    @property
+    def stop_reason(self) -> Json:
+        reason = "end_turn"
+        if self.finish == CUT:
+            reason = "max_tokens_exceeded"
+        elif self.strange:
+            reason = "error"
+        elif self.rounds > self.options.rounds:
+            reason = "max_steps"
+        return {"message_type": "stop_reason", "stop_reason": reason}
+
+    def usage(self, told: Json | None) -> Json:
+        return summed_usage(told, self.rounds, self.options.run)
+
+
+class LettaFormat(ChatFormat):
+    """Chat completions upstream, items to the client. One for each request."""
+
+    noun = "message"
+
+    def __init__(self, options: ItemOptions) -> None:
+        self.items = ItemsOfTurn(options)
+
+    def mask(
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
+    ) -> LettaMask:
+        inner = Interceptor(owned, True, alias, lean=True)
+        return LettaMask(inner, self.items)
+
+    def hidden_rounds(self) -> HiddenRounds:
+        return ListedExchange(self.items)
+
+    def error_body(self, error: GatewayError, request: str) -> bytes:
+        return error_body(error, request)
+
+
+class ListedExchange(HiddenExchange):
+    """The hidden rounds of a turn, of which the client reads the results."""
+
+    def __init__(self, items: ItemsOfTurn) -> None:
+        super().__init__()
+        self._items = items
+
+    def add_round(
+        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+    ) -> None:
+        super().add_round(result, answers, client, by)
+        self._items.add_results(result.ours, answers)
+
+
+class LettaMask(ChatMask):
+    """One answer as items. What the memory records is what a chat completion would have shown."""
+
+    def __init__(self, interceptor: Interceptor, items: ItemsOfTurn) -> None:
+        super().__init__(interceptor)
+        self._items = items
+        self._streams = items.options.stream
+        self._pieces = RoundPieces(items) if items.options.tokens and self._streams else None
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        """See the protocol. What only adds to an item that is shown when it is whole is a mark."""
+        if self._pieces is not None:
+            return b""
+        return MARK if self._interceptor.fast_forward(raw) else b""
+
+    async def show(self, event: SseEvent) -> bytes:
+        if self._pieces is None or event.data == DONE:
+            await super().show(event)
+            return b""
+        piece = await read_chunk(event.data or b"")
+        self.over = piece.error is not None
+        self._interceptor.feed(piece)
+        return _frames(self._pieces.of_chunk(piece))
+
+    def show_whole(self, whole: Chunk) -> bytes:
+        super().show_whole(whole)
+        return _frames(self._pieces.of_chunk(whole)) if self._pieces is not None else b""
+
+    def take_whole(self, whole: Chunk) -> RoundResult | None:
+        result = super().take_whole(whole)
+        if result is not None:
+            self._items.add_round(result)
+        return result
+
+    def close(self) -> tuple[bytes, RoundResult]:
+        _, result = super().close()
+        if self._pieces is not None:
+            self._pieces.name_calls(result)
+        items = self._items.add_round(result)
+        return (_frames(items) if self._streams and self._pieces is None else b""), result
+
+    def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
+        self._interceptor.feed(chunk(lift(reply), b""))
+        _, result = self._interceptor.close()
+        items = self._items.add_round(result)
+        return (_frames(items) if self._streams else b""), result
+
+    def start_next_round(self) -> bytes:
+        super().start_next_round()
+        if self._pieces is not None:
+            self._pieces.start()
+        return self._returns()
+
+    def finish(self) -> bytes:
+        super().finish()
+        return self._returns()
+
+    def _returns(self) -> bytes:
+        pending = self._items.take_pending()
+        return _frames(pending) if self._streams else b""
+
+    def end(self, usage: Json | None) -> bytes:
+        last = [self._items.stop_reason, self._items.usage(self.usage)]
+        return _frames(last) + frame(DONE)
+
+    def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
+        answer = {
+            "messages": self._items.shown,
+            "stop_reason": self._items.stop_reason,
+            "usage": self._items.usage(self.usage),
+        }
+        return encode(answer)
+
+    def fault(self, error: GatewayError) -> bytes:
+        said, members = describe_error(error)
+        told = {
+            "message_type": "error_message",
+            "run_id": self._items.options.run,
+            "error_type": str(members["code"] or members["type"]),
+            "message": said,
+            "detail": said,
+        }
+        stop = {"message_type": "stop_reason", "stop_reason": "llm_api_error"}
+        return _frames([stop]) + b"event: error\n" + frame(encode(told))
+
+    def keepalive(self) -> bytes:
+        if not self._items.options.pings:
+            return COMMENT
+        ping = {"message_type": "ping", "id": letta_id("ping", secrets.token_hex(16))}
+        return _frames([{**ping, "date": iso_now()}])
+
+
+class QuietProducer:
+    """An answer without the marks of what is not shown."""
+
+    def __init__(self, inner: ResponseProducer) -> None:
+        self._inner, self.stream = inner, inner.stream
+        self.build_head, self.extra_headers = inner.build_head, inner.extra_headers
+        self.error_event, self.keepalive = inner.error_event, inner.keepalive
+        self.instead_of, self.on_finish = inner.instead_of, inner.on_finish
+
+    @property
+    def memory(self) -> str:
+        return self._inner.memory
+
+    async def body(self) -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(self._inner.body()) as parts:
+            async for part in parts:
+                if part != MARK and (shown := part.replace(MARK, b"")):
+                    yield shown
+
+
+class RoundPieces:
+    """The items of one round in the pieces in which they come."""
+
+    def __init__(self, items: ItemsOfTurn) -> None:
+        self._items = items
+        self._ids: list[str] = []  # of the round's calls, in the order in which they began
+        self._places: dict[Any, int] = {}  # by the index that the model gives
+
+    def start(self) -> None:
+        """Begin another round."""
+        self._ids.clear()
+        self._places.clear()
+
+    def of_chunk(self, piece: Chunk) -> list[Json]:
+        """Return what a chunk adds to the items of the round."""
+        turn, number = self._items.turn, self._items.rounds + 1
+        out = []
+        for choice in piece.body.get("choices") or ():
+            delta = choice.get("delta") or {}
+            if choice.get("index") or not isinstance(delta, dict):
+                continue
+            if thought := next((t for n in THOUGHTS if isinstance(t := delta.get(n), str)), ""):
+                out.append(turn.thought(number, thought))
+            if isinstance(text := delta.get("content"), str) and text:
+                out.append(turn.text(number, text))
+            out += [self._call(call) for call in delta.get("tool_calls") or ()]
+        return self._items.keep(out)
+
+    def _call(self, delta: Json) -> Json:
+        index, told = delta.get("index"), shown_call(delta)
+        place = self._places.get(index)
+        named = bool(told["tool_call_id"] or told["name"])
+        if place is None or (named and told["tool_call_id"] not in ("", self._ids[place])):
+            place = self._places[index] = len(self._ids)
+            self._ids.append(told["tool_call_id"] or f"call_{secrets.token_hex(12)}")
+        turn, number = self._items.turn, self._items.rounds + 1
+        told |= {"tool_call_id": self._ids[place], "name": told["name"] or None}
+        order = number * ROUND + CALLS + place
+        return turn.item(order, "tool_call_message", tool_call=told, tool_calls=told)
+
+    def name_calls(self, result: RoundResult) -> None:
+        """Give the calls of a round that has come the ids under which they were shown."""
+        choice = (result.reply.get("choices") or [{}])[0]
+        calls = (choice.get("message") or {}).get("tool_calls") or []
+        for call, ident in zip(calls, self._ids, strict=False):
+            if not call.get("id"):
+                call["id"] = ident
+
+
+def _frames(items: Sequence[Json]) -> bytes:
+    """Return items as events, which have no name: the client passes over events that have one."""
+    return b"".join(frame(encode(item)) for item in items)
