@@ -27,7 +27,7 @@ COVERED = {
     # a whole gateway over sockets: wiring, lifecycle, HTTP at both ends
     "contract/test_gateway": """
         gateway.app gateway.pipeline gateway.server.exception_handlers gateway.server.openapi
-        gateway.server.routes gateway.state
+        gateway.server.operation_routes gateway.server.routes gateway.state
     """,
     "gateway/server/test_device_memory": """
         memory.management.device_users memory.management.merged_copies

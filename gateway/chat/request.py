@@ -56,25 +56,6 @@ class MemoryPath(msgspec.Struct, frozen=True):
 CHAT_PATH = MemoryPath()
 
 
-class KnownCall(msgspec.Struct, frozen=True):
-    """Who calls which agent, where that is known before the request is read."""
-
-    principal: Principal
-    called: CalledAgent
-
-
-class MemoryPath(msgspec.Struct, frozen=True):
-    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`).
-
-    count: the path below `/v1` that counts a request's tokens, where that alone is asked.
-    """
-
-    wire: WireFormat = CHAT
-    user: str | None = None
-    count: UpstreamPath | None = None
-    known: KnownCall | None = None
-
-
 CHAT_PATH = MemoryPath()
 
 

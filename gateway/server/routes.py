@@ -1,10 +1,10 @@
-"""The routes of `/v1`, `/health`, `/ready` and `/metrics`."""
+"""The routes of `/v1`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from litestar import Request, Response, get, post, route
+from litestar import Request, post, route
 from litestar.enums import HttpMethod
 from litestar.params import FromPath
 from litestar.types import ASGIApp
@@ -15,12 +15,9 @@ from gateway.chat.request import MemoryPath
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path
 from gateway.relay.endpoint import pass_on
-from gateway.server import model_routes
+from gateway.server import model_routes, operation_routes
 from gateway.server.front_page import front_page
-from gateway.server.probes import tell_health, tell_readiness
 from gateway.state import GatewayState
-from gateway.telemetry.metrics import CONTENT_TYPE
-from gateway.wire.headers import merge_headers
 from gateway.wires.base import WireFormat
 from gateway.wires.chat.format import CHAT
 from gateway.wires.messages.format import MESSAGES
@@ -170,42 +167,6 @@ async def relay_user_model_change(request: Request[Any, Any, Any]) -> ASGIApp:
     return await _relay(request)
 
 
-# Both are answered before the framework; here they stand for its schema.
-@get("/health", summary="Alive: needs no key and touches nothing")
-async def health(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    return tell_health(request.app.state.gateway)[1]
-
-
-@get("/ready", summary="Ready, and what is degraded")
-async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-    status, told = tell_readiness(request.app.state.gateway)
-    return Response(told, status_code=status)
-
-
-@get("/metrics", summary="Prometheus metrics", include_in_schema=False)
-async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Return the metrics of this process, or of all that share PROMETHEUS_MULTIPROC_DIR.
-
-    Raises ResourceNotFound where they are off; Unauthenticated, Forbidden for who may not read
-    them.
-    """
-    gateway: GatewayState = request.app.state.gateway
-    who = gateway.settings.telemetry.metrics
-    if who == "off":
-        raise ResourceNotFound("Metrics are off: set telemetry.metrics in the configuration.")
-    headers = merge_headers(request.scope["headers"])
-    if who == "key" or (who == "auto" and not gateway.is_from_here(request.scope, headers)):
-        gateway.keys.operator(headers)
-    gauges = {
-        "requests_in_progress": gateway.process.busy - 1,  # without this one
-        "memory_ready": float(gateway.memory.ready),
-        "usage_records_dropped": gateway.usage.dropped,
-        "unwritten_turns": gateway.memory.spill.held_records,
-        "turns_dropped": gateway.memory.spill.lost,
-    }
-    return Response(gateway.metrics.render(gauges), headers={"content-type": CONTENT_TYPE})
-
-
 HANDLERS = (
     chat_completions,
     user_chat_completions,
@@ -224,8 +185,6 @@ HANDLERS = (
     user_relay,
     relay_model_change,
     relay_user_model_change,
-    health,
-    ready,
-    metrics,
+    *operation_routes.HANDLERS,
     front_page,
 )

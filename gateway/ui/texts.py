@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from gateway.wire.chat import decode
 from memory import parse_zone
 
 MAX_SHOWN_CHARACTERS = 2_000  # of a text in a list
@@ -98,7 +99,7 @@ def read_call(name: str, arguments: Any) -> ShownCall:
     value = arguments
     if isinstance(arguments, str):
         try:
-            value = msgspec.json.decode(arguments[:MAX_ARGUMENT_CHARACTERS])
+            value = decode(arguments[:MAX_ARGUMENT_CHARACTERS].encode())
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             value = None
     if not isinstance(value, dict):

@@ -1,0 +1,52 @@
+"""The routes of `/health`, `/ready` and `/metrics`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, Response, get
+
+from gateway.errors import ResourceNotFound
+from gateway.server.probes import tell_health, tell_readiness
+from gateway.state import GatewayState
+from gateway.telemetry.metrics import CONTENT_TYPE
+from gateway.wire.headers import merge_headers
+
+
+# Both are answered before the framework; here they stand for its schema.
+@get("/health", summary="Alive: needs no key and touches nothing")
+async def health(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    return tell_health(request.app.state.gateway)[1]
+
+
+@get("/ready", summary="Ready, and what is degraded")
+async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+    status, told = tell_readiness(request.app.state.gateway)
+    return Response(told, status_code=status)
+
+
+@get("/metrics", summary="Prometheus metrics", include_in_schema=False)
+async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Return the metrics of this process, or of all that share PROMETHEUS_MULTIPROC_DIR.
+
+    Raises ResourceNotFound where they are off; Unauthenticated, Forbidden for who may not read
+    them.
+    """
+    gateway: GatewayState = request.app.state.gateway
+    who = gateway.settings.telemetry.metrics
+    if who == "off":
+        raise ResourceNotFound("Metrics are off: set telemetry.metrics in the configuration.")
+    headers = merge_headers(request.scope["headers"])
+    if who == "key" or (who == "auto" and not gateway.is_from_here(request.scope, headers)):
+        gateway.keys.operator(headers)
+    gauges = {
+        "requests_in_progress": gateway.process.busy - 1,  # without this one
+        "memory_ready": float(gateway.memory.ready),
+        "usage_records_dropped": gateway.usage.dropped,
+        "unwritten_turns": gateway.memory.spill.held_records,
+        "turns_dropped": gateway.memory.spill.lost,
+    }
+    return Response(gateway.metrics.render(gauges), headers={"content-type": CONTENT_TYPE})
+
+
+HANDLERS = (health, ready, metrics)
