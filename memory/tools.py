@@ -37,6 +37,7 @@ from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import passages
 from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.visible_blocks import VisibleBlocks
 
 CALL_SECONDS = 10.0
 
@@ -203,7 +204,9 @@ def _edit_block(
     seen: dict[str, int],
 ) -> str:
     label = _text(arguments, "label")
-    before = block_rows.all_of(conn, context.shelf)
+    blocks = VisibleBlocks(conn, context.shelf)
+    blocks.hold(label)
+    before = blocks.read()
     how = _edit_function(call.name, arguments, label, seen)
 
     def edit(found: CoreBlock | None) -> CoreBlock:
@@ -211,8 +214,7 @@ def _edit_block(
             found = new_block(label, len(before))
         return how(block_rows.require_block(found, label, before))
 
-    source = block_rows.EditSource(context.actor, context.request_id, call.id)
-    now = block_rows.edit(conn, context.shelf, label, edit, source)
+    now = blocks.edit(label, edit, _source(call, context))
     assert now is not None  # noqa: S101 - these edits never delete
     if now == before.get(label):
         return f"Already there: {label} is unchanged ({len(now.value)}/{now.limit} characters)."
@@ -220,6 +222,12 @@ def _edit_block(
         seen[label] = now.version
     context.edited = True
     return f"Saved: {label} now holds {len(now.value)}/{now.limit} characters."
+
+
+def _source(call: ToolCall, context: ToolContext) -> block_rows.EditSource:
+    """Return who makes an edit."""
+    user = context.said_by
+    return block_rows.EditSource(context.actor, context.request_id, call.id, user=user)
 
 
 def _edit_function(
@@ -308,22 +316,15 @@ def _forget(conn: Connection, call: ToolCall, arguments: Arguments, context: Too
     for ident in (asked, passages.find_exact(conn, context.scope_id, asked)):
         if ident and fact_rows.set_aside(conn, context.scope_id, ident, context.actor):
             return "Forgotten: no search finds it any more. The user can have it restored."
-    blocks = block_rows.all_of(conn, context.shelf)
-    held = [b for b in blocks.values() if has_line(b, asked)]
+    blocks = VisibleBlocks(conn, context.shelf)
+    held = [b for b in blocks.read().values() if has_line(b, asked)]
     if not held:
         raise BadArguments(
             f"Nothing stored has the id {asked!r:.80}, or reads exactly so. Search, and give the "
             "id of a hit."
         )
-    source = block_rows.EditSource(context.actor, context.request_id, call.id)
     for block in held:
-        block_rows.edit(
-            conn,
-            context.shelf,
-            block.label,
-            lambda b: b and remove_line(b, asked),
-            source,
-        )
+        blocks.edit(block.label, lambda b: b and remove_line(b, asked), _source(call, context))
     context.edited = True
     return f"Forgotten: the line is gone from {', '.join(b.label for b in held)}."
 

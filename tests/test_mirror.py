@@ -51,6 +51,15 @@ COVERED = {
         memory.session.agent_profiles memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "e2e/test_shared_blocks": """
+        gateway.management.block_routes
+        gateway.management.shared_blocks gateway.management.shared_members
+        gateway.management.shared_schemas memory.management.shared_blocks
+        memory.management.shared_undo
+        memory.session.shared_changes memory.stores.sql.shared_blocks
+        memory.stores.sql.shared_erasure memory.stores.sql.shared_members
+        memory.stores.sql.visible_blocks
+    """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
         memory.stores.sql.policies

@@ -15,6 +15,8 @@ from memory.management import (
     jobs,
     passages,
     policies,
+    shared_blocks,
+    shared_undo,
     users,
 )
 
@@ -27,5 +29,7 @@ __all__ = [
     "jobs",
     "passages",
     "policies",
+    "shared_blocks",
+    "shared_undo",
     "users",
 ]

@@ -27,7 +27,10 @@ async def begin_session(turn: TurnContext) -> Session:
     seconds, here = turn.policy.read_deadline, turn.identity.conversation.id
     await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, here)
     composer = Composer(turn)
-    return Session(turn, composer, await composer.compose())
+    session = Session(turn, composer, await composer.compose())
+    if turn.snapshot.left_out:
+        turn.progress.trace.note_shared_left_out(turn.snapshot.left_out)
+    return session
 
 
 class Session:

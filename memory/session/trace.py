@@ -81,7 +81,7 @@ class ExplainTrace(msgspec.Struct):
     """Collects the content of the record while the turn runs.
 
     rounds: the usage that each round reported. left_out: labels of the blocks for which the model's
-    window had no room.
+    window had no room. shared_left_out: of the shared ones beyond those that one memory shows.
     """
 
     tools: list[Json] = msgspec.field(default_factory=list)
@@ -90,6 +90,12 @@ class ExplainTrace(msgspec.Struct):
     rounds: list[Any] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     left_out: list[str] = msgspec.field(default_factory=list)
+    shared_left_out: Sequence[str] = ()
+
+    def note_shared_left_out(self, labels: Sequence[str]) -> None:
+        """Name shared blocks that are not shown, since there are too many."""
+        self.left_out = [*self.left_out, *labels]
+        self.shared_left_out = list(labels)
 
     def note_once(self, remark: str) -> None:
         """Add a remark, unless it is there."""
@@ -123,6 +129,7 @@ class ExplainTrace(msgspec.Struct):
                 "window": counts.window,
                 "rounds": [_beginning(told) for told in self.rounds],
             },
+            **({"left_out": list(self.shared_left_out)} if self.shared_left_out else {}),
         }
 
 
