@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -123,15 +125,15 @@ class Sharers:
 
     def add_to(self, api: ManagementClient, ident: str) -> None:
         """Make them members of a block that is there."""
-        paths = [("members", name) for name in self.users]
-        paths += [("members", "agents", name) for name in self.agents]
+        paths = [["members", name] for name in self.users]
+        paths += [["members", "agents", name] for name in self.agents]
         for path in paths:
             api.call("PUT", _path(ident, *path), json={"write": self.write})
         if self.everyone:
             api.call("PUT", _path(ident, "everyone"), json={"write": self.write})
 
 
-def sharer_options(command: Any) -> Any:
+def sharer_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name members, as one argument `sharers`."""
 
     def wrapped(
@@ -140,14 +142,15 @@ def sharer_options(command: Any) -> Any:
         command(sharers=Sharers(users, agents, everyone, write), **others)
 
     wrapped.__doc__ = command.__doc__
+    taking: Callable[..., None] = wrapped
     for option in (
         click.option("--write", is_flag=True, help="These members may write too."),
         click.option("--everyone", is_flag=True, help="All named users see it."),
         click.option("--agent", "agents", multiple=True, help="An agent that sees it."),
         click.option("--user", "users", multiple=True, help="A user who sees it."),
     ):
-        wrapped = option(wrapped)
-    return wrapped
+        taking = option(taking)
+    return taking
 
 
 @shared.command("put", short_help="Make a shared block, or change its value and members.")
@@ -166,7 +169,7 @@ def put(where: GatewayOptions, name: str, text: str, sharers: Sharers, as_json: 
       mnemogate shared put family "Dinner is at seven." --user ann --user bob --write
       mnemogate shared put block_0123 "Dinner is at eight."
     """
-    value = click.get_text_stream("stdin").read().rstrip("\n") if text == "-" else text
+    value = sys.stdin.read().rstrip("\n") if text == "-" else text
     with open_api(where) as api:
         if IDENT.fullmatch(name):
             sharers.add_to(api, name)

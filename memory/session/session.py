@@ -28,8 +28,9 @@ async def begin_session(turn: TurnContext) -> Session:
     await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, here)
     composer = Composer(turn)
     session = Session(turn, composer, await composer.compose())
-    if turn.snapshot.left_out:
-        turn.progress.trace.note_shared_left_out(turn.snapshot.left_out)
+    if turn.snapshot.shares is not None:
+        shown = turn.snapshot.blocks.values()
+        turn.progress.trace.note_shared(shown, turn.snapshot.left_out)
     return session
 
 

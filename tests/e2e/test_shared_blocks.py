@@ -9,6 +9,7 @@ import random
 
 import pytest
 
+from memory.stores.sql import shared_members, turn_reader
 from tests.conftest import running
 from tests.e2e.postgres_chat import storage
 from tests.e2e.test_agents import system_of
@@ -658,3 +659,55 @@ async def test_a_renamed_user_keeps_memberships_and_lines(data):
         assert [v["user"] for v in told] == [None, "zoe"]
         receipt = (await live.memory("DELETE", "/users/zoe")).json()
         assert receipt["shared"] == {"memberships": 1, "lines": 1, "versions": 2}
+
+
+async def test_an_explain_record_shows_a_left_block_to_a_trusted_key_alone(data):
+    keys = ({}, {"trusted": False, "users": ["ann"]})
+    async with Model("Hi.") as up, gateway(up, data, *keys) as live:
+        block = await share(live, "board", "Codeword quetzal", members=("ann",))
+        got = await live.chat("Hi", key_of(1), user="ann")
+        path = f"/explain/{got.headers['x-memory-explain']}"
+        for left in (False, True):
+            if left:
+                await live.memory("DELETE", f"/shared-blocks/{block['id']}/members/ann")
+            for number in (0, 1):
+                told = await live.memory("GET", path, headers=key_of(number))
+                assert told.json()["shared"] == {"board": block["id"]}
+                hidden = left and number == 1
+                assert ("quetzal" in told.text, "(layer left)" in told.text) == (not hidden, hidden)
+
+
+async def test_who_uses_no_shared_block_has_the_bytes_and_the_reads_of_before(data, monkeypatch):
+    """Also where another tenant has one."""
+    seen = {}
+    for case in ("none", "another's"):
+        folder = data / case
+        folder.mkdir(parents=True)
+        (folder / "secret").write_text("51" * 32)
+        keys = ({}, {"tenant": "other"})
+        async with Model("Hi.") as up, gateway(up, folder, *keys) as live:
+            if case != "none":
+                sent = {"label": "board", "value": "Plan", "members": [{"everyone": True}]}
+                await live.memory("POST", "/shared-blocks", json=sent, headers=key_of(1))
+            with monkeypatch.context() as patch:
+                patch.setattr(shared_members, "list_seen", None)  # no block is looked for
+                statements = watch_statements(patch)
+                history = []
+                for text in ("Hi", "And?", "Then?"):
+                    history = await ask(live, "ann", text, history)
+            seen[case] = [r.body for r in up.requests], statements
+    assert len(seen["none"][0]) == 3
+    assert seen["none"][1]
+    assert seen["another's"] == seen["none"]
+
+
+def watch_statements(patch):
+    """Return the statements of turns from now on."""
+    found, real = [], turn_reader.execute
+
+    def execute(conn, statement, values):
+        found.append(str(statement))
+        return real(conn, statement, values)
+
+    patch.setattr(turn_reader, "execute", execute)
+    return found

@@ -87,7 +87,7 @@ class VisibleBlocks:
 
         found = shared_blocks.edit(self._conn, (scope.tenant, seen.id), edit, _by(source, scope))
         self._shared = self._read()
-        return found and replace(found.block, read_only=seen.read_only)
+        return None if found is None else replace(found.block, read_only=seen.read_only)
 
 
 def _by(source: EditSource, scope: Scope) -> EditSource:
