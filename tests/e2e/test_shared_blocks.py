@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 
 import pytest
 
+from memory.core.blocks import apply_note, unescape
 from memory.stores.sql import shared_members, turn_reader
 from tests.conftest import running
 from tests.e2e.postgres_chat import storage
@@ -711,3 +713,118 @@ def watch_statements(patch):
 
     patch.setattr(turn_reader, "execute", execute)
     return found
+
+
+ELEMENT = re.compile(
+    r'<([a-z]\w*) description=[^>]*?( read_only="true")?>(?:\n(.*?)\n)?</\1>', re.DOTALL
+)
+
+
+class Household:
+    """Three users who talk, edit, join and leave; what each has to be told at any time."""
+
+    def __init__(self, live, up, seed):
+        self.live, self.up, self.random = live, up, random.Random(seed)
+        self.users = {name: [] for name in ("ann", "bob", "cleo")}
+        self.blocks, self.outside, self.seen_outside = {}, 0, dict.fromkeys(self.users, 0)
+        self.sent, self.number = {}, 0
+
+    def new_word(self):
+        self.number += 1
+        return f"word{self.number}"
+
+    def visible(self, user):
+        """By label: the block that is shown to a user, and whether they may write in it."""
+        found = {}
+        for ident, block in self.blocks.items():  # the older first
+            members = block["members"]
+            may = [members[who] for who in (user, "*") if who in members]
+            rank = (user not in members, ident)
+            if may and (block["label"] not in found or rank[0] < found[block["label"]][0]):
+                found[block["label"]] = (rank[0], ident, any(may))
+        return {label: (ident, write) for label, (_, ident, write) in found.items()}
+
+    async def manage(self, method, path, body=None):
+        got = await self.live.memory(method, f"/shared-blocks{path}", json=body)
+        assert got.status_code in (200, 201), got.text
+        self.outside += 1
+        return got.json()
+
+    async def make(self):
+        if len(self.blocks) < 4:
+            label, value = self.random.choice(["board", "human", "notes"]), self.new_word()
+            got = await self.manage("POST", "", {"label": label, "value": value})
+            self.blocks[got["id"]] = {"label": label, "value": value, "members": {}}
+
+    async def change_member(self):
+        if self.blocks:
+            ident = self.random.choice(list(self.blocks))
+            who = self.random.choice([*self.users, "*"])
+            members = self.blocks[ident]["members"]
+            path = f"/{ident}/everyone" if who == "*" else f"/{ident}/members/{who}"
+            if who in members and self.random.random() < 0.5:
+                await self.manage("DELETE", path)
+                del members[who]
+            else:
+                members[who] = self.random.random() < 0.7
+                await self.manage("PUT", path, {"write": members[who]})
+
+    async def edit_outside(self):
+        if self.blocks:
+            ident = self.random.choice(list(self.blocks))
+            self.blocks[ident]["value"] = word = self.new_word()
+            await self.manage("PATCH", f"/{ident}", {"value": word})
+
+    async def write(self):
+        """A user's model writes into a block that it is shown, shared or not."""
+        user = self.random.choice(list(self.users))
+        visible = self.visible(user)
+        label, word = self.random.choice(["board", "human", "notes"]), self.new_word()
+        self.up.script[:] = [calls(append(label, word)), "Noted."]
+        await self.talk(user, f"Write {word}")
+        if label in visible:
+            ident, may_write = visible[label]
+            if may_write:
+                block = self.blocks[ident]
+                block["value"] = f"{block['value']}\n{word}" if block["value"] else word
+        elif label == "human":
+            own = self.own[user]
+            self.own[user] = f"{own}\n{word}" if own else word
+
+    async def look(self):
+        self.up.script[:] = ["Hi."]
+        await self.talk(self.random.choice(list(self.users)), f"Look {self.new_word()}")
+
+    async def talk(self, user, text):
+        """Say something: the request holds the visible blocks as they are, and keeps its prefix."""
+        before = len(self.up.bodies)
+        self.users[user] = await ask(self.live, user, text, self.users[user])
+        body = self.up.bodies[before]
+        told = {m[1]: unescape(m[3] or "") for m in ELEMENT.finditer(system_of(body))}
+        for message in body["messages"]:
+            if message["role"] == "user" and "<memory_updates" in message["content"]:
+                told = apply_note(told, message["content"])
+        expected = {"persona": "", "scratchpad": "", "human": self.own[user]}
+        visible = self.visible(user)
+        expected |= {label: self.blocks[ident]["value"] for label, (ident, _) in visible.items()}
+        assert told == expected
+        assert system_of(body).count(' shared="true"') == len(visible)
+        sent, self.sent[user] = self.sent.get(user), body["messages"]
+        if sent is not None and self.seen_outside[user] == self.outside:
+            assert body["messages"][: len(sent)] == sent
+        self.seen_outside[user] = self.outside
+
+    async def play(self, steps):
+        self.own = dict.fromkeys(self.users, "")
+        ways = [self.make, self.change_member, self.edit_outside]
+        ways += [self.write] * 4 + [self.look] * 2
+        for _ in range(steps):
+            await self.random.choice(ways)()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_each_request_holds_what_its_user_sees_and_keeps_the_prefix(data, seed):
+    """Over random lives of a household: core text and notes are the blocks as they are."""
+    config = {"memory.tasks": "off", "memory.recall": "tools", "memory.extract": "off"}
+    async with Model("Hi.") as up, gateway(up, data, **config) as live:
+        await Household(live, up, seed).play(60)
