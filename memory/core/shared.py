@@ -6,11 +6,11 @@ nearest is seen, and no more than fit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from memory.core.block_space import length_of
+from memory.core.block_space import BlockSpace, length_of
 from memory.core.blocks import CoreBlock
 from memory.core.edits import BlockEdit, require_fit, writable
 
@@ -39,12 +39,14 @@ class SeenBlock:
     """A shared block as one memory sees it. rank: of its nearest membership; 0 is nearest.
 
     block: read-only where this memory may not write. outside: counts edits that begin new epochs.
+    attached: to the agent whose own memory this is, of which it counts as an own block.
     """
 
     block: CoreBlock
     rank: int
     created_at: float
     outside: int
+    attached: bool = False
 
     @classmethod
     def of(
@@ -82,22 +84,31 @@ class ShownBlocks:
         return {**own, **{label: seen.block for label, seen in self.blocks.items()}}
 
 
-def choose_shown(seen: Iterable[SeenBlock], characters: int) -> ShownBlocks:
+def choose_shown(seen: Iterable[SeenBlock], space: BlockSpace) -> ShownBlocks:
     """Return the nearest block of each label, without the farthest ones that do not fit.
 
-    characters: of all that are shown.
+    space: for those that are attached to an agent, and for the shared ones.
     """
     nearest: dict[str, SeenBlock] = {}
     for one in sorted(seen, key=lambda s: (s.rank, s.created_at, s.block.id)):
         nearest.setdefault(one.block.label, one)
-    shown: dict[str, SeenBlock] = {}
-    left = characters
-    for label, one in nearest.items():
-        left -= length_of(one.block)
-        if left < 0 or len(shown) == MOST_BLOCKS:
-            break
-        shown[label] = one
+    attached = [one for one in nearest.values() if one.attached]
+    others = [one for one in nearest.values() if not one.attached]
+    fitting = [
+        *_fit(attached, space.blocks, space.characters),
+        *_fit(others, MOST_BLOCKS, space.shared_characters),
+    ]
+    shown = {one.block.label: one for one in fitting}
     return ShownBlocks(shown, sorted(nearest.keys() - shown.keys()))
+
+
+def _fit(found: Sequence[SeenBlock], blocks: int, characters: int) -> Iterator[SeenBlock]:
+    """Yield blocks, the nearest first, as long as they fit."""
+    for one in found[:blocks]:
+        characters -= length_of(one.block)
+        if characters < 0:
+            return
+        yield one
 
 
 def change_block(block: CoreBlock, change: BlockEdit) -> CoreBlock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -77,19 +77,27 @@ HELD = SEEN.with_for_update(of=t.shared_blocks)
 
 def seen_values(scope: Scope) -> dict[str, Any]:
     """Return the parameters of `SEEN` for a scope."""
-    user = scope.user or ""
     return {
         "tenant": scope.tenant,
-        "user": user,
+        "user": scope.user or "",
         "agent": scope.agent,
-        "everyone": NOBODY if user.startswith(AGENT_KIND) else EVERYONE,
+        "everyone": NOBODY if is_home(scope) else EVERYONE,
     }
 
 
 def list_seen(conn: Connection, scope: Scope, *, held: bool = False) -> list[SeenBlock]:
     """Return the blocks of which a named scope is a member. held: keep others from editing them."""
     rows = execute(conn, HELD if held else SEEN, seen_values(scope))
-    return [_merge(list(group)) for _, group in groupby(rows, lambda row: row.id)]
+    found = [_merge(list(group)) for _, group in groupby(rows, lambda row: row.id)]
+    if not is_home(scope):
+        return found
+    # It is a member by its name alone, so all of them are attached to it.
+    return [replace(one, attached=True) for one in found]
+
+
+def is_home(scope: Scope) -> bool:
+    """Tell whether a memory is an agent's own."""
+    return (scope.user or "").startswith(AGENT_KIND)
 
 
 def _merge(rows: Sequence[Any]) -> SeenBlock:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from memory.core.block_space import space_of
 from memory.core.blocks import CoreBlock
 from memory.core.shared import ShownBlocks, choose_shown
-from memory.scope import AGENT_KIND, Scope
+from memory.scope import Scope
 from memory.stores.sql import blocks, shared_blocks, shared_members
 from memory.stores.sql.blocks import BlockSet, Edit, EditSource
 
@@ -29,7 +29,7 @@ def read_shared(
 ) -> ShownBlocks:
     """Return the shared blocks that a named scope shows. held: keep others from editing them."""
     seen = shared_members.list_seen(conn, scope, held=held)
-    return choose_shown(seen, space_of(defaults).shared_characters)
+    return choose_shown(seen, space_of(defaults))
 
 
 def hide_own(
@@ -93,6 +93,6 @@ class VisibleBlocks:
 def _by(source: EditSource, scope: Scope) -> EditSource:
     """Return who makes an edit, with whose request it is."""
     user = source.user
-    if user is None and not (scope.user or "").startswith(AGENT_KIND):
+    if user is None and not shared_members.is_home(scope):
         user = scope.user
     return replace(source, user=user, agent=scope.agent)

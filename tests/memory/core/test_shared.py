@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.core.block_space import BlockSpace
 from memory.core.blocks import CoreBlock, compile_core
 from memory.core.edits import BlockEdit
 from memory.core.shared import (
@@ -44,13 +45,16 @@ def seen_blocks(draw):
 @given(st.lists(seen_blocks(), max_size=12))
 def test_the_nearest_block_of_each_label_is_shown_as_far_as_there_is_room(found):
     seen = [one for one, _ in found]
-    shown = choose_shown(seen, 16_000)
+    shown = choose_shown(seen, BlockSpace())
     assert sum(len(one.block.value) for one in shown.blocks.values()) <= 16_000
     assert {*shown.blocks, *shown.left_out} == {one.block.label for one in seen}
     for label, one in shown.blocks.items():
         of_label = [other for other in seen if other.block.label == label]
         assert one.rank == min(other.rank for other in of_label)
-        assert all(choose_shown(seen, 10**9).blocks[far].rank >= one.rank for far in shown.left_out)
+        assert all(
+            choose_shown(seen, BlockSpace(shared_characters=10**9)).blocks[far].rank >= one.rank
+            for far in shown.left_out
+        )
 
 
 @given(seen_blocks())
@@ -67,9 +71,19 @@ def test_no_more_blocks_are_shown_than_one_memory_has_room_for():
     seen = [
         SeenBlock(CoreBlock(f"b{i:02}", "x", id=f"{i:02}", shared=True), 1, i, 0) for i in range(30)
     ]
-    shown = choose_shown(reversed(seen), 16_000)
+    shown = choose_shown(reversed(seen), BlockSpace())
     assert list(shown.blocks) == [f"b{i:02}" for i in range(MOST_BLOCKS)]
     assert list(shown.left_out) == [f"b{i:02}" for i in range(MOST_BLOCKS, 30)]
+
+
+def test_blocks_attached_to_an_agent_have_the_room_of_own_ones():
+    seen = [
+        SeenBlock(CoreBlock(f"b{i:02}", "x" * 2000, id=f"{i:02}"), 2, i, 0, attached=True)
+        for i in range(40)
+    ]
+    shown = choose_shown(seen, BlockSpace(64, 64_000, 16_000))
+    assert list(shown.blocks) == [f"b{i:02}" for i in range(32)]
+    assert len(choose_shown(seen, BlockSpace(10, 64_000, 16_000)).blocks) == 10
 
 
 def test_a_mark_differs_after_each_change_that_begins_a_new_epoch():
