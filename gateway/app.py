@@ -286,7 +286,7 @@ def _policy(settings: Settings) -> Policy:
     }
     prompts = part.prompts
     screen = Screen({**PATTERNS, **part.screen_patterns} if part.screen else {})
-    space = BlockSpace(part.blocks_per_user, part.block_characters)
+    space = BlockSpace(part.blocks_per_user, part.block_characters, part.shared_characters)
     return Policy(
         OperatorBlocks(blocks, space),
         EpochPolicy(

@@ -9,7 +9,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── Conflict           a stale write: someone else was faster
 │   ├── AmbiguousName  several things have the name: name the owner
 │   ├── TooManyAgents  the tenant has as many agents as one may have
-│   └── TooManyMembers the shared block has as many members as one may have
+│   └── TooManySharers the shared block has as many members as one may have
 ├── ErasedMeanwhile    the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
 ├── Postponed          a job lacks a credential: it waits for its tenant's next request
@@ -60,7 +60,7 @@ class TooManyAgents(Conflict):
     """The tenant has as many agents as one may have."""
 
 
-class TooManyMembers(Conflict):
+class TooManySharers(Conflict):
     """The shared block has as many members as one may have."""
 
 

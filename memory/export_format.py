@@ -75,6 +75,20 @@ class BlockLine(ExportLine, tag="block"):
     updated_at: str | None = None
 
 
+class SharedBlockLine(ExportLine, tag="shared_block"):
+    """A block that the user sees, of others too. An import makes an own block of it.
+
+    write: whether the user may write in it.
+    """
+
+    label: Label
+    write: bool
+    kind: Told = ""
+    id: Told = ""
+    description: Description = ""
+    value: str = ""
+
+
 class VersionLine(ExportLine, tag="version"):
     """undoes: the version that this one took back."""
 
@@ -163,6 +177,7 @@ Any_Line = (
     Export
     | PolicyLine
     | BlockLine
+    | SharedBlockLine
     | VersionLine
     | PassageLine
     | ConversationLine

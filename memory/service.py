@@ -23,7 +23,7 @@ from memory.cache import Cache
 from memory.context.tokens import TokenCounter
 from memory.conversation.history import Messages, count_leading_system
 from memory.conversation.matching import RequestHistory
-from memory.conversation.messages import DigestCache, keyed_hash
+from memory.conversation.messages import DigestCache
 from memory.conversation.openings import Opening, opening_of
 from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, StoreUnavailable
 from memory.retrieval.recall_search import RecallSearch
@@ -42,8 +42,9 @@ from memory.session.model_records import ModelRecords
 from memory.session.policies import UserPolicies
 from memory.session.recovery_log import RecoveryLog
 from memory.session.replay import Replay
-from memory.session.request import Policy, TurnRequest
+from memory.session.request import Policy, TurnRequest, request_key
 from memory.session.session import Session, begin_session
+from memory.session.shared_changes import SharedChanges
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
 from memory.stores.sql import (
     model_records,
@@ -67,24 +68,6 @@ WINDOW_BYTES = 6
 AGAIN_SECONDS = 0.05  # before a request that another worker has begun is looked at again
 NEEDED_SECONDS = 5.0  # timeout of a read that its request cannot continue without
 SMALL_HISTORY_MESSAGES = 64  # up to this size a lookup needs only a few rows by key
-
-
-def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
-    """Return what identifies a request among its retries.
-
-    Made of the scope, the named conversation, the history, the other members of the body, and the
-    client's own idempotency key.
-    """
-    named = f"{ask.explicit or ''}\0{ask.idempotency}".encode("utf-8", "surrogatepass")
-    return keyed_hash(
-        ask.scope.key,
-        b"request",
-        named,
-        b"\x00",
-        turn.chain.end,
-        turn.messages.after.system,
-        ask.rest,
-    )
 
 
 def _wake_nobody() -> None:
@@ -114,6 +97,7 @@ class Memory:
         self.seen = DigestCache()
         self.policies = UserPolicies(db)
         self.agents = AgentProfiles(db)
+        self.shared = SharedChanges(db)
         self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(
             SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
         )
@@ -155,6 +139,7 @@ class Memory:
         await self.db.fill_pool()
         self.models.load(await self.db.read(model_records.load))
         await self.policies.load()
+        await self.shared.load()
         for prepare in self.before_ready:
             await prepare()
         await self.agents.load()
@@ -285,13 +270,13 @@ class Memory:
         try:
             takes = ask.mode == "full" and ask.records  # what another turn left for the next
             entries = self.lines.shelf(ask.scope.key) if takes else None
-            snapshot = self._snapshot_from_cache(
-                ask, turn, await self._take_cached(ask, turn, entries, patience)
-            )
+            cached = await self._take_cached(ask, turn, entries, patience)
+            snapshot = self._snapshot_from_cache(ask, turn, cached)
             room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
             asked = turn_reader.SnapshotQuery(
                 ask.scope, turn, policy.blocks, ask.explicit, key, room, ask.resends
             )
+            asked.shares = self.shared.counts.get(ask.scope.tenant)
             opening = None
             if snapshot is None and (opening := await self._find_opening(ask, turn)) is not None:
                 asked.openings = ask.tasks and opening.has_edges
@@ -321,6 +306,7 @@ class Memory:
             self.models,
             self.wake_worker,
             self.recall,
+            self.shared,
         )
 
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:
@@ -400,7 +386,7 @@ class Memory:
             return None
         look = scopes.versions(scope_id, line.id)
         rows = await self._read(look, patience, single=True)
-        return found if rows == [(found.version, line.version)] else None
+        return found if rows == [(found.version, line.version, found.shares)] else None
 
     def _snapshot_from_cache(
         self, ask: TurnRequest, turn: RequestHistory, found: turn_reader.Snapshot | None
@@ -410,6 +396,7 @@ class Memory:
             found is None
             or found.conversation is None
             or found.defaults is not (ask.policy or self.policy).blocks
+            or (not self.db.is_shared and found.shares != self.shared.counts.get(ask.scope.tenant))
             or ask.explicit not in (None, found.conversation.name)
         ):
             return None

@@ -38,6 +38,7 @@ from memory.stores.sql import blocks as block_rows
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import passages
 from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.visible_blocks import VisibleBlocks
 
 CALL_SECONDS = 10.0
 
@@ -77,14 +78,21 @@ class MemorySearch(Protocol):
     async def messages(self, scope_id: int, wanted: SearchQuery) -> list[dict[str, Any]]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who speaks. user: whom the request names, in an agent's own memory. zone: of their times."""
+
+    user: str | None = None
+    zone: str = UTC_NAME
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What the calls of one turn work with.
 
     seen: label to the version that the model was shown, updated by its own edits. skip: the node of
     this request, whose messages are not "earlier". within: the conversation's end for an unnamed
-    user. model_blocks: whether the model may make blocks. zone: in which times are told. said_by:
-    the user whom the request names, in an agent's own memory.
+    user. model_blocks: whether the model may make blocks.
     """
 
     scope_id: int
@@ -101,8 +109,7 @@ class ToolContext:
     found: list[int] = field(default_factory=list)  # keys of passages that a search returned
     screen: Screen = field(default_factory=Screen)
     model_blocks: bool = False
-    zone: str = UTC_NAME
-    said_by: str | None = None
+    speaker: Speaker = field(default_factory=Speaker)
 
 
 @dataclass(slots=True)
@@ -205,7 +212,9 @@ def _edit_block(
     seen: dict[str, int],
 ) -> str:
     label = _text(arguments, "label")
-    before = block_rows.all_of(conn, context.shelf)
+    blocks = VisibleBlocks(conn, context.shelf)
+    blocks.hold(label)
+    before = blocks.read()
     how = _edit_function(call.name, arguments, label, seen)
 
     def edit(found: CoreBlock | None) -> CoreBlock:
@@ -213,8 +222,7 @@ def _edit_block(
             found = new_block(label, len(before))
         return how(block_rows.require_block(found, label, before))
 
-    source = block_rows.EditSource(context.actor, context.request_id, call.id)
-    now = block_rows.edit(conn, context.shelf, label, edit, source)
+    now = blocks.edit(label, edit, _source(call, context))
     assert now is not None  # noqa: S101 - these edits never delete
     if now == before.get(label):
         return f"Already there: {label} is unchanged ({len(now.value)}/{now.limit} characters)."
@@ -222,6 +230,12 @@ def _edit_block(
         seen[label] = now.version
     context.edited = True
     return f"Saved: {label} now holds {len(now.value)}/{now.limit} characters."
+
+
+def _source(call: ToolCall, context: ToolContext) -> block_rows.EditSource:
+    """Return who makes an edit."""
+    user = context.speaker.user
+    return block_rows.EditSource(context.actor, context.request_id, call.id, user=user)
 
 
 def _edit_function(
@@ -267,7 +281,7 @@ def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str
         float(importance),
         context.actor,
         context.shelf.branch,
-        written_by=context.said_by,
+        written_by=context.speaker.user,
     )
     kept = fact_rows.keep(conn, context.scope_id, new)
     context.inserted += [s["key"] for s in kept.passages]
@@ -291,7 +305,7 @@ def _update(conn: Connection, arguments: Arguments, context: ToolContext) -> str
         old["type"],
         old["importance"],
         context.actor,
-        written_by=context.said_by,
+        written_by=context.speaker.user,
     )
     stored, _ = passages.add(conn, context.scope_id, new)
     if any(s["id"] == old["id"] for s in stored):
@@ -310,22 +324,15 @@ def _forget(conn: Connection, call: ToolCall, arguments: Arguments, context: Too
     for ident in (asked, passages.find_exact(conn, context.scope_id, asked)):
         if ident and fact_rows.set_aside(conn, context.scope_id, ident, context.actor):
             return "Forgotten: no search finds it any more. The user can have it restored."
-    blocks = block_rows.all_of(conn, context.shelf)
-    held = [b for b in blocks.values() if has_line(b, asked)]
+    blocks = VisibleBlocks(conn, context.shelf)
+    held = [b for b in blocks.read().values() if has_line(b, asked)]
     if not held:
         raise BadArguments(
             f"Nothing stored has the id {asked!r:.80}, or reads exactly so. Search, and give the "
             "id of a hit."
         )
-    source = block_rows.EditSource(context.actor, context.request_id, call.id)
     for block in held:
-        block_rows.edit(
-            conn,
-            context.shelf,
-            block.label,
-            lambda b: b and remove_line(b, asked),
-            source,
-        )
+        blocks.edit(block.label, lambda b: b and remove_line(b, asked), _source(call, context))
     context.edited = True
     return f"Forgotten: the line is gone from {', '.join(b.label for b in held)}."
 
@@ -344,7 +351,7 @@ async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
             {
                 "id": h["id"],
                 "content": h["content"],
-                "time": time_of(h["created_at"], context.zone),
+                "time": time_of(h["created_at"], context.speaker.zone),
                 **({"tags": h["tags"]} if h["tags"] else {}),
             }
             for h in hits
@@ -372,7 +379,7 @@ async def _conversation_search(arguments: Arguments, context: ToolContext) -> st
             {
                 "role": h["role"],
                 "content": h["content"][:2000],
-                "time": time_of(h["created_at"], context.zone),
+                "time": time_of(h["created_at"], context.speaker.zone),
                 "conversation": h["conversation"],
                 **{name: h[name] for name in ("speaker", "said_by", "replaced") if name in h},
             }

@@ -61,6 +61,7 @@ PLACES = {
     "memory.stores.sql.messages": OWN_ROWS,
     "memory.stores.sql.passages": OWN_ROWS,
     "memory.stores.sql.replaced_turns": OWN_ROWS,
+    "memory.stores.sql.shared_blocks": OWN_ROWS,
     "memory.stores.sql.turn_prefetch": OWN_ROWS,
     "memory.stores.sql.turn_reader": OWN_ROWS,
     "memory.stores.sql.turn_writer": OWN_ROWS,

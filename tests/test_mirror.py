@@ -48,7 +48,8 @@ COVERED = {
         gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents
         gateway.management.profile_edits gateway.management.tenant_proof gateway.routing.agents
         gateway.server.hidden_agents gateway.server.model_routes memory.management.agents
-        memory.session.agent_profiles memory.stores.sql.agent_memories
+        memory.session.agent_profiles memory.session.followed_rows
+        memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
     "e2e/test_letta": """
@@ -65,6 +66,15 @@ COVERED = {
     "e2e/test_workbench": """
         gateway.chat.inner_turn gateway.routing.inner_call gateway.ui.agent_form
         gateway.ui.agent_trial gateway.ui.agents gateway.ui.trial_chat
+    """,
+    "e2e/test_shared_blocks": """
+        gateway.management.block_routes
+        gateway.management.shared_blocks gateway.management.shared_members
+        gateway.management.shared_schemas memory.management.shared_blocks
+        memory.management.shared_undo
+        memory.session.shared_changes memory.stores.sql.shared_blocks
+        memory.stores.sql.shared_erasure memory.stores.sql.shared_members
+        memory.stores.sql.visible_blocks
     """,
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies

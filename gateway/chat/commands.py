@@ -142,7 +142,7 @@ async def _run(gateway: GatewayState, request: TurnInput, command: ChatCommand) 
     actor = ManagementActor(
         memory.scope(tenant, request.owner, request.agent),
         memory.policy.blocks if agent is None else gateway.agents.policy_of(agent).blocks,
-        EditSource(ACTOR, request.id),
+        EditSource(ACTOR, request.id, user=request.user, agent=request.agent),
     )
     text = await run(gateway, actor, command.text)
     gateway.worker.wake()
@@ -205,12 +205,11 @@ async def _undo(gateway: GatewayState, actor: ManagementActor, text: str) -> str
         return f"Restored: {_short(restored['content'])}"
     try:
         if not text:
-            return _describe_undone(await management.passages.undo_newest(memory, actor))
-        block = await management.blocks.undo_edit(memory, actor, text)
+            return _describe_undone(await management.shared_undo.undo_newest(memory, actor))
+        return _describe_undone(await management.shared_undo.undo_label(memory, actor, text))
     except NotFound:
         whose = f"the block {text[:80]}" if text else "a block or a detail"
         return f"There is no edit of {whose} to undo."
-    return _describe_undone(UndoneChange("block", text, None if block is None else block.value))
 
 
 def _describe_undone(undone: UndoneChange) -> str:

@@ -22,6 +22,7 @@ from gateway.cli.memory import memory
 from gateway.cli.options import CommandFailed, installed_version
 from gateway.cli.run import run
 from gateway.cli.serve import serve
+from gateway.cli.shared import shared
 from gateway.cli.top import top
 from gateway.cli.transfer import export, import_
 from gateway.cli.try_model import try_model
@@ -71,6 +72,7 @@ for command in (
     memory,
     users,
     agents,
+    shared,
     keys,
     jobs,
     db,

@@ -133,6 +133,7 @@ class MemorySettings(Section):
     model_blocks: bool = False
     blocks_per_user: int = Field(64, gt=0)
     block_characters: int = Field(64_000, gt=0)
+    shared_characters: int = Field(16_000, gt=0)
     agents_per_tenant: int = Field(10_000, gt=0)
     screen: bool = True
     screen_patterns: dict[str, Annotated[str, AfterValidator(_pattern)]] = Field(

@@ -381,11 +381,8 @@ def _translate(error: Exception) -> GatewayError:
             )
         case faults.NotFound() | faults.UnknownBlock():
             return ResourceNotFound(message)
-        case faults.TooManyAgents():
-            return RequestConflict(
-                f"{message} The operator can raise memory.agents_per_tenant.",
-                code="too_many_agents",
-            )
+        case faults.TooManySharers():
+            return RequestConflict(message, code="too_many_members")
         case faults.Conflict() | faults.ErasedMeanwhile():
             return RequestConflict(message)
         case faults.BlockReadOnly():

@@ -7,7 +7,7 @@ from litestar.di import Provide
 
 from gateway.management import (
     agents,
-    blocks,
+    block_routes,
     context,
     conversations,
     dropped,
@@ -27,7 +27,7 @@ HANDLERS = (
     *users.ROUTES,
     *merges.ROUTES,
     *agents.ROUTES,
-    *blocks.ROUTES,
+    *block_routes.ROUTES,
     *passages.ROUTES,
     *dropped.ROUTES,
     *policies.ROUTES,

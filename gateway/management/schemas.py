@@ -58,7 +58,10 @@ class User(msgspec.Struct):
 
 
 class Block(msgspec.Struct):
-    """limit in characters. id and updated_at are null while nobody edited the operator's block."""
+    """limit in characters. id and updated_at are null while nobody edited the operator's block.
+
+    hidden_by: id of the shared block that is shown in its place, else null.
+    """
 
     id: str | None
     label: str
@@ -69,6 +72,7 @@ class Block(msgspec.Struct):
     version: int
     shared_with: list[str]
     updated_at: str | None
+    hidden_by: str | None
     object: str = "block"
 
 
@@ -219,11 +223,13 @@ class Erased(msgspec.Struct):
     """A receipt: rows removed by kind.
 
     agents: those with one memory to which the user had talked; their blocks may still name them.
+    shared: what was removed of shared blocks: memberships, lines, texts of versions.
     """
 
     id: str
     erased: dict[str, int]
     agents: list[str]
+    shared: dict[str, int]
     object: str = "user.erased"
 
 
@@ -444,6 +450,7 @@ def block(found: CoreBlock) -> Block:
         found.version,
         list(found.shared_with),
         iso(found.updated_at) if found.updated_at else None,
+        found.hidden_by or None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from litestar import delete, get, post
 from litestar.di import NamedDependency
@@ -67,15 +67,23 @@ async def users(
 @delete(
     "/users/{user:str}", status_code=200, summary="Erase a user with all data; returns a receipt"
 )
-async def erase_user(desk: AtDesk) -> Erased:
+async def erase_user(
+    desk: AtDesk, shared: FromQuery[Literal["remove", "keep"]] = "remove"
+) -> Erased:
+    """Erase a user.
+
+    shared: `remove` the lines they wrote in shared blocks, or `keep` them without the name.
+    """
     if desk.agent is not None:
         raise BadRequest(
             "A user is always erased with all agents. Leave out ?agent=.", param="agent"
         )
     erased = await desk.write(
-        management.users.erase_user(desk.memory, desk.scope.tenant, desk.user)
+        management.users.erase_user(
+            desk.memory, desk.scope.tenant, desk.user, keep_shared=shared == "keep"
+        )
     )
-    return Erased(desk.user, erased.counts, erased.agents)
+    return Erased(desk.user, erased.counts, erased.agents, erased.shared)
 
 
 @get(

@@ -20,10 +20,14 @@ def length_of(block: CoreBlock) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BlockSpace:
-    """Limits of one user's blocks. characters: of all values and descriptions together."""
+    """Limits of one user's blocks. characters: of all values and descriptions together.
+
+    shared_characters: of the shared blocks that are shown beside them.
+    """
 
     blocks: int = 64
     characters: int = 64_000
+    shared_characters: int = 16_000
 
     def check(self, lengths: Mapping[str, int], change: tuple[CoreBlock | None, CoreBlock]) -> None:
         """Raise TooManyBlocks or BlockSpaceFull for a change that grows beyond a limit.

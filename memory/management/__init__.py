@@ -16,6 +16,8 @@ from memory.management import (
     jobs,
     passages,
     policies,
+    shared_blocks,
+    shared_undo,
     users,
 )
 
@@ -29,5 +31,7 @@ __all__ = [
     "jobs",
     "passages",
     "policies",
+    "shared_blocks",
+    "shared_undo",
     "users",
 ]

@@ -15,6 +15,7 @@ from memory.service import Memory
 from memory.stores.sql import blocks as rows
 from memory.stores.sql.blocks import BlockSet
 from memory.stores.sql.management_context import ManagementActor, touch_scope
+from memory.stores.sql.visible_blocks import hide_own
 
 __all__ = [
     "edit_block",
@@ -28,8 +29,18 @@ __all__ = [
 
 
 async def list_blocks(memory: Memory, actor: ManagementActor) -> Mapping[str, CoreBlock]:
-    """List the blocks by label, including the operator's. Raises StoreUnavailable."""
-    return await read(memory, lambda conn: rows.all_of(conn, actor.shelf(conn)))
+    """List the blocks by label, including the operator's. Raises StoreUnavailable.
+
+    One in whose place a shared block is shown says so.
+    """
+
+    def work(conn: Connection) -> Mapping[str, CoreBlock]:
+        own = rows.all_of(conn, actor.shelf(conn))
+        if not actor.scope.is_named:
+            return own
+        return hide_own(conn, actor.scope, own, actor.defaults)
+
+    return await read(memory, work)
 
 
 async def edit_block(

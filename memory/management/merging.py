@@ -21,6 +21,7 @@ from memory.export_format import (
     MessageLine,
     NodeLine,
     PolicyLine,
+    SharedBlockLine,
     encode_line,
 )
 from memory.scope import Scope
@@ -203,7 +204,7 @@ async def merge_users(
 def _translate(plan: MergePlan, line: ExportLine) -> Iterator[ExportLine]:
     """Yield a line as the target takes it; nothing for what it keeps as it is."""
     match line:
-        case PolicyLine():
+        case PolicyLine() | SharedBlockLine():
             return
         case BlockLine() if line.label in plan.joined[line.agent]:
             there = plan.target[line.agent].blocks[line.label]
@@ -236,4 +237,5 @@ async def merge_live_users(
         raise Conflict("turns wait in the recovery log; merge the memories once they are stored")
     plan = await merge_users(memory.db, wanted, on_progress)
     memory.policies.forget()
+    memory.shared.outdate(wanted.owners.target[0])
     return plan

@@ -49,3 +49,5 @@ async def rename_live_user(
         raise Conflict("turns wait in the recovery log; move the memory once they are stored")
     await rename_user(memory.db, move, on_progress)
     memory.policies.forget()
+    for tenant, _ in (move.source, move.target):
+        memory.shared.outdate(tenant)

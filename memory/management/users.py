@@ -13,7 +13,7 @@ from memory.management.merged_copies import remove_copies
 from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import erasure, exporter, importer, scopes
+from memory.stores.sql import erasure, exporter, importer, scopes, shared_erasure
 from memory.stores.sql.erasure import Erasure
 from memory.stores.sql.import_manifest import ImportManifest
 from memory.stores.sql.importer import ImportReceipt
@@ -67,14 +67,22 @@ async def is_proven(memory: Memory, tenant: str) -> bool:
     return await read(memory, lambda conn: scopes.proven(conn, tenant))
 
 
-async def erase_user(memory: Memory, tenant: str, user: str) -> Erasure:
+async def erase_user(
+    memory: Memory, tenant: str, user: str, *, keep_shared: bool = False
+) -> Erasure:
     """Erase everything about a user, in the application's tables too.
 
-    Raises StoreUnavailable: repeating it continues the erasure.
+    keep_shared: what they wrote in shared blocks stays, without the name. Raises StoreUnavailable:
+    repeating it continues the erasure.
     """
-    db = memory.db
+    db, who = memory.db, (tenant, user)
+    left = {}
+    if keep_shared:
+        left = await db.write(lambda conn: shared_erasure.keep_lines(conn, who))
     erased = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
+    erased.shared = left or erased.shared
     memory.policies.forget()
+    memory.shared.outdate(tenant)
     await asyncio.to_thread(memory.spill.forget, tenant, user)
     if (data := memory.spill.folder) is not None:
         await asyncio.to_thread(remove_copies, data, user)

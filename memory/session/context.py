@@ -28,6 +28,7 @@ from memory.session.in_flight import TurnClaim
 from memory.session.model_records import ModelRecords
 from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
+from memory.session.shared_changes import SharedChanges
 from memory.session.store_deadline import StoreDeadline
 from memory.session.trace import ExplainTrace
 from memory.session.turn_store import LIGHT, TurnStore
@@ -42,7 +43,7 @@ class TurnServices(msgspec.Struct, frozen=True):
     """The parts of the memory that a turn uses.
 
     counter: counts tokens for its model. models: how models use the memory tools. wake_worker: lets
-    a job that is due begin now.
+    a job that is due begin now. shared: counts changes of shared blocks.
     """
 
     db: Database
@@ -54,6 +55,7 @@ class TurnServices(msgspec.Struct, frozen=True):
     models: ModelRecords
     wake_worker: Callable[[], None]
     recall: RecallSearch
+    shared: SharedChanges
 
 
 class RequestAttempt(msgspec.Struct):

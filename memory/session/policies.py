@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from functools import partial
 from sys import getsizeof
 
 from memory.cache import Cache
 from memory.errors import StoreUnavailable
+from memory.session.followed_rows import READ_SECONDS, FollowedRows
 from memory.stores.sql import policies as rows
-from memory.stores.sql.database import NO_TURNS, Database
+from memory.stores.sql.database import Database
 from memory.stores.sql.policies import NO_POLICY, StoredPolicy
 from memory.stores.sql.scopes import UserName
 from memory.stores.sql.write_lock import owner_lock
 
 MODES = ("full", "read", "write", "off")
 KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200  # size of the cache: some 1,500 users
-READ_SECONDS = 1.0
-FOLLOW_SECONDS = 1.0
 
 
 def strictest(*modes: str) -> str:
@@ -33,37 +30,14 @@ def strictest(*modes: str) -> str:
     return ("full" if writes else "read") if reads else ("write" if writes else "off")
 
 
-class UserPolicies:
+class UserPolicies(FollowedRows[UserName, StoredPolicy]):
     """The policies of users. While nobody has one, no request reads anything."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db
-        self._any: bool | None = None  # None: not known yet
-        self._changes = 0
-        self._known: Cache[UserName, StoredPolicy] = Cache(
+        cached: Cache[UserName, StoredPolicy] = Cache(
             KNOWN_BYTES, KNOWN_EACH, lambda who, _: sum(map(getsizeof, who))
         )
-
-    @property
-    def loaded(self) -> bool:
-        """Whether it is known if there are any."""
-        return self._any is not None
-
-    async def load(self, deadline: float = READ_SECONDS) -> None:
-        """Learn whether there are any, within so many seconds. Raises StoreUnavailable."""
-        changes, found = self._changes, await self._db.read(rows.any_set, deadline)
-        self._any = found if changes == self._changes else None
-
-    async def follow(self) -> None:
-        """Forget what other workers change, once a second."""
-        seen = None
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                if (found := await self._db.read(rows.changes(), single=True)) != seen:
-                    seen = found
-                    self.forget()
-                    await self.load()  # else the next request has to
-            await asyncio.sleep(FOLLOW_SECONDS)
+        super().__init__(db, rows.any_set, rows.changes(), cached)
 
     async def find(self, who: UserName, deadline: float = READ_SECONDS) -> str:
         """Return what the memory may do for a user, one of `MODES`; see `read`."""
@@ -78,13 +52,8 @@ class UserPolicies:
             await self.load(deadline)
         if self._any is False:
             return NO_POLICY
-        if (found := self._known.get(who)) is None:
-            changes = self._changes
-            found = await self._db.read(
-                partial(rows.find, who=who), deadline, small=True, of=NO_TURNS
-            )
-            if changes == self._changes:  # otherwise it may be an older policy
-                self._known.put(who, found)
+        if (found := self._cached.get(who)) is None:
+            found = await self._read(who, partial(rows.find, who=who), deadline)
         return found
 
     async def zone(self, who: UserName, deadline: float = READ_SECONDS) -> str:
@@ -105,9 +74,3 @@ class UserPolicies:
         policy = await self._db.write(write, lock=owner_lock(*who))
         self.forget()
         return policy
-
-    def forget(self) -> None:
-        """Read every policy anew: some were written elsewhere."""
-        self._any = None
-        self._changes += 1
-        self._known.clear()

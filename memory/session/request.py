@@ -11,6 +11,8 @@ from memory.context.epoch import EpochPolicy
 from memory.context.summary import PROMPT, Complete
 from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.history import Messages
+from memory.conversation.matching import RequestHistory
+from memory.conversation.messages import keyed_hash
 from memory.core.autonomy import Decision
 from memory.core.block_space import OperatorBlocks, space_of
 from memory.core.blocks import CoreBlock, with_opening
@@ -117,3 +119,21 @@ class TurnRequest(msgspec.Struct):
     def size(self) -> int:
         """The bytes of the body, 0 when unknown."""
         return len(self.body)
+
+
+def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
+    """Return what identifies a request among its retries.
+
+    Made of the scope, the named conversation, the history, the other members of the body, and the
+    client's own idempotency key.
+    """
+    named = f"{ask.explicit or ''}\0{ask.idempotency}".encode("utf-8", "surrogatepass")
+    return keyed_hash(
+        ask.scope.key,
+        b"request",
+        named,
+        b"\x00",
+        turn.chain.end,
+        turn.messages.after.system,
+        ask.rest,
+    )

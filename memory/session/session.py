@@ -27,7 +27,11 @@ async def begin_session(turn: TurnContext) -> Session:
     seconds, here = turn.policy.read_deadline, turn.identity.conversation.id
     await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, here)
     composer = Composer(turn)
-    return Session(turn, composer, await composer.compose())
+    session = Session(turn, composer, await composer.compose())
+    if turn.snapshot.shares is not None:
+        shown = turn.snapshot.blocks.values()
+        turn.progress.trace.note_shared(shown, turn.snapshot.left_out)
+    return session
 
 
 class Session:

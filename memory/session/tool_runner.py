@@ -47,13 +47,16 @@ class ToolRunner:
         done = False
         try:
             by_place = await self._edit(calls, reply, context, searched)
-            done = turn.ask.scope.is_named  # a branch has its own blocks
+            # A branch has its own blocks; shared ones are read again.
+            done = turn.ask.scope.is_named and turn.snapshot.shares is None
         except (StoreUnavailable, ErasedMeanwhile):
             progress.unsaved = True
             by_place = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **searched}
         finally:  # a client may leave at the moment it is written
             if any(c.name in WRITES for c in calls):
                 turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
+                if turn.snapshot.shares is not None:
+                    turn.services.shared.note(turn.ask.scope.tenant)
         results = [by_place[i] for i in range(len(calls))]
         progress.rounds.append({"reply": reply, "results": results})
         self._trace(calls, results, round((time.perf_counter() - started) * 1000, 2))
@@ -94,7 +97,13 @@ class ToolRunner:
         inherited = parent.branch if parent and not named else 0
         return tools.ToolContext(
             scope_id or 0,
-            BlockSet(scope_id, turn.policy.blocks, 0 if named else node_id, inherited),
+            BlockSet(
+                scope_id,
+                turn.policy.blocks,
+                0 if named else node_id,
+                inherited,
+                None if turn.snapshot.shares is None else turn.ask.scope,
+            ),
             turn.services.retrieval,
             turn.ask.request_id,
             self._seen,
@@ -103,8 +112,7 @@ class ToolRunner:
             frozenset(x["function"]["name"] for x in offered),
             screen=turn.policy.screen,
             model_blocks=turn.policy.model_blocks,
-            zone=turn.zone,
-            said_by=turn.ask.said_by,
+            speaker=tools.Speaker(turn.ask.said_by, turn.zone),
         )
 
     def _trace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -11,6 +11,7 @@ import msgspec
 
 from memory.context.epoch import PlacementPlan
 from memory.conversation.messages import Json
+from memory.core.blocks import CoreBlock
 from memory.core.tool_definitions import SEARCHES
 
 MAX_USAGE_MEMBERS = 64  # of one object that are kept: upstreams tell a dozen
@@ -81,7 +82,9 @@ class ExplainTrace(msgspec.Struct):
     """Collects the content of the record while the turn runs.
 
     rounds: the usage that each round reported. left_out: labels of the blocks for which the model's
-    window had no room. client_tools: tokens of the tools that the request brought.
+    window had no room. client_tools: tokens of the tools that the request brought. shared_left_out:
+    of the shared ones beyond those that one memory shows. shared: ids of those that are shown, by
+    label.
     """
 
     tools: list[Json] = msgspec.field(default_factory=list)
@@ -91,6 +94,14 @@ class ExplainTrace(msgspec.Struct):
     notes: list[str] = msgspec.field(default_factory=list)
     left_out: list[str] = msgspec.field(default_factory=list)
     client_tools: int = 0
+    shared_left_out: Sequence[str] = ()
+    shared: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def note_shared(self, blocks: Iterable[CoreBlock], left_out: Sequence[str]) -> None:
+        """Name the shared blocks that are shown, and those that are not, since there are many."""
+        self.shared = {block.label: block.id for block in blocks if block.shared}
+        self.left_out = [*self.left_out, *left_out]
+        self.shared_left_out = left_out
 
     def note_once(self, remark: str) -> None:
         """Add a remark, unless it is there."""
@@ -125,6 +136,8 @@ class ExplainTrace(msgspec.Struct):
                 "window": counts.window,
                 "rounds": [_beginning(told) for told in self.rounds],
             },
+            **({"left_out": list(self.shared_left_out)} if self.shared_left_out else {}),
+            **({"shared": self.shared} if self.shared else {}),
         }
 
 

@@ -278,6 +278,7 @@ def next_snapshot(
         sent=sent,
         behind=snapshot.behind,
     )
+    found.shares, found.left_out = snapshot.shares, snapshot.left_out
     if not turn.keeps_history or left.resent:
         return node.chain, found
     messages, tag = snapshot.turn.messages, turn.ask.scope.tag

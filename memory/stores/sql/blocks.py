@@ -68,15 +68,14 @@ class BlockSet(msgspec.Struct, frozen=True):
     """The blocks of a scope, or of one branch of an unnamed user's conversation.
 
     defaults: the operator's blocks, valid until a row replaces them. parent: the branch this one is
-    copied from on its first edit. shared: whose shared blocks are shown over them, if any may be,
-    and characters of these.
+    copied from on its first edit. shared: whose shared blocks are shown over them, None for none.
     """
 
     scope_id: int | None
     defaults: Mapping[str, CoreBlock]
     branch: int = 0
     parent: int = 0
-    shared: tuple[Scope, int] | None = None
+    shared: Scope | None = None
 
 
 def _block(row: Row[Any]) -> CoreBlock:

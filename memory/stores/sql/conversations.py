@@ -10,7 +10,10 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select
 
 from memory.conversation.messages import Json
+from memory.core.left_layers import without_layers
+from memory.scope import Scope
 from memory.stores.sql import schema as t
+from memory.stores.sql import shared_members
 from memory.stores.sql.scopes import VisibleScopes
 
 c, m = t.conversations.c, t.messages.c
@@ -124,7 +127,7 @@ def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> J
     if named is None:
         return None
     query = (
-        select(x.record, t.scopes.c.user)
+        select(x.record, t.scopes.c.tenant, t.scopes.c.user, t.scopes.c.agent)
         .join(t.scopes, t.scopes.c.id == x.scope_id)
         .where(x.id == int(named[1], 16), *reach.conditions())
     )
@@ -146,4 +149,9 @@ def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> J
             ).scalar()
             or ""
         )
+    if reach.users is not None and record.get("shared"):
+        seen = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
+        read = {one.block.id for one in seen}
+        left = [label for label, block in record["shared"].items() if block not in read]
+        record = without_layers(record, left)
     return {**record, "user": row.user}

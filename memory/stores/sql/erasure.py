@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select
 
 from memory.ids import clock, new_id
 from memory.scope import owner_key
-from memory.stores.sql import agent_speakers, erasure_log, policies, retention
+from memory.stores.sql import agent_speakers, erasure_log, policies, retention, shared_erasure
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
@@ -49,10 +49,12 @@ class Erasure(msgspec.Struct):
     """What an erasure removed.
 
     counts: rows by kind. agents: those with a memory of their own, which the user talked to.
+    shared: what was removed of shared blocks, by kind.
     """
 
     counts: Counts
     agents: list[str] = []
+    shared: Counts = {}
 
 
 async def erase(
@@ -69,15 +71,14 @@ async def erase(
     a repetition continues the work.
     """
     others = tuple(others)
-    removed: Counter[str] = Counter()
-    for tables in others:
-        batches = await write_batches(db, _forget_batch(tables, who), owner_lock(*who))
-        removed[tables.counted] += sum(batches)
+    removed = await _forget_in_tables(db, others, who)
     job = removal_job()
+    shared: Counts = {}
 
     def begin(conn: Connection) -> tuple[list[int], int]:
         if before is not None:
             before(conn)
+        shared.update(shared_erasure.forget_member(conn, who))
         for tables in others:
             tables.forget(conn, *who)
         policies.remove(conn, who)
@@ -94,7 +95,18 @@ async def erase(
     counts["jobs"] += jobs
     more = {name: count for name, count in removed.items() if name}
     agents = await agent_speakers.erase(db, who)
-    return Erasure({**{name: counts[name] for name in COUNTED}, **more}, agents)
+    return Erasure({**{name: counts[name] for name in COUNTED}, **more}, agents, shared)
+
+
+async def _forget_in_tables(
+    db: BatchedWork, others: Sequence[ApplicationTables], who: tuple[str, str]
+) -> Counter[str]:
+    """Take a user out of the application's tables, in pieces; return the counts."""
+    removed: Counter[str] = Counter()
+    for tables in others:
+        batches = await write_batches(db, _forget_batch(tables, who), owner_lock(*who))
+        removed[tables.counted] += sum(batches)
+    return removed
 
 
 def removal_job() -> QueuedJob:

@@ -21,10 +21,12 @@ from memory.export_format import (
     NodeLine,
     PassageLine,
     PolicyLine,
+    SharedBlockLine,
     VersionLine,
 )
+from memory.scope import Scope
 from memory.search.query import iso
-from memory.stores.sql import policies
+from memory.stores.sql import policies, shared_members
 from memory.stores.sql import schema as t
 from memory.stores.sql.database import Database
 from memory.stores.sql.messages import message_of as given
@@ -57,11 +59,35 @@ async def export(
                 for line in lines:
                     count += 1
                     yield line
+    for shared in await db.read(lambda conn: _shared_blocks(conn, tenant, user, agent)):
+        count += 1
+        yield shared
     yield ExportEnd(lines=count)
 
 
 DONE = object()
 Page = tuple[list[ExportLine], Any]
+
+
+def _shared_blocks(
+    conn: Connection, tenant: str, user: str, agent: str | None
+) -> list[SharedBlockLine]:
+    """Return the shared blocks that a user sees, with an agent or with any of theirs."""
+    agents = [agent] if agent is not None else [a for _, a in _scopes(conn, tenant, user, None)]
+    lines: dict[str, SharedBlockLine] = {}
+    for name in agents or ["default"]:
+        for seen in shared_members.list_seen(conn, Scope(tenant, user, name, b"")):
+            block = seen.block
+            write = not block.read_only or (block.id in lines and lines[block.id].write)
+            lines[block.id] = SharedBlockLine(
+                kind="shared_block",
+                id=block.id,
+                label=block.label,
+                description=block.description,
+                value=block.value,
+                write=write,
+            )
+    return sorted(lines.values(), key=lambda line: (line.label, line.id))
 
 
 def _scopes(conn: Connection, tenant: str, user: str, agent: str | None) -> list[tuple[int, str]]:

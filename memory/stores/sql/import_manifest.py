@@ -27,6 +27,7 @@ from memory.export_format import (
     NodeLine,
     PassageLine,
     PolicyLine,
+    SharedBlockLine,
     TooManyLines,
     VersionLine,
     bad_line,
@@ -75,6 +76,7 @@ class ImportPart:
     blocks: dict[str, LineReader] = field(default_factory=dict)
     versions: LineReader | None = None
     passages: LineReader | None = None
+    shared: LineReader | None = None
     chats: dict[str, ConversationImport] = field(default_factory=dict)
 
 
@@ -140,6 +142,9 @@ class ImportManifest:
                 where = part.blocks.get(line.label) or part.blocks.setdefault(
                     line.label, LineReader(self._body, self._rules.screen)
                 )
+        elif isinstance(line, SharedBlockLine):
+            check_label(line.label)
+            where = part.shared = part.shared or LineReader(self._body, self._rules.screen)
         elif isinstance(line, PassageLine):
             check(line.content, line.type, line.importance)
             where = part.passages = part.passages or LineReader(self._body, self._rules.screen)

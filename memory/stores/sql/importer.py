@@ -21,14 +21,15 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from memory.conversation.messages import keyed_hash
 from memory.core.blocks import CoreBlock
-from memory.core.edits import BlockEdit, put_block
-from memory.errors import BlockReadOnly, Conflict
+from memory.core.edits import LIMIT, BlockEdit, put_block
+from memory.errors import BlockReadOnly, BlockSpaceFull, Conflict, TooManyBlocks
 from memory.export_format import (
     BlockLine,
     ConversationLine,
     MessageLine,
     NodeLine,
     PassageLine,
+    SharedBlockLine,
     VersionLine,
     moment,
 )
@@ -233,6 +234,10 @@ class _LineReader:
                 yield 1
         if part.passages is not None:
             yield from self._passages(part.passages)
+        for number, line in part.shared or ():
+            if isinstance(line, SharedBlockLine):
+                self._copy_shared(number, line)
+            yield 1
         yield from self._conversations(part)
 
     def _there(self, label: str) -> bool:
@@ -266,6 +271,20 @@ class _LineReader:
             self._receipt.imported["blocks"] += after != before
         except BlockReadOnly:
             self._receipt.skip(number, "block", line.label, "read_only")
+
+    def _copy_shared(self, number: int, line: SharedBlockLine) -> None:
+        """Make an own block of a shared one, where its label is free."""
+        desk = self._desk
+        if line.label in block_rows.all_of(desk.conn, self._shelf):
+            self._receipt.skip(number, "shared_block", line.label, "label_taken")
+            return
+        limit = max(LIMIT, len(line.value))
+        how = put_block(line.label, BlockEdit(line.value, line.description, limit), {})
+        try:
+            block_rows.edit(desk.conn, self._shelf, line.label, how, desk.hand.source)
+            self._receipt.imported["blocks"] += 1
+        except (TooManyBlocks, BlockSpaceFull):
+            self._receipt.skip(number, "shared_block", line.label, "no_space")
 
     def _restore_block(self, ident: str, line: BlockLine, newest: int) -> None:
         """Restore a missing block, whose versions have been written. newest: of those.

@@ -45,6 +45,13 @@ ERASED_MEANWHILE = "the user was erased while this ran; nothing of it is kept"
 # Built once: they run in every turn, and building a statement costs more than running it.
 _c = t.scopes.c
 GENERATION = select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner"))
+_changes = t.shared_changes.c
+WITH_CHANGES = select(
+    select(t.generations.c.generation)
+    .where(t.generations.c.owner == bindparam("owner"))
+    .scalar_subquery(),
+    select(_changes.changes).where(_changes.tenant == bindparam("tenant")).scalar_subquery(),
+)
 FIND = select(_c.id).where(
     _c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent")
 )
@@ -92,7 +99,11 @@ TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bin
 TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1, version=_c.version + 1)
 RAISE = update(t.scopes).where(_c.id == bindparam("which")).values(version=_c.version + 1)
 VERSIONS = (
-    select(_c.version, t.conversations.c.version)
+    select(
+        _c.version,
+        t.conversations.c.version,
+        select(_changes.changes).where(_changes.tenant == _c.tenant).scalar_subquery(),
+    )
     .join_from(
         t.scopes,
         t.conversations,
@@ -157,6 +168,12 @@ def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
     return ScopeOwner(scope, generation(conn, scope.owner))
 
 
+def owner_and_changes(conn: Connection, scope: Scope) -> tuple[ScopeOwner, int | None]:
+    """Return the owner, and how often shared blocks of the tenant changed, None for never."""
+    row = execute(conn, WITH_CHANGES, {"owner": scope.owner, "tenant": scope.tenant}).one()
+    return ScopeOwner(scope, int(row[0] or 0)), row[1]
+
+
 def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
     """Return the scope's row id, created if missing.
 
@@ -212,7 +229,7 @@ def raise_version(conn: Connection, scope_id: int) -> None:
 
 
 def versions(scope_id: int, conversation: int) -> Query:
-    """Return the query for the versions of a scope and of a conversation of it."""
+    """Return the query for the versions of a scope, a conversation of it, and shared blocks."""
     return Query(VERSIONS, {"which": scope_id, "conversation": conversation})
 
 

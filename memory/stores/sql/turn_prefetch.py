@@ -18,7 +18,7 @@ import msgspec
 from sqlalchemy import Connection, LargeBinary, Table
 
 from memory.conversation.matching import LOOKS, RequestHistory
-from memory.stores.sql import openings, scopes, turn_reader
+from memory.stores.sql import openings, scopes, shared_members, turn_reader
 from memory.stores.sql import schema as t
 from memory.stores.sql.blocks import SHELF
 from memory.stores.sql.foreseen import ForeseenRows, NotForeseen, foresee
@@ -69,7 +69,15 @@ SELECT s.id, s.edits, s.version,
   (SELECT json_agg(x ORDER BY id DESC)::text FROM (
     SELECT id, opening, task FROM conversations
     WHERE $11::boolean AND scope_id = s.id AND opening IS NOT NULL
-    ORDER BY id DESC LIMIT {openings.READ}) x)
+    ORDER BY id DESC LIMIT {openings.READ}) x),
+  (SELECT changes FROM shared_changes WHERE tenant = $1::text),
+  (SELECT json_agg(x)::text FROM (
+    SELECT m.kind, m.agent AS member_agent, m.write, b.* FROM shared_members m
+    JOIN shared_blocks b ON b.id = m.block_id
+    WHERE m.tenant = $1::text AND NOT b.deleted AND (
+      m.kind = 'user' AND m.name = $2::text AND m.agent IN ('', $3::text)
+      OR m.kind = 'agent' AND m.name = $3::text OR m.kind = $12::text AND m.name = '')
+    ORDER BY b.id LIMIT {shared_members.ROWS}) x)
 FROM (SELECT 1) one LEFT JOIN s ON true"""
 NAMED = SQL.format(user='"user" = $2::text')
 UNNAMED = SQL.format(user='"user" IS NULL AND $2::text IS NULL')
@@ -94,6 +102,7 @@ class _Wanted:
 
     def __init__(self, ask: SnapshotQuery) -> None:
         self._ask, turn = ask, ask.turn
+        self._shared = shared_members.seen_values(ask.scope)
         self.digests: list[bytes] = []
         self.exact: tuple[bytes, bytes] | None = None
         if turn.newest >= 0:
@@ -119,7 +128,14 @@ class _Wanted:
             ask.scope.owner,
             ask.explicit,
             ask.openings,
+            self._shared["everyone"],
         )
+
+    def _tell_shared(self, row: Sequence[Any], known: ForeseenRows) -> None:
+        scope = self._ask.scope
+        owner = {"owner": scope.owner, "tenant": scope.tenant}
+        known.put(scopes.WITH_CHANGES, owner, [(row[3], row[14])])
+        known.put(shared_members.SEEN, self._shared, list(_rows(t.shared_blocks, row[15])))
 
     def tell(self, conn: Connection, row: Sequence[Any], known: ForeseenRows) -> None:
         """Answer what `turn_reader.snapshot` will ask with a row of the statement."""
@@ -128,7 +144,7 @@ class _Wanted:
         find = scopes.FIND_UNNAMED
         if ask.scope.is_named:
             find, named = scopes.FIND, {**named, "user": ask.scope.user}
-        known.put(scopes.GENERATION, {"owner": ask.scope.owner}, [(row[3],)])
+        self._tell_shared(row, known)
         known.put(find, named, [(scope,)] if scope is not None else [])
         if scope is None:
             return

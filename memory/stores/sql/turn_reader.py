@@ -17,8 +17,7 @@ from memory.conversation.matching import RequestHistory, TurnNode, recognise
 from memory.conversation.messages import Json
 from memory.core.blocks import CoreBlock
 from memory.scope import Scope
-from memory.stores.sql import blocks as block_rows
-from memory.stores.sql import node_holders, scopes, server_history
+from memory.stores.sql import node_holders, scopes, server_history, visible_blocks
 from memory.stores.sql import openings as opening_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql.openings import StoredOpening
@@ -78,7 +77,8 @@ class SnapshotQuery(msgspec.Struct):
 
     explicit: name of the conversation, if the client gave one. request: key of the request among
     its retries. room: bytes of stored history that fit the model's window. resends: see
-    `TurnRequest`. openings: what the user's earlier requests were like is needed.
+    `TurnRequest`. openings: what the user's earlier requests were like is needed. shares: how often
+    shared blocks of the tenant changed, None if there never was one, or if the store tells.
     """
 
     scope: Scope
@@ -89,6 +89,7 @@ class SnapshotQuery(msgspec.Struct):
     room: int = server_history.MAX_HISTORY_BYTES
     resends: bool = False
     openings: bool = False
+    shares: int | None = None
 
 
 class ConversationState(msgspec.Struct):
@@ -152,6 +153,9 @@ class Snapshot(msgspec.Struct):
     own: int = 0  # size in the cache, without those two
     # the user's last requests that were never continued, newest first, if this continues nothing
     openings: Sequence[StoredOpening] = ()
+    # how often shared blocks of the tenant had changed; None if there never was one
+    shares: int | None = None
+    left_out: Sequence[str] = ()  # labels of shared blocks that are not shown, since they are many
 
     @property
     def since(self) -> int:
@@ -161,7 +165,20 @@ class Snapshot(msgspec.Struct):
 
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     """Read the scope, its blocks, the continued conversation, and an earlier attempt."""
-    owner = scopes.current_owner(conn, ask.scope)
+    if sql_driver(conn).is_shared:
+        owner, shares = scopes.owner_and_changes(conn, ask.scope)
+    else:
+        owner, shares = scopes.current_owner(conn, ask.scope), ask.shares
+    out = _read_scope(conn, ask, owner)
+    out.shares = shares
+    if shares is not None and ask.scope.is_named:
+        shown = visible_blocks.read_shared(conn, ask.scope, ask.defaults)
+        out.blocks, out.left_out = shown.over(out.blocks), shown.left_out
+        out.edits = shown.mix_mark(out.edits)
+    return out
+
+
+def _read_scope(conn: Connection, ask: SnapshotQuery, owner: scopes.ScopeOwner) -> Snapshot:
     scope_id = scopes.find(conn, ask.scope)
     turn = ask.turn
     out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults), defaults=ask.defaults)
@@ -180,9 +197,7 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
         if out.conversation is None and not ask.explicit:
             out.conversation = find_conversation(conn, scope_id, node.conversation)
     branch = node.branch if node and not ask.scope.is_named else 0
-    out.blocks = block_rows.all_of(
-        conn, block_rows.BlockSet(scope_id, ask.defaults, branch, branch)
-    )
+    out.blocks = visible_blocks.read_own(conn, scope_id, ask.defaults, branch)
     if ask.request:
         out.ledger = _read_previous_attempt(conn, ask.request, scope_id)
     parent = node.id if node else None

@@ -15,6 +15,7 @@ from memory.session.context import RequestAttempt, TurnServices, start_turn
 from memory.session.in_flight import InFlight
 from memory.session.model_records import ModelRecords
 from memory.session.request import Policy, TurnRequest
+from memory.session.shared_changes import SharedChanges
 from memory.stores.sql.scopes import ScopeOwner
 from memory.stores.sql.turn_reader import Snapshot
 
@@ -156,6 +157,7 @@ def a_turn(messages=None, *, snapshot=None, in_flight=None, policy=None, **asked
         ModelRecords(),
         lambda: None,
         retrieval,
+        SharedChanges(FakeDatabase()),
     )
     claim = (in_flight or InFlight()).claim(b"request")
     attempt = RequestAttempt(claim, lines.place)

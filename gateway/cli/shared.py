@@ -1,0 +1,204 @@
+"""`mnemogate shared ...`: list, show, make, change and delete shared blocks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from gateway.cli.client import ManagementClient, open_api
+from gateway.cli.formatting import printable
+from gateway.cli.options import GatewayOptions, json_option, print_json, where_options
+from gateway.cli.users import Listing
+
+IDENT = re.compile(r"block_[0-9a-f]{32}")
+
+
+@click.group(cls=Listing, short_help="List, make and delete shared blocks.")
+def shared() -> None:
+    """List shared blocks (`list`, the default), show one, make or change one, delete one.
+
+    A shared block is part of the memory of all its members.
+
+    \b
+    Examples:
+      mnemogate shared
+      mnemogate shared put family "Dinner is at seven." --user ann --user bob --write
+      mnemogate shared show block_0123
+      mnemogate shared delete block_0123
+    """
+
+
+def _path(ident: str, *more: str) -> str:
+    return "/".join(["/shared-blocks", *(quote(part, safe="") for part in (ident, *more))])
+
+
+@shared.command("list", short_help="List shared blocks by label.")
+@click.option("--label", help="Only blocks with this label.")
+@click.option("--user", help="Only blocks that this user sees.")
+@click.option("--agent", help="Only blocks of this agent, or that the user sees with it.")
+@json_option
+@where_options
+def list_(
+    where: GatewayOptions, label: str | None, user: str | None, agent: str | None, as_json: bool
+) -> None:
+    """List the shared blocks of the key's tenant.
+
+    \b
+    Example:
+      mnemogate shared list --user ann
+    """
+    wanted = {"label": label, "user": user, "agent": agent}
+    params = {name: value for name, value in wanted.items() if value}
+    with open_api(where) as api:
+        listed = list(api.pages("/shared-blocks", {"limit": 200, **params}))
+    if as_json:
+        print_json(listed)
+        return
+    for block in listed:
+        click.echo(_line(block))
+    if not listed:
+        click.echo(
+            "There are no shared blocks. Make one: mnemogate shared put LABEL TEXT", err=True
+        )
+
+
+def _line(block: dict[str, Any]) -> str:
+    """Return a block in one line of a list."""
+    size = f"{len(block['value'])}/{block['limit']} characters"
+    members = ", ".join(map(_describe_member, block["members"])) or "no members"
+    return "  ".join([block["id"], block["label"], size, printable(members)])
+
+
+def _describe_member(member: dict[str, Any]) -> str:
+    if member.get("everyone"):
+        named = "everyone"
+    elif "user" in member:
+        named = member["user"] + (f" with {member['agent']}" if "agent" in member else "")
+    else:
+        named = f"agent {member['agent']}"
+    return f"{named} (writes)" if member["write"] else str(named)
+
+
+@shared.command(short_help="Show a shared block.")
+@click.argument("ident", metavar="ID")
+@json_option
+@where_options
+def show(where: GatewayOptions, ident: str, as_json: bool) -> None:
+    """Show a shared block, who sees it, and its value.
+
+    \b
+    Example:
+      mnemogate shared show block_0123
+    """
+    with open_api(where) as api:
+        block = api.call("GET", _path(ident))
+    if as_json:
+        print_json(block)
+        return
+    click.echo(_line(block))
+    by = block["updated_by"]
+    click.echo(f"version {block['version']}, by {by['user'] or by['actor']}")
+    click.echo(printable(block["value"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Sharers:
+    """Who is to see a block. write: and to write in it."""
+
+    users: tuple[str, ...]
+    agents: tuple[str, ...]
+    everyone: bool
+    write: bool
+
+    def to_members(self) -> list[dict[str, Any]]:
+        """Return them as the API takes them."""
+        named: list[dict[str, Any]] = [{"user": name} for name in self.users]
+        named += [{"agent": name} for name in self.agents]
+        named += [{"everyone": True}] if self.everyone else []
+        return [{**member, "write": self.write} for member in named]
+
+    def add_to(self, api: ManagementClient, ident: str) -> None:
+        """Make them members of a block that is there."""
+        paths = [["members", name] for name in self.users]
+        paths += [["members", "agents", name] for name in self.agents]
+        for path in paths:
+            api.call("PUT", _path(ident, *path), json={"write": self.write})
+        if self.everyone:
+            api.call("PUT", _path(ident, "everyone"), json={"write": self.write})
+
+
+def sharer_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name members, as one argument `sharers`."""
+
+    def wrapped(
+        users: tuple[str, ...], agents: tuple[str, ...], everyone: bool, write: bool, **others: Any
+    ) -> None:
+        command(sharers=Sharers(users, agents, everyone, write), **others)
+
+    wrapped.__doc__ = command.__doc__
+    taking: Callable[..., None] = wrapped
+    for option in (
+        click.option("--write", is_flag=True, help="These members may write too."),
+        click.option("--everyone", is_flag=True, help="All named users see it."),
+        click.option("--agent", "agents", multiple=True, help="An agent that sees it."),
+        click.option("--user", "users", multiple=True, help="A user who sees it."),
+    ):
+        taking = option(taking)
+    return taking
+
+
+@shared.command("put", short_help="Make a shared block, or change its value and members.")
+@click.argument("name", metavar="LABEL_OR_ID")
+@click.argument("text", default="")
+@json_option
+@where_options
+@sharer_options
+def put(where: GatewayOptions, name: str, text: str, sharers: Sharers, as_json: bool) -> None:
+    """Make a block with this label, or replace the value of the block with this id.
+
+    TEXT is its value; - reads it from stdin.
+
+    \b
+    Examples:
+      mnemogate shared put family "Dinner is at seven." --user ann --user bob --write
+      mnemogate shared put block_0123 "Dinner is at eight."
+    """
+    value = sys.stdin.read().rstrip("\n") if text == "-" else text
+    with open_api(where) as api:
+        if IDENT.fullmatch(name):
+            sharers.add_to(api, name)
+            if text:
+                api.call("PUT", _path(name), json={"value": value})
+            block = api.call("GET", _path(name))
+        else:
+            new = {"label": name, "value": value, "members": sharers.to_members()}
+            block = api.call("POST", "/shared-blocks", json=new)
+    if as_json:
+        print_json(block)
+        return
+    click.echo(f"The shared block {block['label']} is {block['id']}, version {block['version']}.")
+
+
+@shared.command(short_help="Delete a shared block.")
+@click.argument("ident", metavar="ID")
+@json_option
+@where_options
+def delete(where: GatewayOptions, ident: str, as_json: bool) -> None:
+    """Delete a shared block for all its members; undo in the API restores it.
+
+    \b
+    Example:
+      mnemogate shared delete block_0123
+    """
+    with open_api(where) as api:
+        receipt = api.call("DELETE", _path(ident))
+    if as_json:
+        print_json(receipt)
+        return
+    click.echo(f"The shared block {receipt['id']} is deleted.")

@@ -1,0 +1,203 @@
+"""Shared blocks from outside: made, found, edited, undone, and who sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection
+
+from memory.core.blocks import CoreBlock, append_line, check_label
+from memory.core.edits import BlockEdit, writable
+from memory.core.shared import change_block
+from memory.management.reading import read
+from memory.service import Memory
+from memory.stores.sql import shared_blocks as rows
+from memory.stores.sql import shared_members as members
+from memory.stores.sql.blocks import EditSource
+from memory.stores.sql.shared_blocks import BlockName, OutsideEdit, StoredShared
+from memory.stores.sql.shared_members import MemberName, StoredMember
+
+__all__ = [
+    "BlockFilter",
+    "BlockName",
+    "MemberName",
+    "NewShared",
+    "OutsideEdit",
+    "SharedEdit",
+    "StoredMember",
+    "StoredShared",
+    "append_content",
+    "change_value",
+    "create_block",
+    "delete_block",
+    "edit_block",
+    "find_block",
+    "list_access",
+    "list_blocks",
+    "list_members",
+    "list_versions",
+    "new_block",
+    "put_member",
+    "read_members",
+    "remove_member",
+    "undo_edit",
+]
+T = TypeVar("T")
+SharedEdit = rows.Edit
+MOST_SHOWN = 200  # members that a block is shown with
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFilter:
+    """Which blocks to list. users: that one of them sees, None for any. agent: with it."""
+
+    label: str = ""
+    users: Sequence[str] | None = None
+    agent: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = []
+        if self.label:
+            found.append(rows.b.label == self.label)
+        if self.users is not None:
+            found.append(members.seen_by(self.users, self.agent))
+        elif self.agent is not None:
+            found.append(members.of_member("agent", self.agent))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class NewShared:
+    """A block to make. members: each with its right to write, None for what the block says."""
+
+    block: CoreBlock
+    default_write: bool = False
+    members: Sequence[tuple[MemberName, bool | None]] = ()
+
+
+async def _write(memory: Memory, tenant: str, ident: str, work: Callable[[Connection], T]) -> T:
+    try:
+        return await memory.db.write(work, lock=f"shared block {tenant}:{ident}")
+    finally:
+        memory.shared.note(tenant)
+
+
+async def list_blocks(
+    memory: Memory, tenant: str, which: BlockFilter, after: tuple[str, str] | None, limit: int
+) -> list[StoredShared]:
+    """List blocks by label and id, behind a place. Raises StoreUnavailable."""
+    return await read(
+        memory, lambda conn: rows.page(conn, tenant, which.conditions(), after, limit)
+    )
+
+
+async def find_block(memory: Memory, which: BlockName) -> StoredShared:
+    """Return a block. Raises NotFound, StoreUnavailable."""
+    return await read(memory, lambda conn: rows.find(conn, which))
+
+
+async def create_block(
+    memory: Memory, tenant: str, new: NewShared, source: EditSource
+) -> StoredShared:
+    """Make a block with its members. Raises Conflict, StoreUnavailable."""
+
+    def work(conn: Connection) -> StoredShared:
+        made = rows.create(conn, tenant, new.block, source, default_write=new.default_write)
+        for member, write in new.members:
+            members.put(conn, (tenant, made.id), member, write)
+        return made
+
+    return await _write(memory, tenant, "", work)
+
+
+async def edit_block(
+    memory: Memory, which: BlockName, how: rows.Edit, source: EditSource, by: OutsideEdit
+) -> StoredShared | None:
+    """Edit a block and return it; None if it was deleted.
+
+    Raises NotFound, Conflict, ToolError, StoreUnavailable.
+    """
+    return await _write(memory, *which, lambda conn: rows.edit(conn, which, how, source, by))
+
+
+def new_block(block: CoreBlock, change: BlockEdit) -> CoreBlock:
+    """Return a block to make. Raises BadArguments for its label, BlockFull."""
+    check_label(block.label)
+    return change_block(block, change)
+
+
+def change_value(change: BlockEdit) -> rows.Edit:
+    """Return an edit that changes members of a block."""
+    return lambda block: change_block(block, change)
+
+
+def append_content(content: str) -> rows.Edit:
+    """Return an edit that adds a line at the end."""
+    return lambda block: append_line(block, content)
+
+
+def delete_block(block: CoreBlock) -> None:
+    """Delete a block, as an edit. Raises BlockReadOnly."""
+    writable(block)
+
+
+async def undo_edit(
+    memory: Memory, which: BlockName, source: EditSource, by: OutsideEdit
+) -> StoredShared | None:
+    """Undo the newest edit and return the block; None if it is gone.
+
+    Raises NotFound, BlockReadOnly, StoreUnavailable.
+    """
+    return await _write(memory, *which, lambda conn: rows.undo(conn, which, source, by))
+
+
+async def list_versions(
+    memory: Memory, which: BlockName, before: int | None, limit: int
+) -> list[dict[str, Any]]:
+    """List versions, newest first, before a version. Raises NotFound, StoreUnavailable."""
+    return await read(memory, lambda conn: rows.versions(conn, which, before, limit))
+
+
+async def list_access(memory: Memory, which: BlockName, users: Sequence[str]) -> dict[str, bool]:
+    """Return which of these users see a block, and whether each may write in it.
+
+    Raises StoreUnavailable.
+    """
+    return await read(memory, lambda conn: members.list_access(conn, which, users))
+
+
+async def list_members(
+    memory: Memory, which: BlockName, after: MemberName | None, limit: int
+) -> list[StoredMember]:
+    """List the members of a block by name, behind a place. Raises NotFound, StoreUnavailable."""
+
+    def work(conn: Connection) -> list[StoredMember]:
+        rows.find(conn, which)
+        return members.page(conn, which, after, limit)
+
+    return await read(memory, work)
+
+
+async def read_members(
+    memory: Memory, tenant: str, blocks: Iterable[StoredShared]
+) -> dict[str, list[StoredMember]]:
+    """Return the first members of blocks, by id. Raises StoreUnavailable."""
+    names = [block.id for block in blocks]
+    return await read(memory, lambda conn: members.list_of(conn, tenant, names, MOST_SHOWN))
+
+
+async def put_member(
+    memory: Memory, which: BlockName, member: MemberName, write: bool | None
+) -> StoredMember:
+    """Let a member see a block. Raises NotFound, Conflict, StoreUnavailable.
+
+    write: whether it may write, None for what the block says.
+    """
+    return await _write(memory, *which, lambda conn: members.put(conn, which, member, write))
+
+
+async def remove_member(memory: Memory, which: BlockName, member: MemberName) -> None:
+    """Take a membership away. Raises NotFound, StoreUnavailable."""
+    await _write(memory, *which, lambda conn: members.remove(conn, which, member))
