@@ -48,6 +48,7 @@ from memory.management.shared_blocks import (
 )
 
 KIND = "shared_block"
+NOT_FOUND = {"team": "team_not_found", "project": "project_not_found"}  # codes
 
 
 def is_operator(caller: ManagementRequest) -> bool:
@@ -82,7 +83,7 @@ def check_member(member: MemberName) -> MemberName:
     """Return a member that can be one. Raises BadRequest, ResourceNotFound."""
     if member.kind in ("team", "project"):
         raise ResourceNotFound(
-            f"There is no {member.kind} {member.name[:64]!r}.", code=f"{member.kind}_not_found"
+            f"There is no {member.kind} {member.name[:64]!r}.", code=NOT_FOUND[member.kind]
         )
     if member.kind != "everyone":
         check_name(member.name, member.kind)
