@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -140,9 +141,11 @@ def _rounds_of(told: TurnOfItems, turn: Exchange) -> tuple[list[Json], list[Json
         out += told.of_message(number, message)
         out += told.of_results(number, message.get("tool_calls") or [], entry["results"])
         spoken.append(message)
-    for place, call in enumerate(turn.calls):
+    places: Counter[int] = Counter()
+    for index, call in enumerate(turn.calls):
         number = _round_of(call)
-        shown = {"id": f"call_{turn.key:016x}{place}", "function": call}
+        place, places[number] = places[number], places[number] + 1
+        shown = {"id": f"call_{turn.key:016x}{index}", "function": call}
         out += [
             told.call(number, place, shown),
             told.result(number, place, shown, str(call.get("result") or "")),

@@ -7,7 +7,9 @@ import contextlib
 import json
 
 import pytest
+from sqlalchemy import update
 
+from memory.stores.sql.schema import nodes
 from tests.conftest import events, running
 from tests.models import Model, call, calls, text
 
@@ -991,3 +993,21 @@ async def test_memory_off_answers_in_items_too(data):
             items = events(got.text) if streaming else got.json()["messages"]
             assert items[0]["content"] == "Hi."
         assert await letta.get(f"agents/{made['id']}/messages") == []
+
+
+async def test_calls_are_listed_when_what_retries_need_is_gone(data):
+    async with Model(*TURN) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        got = (await say(letta, made, "I like tea")).json()["messages"]
+        db = letta.live.gateway.memory.db
+        await db.write(lambda conn: conn.execute(update(nodes).values(rounds=None)))
+        listed = await letta.get(f"agents/{made['id']}/messages", params={"order": "asc"})
+        named = {(i["id"], i["message_type"]) for i in listed if "tool_" in i["message_type"]}
+        assert named == {(i["id"], i["message_type"]) for i in got if "tool_" in i["message_type"]}
+        assert [i["content"] for i in listed if "content" in i] == [
+            "I like tea",
+            "One moment.\n\nNoted, tea.",
+        ]
+        called = [i["tool_call"]["tool_call_id"] for i in listed if "tool_call" in i]
+        returned = [i["tool_call_id"] for i in listed if "tool_return" in i]
+        assert called == returned
