@@ -464,8 +464,8 @@ user_policies = Table(
     Column("tenant", Words, primary_key=True),
     Column("user", Words, primary_key=True),
     text("memory", "full"),
-    text("timezone"),
     at("updated_at"),
+    text("timezone"),
 )
 
 # Turns as they ended, until they are filed into the tables above (see `journal`). head: of the
@@ -489,7 +489,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0014"
+REVISION = "0015"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"
