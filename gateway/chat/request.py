@@ -226,8 +226,10 @@ async def read_turn_input(
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
-    more = (decided.mode.off_reason, query, decided.resends, client.harness)
-    whole = TurnInput(*asked, *found, *signals, wire, decided.read.facts, *more)
+    more = (decided.mode.off_reason, query, decided.resends)
+    whole = TurnInput(
+        *asked, *found, *signals, wire, decided.read.facts, *more, harness=client.harness
+    )
     if called is NO_AGENT:
         return whole
     return msgspec.structs.replace(whole, called=called, dropped=dropped)

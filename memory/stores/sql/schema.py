@@ -458,8 +458,8 @@ user_policies = Table(
     Column("tenant", Words, primary_key=True),
     Column("user", Words, primary_key=True),
     text("memory", "full"),
-    text("timezone"),
     at("updated_at"),
+    text("timezone"),
 )
 
 # Turns as they ended, until they are filed into the tables above (see `journal`). head: of the
