@@ -13,6 +13,7 @@ from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.chat import Json
 
 SYSTEM = ("system", "developer")
+ADDITIONAL_TOOLS = "additional_tools"  # an item that offers tools from where it stands on
 TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
@@ -49,6 +50,13 @@ def _items(told: Any) -> Sequence[Any]:
     return told
 
 
+def additional_tools(told: Any) -> Iterator[tuple[str, Any]]:
+    """Yield where the items that add tools stand, and their tools."""
+    for at, item in enumerate(told if isinstance(told, list) else ()):
+        if isinstance(item, dict) and item.get("type") == ADDITIONAL_TOOLS:
+            yield f"input[{at}].", item.get("tools")
+
+
 def _add_item(item: Json, where: str, out: ChatMessages, by: _Context) -> None:
     match item.get("type", "message"):
         case "message":
@@ -64,6 +72,8 @@ def _add_item(item: Json, where: str, out: ChatMessages, by: _Context) -> None:
         case "function_call_output" | "custom_tool_call_output":
             parts = list(_parts(item.get("output"), f"{where}.output", by.losses))
             out.add_result(item.get("call_id"), parts)
+        case kind if kind == ADDITIONAL_TOOLS:
+            pass  # offered with the others
         case "reasoning" if out.add_sealed(item.get("encrypted_content")):
             pass
         case kind:

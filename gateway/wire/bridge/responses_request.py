@@ -1,7 +1,8 @@
 """A request of the Responses API as a chat completion's. Pure.
 
 Decisions, where the two differ:
-- Input items: see `responses_items`. Tools: see `chat_tools`.
+- Input items: see `responses_items`. Tools: see `chat_tools`. Those that an item adds (Codex sends
+  all of its tools so) are offered from the beginning.
 - `allowed_tools`: the others are not offered.
 - `max_output_tokens` is `max_tokens`, or what the server calls it; `reasoning.effort` is
   `reasoning_effort`; `text.format` is `response_format`.
@@ -18,7 +19,7 @@ from gateway.errors import BadRequest
 from gateway.wire.bridge.chat_tools import NO_PARAMETERS, ChatTools, ToolOrigin
 from gateway.wire.bridge.losses import TOOL_HINTS, Losses
 from gateway.wire.bridge.member_seal import MemberSeal
-from gateway.wire.bridge.responses_items import chat_messages
+from gateway.wire.bridge.responses_items import additional_tools, chat_messages
 from gateway.wire.chat import Json
 
 CARRIED = ("model", "stream", "temperature", "top_p", "user", "metadata")
@@ -46,7 +47,7 @@ def chat_request(
     carried. Raises BadRequest.
     """
     body = _without_dropped(body, losses)
-    tools = _tools(body.get("tools"), losses)
+    tools = _tools(body, losses)
     out = {name: body[name] for name in CARRIED if body.get(name) is not None}
     out["messages"] = chat_messages(body, tools, losses, seal)
     if body.get("max_output_tokens") is not None:
@@ -80,10 +81,12 @@ def _without_dropped(body: Json, losses: Losses) -> Json:
     return out
 
 
-def _tools(told: Any, losses: Losses) -> ChatTools:
+def _tools(body: Json, losses: Losses) -> ChatTools:
+    """Return the tools of a request, those of its items included."""
     out = ChatTools()
-    for at, tool in enumerate(told if isinstance(told, list) else ()):
-        _add_tool(tool if isinstance(tool, dict) else {}, f"tools[{at}]", out, losses)
+    for where, told in (("", body.get("tools")), *additional_tools(body.get("input"))):
+        for at, tool in enumerate(told if isinstance(told, list) else ()):
+            _add_tool(tool if isinstance(tool, dict) else {}, f"{where}tools[{at}]", out, losses)
     return out
 
 

@@ -483,7 +483,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0015"
+REVISION = "0016"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

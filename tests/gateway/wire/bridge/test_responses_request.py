@@ -160,6 +160,23 @@ def test_what_is_no_input_is_the_input(arguments):
     assert custom_input(arguments) == arguments
 
 
+def test_tools_that_an_item_adds_are_offered_with_the_others():
+    added = {"type": "additional_tools", "role": "developer", "tools": [PATCH, WEATHER]}
+    told = {"role": "user", "content": "Hi"}
+    found, tools, lost = carried([added, told], tools=[{**WEATHER, "name": "time"}])
+    assert [tool["function"]["name"] for tool in found["tools"]] == [
+        "time",
+        "apply_patch",
+        "weather",
+    ]
+    assert found["messages"] == [{"role": "user", "content": "Hi"}]
+    assert tools.origin_of("apply_patch") == ToolOrigin("apply_patch", "", is_custom=True)
+    assert lost == []
+    assert refused([{**added, "tools": [{"type": "computer"}]}, told]).param == "input[0].tools[0]"
+    for nothing in (None, 5, [], [7]):
+        assert messages([{**added, "tools": nothing}, told], drop=("tools.None",))
+
+
 def test_a_namespace_is_in_the_name_and_comes_out_again():
     inner = {"type": "function", "name": "open", "parameters": None}
     spaces = [
