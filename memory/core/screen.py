@@ -176,8 +176,9 @@ class Screen:
         """Return the text without its secrets, and what they were."""
         found: list[str] = []
         windows = self._hinted_windows(text)
-        for name in self._patterns:
-            if not any(name in names for names in windows):
+        hinted = set().union(*windows)
+        for name in self._patterns if hinted else ():
+            if name not in hinted:
                 continue
             kind = _KINDS.get(name, name)
 
@@ -193,6 +194,7 @@ class Screen:
             masked = _substitute(self._patterns[name], replace, text, is_hinted)
             if masked is not text:
                 text, windows = masked, self._hinted_windows(masked)
+                hinted = set().union(*windows)
         return text, found
 
     def mask_message(self, message: dict[str, Any]) -> dict[str, Any]:
