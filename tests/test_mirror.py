@@ -42,7 +42,6 @@ COVERED = {
     "e2e/wire/test_request_body": """
         gateway.http.request_body gateway.http.json_thread
     """,
-    "e2e/wire/test_request_refused": "gateway.http.zstd_body",
     "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_agents": """
         gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents

@@ -9,7 +9,12 @@ from collections.abc import AsyncGenerator
 
 from gateway.chat.request import TurnInput
 from gateway.chat.response_keeper import ResponseKeeper
-from gateway.chat.round_stream import raise_for_incomplete, stream_round, write_body
+from gateway.chat.round_stream import (
+    close_round,
+    raise_for_incomplete,
+    stream_round,
+    write_body,
+)
 from gateway.errors import GatewayError
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
@@ -47,7 +52,7 @@ class DegradedProducer(CompletionProducer):
                 yield shown
         finally:
             await reply.incoming.close()
-        rest, result = mask.close()
+        rest, result = await close_round(mask)
         if rest:
             yield rest
         self._forward.meter.record_usage(result.usage)

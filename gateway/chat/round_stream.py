@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamTimeout
+from gateway.http.json_thread import run_heavy
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply, feed_framer
 from gateway.wire.chat import Json
@@ -88,6 +89,11 @@ def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) 
             "The upstream's stream ended before the answer was complete. What came is above; try "
             "again."
         )
+
+
+async def close_round(mask: ReplyMask) -> tuple[bytes, RoundResult]:
+    """End a round; in a thread if it has very many parts."""
+    return await run_heavy(mask.close) if mask.is_long else mask.close()
 
 
 async def write_body(mask: ReplyMask, usage: Json | None, size: int) -> bytes | list[bytes]:

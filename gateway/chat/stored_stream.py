@@ -95,7 +95,8 @@ class StoredStream(CompletionProducer):
                     break
         finally:
             await incoming.close()
-        _, result = self._mask.close()
+        mask = self._mask
+        _, result = await run_heavy(mask.close) if mask.is_long else mask.close()
         if result.error is not None:
             raise UpstreamFailed(result.error)
         if not result.complete:

@@ -9,13 +9,18 @@ them still has its own status; after it, the caller tells it in-band. Rules: MEM
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
 
 from gateway.chat.opening import RequestOpening
 from gateway.chat.round_sender import RoundSender, TargetOptions
-from gateway.chat.round_stream import raise_for_incomplete, stream_round, write_body
+from gateway.chat.round_stream import (
+    close_round,
+    raise_for_incomplete,
+    stream_round,
+    write_body,
+)
 from gateway.errors import UpstreamRefused
 from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
@@ -148,7 +153,7 @@ class Turn:
                 finally:
                     await reply.incoming.close()
                 if result is None:
-                    rest, result = self.mask.close()
+                    rest, result = await close_round(self.mask)
                     if rest:
                         yield rest
                 goes_on = await self._end_round(reply, result)
@@ -166,6 +171,11 @@ class Turn:
         """Return the messages the client was shown, one a choice."""
         return join_halves(self.mask.answers())
 
+    async def _look(self, work: Callable[[], list[Json]]) -> list[Json]:
+        """Look at the answer, in a thread if that takes longer than others may wait."""
+        is_long = self._bytes > LIGHT_BYTES or self.mask.is_long
+        return await asyncio.to_thread(work) if is_long else work()
+
     async def completion(self) -> bytes | list[bytes]:
         """Return the whole answer for a client that did not ask for a stream.
 
@@ -177,9 +187,7 @@ class Turn:
         """Record what the client was shown."""
         self.finished = True
         await self._sender.learn_from(self.used[0] if self.used else None)
-        # A long answer in many parts takes longer to look at than others may wait.
-        long = self._bytes > LIGHT_BYTES
-        answers = await asyncio.to_thread(self.answers) if long else self.answers()
+        answers = await self._look(self.answers)
         if not answers:
             # The upstream gave no choice at all: there is nothing to record.
             await self.session.fail()
@@ -218,8 +226,9 @@ class Turn:
             # Else whoever invents keys and leaves in time could fill the disk.
             await self.session.drop_all()
             return
-        self.mask.close()
-        answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in self.answers()]
+        await close_round(self.mask)
+        shown = await self._look(self.answers)
+        answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in shown]
         if not (self.stream and any(a.get("content") for a in answers)):
             await self.session.fail()
             return

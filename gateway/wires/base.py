@@ -17,6 +17,8 @@ from gateway.wires.round_result import RoundResult
 from memory import Messages, ToolCall
 from memory.session.composer import Prompt
 
+LIGHT_PARTS = 256  # calls or other parts of a round, that are told apart on the event loop
+
 
 class TargetFacts(Protocol):
     """What a request is composed for. label: its name here. model: its own name for the model."""
@@ -67,6 +69,11 @@ class ReplyMask(Protocol):
     @property
     def over(self) -> bool:
         """Whether the newest event was the round's last."""
+        ...
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the round has so many parts that others would wait while it is closed."""
         ...
 
     def fast_forward(self, raw: bytes) -> bytes:

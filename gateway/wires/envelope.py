@@ -37,6 +37,7 @@ from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.merge import usage_sum
 from gateway.wire.own_marks import has_mark, mark_orphan
 from gateway.wire.sse import COMMENT, DONE, SseEvent
+from gateway.wires.base import LIGHT_PARTS
 from gateway.wires.masked_parts import MaskedPart, MaskedParts
 from gateway.wires.round_result import RoundResult
 
@@ -81,6 +82,11 @@ class EnvelopeMask(ABC):
         self._error: Any = None
         self._passed: tuple[bytes, RoundResult] | None = None
         self._closed: RoundResult | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """See the protocol."""
+        return len(self._parts.parts) + len(self.shown) > LIGHT_PARTS
 
     @property
     def rounds(self) -> int:

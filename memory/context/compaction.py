@@ -14,8 +14,10 @@ is summarised twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -196,11 +198,11 @@ async def fit(
     """
     if context_budget.certainly_fits and plan.epoch.cut is None and plan.epoch.elide is None:
         return FittedContext(plan)
-    fitted = (
-        extend_fitted(turn, plan, before, context_budget)
-        if before and before.held
-        else _whole(turn, plan, context_budget)
-    )
+    count: Callable[[], FittedContext] = partial(_whole, turn, plan, context_budget)
+    if before and before.held:
+        count = partial(extend_fitted, turn, plan, before, context_budget)
+    # A message of 100,000 parts takes longer to count than others may wait.
+    fitted = await asyncio.to_thread(count) if turn.messages.heavy else count()
     if context_budget.budget is None or fitted.tokens <= HARD * context_budget.budget:
         return fitted
     goals = _Goals(

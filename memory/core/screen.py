@@ -8,7 +8,7 @@ character.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -110,6 +110,7 @@ _CARD_WORD = re.compile(
     r"|tarjeta|cartão|cartao|карт|कार्ड|بطاقة|カード|卡|카드|carta di"
 )
 CARD_WORD_CHARACTERS = 60  # before a number, in which such a word is looked for
+SLICE_CHARACTERS = 1 << 17  # that are copied at once
 WINDOW_CHARACTERS = 1 << 15  # of a long text, searched at once
 HINT_CHARACTERS = 512  # more than from a hint to what confirms it: a URL to its @, digits of a card
 LONGEST_CHARACTERS = 1 << 13  # that the shipped patterns take, but for a private key
@@ -142,19 +143,18 @@ class Screen:
             (max(hint), hint, name) for hint, name in _flatten(_HINTS_WIDE, self._shipped)
         ]
 
-    def _candidates(self, text: str) -> list[str]:
-        """Return the patterns that may match a text: each turn asks this of each new message.
+    def _hinted_windows(self, text: str) -> list[set[str]]:
+        """Return for each window of a text the patterns that may match there.
 
-        A long text is looked at in windows, so that no copy of all of it is made, and others run
-        between two searches.
+        Each turn asks this of each new message. A long text is looked at in windows, so that no
+        copy of all of it is made, and others run between two searches.
         """
         if len(text) <= WINDOW_CHARACTERS:
-            names = self._names_hinted(text)
-        else:
-            names = set()
-            for at in range(0, len(text), WINDOW_CHARACTERS):
-                names |= self._names_hinted(text[at : at + WINDOW_CHARACTERS + HINT_CHARACTERS])
-        return [name for name in self._patterns if name in names] if names else []
+            return [self._names_hinted(text)]
+        starts = range(0, len(text), WINDOW_CHARACTERS)
+        return [
+            self._names_hinted(text[at : at + WINDOW_CHARACTERS + HINT_CHARACTERS]) for at in starts
+        ]
 
     def _names_hinted(self, text: str) -> set[str]:
         lower = text.lower()
@@ -175,7 +175,11 @@ class Screen:
     def mask(self, text: str) -> tuple[str, list[str]]:
         """Return the text without its secrets, and what they were."""
         found: list[str] = []
-        for name in self._candidates(text):
+        windows = self._hinted_windows(text)
+        hinted = set().union(*windows)
+        for name in self._patterns if hinted else ():
+            if name not in hinted:
+                continue
             kind = _KINDS.get(name, name)
 
             def replace(m: re.Match[str], kind: str = kind) -> str:
@@ -186,7 +190,11 @@ class Screen:
                 before = m[0][: m.start(part) - m.start()]
                 return before + MASK.format(kind) + m[0][m.end(part) - m.start() :]
 
-            text = _substitute(self._patterns[name], replace, text)
+            is_hinted = [name in names for names in windows]
+            masked = _substitute(self._patterns[name], replace, text, is_hinted)
+            if masked is not text:
+                text, windows = masked, self._hinted_windows(masked)
+                hinted = set().union(*windows)
         return text, found
 
     def mask_message(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -252,18 +260,43 @@ def _digits_of(text: str) -> bytes:
 
 
 def _substitute(
-    pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str
+    pattern: re.Pattern[str],
+    replace: Callable[[re.Match[str]], str],
+    text: str,
+    is_hinted: list[bool],
 ) -> str:
-    """Replace what a pattern finds; a long text is searched in windows.
+    """Replace what a pattern finds; a long text is searched in windows, where there is a hint.
 
-    A search holds the interpreter, so that in a thread others run between two windows.
+    A search holds the interpreter, so that in a thread others run between two windows. Some
+    patterns take .2 s for a million characters. is_hinted: for each window. Returns the text
+    itself where nothing is replaced.
     """
     if len(text) <= WINDOW_CHARACTERS:
         return pattern.sub(replace, text)
-    out, at, passed = [], 0, 0
+    out, passed = "", 0
+    for match in _matches(pattern, text, is_hinted):
+        if (replacement := replace(match)) != match[0]:
+            # A text that grows at its end is not copied.
+            for piece in _slices(text, passed, match.start()):
+                out += piece
+            out += replacement
+            passed = match.end()
+    if not passed:
+        return text
+    for piece in _slices(text, passed, len(text)):
+        out += piece
+    return out
+
+
+def _matches(pattern: re.Pattern[str], text: str, is_hinted: list[bool]) -> Iterator[re.Match[str]]:
+    """Yield what a pattern finds in a long text, window by window."""
+    at = 0
     while at < len(text):
         border = at + WINDOW_CHARACTERS
         end = border + LONGEST_CHARACTERS
+        if not any(is_hinted[at // WINDOW_CHARACTERS : end // WINDOW_CHARACTERS + 1]):
+            at = border
+            continue
         match = pattern.search(text, at, end)
         if match is not None and match.end() >= end:
             # It ends with the window, which may have cut it.
@@ -275,10 +308,13 @@ def _substitute(
         if match is None or match.start() >= border:
             at = border
             continue
-        out += [text[passed : match.start()], replace(match)]
-        passed = match.end()
-        at = max(passed, match.start() + 1)
-    return "".join([*out, text[passed:]])
+        yield match
+        at = max(match.end(), match.start() + 1)
+
+
+def _slices(text: str, begin: int, end: int) -> Iterator[str]:
+    for at in range(begin, end, SLICE_CHARACTERS):
+        yield text[at : min(at + SLICE_CHARACTERS, end)]
 
 
 def without_masks(text: str) -> str:
@@ -303,8 +339,10 @@ def _is_secret(m: re.Match[str]) -> bool:
     groups = m.re.groupindex
     if "card" in groups:
         return _is_card(m)
+    if any(m[part].startswith(MASK_BEGINNING.rstrip(": ")) for part in _PARTS if part in groups):
+        return False  # it was removed before
     if "part" in groups:
-        return not m["part"].startswith("[removed:")
+        return True
     if "mixed" in groups:
         mixed = m["mixed"].rstrip(_ENDS)
         return any(map(str.isalpha, mixed)) and any(
@@ -313,7 +351,7 @@ def _is_secret(m: re.Match[str]) -> bool:
     if "secret" not in groups:
         return True
     secret = m["secret"].rstrip(_ENDS)
-    return not secret.startswith("[removed:") and any(not c.isalpha() for c in secret)
+    return any(not c.isalpha() for c in secret)
 
 
 def _is_card(m: re.Match[str]) -> bool:

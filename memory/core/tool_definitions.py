@@ -180,11 +180,16 @@ def client_names(client_tools: Any) -> set[str]:
 
     Malformed tools are ignored; the upstream refuses them.
     """
-    tools = (
-        [t for t in client_tools if isinstance(t, dict)] if isinstance(client_tools, list) else []
-    )
-    inner = [
-        next((x for k in ("function", "custom") if isinstance(x := t.get(k), dict) and x), {})
-        for t in tools
-    ]
-    return {str(x.get("name") or t.get("name")) for t, x in zip(tools, inner, strict=True)}
+    names: set[str] = set()
+    for tool in client_tools if isinstance(client_tools, list) else ():
+        if isinstance(tool, dict):
+            names.add(_tool_name(tool))
+    return names
+
+
+def _tool_name(tool: Json) -> str:
+    for member in ("function", "custom"):
+        inner = tool.get(member)
+        if isinstance(inner, dict) and inner:
+            return str(inner.get("name") or tool.get("name"))
+    return str(tool.get("name"))

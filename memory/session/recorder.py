@@ -27,7 +27,7 @@ from memory.session.turn_record import (
     turn_record,
 )
 from memory.session.turn_shortcut import opening_of, record_of
-from memory.session.turn_store import LIGHT, log_failed_drop, weight_of
+from memory.session.turn_store import are_heavy, log_failed_drop
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
@@ -108,7 +108,7 @@ class TurnRecorder:
             self.release()
             return not self._lost
         self._over = True
-        store.heavy = store.heavy or weight_of(outcome.answers) > LIGHT
+        store.heavy = store.heavy or are_heavy(outcome.answers)
         try:
             record, opening = await store.look(self._rows, prompt, outcome)
             record.jobs = await self._jobs(prompt, outcome.answers)

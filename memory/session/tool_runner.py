@@ -12,6 +12,7 @@ from memory.conversation.messages import Json
 from memory.core.tool_definitions import WRITES
 from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.session.context import TurnContext
+from memory.session.turn_store import LIGHT_CALLS
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.blocks import BlockSet
@@ -74,6 +75,7 @@ class ToolRunner:
         Raises StoreUnavailable, ErasedMeanwhile.
         """
         turn, progress = self._turn, self._turn.progress
+        turn.store.heavy = turn.store.heavy or len(calls) > LIGHT_CALLS
         if not turn.is_recording:
             return {**searched, **tools.refuse_calls(calls, context)}
         if not progress.opened:

@@ -29,8 +29,14 @@ log = logging.getLogger("mnemogate")
 
 # characters of answers and blocks, bytes of a request, that may be inspected on the event loop
 LIGHT = 1 << 18
+LIGHT_ANSWERS = LIGHT_CALLS = 16  # that are written on it: each takes several statements
 LARGE_SECONDS = 3.0  # more for a turn with bodies of many MiB, which a busy disk takes in that time
 ITEM_WEIGHT = 200  # characters that any other value of an answer takes as long as
+
+
+def are_heavy(answers: Sequence[Json]) -> bool:
+    """Tell whether answers take long to look at, or to write."""
+    return len(answers) > LIGHT_ANSWERS or weight_of(answers) > LIGHT
 
 
 def weight_of(answers: Sequence[Json]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from gateway.errors import GatewayError
+from gateway.http.json_thread import run_heavy
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import UpstreamRequest
 from gateway.wire.chat import (
@@ -33,6 +34,7 @@ from gateway.wire.placement import (
 )
 from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
 from gateway.wires.base import (
+    LIGHT_PARTS,
     Composed,
     HiddenRounds,
     RequestFacts,
@@ -183,6 +185,10 @@ class ChatMask:
     def ended(self) -> bool:
         return self._interceptor.ended
 
+    @property
+    def is_long(self) -> bool:
+        return self._interceptor.count_calls() > LIGHT_PARTS
+
     def fast_forward(self, raw: bytes) -> bytes:
         return self._interceptor.fast_forward(raw)
 
@@ -192,6 +198,10 @@ class ChatMask:
             return _events(self._interceptor.finish_round())
         piece = await read_chunk(event.data or b"")
         self.over = piece.error is not None
+        tells_calls = bool(piece.segments) and piece.segments[-1].kind != "text"
+        if tells_calls and self._interceptor.count_held() > LIGHT_PARTS:
+            # What is held of many calls may come out at once.
+            return _events(await run_heavy(self._interceptor.feed, piece))
         return _events(self._interceptor.feed(piece))
 
     def show_whole(self, whole: Chunk) -> bytes:

@@ -132,6 +132,14 @@ class Interceptor:
         """Whether every choice of this round has a finish reason."""
         return bool(self._lanes) and all(lane.reason for lane in self._lanes.values())
 
+    def count_calls(self) -> int:
+        """Count the calls of the round, of all choices."""
+        return sum(len(lane.calls) for lane in self._lanes.values())
+
+    def count_held(self) -> int:
+        """Count the calls of which something is held back."""
+        return sum(len(lane.calls) - lane.released for lane in self._lanes.values())
+
     @property
     def alias(self) -> str | None:
         """The name to show in place of the upstream's; to be set before the first chunk."""

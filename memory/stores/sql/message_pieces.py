@@ -106,6 +106,9 @@ def _screened(
     masked, secrets = screen.mask(words) if words else (words, [])
     if keeps_secrets or not (secrets or message.get("tool_calls")):
         return masked, message
+    if message.get("content") is words:
+        # It is searched again, but where nothing is replaced there is no other copy of it.
+        message = {**message, "content": masked}
     return masked, screen.mask_message(message)
 
 

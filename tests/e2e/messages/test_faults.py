@@ -26,7 +26,7 @@ from tests.e2e.messages.client import (
     user,
 )
 from tests.e2e.test_crash import spawned
-from tests.wire_models import MessagesModel, say, think
+from tests.wire_models import MessagesModel, say, think, use
 
 OVERLOADED = {
     "type": "error",
@@ -432,3 +432,34 @@ async def test_a_gateway_that_was_killed_goes_on_from_finished_rounds(data):
         assert [b["type"] for b in found["content"]] == ["thinking", "text"]
         assert len(up.bodies) == 3
         assert up.bodies[2]["messages"] == up.bodies[1]["messages"]
+
+
+LOOK = use("look", {"at": "it"})
+
+
+@pytest.mark.parametrize("deltas", [1, 2, 3])
+@pytest.mark.parametrize("place", [None, 0, 7], ids=["numbered", "all 0", "all 7"])
+async def test_several_message_deltas_and_blocks_of_one_number_lose_nothing(data, deltas, place):
+    """Some servers tell the reason first and the usage in a `message_delta` of its own."""
+
+    async def odd(seen, wire):
+        parts = [say("One."), REMEMBER] if up.n == 1 else [say("Two."), LOOK]
+        await wire.start_stream()
+        for event in MODEL.events(MODEL.reply(parts, seen.json)):
+            if "index" in event and place is not None:
+                event = {**event, "index": place}
+            repeated = deltas if event["type"] == "message_delta" else 1
+            for number in range(repeated):
+                if number:
+                    event = {**event, "delta": {"stop_reason": None, "stop_sequence": None}}
+                await wire.part(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await wire.end()
+
+    tools = [{"name": "look", "input_schema": {"type": "object"}}]
+    async with MessagesModel(odd) as up, running(up.url, data) as live:
+        answer = await ask(live, "I like tea", stream=True, tools=tools)
+    assert answer.text == "One.Two."
+    calls = [(b["name"], b["input"]) for b in answer.content if b["type"] == "tool_use"]
+    assert calls == [("look", {"at": "it"})]
+    assert answer.message["stop_reason"] == "tool_use"
+    assert up.n == 2

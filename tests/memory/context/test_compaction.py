@@ -4,6 +4,8 @@ twice.
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -440,3 +442,20 @@ def test_a_history_enters_at_the_cut_of_its_own_scope():
     assert turn.chain.link(40) == whole.link(40)
     assert [turn.chain.place(whole.link(i)) for i in (40, 60, 3)] == [40, 60, 3]
     assert turn.chain.place(b"unknown") == turn.chain.place(None) == -1
+
+
+@pytest.mark.parametrize("is_heavy", [False, True])
+async def test_what_takes_long_to_count_is_counted_off_the_event_loop(is_heavy):
+    """A message of 100,000 parts held others for .1 s."""
+    turn, threads = long_turn(), set()
+    turn.messages.heavy = is_heavy
+
+    class Noting(TokenCounter):
+        def message(self, message, digest=None):
+            threads.add(threading.current_thread() is threading.main_thread())
+            return super().message(message, digest)
+
+    budget = ContextBudget(Noting(), "m", [], "tag", 0, 10**9, 0, None, None, None)
+    plan = PlacementPlan(new_epoch([], "tag", 0), "")
+    assert (await fit(turn, plan, budget)).tokens
+    assert threads == {not is_heavy}

@@ -16,7 +16,7 @@ from memory.session.composer import Composer
 from memory.session.in_flight import InFlight
 from memory.session.recorder import TurnRecorder
 from memory.session.turn_record import TurnOutcome
-from memory.session.turn_store import log_failed_drop
+from memory.session.turn_store import LIGHT_ANSWERS, log_failed_drop
 from memory.stores.sql.turn_reader import ConversationState
 from tests.memory.session.turns import BLOCKS, SECRET, FakeSpill, a_turn, late
 
@@ -328,3 +328,12 @@ async def test_rows_that_stay_behind_are_logged_without_what_they_say(caplog):
     await asyncio.sleep(0)
     assert "stay behind: ValueError" in caplog.text
     assert "a user's words" not in caplog.text
+
+
+@pytest.mark.parametrize(("many", "is_heavy"), [(1, False), (LIGHT_ANSWERS + 1, True)])
+async def test_many_choices_are_written_off_the_event_loop(rows, many, is_heavy):
+    """Each is a node of its own: 256 of them held others for .1 s."""
+    turn, recorder, prompt = await begun()
+    assert await recorder.finish(prompt, TurnOutcome([ANSWER] * many))
+    assert turn.store.heavy == is_heavy
+    assert len(rows[-1][1].nodes) == many

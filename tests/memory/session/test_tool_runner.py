@@ -11,6 +11,7 @@ from memory.errors import ErasedMeanwhile
 from memory.scope import Scope
 from memory.session import tool_runner
 from memory.session.tool_runner import UNAVAILABLE, ToolRunner
+from memory.session.turn_store import LIGHT_CALLS
 from memory.tools import ToolCall
 from tests.memory.session.turns import SECRET, a_turn, late
 
@@ -146,3 +147,11 @@ async def test_the_versions_that_the_prompt_showed_stay_as_they_were(monkeypatch
     shown, turn = {"human": 1}, opened()
     await ToolRunner(turn, shown).run([APPEND], REPLY, ALL)
     assert shown == {"human": 1}
+
+
+@pytest.mark.parametrize(("many", "is_heavy"), [(LIGHT_CALLS, False), (LIGHT_CALLS + 1, True)])
+async def test_many_calls_are_written_off_the_event_loop(ledger, many, is_heavy):
+    """Each takes several statements: 500 passages held others for .1 s."""
+    turn = opened()
+    await ToolRunner(turn, {}).run([APPEND] * many, REPLY, ALL)
+    assert turn.store.heavy == is_heavy

@@ -1,14 +1,18 @@
 """The interceptor as a transcript: chunks in, chunks out, over any number of rounds."""
 
 import json
+import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.chat.round_stream import close_round
 from gateway.wire import chat, fast_path
 from gateway.wire.chat import fold, lift
-from gateway.wire.sse import frame
+from gateway.wire.sse import SseEvent, frame
+from gateway.wires.base import LIGHT_PARTS
+from gateway.wires.chat.format import ChatMask
 from gateway.wires.chat.interceptor import Interceptor
 from tests.gateway.wire.chunks import chunkings, completions, read
 
@@ -598,3 +602,34 @@ def test_nothing_of_a_lane_follows_its_finish():
         text_of(run(icpt, chunk({"content": "a"}), chunk({}, "stop"), chunk({"content": "b"})))
         == "a"
     )
+
+
+def undecided(index):
+    """A call whose name may still become one of ours."""
+    return chunk(
+        {"tool_calls": [{"index": index, "id": f"c{index}", "function": {"name": "core"}}]}
+    )
+
+
+@pytest.mark.parametrize(("many", "is_long"), [(3, False), (LIGHT_PARTS + 1, True)])
+async def test_what_is_held_of_many_calls_comes_out_in_a_thread(monkeypatch, many, is_long):
+    """4,096 of them held others for .1 s."""
+    loop, threads = threading.get_ident(), {}
+    for name in ("feed", "close"):
+        work = getattr(Interceptor, name)
+
+        def noting(self, *args, name=name, work=work):
+            threads[name] = threading.get_ident()
+            return work(self, *args)
+
+        monkeypatch.setattr(Interceptor, name, noting)
+    mask = ChatMask(Interceptor(OURS))
+    events = [undecided(i) for i in range(many)] + [chunk({}, "tool_calls")]
+    shown = b""
+    for body in events:
+        shown += await mask.show(SseEvent(b"", json.dumps(body).encode()))
+    assert (threads["feed"] != loop) == is_long
+    rest, result = await close_round(mask)
+    assert (threads["close"] != loop) == is_long
+    assert (shown + rest).count(b'"name":') == many
+    assert len(result.theirs) == many
