@@ -6,6 +6,8 @@ key sees the blocks that its users see, and edits the value where one of them ma
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from litestar import Response, delete, get, patch, post, put
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery
@@ -312,7 +314,10 @@ async def append(caller: AtDoor, ident: FromPath[str]) -> Response[SharedBlock]:
     with translate_errors():
         caller.memory.policy.screen.check("content", new.content)
     how = management.shared_blocks.append_content(new.content)
-    now = await _edit(caller, which, how, OutsideEdit())
+    source = replace(_source(caller, await _find_writer(caller, which)), expect=None)
+    now = await caller.write(
+        management.shared_blocks.edit_block(caller.memory, which, how, source, OutsideEdit())
+    )
     assert now is not None  # noqa: S101 - an append never deletes
     return await _show(caller, now)
 

@@ -10,6 +10,7 @@ from memory.core.blocks import CoreBlock, rewrite_value
 from memory.errors import ToolError
 from memory.stores.sql import blocks as block_rows
 from memory.stores.sql.blocks import EditSource
+from memory.stores.sql.visible_blocks import is_hidden
 
 LABEL = "human"
 
@@ -31,7 +32,8 @@ class HumanBlock:
     ) -> bool:
         """Replace lines by a new one, None for none.
 
-        Returns False if the block is missing, read-only or would be too long.
+        Returns False if the block is missing, read-only or would be too long; and for a new line if
+        a shared block is shown in its place, where nobody would see it.
         """
 
         def edit(block: CoreBlock | None) -> CoreBlock | None:
@@ -40,6 +42,9 @@ class HumanBlock:
             kept = [line for line in block.value.split("\n") if line.strip() not in gone]
             return rewrite_value(block, "\n".join([*kept, new] if new else kept).strip("\n"))
 
+        scope_id = self._set.scope_id
+        if new and scope_id is not None and is_hidden(conn, scope_id, LABEL):
+            return False
         try:
             return block_rows.edit(conn, self._set, LABEL, edit, by) is not None
         except ToolError:

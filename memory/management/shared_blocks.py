@@ -105,8 +105,7 @@ async def create_block(
 
     def work(conn: Connection) -> StoredShared:
         made = rows.create(conn, tenant, new.block, source, default_write=new.default_write)
-        for member, write in new.members:
-            members.put(conn, (tenant, made.id), member, write)
+        members.add_all(conn, made, tenant, new.members)
         return made
 
     return await _write(memory, tenant, "", work)

@@ -28,6 +28,9 @@ EXPANDED = (
 )
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
+    "DROP TABLE shared_changes, shared_versions",
+    "ALTER TABLE messages DROP COLUMN said_by",
+    "ALTER TABLE passages DROP COLUMN written_by",
     "DROP TABLE agents, agent_versions",
     "DROP TABLE dropped, job_records, journal",
     "DROP INDEX ix_conversations_forks",

@@ -11,7 +11,9 @@ import re
 import pytest
 
 from memory.core.blocks import apply_note, unescape
-from memory.stores.sql import shared_members, turn_reader
+from memory.jobs.human_block import HumanBlock
+from memory.stores.sql import scopes, shared_members, turn_reader
+from memory.stores.sql.blocks import EditSource
 from tests import stores
 from tests.conftest import running
 from tests.e2e.postgres_chat import storage
@@ -829,3 +831,43 @@ async def test_each_request_holds_what_its_user_sees_and_keeps_the_prefix(data, 
     config = {"memory.tasks": "off", "memory.recall": "tools", "memory.extract": "off"}
     async with Model("Hi.") as up, gateway(up, data, **config) as live:
         await Household(live, up, seed).play(60)
+
+
+async def test_a_block_may_have_10_000_members_and_a_member_64_blocks(data):
+    many = [{"user": f"user {i}", "write": i % 2 == 0} for i in range(10_000)]
+    async with Model("Hi.") as up, gateway(up, data) as live:
+        got = await live.memory("POST", "/shared-blocks", json={"label": "board", "members": many})
+        assert got.status_code == 201, got.text
+        path = f"/shared-blocks/{got.json()['id']}"
+        got = await live.memory("PUT", f"{path}/members/one%20more")
+        assert (got.status_code, got.json()["error"]["code"]) == (409, "too_many_members")
+        assert (await live.memory("PUT", f"{path}/members/user%201")).status_code == 200
+        for number in range(64):
+            await share(live, f"b{number}", "x", members=("ann",))
+        sent = {"label": "last", "members": [{"user": "ann"}]}
+        got = await live.memory("POST", "/shared-blocks", json=sent)
+        assert (got.status_code, got.json()["error"]["code"]) == (409, "conflict")
+        listed = (await live.memory("GET", "/shared-blocks?label=last")).json()["data"]
+        assert listed == []  # it was not made
+
+
+async def test_extraction_writes_no_line_where_nobody_would_see_it(data):
+    """The own block stands behind a shared one of its label: what is new becomes a passage."""
+    async with Model("Hi.") as up, gateway(up, data) as live:
+        memory = live.gateway.memory
+        await live.memory("PUT", "/users/ann/blocks/human", json={"value": "Likes tea"})
+        find = memory.scope("t", "ann", "default")
+        scope_id = await memory.db.read(lambda conn: scopes.find(conn, find))
+        human, source = HumanBlock(scope_id, memory.policy.blocks), EditSource("extraction")
+
+        async def write(line):
+            return await memory.db.write(
+                lambda conn: human.replace_lines(conn, set(), line, source)
+            )
+
+        assert await write("Likes jam")
+        await share(live, "human", "Shared words", members=("ann",))
+        assert not await write("Likes bread")
+        assert (await live.memory("GET", "/users/ann/blocks/human")).json()["value"] == (
+            "Likes tea\nLikes jam"
+        )

@@ -11,6 +11,7 @@ from memory.stores.sql import messages, passages, scopes
 from memory.stores.sql import schema as t
 from memory.stores.sql.batches import ROWS_PER_STATEMENT, BatchedWork, WriterShare, write_batches
 from memory.stores.sql.scopes import UserName
+from memory.stores.sql.write_lock import NOTHING
 
 m, p, s, n = t.messages.c, t.passages.c, t.scopes.c, t.nodes.c
 # What of a turn may quote what was said in it.
@@ -23,6 +24,9 @@ async def erase(db: BatchedWork, who: UserName) -> list[str]:
     who: tenant and user. Returns the names of the agents. Raises StoreUnavailable; a repetition
     continues.
     """
+    # The usual case: no other write has to wait for it.
+    if not await db.write(lambda conn: _has_any(conn, who), lock=NOTHING):
+        return []
     agents: set[str] = set()
     for named in await write_batches(db, lambda conn, share: _erase_some(conn, share, who)):
         agents |= named
@@ -52,6 +56,14 @@ def _erase_some(conn: Connection, share: WriterShare, who: UserName) -> set[str]
 
 def _at_home(who: UserName) -> tuple[ColumnElement[bool], ...]:
     return s.tenant == who[0], s.user.startswith(AGENT_KIND, autoescape=True)
+
+
+def _has_any(conn: Connection, who: UserName) -> bool:
+    """Tell whether a user said something to such an agent, or had it written."""
+    return any(
+        conn.execute(select(column).where(column == who[1]).limit(1)).first() is not None
+        for column in (m.said_by, p.written_by)
+    )
 
 
 def _remove_turns(conn: Connection, who: UserName) -> set[str]:

@@ -27,12 +27,16 @@ from memory.ids import clock
 from memory.scope import AGENT_KIND, Scope
 from memory.stores.sql import schema as t
 from memory.stores.sql import shared_blocks
-from memory.stores.sql.shared_blocks import BlockName, block_of
-from memory.stores.sql.statements import execute
+from memory.stores.sql.shared_blocks import BlockName, StoredShared, block_of
+from memory.stores.sql.statements import add_rows, execute
 
 b, m = t.shared_blocks.c, t.shared_members.c
 MOST_MEMBERS = 10_000  # of a block
 MOST_BLOCKS = 64  # of one member
+FULL = (
+    f"this member sees {MOST_BLOCKS} shared blocks, and no more are possible: remove it from one "
+    "first"
+)
 EVERYONE = "everyone"
 NOBODY = "-"  # in place of `everyone`, for the own memory of an agent, who is no user
 ROWS = 1024  # memberships that are looked at for one memory
@@ -135,6 +139,33 @@ def put(conn: Connection, which: BlockName, member: MemberName, write: bool | No
     return find(conn, which, member)
 
 
+def add_all(
+    conn: Connection,
+    block: StoredShared,
+    tenant: str,
+    new: Sequence[tuple[MemberName, bool | None]],
+) -> None:
+    """Give a new block its members, the last word on each. Raises Conflict."""
+    members = {member: block.default_write if write is None else write for member, write in new}
+    place = m.kind, m.name, m.agent
+    full = select(*place).where(m.tenant == tenant).group_by(*place)
+    rows = conn.execute(full.having(func.count() >= MOST_BLOCKS))
+    if not members.keys().isdisjoint(MemberName(*row) for row in rows):
+        raise Conflict(FULL)
+    now = clock.now()
+    listed = [
+        {
+            "block_id": block.id,
+            "tenant": tenant,
+            **member._asdict(),
+            "write": write,
+            "joined_at": now,
+        }
+        for member, write in members.items()
+    ]
+    add_rows(conn, t.shared_members, listed)
+
+
 def _check_space(conn: Connection, which: BlockName, member: MemberName) -> None:
     """Raise TooManySharers or Conflict if no membership more is possible."""
     members = select(func.count()).where(m.tenant == which[0], m.block_id == which[1])
@@ -145,10 +176,7 @@ def _check_space(conn: Connection, which: BlockName, member: MemberName) -> None
     named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
     blocks = select(func.count()).where(m.tenant == which[0], *named)
     if (conn.execute(blocks).scalar() or 0) >= MOST_BLOCKS:
-        raise Conflict(
-            f"this member sees {MOST_BLOCKS} shared blocks, and no more are possible: remove it "
-            "from one first"
-        )
+        raise Conflict(FULL)
 
 
 def find(conn: Connection, which: BlockName, member: MemberName) -> StoredMember:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from memory.core.block_space import space_of
 from memory.core.blocks import CoreBlock
 from memory.core.shared import ShownBlocks, choose_shown
 from memory.scope import Scope
 from memory.stores.sql import blocks, shared_blocks, shared_members
+from memory.stores.sql import schema as t
 from memory.stores.sql.blocks import BlockSet, Edit, EditSource
 
 NOTHING_SHARED = ShownBlocks({})
@@ -43,6 +44,21 @@ def hide_own(
         if label in shown
     }
     return {**own, **hidden}
+
+
+def is_hidden(conn: Connection, scope_id: int, label: str) -> bool:
+    """Tell whether a shared block is shown in the place of an own one."""
+    s = t.scopes.c
+    query = (
+        select(s.tenant, s.user, s.agent)
+        .join(t.shared_changes, t.shared_changes.c.tenant == s.tenant)
+        .where(s.id == scope_id)
+    )
+    row = conn.execute(query).first()
+    if row is None or row.user is None:
+        return False
+    seen = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
+    return any(one.block.label == label for one in seen)
 
 
 class VisibleBlocks:
