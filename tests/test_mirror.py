@@ -51,7 +51,9 @@ COVERED = {
         memory.session.agent_profiles memory.stores.sql.agent_memories memory.stores.sql.agents
     """,
     "e2e/test_workbench": """
-        gateway.chat.inner_turn gateway.routing.inner_call gateway.ui.agent_form
+        gateway.chat.inner_turn gateway.management.agent_export
+        gateway.management.agent_import gateway.routing.inner_call
+        gateway.ui.agent_files gateway.ui.agent_form
         gateway.ui.agent_trial gateway.ui.agents gateway.ui.trial_chat
     """,
     "e2e/test_policies": """

@@ -393,3 +393,49 @@ async def test_a_trial_with_a_key_of_the_persons_own_sends_it_on_and_keeps_it_no
         page = await looker.send("/agent?name=support", **sent)
         assert "Hi." in words(page)
         assert "sk-mine" not in page.text
+
+
+async def upload(looker, text, **fields):
+    data = {"csrf": looker.csrf, "name": "", "model": "", **fields}
+    files = {"file": ("x.af", text, "application/octet-stream")}
+    return await looker.http.post("/ui/agents/import", data=data, files=files)
+
+
+async def test_an_agent_is_exported_and_imported_with_its_memory(data):
+    async with shown(data, REMEMBER, "Noted.", "Hi.") as (live, sign_in):
+        await live.memory("PUT", "/agents/support", json={**SUPPORT, "home": "agent"})
+        await live.chat("I like tea \U0001f375", model="agent:support", user="ann")
+        looker = await sign_in(SENTINEL_KEY)
+        file = await looker.get("/agent/export?name=support")
+        assert file.headers["content-disposition"] == 'attachment; filename="support.af"'
+        assert [m["role"] for m in file.json()["agents"][0]["messages"]] == ["user", "assistant"]
+        taken = await upload(looker, file.content, name="support")
+        assert faults(taken) == ["There is an agent 'support' already: choose another name."]
+        made = await upload(looker, file.content, name="copy")
+        assert made.headers["location"] == "/ui/agent?name=copy"
+        agent = await read(live, "copy")
+        assert (agent["title"], agent["home"]) == ("Support", "agent")
+        passages = (await live.memory("GET", "/users/agent%3Acopy/passages")).json()["data"]
+        assert [p["content"] for p in passages] == ["Grace arrives on Friday"]
+        talks = (await live.memory("GET", "/users/agent%3Acopy/conversations")).json()["data"]
+        assert [talk["message_count"] for talk in talks] == [2]
+        again = await looker.get("/agent/export?name=copy")
+        messages = again.json()["agents"][0]["messages"]
+        assert messages[0]["content"][0]["text"] == "I like tea \U0001f375"
+
+
+async def test_a_file_that_is_none_is_refused(data):
+    async with shown(data, "Hi.") as (live, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        for text in (b"", b"{", b"[]", b"{}", b"[" * 100_000, b"{" + b" " * 5_000_000 + b"}"):
+            assert "This is no agent file" in faults(await upload(looker, text))[0]
+        assert "UTF-8" in words(await upload(looker, b"\xff\xfe"))
+        two = b'{"agents": [{"name": "a", "system": "x"}, {"name": "b", "system": "x"}]}'
+        assert "holds 2 agents" in faults(await upload(looker, two, name="c"))[0]
+        assert (await upload(looker, two)).headers["location"] == "/ui/agents"
+        assert (await read(live, "b"))["instruction"] == "x"
+        ada = await sign_in("sk-ada")
+        assert "Only trusted and admin keys" in faults(await upload(ada, two))[0]
+        assert (await ada.get("/agent/export?name=a")).status_code == 403
+        no_token = await looker.http.post("/ui/agents/import", files={"file": ("x", two)})
+        assert no_token.status_code == 403
