@@ -107,7 +107,7 @@ async def _form_page(
     }
     if agent is None:
         return visitor.page("agent-new.html", where=where(visitor), **values)
-    return agent_page(visitor, "agent-edit.html", agent, version=agent.version, **values)
+    return agent_page(visitor, "agent-edit.html", agent, **{"version": agent.version, **values})
 
 
 def _default_profile() -> Json:

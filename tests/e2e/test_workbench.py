@@ -220,10 +220,12 @@ async def test_a_form_that_is_saved_as_it_came_changes_nothing(data):
         assert after["reflect"]["idle_seconds"] == 0.5
         for member in ("title", "instruction", "blocks", "metadata", "tags"):
             assert after[member] == before[member]
-        await looker.send(
+        less = await looker.send(
             "/agent/profile?name=support",
             **{**sent, "version": "2", "do": "remove 0"},
         )
+        assert (less.status_code, form_of(less)["version"]) == (200, "2")
+        assert "blocks.0.label" not in form_of(less)
         assert (await read(live))["blocks"]  # only the form has one less
         kept = {k: v for k, v in sent.items() if not k.startswith("blocks.")}
         await looker.send("/agent/profile?name=support", **{**kept, "version": "2"})
