@@ -97,7 +97,7 @@ async def _form_page(
         "main": agent_form.MAIN_FIELDS,
         "advanced": agent_form.ADVANCED_FIELDS,
         "home": agent_form.HOME,
-        "fault": error.message if error is not None else "",
+        "fault": error.message.removeprefix(f"{error.param}: ") if error is not None else "",
         "place": place,
         "opens": place in agent_form.ADVANCED,
         "new_name": "",
