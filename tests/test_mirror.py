@@ -63,7 +63,9 @@ COVERED = {
         memory.stores.sql.exchanges
     """,
     "e2e/test_workbench": """
-        gateway.chat.inner_turn gateway.routing.inner_call gateway.ui.agent_form
+        gateway.chat.inner_turn gateway.management.agent_export
+        gateway.management.agent_import gateway.routing.inner_call
+        gateway.ui.agent_files gateway.ui.agent_form
         gateway.ui.agent_trial gateway.ui.agents gateway.ui.trial_chat
     """,
     "e2e/test_shared_blocks": """

@@ -21,7 +21,7 @@ from gateway.errors import BadRequest, Forbidden, GatewayError
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.management import agents as api
-from gateway.management.context import check_name
+from gateway.management.context import EVERY, check_name
 from gateway.routing.inner_call import InnerAnswer, InnerCall
 from gateway.state import GatewayState
 from gateway.ui.agents import agent_page
@@ -39,6 +39,7 @@ HIDDEN_BLOCKS = "This key may not see this memory, so its blocks are not shown."
 
 @get("/agent")
 async def trial_page(visitor: AtVisit, name: FromQuery[str], user: FromQuery[str] = "") -> Template:
+    _check_one_tenant(visitor)
     agent = await api.find_agent(visitor.caller, name)
     trial = Trial(visitor, agent, user.strip() or _default_user(visitor), _new_conversation())
     blocks = [TrialBlock(block) for block in await trial.read_blocks()]
@@ -50,6 +51,7 @@ async def send_trial(
     visitor: AtVisit, name: FromQuery[str], run_turn: NamedDependency[RunTurn]
 ) -> Template:
     """Let the agent answer a message, and show its blocks afterwards."""
+    _check_one_tenant(visitor)
     agent = await api.find_agent(visitor.caller, name)
     user = visitor.field("user").strip() or _default_user(visitor)
     conversation = visitor.field("conversation") or _new_conversation()
@@ -67,6 +69,12 @@ async def send_trial(
     blocks = await asyncio.to_thread(mark_changes, before, after)
     said += [TrialMessage("user", text), answered]
     return _page(trial, said, blocks, draft="" if is_sent else text)
+
+
+def _check_one_tenant(visitor: Visitor) -> None:
+    """Raise BadRequest for an admin's view of every tenant, which has no memory."""
+    if visitor.caller.tenant == EVERY:
+        raise BadRequest("An agent talks with the memory of one tenant: name it.", param="tenant")
 
 
 async def _answer(trial: Trial, text: str, run_turn: RunTurn) -> TrialMessage:

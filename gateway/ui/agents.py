@@ -97,7 +97,7 @@ async def _form_page(
         "main": agent_form.MAIN_FIELDS,
         "advanced": agent_form.ADVANCED_FIELDS,
         "home": agent_form.HOME,
-        "fault": error.message if error is not None else "",
+        "fault": error.message.removeprefix(f"{error.param}: ") if error is not None else "",
         "place": place,
         "opens": place in agent_form.ADVANCED,
         "new_name": "",
@@ -107,7 +107,7 @@ async def _form_page(
     }
     if agent is None:
         return visitor.page("agent-new.html", where=where(visitor), **values)
-    return agent_page(visitor, "agent-edit.html", agent, version=agent.version, **values)
+    return agent_page(visitor, "agent-edit.html", agent, **{"version": agent.version, **values})
 
 
 def _default_profile() -> Json:

@@ -21,9 +21,11 @@ from gateway.auth.sessions import TicketOffice
 from gateway.errors import GatewayError, ResourceNotFound, StoreDown
 from gateway.http.access_log import current_line
 from gateway.http.asgi import UNEXPECTED
+from gateway.management.users import Importing
 from gateway.state import request_id
 from gateway.storage.tickets import TicketTable
 from gateway.ui import (
+    agent_files,
     agent_trial,
     agents,
     blocks,
@@ -143,11 +145,13 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
     an agent answer a message.
     """
     office, limit, movers = _office(secret, memory), FeedLimit(), MoveOffice()
+    importing = Importing()
     return Router(
         "/ui",
         route_handlers=[
             *sign_in.ROUTES,
             *agents.ROUTES,
+            *agent_files.ROUTES,
             *agent_trial.ROUTES,
             *people.ROUTES,
             *moves.ROUTES,
@@ -164,6 +168,7 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
             "office": Provide(lambda: office, sync_to_thread=False),
             "feeds": Provide(lambda: limit, sync_to_thread=False),
             "moves": Provide(lambda: movers, sync_to_thread=False),
+            "importing": Provide(lambda: importing, sync_to_thread=False),
             "run_turn": Provide(lambda: run_turn, sync_to_thread=False),
             "visitor": Provide(visitor),
             "subject": Provide(subject),

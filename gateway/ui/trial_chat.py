@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.errors import ResourceNotFound
 from gateway.management import blocks as blocks_api
 from gateway.management.context import UserContext, with_agents_blocks
-from gateway.management.schemas import Block
+from gateway.management.schemas import Block, Page
 from gateway.routing.agents import Agent
 from gateway.ui.texts import diff_lines, text_of_content
 from gateway.ui.visitor import ACTOR, Visitor
@@ -72,7 +72,8 @@ class Trial:
         caller = self.visitor.caller
         scope = Scope(caller.tenant, self.owner, self.agent.name, caller.gateway.secret)
         context = await with_agents_blocks(UserContext(caller, scope, ACTOR))
-        return (await blocks_api.blocks.fn(context, None, MAX_BLOCKS)).data
+        page: Page[Block] = await blocks_api.blocks.fn(context, None, MAX_BLOCKS)
+        return page.data
 
     async def read_messages(self) -> list[TrialMessage]:
         """Return what was said so far. Raises StoreDown."""

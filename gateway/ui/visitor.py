@@ -22,6 +22,7 @@ from gateway.errors import BadRequest, Forbidden, GatewayError, Unauthenticated
 from gateway.http.request_body import read_body
 from gateway.management.context import (
     EVERY,
+    MIB,
     ManagementRequest,
     UserContext,
     open_request,
@@ -29,11 +30,13 @@ from gateway.management.context import (
     with_agents_blocks,
 )
 from gateway.state import GatewayState
+from gateway.ui.uploads import is_upload, read_upload
 
 COOKIE = "mnemogate_session"
 SESSION = "session"
 ACTOR = "dashboard"
 FORM_BYTES = 4 << 20
+TAKES_FILES = "takes_files"  # option of a route whose form brings a file
 SHORT_FORM_BYTES = 16 << 10  # longer forms are parsed in a thread
 MAX_FIELDS = 1200  # an agent of 200 blocks has five for each
 HEADERS = {
@@ -127,6 +130,9 @@ def go_to(url: str) -> Redirect:
 async def read_form(request: AnyRequest, limit: int = FORM_BYTES) -> dict[str, str]:
     """Return the fields of a form of limited size. Raises TooLarge, BadRequest."""
     body = await read_body(request.receive, dict(request.scope["headers"]), limit)
+    kind = request.headers.get("content-type", "")
+    if is_upload(kind) and request.route_handler.opt.get(TAKES_FILES):
+        return await asyncio.to_thread(read_upload, body, kind, MAX_FIELDS)
     if len(body) <= SHORT_FORM_BYTES:
         return _parse_form(body)
     return await asyncio.to_thread(_parse_form, body)
@@ -189,8 +195,17 @@ async def visitor(
         raise SignInNeeded(e.message) from e
     found = Visitor(await open_request(request, principal, tenant or None), ticket, office)
     if request.method != "GET":
-        found.form = await read_change(request, found.csrf)
+        found.form = await read_change(request, found.csrf, _form_bytes(found.caller))
     return found
+
+
+def _form_bytes(caller: ManagementRequest) -> int:
+    """Return how many bytes a form may have; a file may be as large as an import."""
+    if not caller.request.route_handler.opt.get(TAKES_FILES):
+        return FORM_BYTES
+    settings = caller.gateway.settings
+    mib = settings.server.max_body_mib
+    return int((mib if caller.runs_it else min(mib, settings.memory.import_mib)) * MIB)
 
 
 async def subject(visitor: AtVisit, user: UserName, agent: FromQuery[str] = "") -> Subject:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.config.agents import AgentSettings
 from gateway.ui import agent_form
@@ -166,7 +169,7 @@ async def test_an_agent_is_made_in_the_page(data):
         ("timezone", "Mars/Base", "Mars/Base"),
         ("metadata", "{", "this is not JSON"),
         ("response_format", '{"type": "xml"}', "must be one of"),
-        ("locked", "model", "locked.0"),
+        ("locked", "model", "not 'model'"),
         ("blocks.0.label", "Not a label", "a label must match"),
         ("blocks.0.limit", "-1", "greater than 0"),
         ("title", "x" * 257, "256"),
@@ -220,10 +223,12 @@ async def test_a_form_that_is_saved_as_it_came_changes_nothing(data):
         assert after["reflect"]["idle_seconds"] == 0.5
         for member in ("title", "instruction", "blocks", "metadata", "tags"):
             assert after[member] == before[member]
-        await looker.send(
+        less = await looker.send(
             "/agent/profile?name=support",
             **{**sent, "version": "2", "do": "remove 0"},
         )
+        assert (less.status_code, form_of(less)["version"]) == (200, "2")
+        assert "blocks.0.label" not in form_of(less)
         assert (await read(live))["blocks"]  # only the form has one less
         kept = {k: v for k, v in sent.items() if not k.startswith("blocks.")}
         await looker.send("/agent/profile?name=support", **{**kept, "version": "2"})
@@ -235,6 +240,66 @@ def test_every_member_of_a_profile_is_in_the_form():
     assert members | {"blocks"} == set(AgentSettings.model_fields)
     default = AgentSettings().model_dump(mode="json", exclude_none=True)
     assert agent_form.changed_members(agent_form.render_profile(default), default) == {}
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+PROFILES = st.fixed_dictionaries(
+    {},
+    optional={
+        "title": TEXTS,
+        "instruction": TEXTS,
+        "description": TEXTS,
+        "home": st.sampled_from(["user", "agent"]),
+        "memory_tools": st.booleans(),
+        "tags": st.lists(TEXTS.filter(bool), max_size=3),
+        "metadata": JSON,
+        "parameters": st.fixed_dictionaries(
+            {},
+            optional={
+                "temperature": st.floats(0, 2),
+                "seed": st.integers(-(2**60), 2**60),
+                "stop": TEXTS | st.lists(TEXTS, max_size=2),
+            },
+        ),
+        "turn_seconds": st.floats(0.001, 1e9),
+        "blocks": st.lists(
+            st.builds(
+                lambda n, text, words, reads: {
+                    "label": f"b{n}", "value": text, "description": words, "read_only": reads
+                },
+                st.integers(0, 10**9), TEXTS, TEXTS, st.booleans(),
+            ),
+            max_size=3,
+            unique_by=lambda block: block["label"],
+        ),
+    },
+)  # fmt: skip
+
+
+def sent_by_a_browser(form):
+    """The fields of a form as they come back: line ends of the network, boxes that are on."""
+    sent = dict(form.values)
+    for i, row in enumerate(form.rows):
+        sent |= {f"blocks.{i}.{name}": value for name, value in row.items()}
+    boxes = {field.path for field in agent_form.FIELDS if field.kind == "check"}
+    return {
+        name: re.sub("\r\n|\r|\n", "\r\n", value)
+        for name, value in sent.items()
+        if value or not (name in boxes or name.endswith(".read_only"))
+    }
+
+
+@given(PROFILES)
+def test_no_profile_is_changed_by_a_form_that_nobody_touched(members):
+    settings = AgentSettings.model_validate_json(json.dumps(members), strict=True)
+    profile = settings.model_dump(mode="json", exclude_none=True)
+    sent = sent_by_a_browser(agent_form.render_profile(profile))
+    assert agent_form.changed_members(agent_form.read_form(sent), profile) == {}
 
 
 async def test_an_edit_that_comes_too_late_is_shown_with_both_texts(data):
@@ -360,6 +425,11 @@ async def test_a_trial_holds_the_rights_of_who_is_signed_in(data):
         root = await sign_in("sk-root")
         page = await root.send("/agent?name=a&tenant=acme", **{**form, "message": "Hello"})
         assert "Hi." in words(page)
+        for tenant in ("acme", "*"):
+            refused = await ada.send(f"/agent?name=a&tenant={tenant}", **form)
+            assert refused.status_code == (200 if tenant == "acme" else 403)
+        assert (await root.send("/agent?name=a&tenant=*", **form)).status_code == 400
+        assert (await root.get("/agent?name=a&tenant=*")).status_code == 400
         rows = (await live.memory("GET", "/users/ada/conversations?agent=a")).json()["data"]
         assert len(rows) == 1
 
@@ -393,3 +463,49 @@ async def test_a_trial_with_a_key_of_the_persons_own_sends_it_on_and_keeps_it_no
         page = await looker.send("/agent?name=support", **sent)
         assert "Hi." in words(page)
         assert "sk-mine" not in page.text
+
+
+async def upload(looker, text, **fields):
+    data = {"csrf": looker.csrf, "name": "", "model": "", **fields}
+    files = {"file": ("x.af", text, "application/octet-stream")}
+    return await looker.http.post("/ui/agents/import", data=data, files=files)
+
+
+async def test_an_agent_is_exported_and_imported_with_its_memory(data):
+    async with shown(data, REMEMBER, "Noted.", "Hi.") as (live, sign_in):
+        await live.memory("PUT", "/agents/support", json={**SUPPORT, "home": "agent"})
+        await live.chat("I like tea \U0001f375", model="agent:support", user="ann")
+        looker = await sign_in(SENTINEL_KEY)
+        file = await looker.get("/agent/export?name=support")
+        assert file.headers["content-disposition"] == 'attachment; filename="support.af"'
+        assert [m["role"] for m in file.json()["agents"][0]["messages"]] == ["user", "assistant"]
+        taken = await upload(looker, file.content, name="support")
+        assert faults(taken) == ["There is an agent 'support' already: choose another name."]
+        made = await upload(looker, file.content, name="copy")
+        assert made.headers["location"] == "/ui/agent?name=copy"
+        agent = await read(live, "copy")
+        assert (agent["title"], agent["home"]) == ("Support", "agent")
+        passages = (await live.memory("GET", "/users/agent%3Acopy/passages")).json()["data"]
+        assert [p["content"] for p in passages] == ["Grace arrives on Friday"]
+        talks = (await live.memory("GET", "/users/agent%3Acopy/conversations")).json()["data"]
+        assert [talk["message_count"] for talk in talks] == [2]
+        again = await looker.get("/agent/export?name=copy")
+        messages = again.json()["agents"][0]["messages"]
+        assert messages[0]["content"][0]["text"] == "I like tea \U0001f375"
+
+
+async def test_a_file_that_is_none_is_refused(data):
+    async with shown(data, "Hi.") as (live, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        for text in (b"", b"{", b"[]", b"{}", b"[" * 100_000, b"{" + b" " * 5_000_000 + b"}"):
+            assert "This is no agent file" in faults(await upload(looker, text))[0]
+        assert "UTF-8" in words(await upload(looker, b"\xff\xfe"))
+        two = b'{"agents": [{"name": "a", "system": "x"}, {"name": "b", "system": "x"}]}'
+        assert "holds 2 agents" in faults(await upload(looker, two, name="c"))[0]
+        assert (await upload(looker, two)).headers["location"] == "/ui/agents"
+        assert (await read(live, "b"))["instruction"] == "x"
+        ada = await sign_in("sk-ada")
+        assert "Only trusted and admin keys" in faults(await upload(ada, two))[0]
+        assert (await ada.get("/agent/export?name=a")).status_code == 403
+        no_token = await looker.http.post("/ui/agents/import", files={"file": ("x", two)})
+        assert no_token.status_code == 403

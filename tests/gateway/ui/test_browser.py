@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,18 @@ VIEWS = [
     "/usage?by=request",
     "/why?user=ada",
     "/connect",
+    "/agents",
+    "/agents/new",
+    "/agents/import",
+    "/agent?name=house",
+    "/agent/profile?name=house",
 ]
+OWN_AGENT = ["/agent/profile?name=support", "/agent/versions?name=support", "/agent?name=support"]
+# Models by their names: the scripted one has no list to be asked for.
+AGENTS = {
+    "agents": {"house": {"model": "m", "title": "House", "instruction": "Be kind."}},
+    "models": {name: {"targets": [{"provider": "openai"}]} for name in ("m", "gpt-*", "<*")},
+}
 SERIOUS = """async () => (await axe.run()).violations
     .filter(v => ["serious", "critical"].includes(v.impact))
     .map(v => v.id + ": " + v.nodes.map(n => n.html).join(" | ").slice(0, 300))"""
@@ -148,34 +160,40 @@ async def _explain(page: Any, turn: Any) -> None:
 
 
 async def test_everybody_can_use_every_view(data):
-    async with shown(data) as (live, _):
+    async with shown(data, **AGENTS) as (live, _):
+        await live.memory("PUT", "/agents/support", json={"model": "m", "blocks": [{"label": "a"}]})
         await live.chat("I like tea", user="ada")
         explain = (await live.chat("When does Grace come?", user="ada")).headers["x-memory-explain"]
         for scheme in ("light", "dark"):
             async with browsing(live, color_scheme=scheme) as window:
                 await window.context.add_init_script(path=AXE)
                 page = await window.sign_in("sk-root")
-                for path in (*VIEWS, f"/request?id={explain}", "/keys", "/sign-in"):
-                    tenant = "&tenant=acme" if "user=" in path else ""
+                for path in (*VIEWS, *OWN_AGENT, f"/request?id={explain}", "/keys", "/sign-in"):
+                    tenant = "&tenant=acme" if "user=" in path or "name=" in path else ""
                     await window.open(page, path + tenant)
                     assert await page.evaluate(SERIOUS) == [], f"{path} in {scheme}"
 
 
 async def test_no_view_is_wider_than_a_phone(data):
     async with (
-        shown(data) as (live, _),
+        shown(data, **AGENTS) as (live, _),
         browsing(live, viewport={"width": 360, "height": 700}) as window,
     ):
+        long = {"title": "x" * 250, "model": "m", "instruction": "y" * 500}
+        await live.memory("PUT", "/agents/support", json=long)
         await live.chat("x" * 3000, user="ada" + "a" * 200)
         await live.chat("I like tea", user="ada")
         page = await window.sign_in()
-        for path in VIEWS:
+        for path in (*VIEWS, *OWN_AGENT):
             await window.open(page, path)
             assert await page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
 
 async def test_pages_read_and_forms_work_without_scripts(data):
-    async with shown(data) as (live, _), browsing(live, java_script_enabled=False) as window:
+    async with (
+        shown(data, **AGENTS) as (live, _),
+        browsing(live, java_script_enabled=False) as window,
+    ):
         await live.chat("I like tea", user="ada")
         page = await window.sign_in()
         for path in VIEWS:
@@ -211,14 +229,16 @@ async def test_the_keyboard_alone_reaches_and_edits_a_block(data):
 
 async def test_hostile_text_runs_nowhere(data):
     script = ({**REMEMBER}, HOSTILE)
-    async with shown(data, *script) as (live, _), browsing(live) as window:
+    async with shown(data, *script, **AGENTS) as (live, _), browsing(live) as window:
+        hostile = {"model": HOSTILE, "title": HOSTILE, "instruction": HOSTILE, "tags": [HOSTILE]}
+        await live.memory("PUT", "/agents/support", json={**hostile, "metadata": HOSTILE})
         page = await window.sign_in()
         await page.get_by_role("link", name="Live").click()
         await page.get_by_text("No turns yet").wait_for()
         await live.chat(HOSTILE, user="ada", model=HOSTILE[:40])
         await live.memory("PUT", "/users/ada/blocks/human", json={"value": HOSTILE})
         await page.locator(".turn").wait_for()
-        for path in VIEWS:
+        for path in (*VIEWS, *OWN_AGENT):
             await window.open(page, path)
             assert await page.evaluate("window.hit") is None, path
             assert await page.locator("main img, main script").count() == 0, path
@@ -248,3 +268,57 @@ async def test_the_tick_turns_green_with_the_first_request(data):
         await page.get_by_text("Waiting for the first request").wait_for()
         await live.chat("I like tea", user="ada")
         await page.get_by_text("The first remembered request has arrived").wait_for()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_an_agent_is_made_and_tried_in_a_minute_without_a_configuration(data, scripts):
+    """By a phone's width and the keyboard alone; the block changes as it talks."""
+    options = {"viewport": {"width": 390, "height": 800}, "java_script_enabled": scripts}
+    models = {"models": {"gpt-4o-mini": {"targets": [{"provider": "openai"}]}}}
+    script = (REMEMBER, "Noted.", "Tea.")
+    async with shown(data, *script, **models) as (live, _), browsing(live, **options) as window:
+        page = await window.sign_in()
+        began = time.monotonic()
+        await page.get_by_role("link", name="Agents").click()
+        await page.get_by_role("link", name="Make an agent").click()
+        name = page.get_by_role("textbox", name="Name Clients call it")
+        await name.fill("support")
+        for text in ("", "Support", "", "You are Sam."):  # model, title, description, instruction
+            await page.keyboard.press("Tab")
+            await page.keyboard.type(text)
+        await page.get_by_label("Title").press("Enter")
+        message = page.get_by_label("Message")
+        await message.fill("I like tea")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await page.locator(".said.assistant", has_text="Noted.").wait_for()
+        block = page.locator("#block-human")
+        assert await block.locator(".added").inner_text() == "+ Likes tea"
+        assert await message.input_value() == ""
+        await message.fill("What do I like?")
+        await page.get_by_role("button", name="Send").click()
+        await page.locator(".said.assistant", has_text="Tea.").wait_for()
+        assert await page.locator(".said").count() == 4
+        assert await block.locator("pre").inner_text() == "Likes tea"
+        assert time.monotonic() - began < 60
+        agent = (await live.memory("GET", "/agents/support")).json()
+        assert (agent["model"], agent["title"]) == ("gpt-4o-mini", "Support")
+        assert agent["instruction"] == "You are Sam."
+        await _edit_agent(page)
+        agent = (await live.memory("GET", "/agents/support")).json()
+        assert [block["label"] for block in agent["blocks"]] == ["persona", "rules"]
+
+
+async def _edit_agent(page: Any) -> None:
+    """Adds a block, finds its label refused, and corrects that."""
+    await page.get_by_role("link", name="Profile").click()
+    await page.get_by_role("button", name="Add a block").click()
+    label = page.get_by_role("group", name="Block 2").get_by_label("Label")
+    await label.fill("Not a label")
+    await page.get_by_role("button", name="Save").last.click()
+    await page.get_by_text("a label must match").wait_for()
+    assert await label.get_attribute("aria-invalid") == "true"
+    await label.fill("rules")
+    await page.get_by_role("button", name="Save").last.click()
+    await page.get_by_role("link", name="Try it").wait_for()
+    await page.locator("#block-rules").wait_for()

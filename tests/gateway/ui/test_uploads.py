@@ -1,0 +1,43 @@
+"""Forms that bring a file: what a client sends is read, and anything else is refused."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import BadRequest
+from gateway.ui.uploads import is_upload, read_upload
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z.0-9-]{1,20}", fullmatch=True), TEXTS, min_size=1))
+def test_what_a_client_sends_is_read(fields):
+    files = {name: (f"{name}.af", text.encode()) for name, text in fields.items()}
+    request = httpx.Request("POST", "http://x/", files=files)
+    kind = request.headers["content-type"]
+    assert is_upload(kind)
+    assert read_upload(request.read(), kind, len(fields)) == fields
+
+
+@given(st.binary(max_size=300), st.sampled_from([b"", b"--x\r\n", b"\r\n--x--", b"--x"]))
+def test_anything_else_is_refused_or_read(noise, end):
+    for body in (noise, b"--x\r\n" + noise + end, noise + end):
+        try:
+            read_upload(body, "multipart/form-data; boundary=x", 10)
+        except BadRequest:
+            continue
+
+
+def test_many_parts_and_long_ones_cost_no_more_than_their_length():
+    many = b"--x\r\n" * 400_000
+    long = b"--x\r\nname=" + b'; name="' * 500_000
+    began = time.process_time()
+    for body in (many, long):
+        with pytest.raises(BadRequest):
+            read_upload(body, "multipart/form-data; boundary=x", 1000)
+    assert time.process_time() - began < 2
