@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -113,6 +114,7 @@ async def bring_conversation(desk: AtDesk) -> Conversation:
     caller, hand = desk.caller, desk.hand()
     body = await caller.much()
     new = await run_by_weight(body, schemas.brought, body, caller.rows)
+    del body  # what was long in it stands in the messages
     parsed = await _parse_messages(new.messages, desk.memory.policy.screen)
     return _to_schema(
         await desk.write(
@@ -121,7 +123,9 @@ async def bring_conversation(desk: AtDesk) -> Conversation:
     )
 
 
-async def _parse_messages(messages: list[msgspec.Raw], screen: Screen) -> list[ImportedMessage]:
+async def _parse_messages(
+    messages: Sequence[msgspec.Raw | bytes], screen: Screen
+) -> list[ImportedMessage]:
     """Parse messages one by one, without their secrets; other requests run in between.
 
     Raises BadRequest naming the message.
@@ -135,7 +139,9 @@ async def _parse_messages(messages: list[msgspec.Raw], screen: Screen) -> list[I
     return out
 
 
-def _read_message(raw: msgspec.Raw, where: str, now: float, screen: Screen) -> ImportedMessage:
+def _read_message(
+    raw: msgspec.Raw | bytes, where: str, now: float, screen: Screen
+) -> ImportedMessage:
     """Return a message without its secrets. Raises BadRequest naming it."""
     message = _parse_message(schemas.message_of(raw, where), where, now)
     return replace(message, message=screen.mask_message(message.message))

@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
@@ -346,11 +346,18 @@ class _Brought(_Asked):
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
 
 
+class BroughtChat(NamedTuple):
+    """An imported conversation. messages: JSON texts. id: None for none."""
+
+    messages: Sequence[msgspec.Raw | bytes]
+    id: str | None
+
+
 MARKED = 1_000_000  # limits the number of values before a body is parsed
 _brought = msgspec.json.Decoder(_Brought).decode
 
 
-def brought(body: bytes, most: int | None) -> _Brought:
+def brought(body: bytes, most: int | None) -> BroughtChat:
     """Return an imported conversation of at most `most` messages (None: any number).
 
     Raises BadRequest, TooLarge.
@@ -368,23 +375,24 @@ def brought(body: bytes, most: int | None) -> _Brought:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         parse_body(body, ConversationPost)  # raises a precise error
         raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
+    messages: Sequence[msgspec.Raw | bytes] = found.messages
     if spans:
-        found.messages = [msgspec.Raw(restore(bytes(m), body, spans)) for m in found.messages]
+        messages = [restore(bytes(m), body, spans) for m in messages]
     rest(len(body))
-    if most is not None and len(found.messages) > most:
+    if most is not None and len(messages) > most:
         raise TooLarge(
-            f"`messages` has {len(found.messages)} messages, and this key may import {most} at "
+            f"`messages` has {len(messages)} messages, and this key may import {most} at "
             "once. Bring the conversation in several "
             "parts, use an admin key, or raise memory.import_rows.",
             param="messages",
             code="too_many_rows",
         )
-    return found
+    return BroughtChat(messages, found.id)
 
 
-def message_of(raw: msgspec.Raw, where: str) -> Json:
+def message_of(raw: msgspec.Raw | bytes, where: str) -> Json:
     """Parse one message. Raises BadRequest."""
-    sent = bytes(raw)
+    sent = raw if isinstance(raw, bytes) else bytes(raw)
     rest(len(sent))
     if (many := values_in(sent)) > VALUES:
         raise BadRequest(f"`{where}` has {many} values; at most {VALUES} are allowed.", param=where)

@@ -107,7 +107,11 @@ def _replace_spans(text: bytes, spans: Sequence[Span], names: Sequence[str]) -> 
 
 def restore(part: bytes, text: bytes, spans: Mapping[str, Span]) -> bytes:
     """Return a part of a cut text with the strings that stood in the text."""
-    return _name.sub(lambda m: text[slice(*spans[m[0].decode()])], part)
+    view, pieces, at = memoryview(text), list[bytes | memoryview](), 0
+    for name in _name.finditer(part):
+        pieces += (part[at : name.start()], view[slice(*spans[name[0].decode()])])
+        at = name.end()
+    return b"".join([*pieces, part[at:]])
 
 
 def long_strings(text: bytes) -> Iterator[Span]:
