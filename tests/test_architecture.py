@@ -431,7 +431,7 @@ heavy = {
     "chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx",
     "aiohttp", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "asyncpg",
     "memory.stores.sql.postgres", "memory.stores.sql.postgres_statements",
-    "memory.stores.sql.postgres_index", "memory.stores.sql.stems",
+    "memory.stores.sql.postgres_index", "memory.stores.sql.stems", "litestar",
 } & set(sys.modules)
 print(sorted(heavy))
 """
