@@ -47,7 +47,7 @@ COVERED = {
         gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents
         gateway.management.profile_edits gateway.management.tenant_proof gateway.routing.agents
         gateway.server.hidden_agents gateway.server.model_routes memory.management.agents
-        memory.session.agent_profiles memory.session.followed_rows
+        memory.session.agent_profiles memory.session.followed_rows memory.session.speaker_guard
         memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,

@@ -41,6 +41,8 @@ class UserPolicies(FollowedRows[UserName, StoredPolicy]):
 
     async def find(self, who: UserName, deadline: float = READ_SECONDS) -> str:
         """Return what the memory may do for a user, one of `MODES`; see `read`."""
+        if self._any is False:
+            return rows.FULL
         return (await self.read(who, deadline)).memory
 
     async def read(self, who: UserName, deadline: float = READ_SECONDS) -> StoredPolicy:
@@ -58,6 +60,8 @@ class UserPolicies(FollowedRows[UserName, StoredPolicy]):
 
     async def zone(self, who: UserName, deadline: float = READ_SECONDS) -> str:
         """Return the time zone of a user's policy, "" for none, or where it cannot be read."""
+        if self._any is False:
+            return ""
         try:
             return (await self.read(who, deadline)).timezone
         except StoreUnavailable:

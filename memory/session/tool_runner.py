@@ -12,6 +12,7 @@ from memory.conversation.messages import Json
 from memory.core.tool_definitions import WRITES
 from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.session.context import TurnContext
+from memory.session.speaker_guard import speaker_check
 from memory.session.turn_store import LIGHT_CALLS
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import scopes, turn_writer
@@ -81,7 +82,11 @@ class ToolRunner:
         if not progress.opened:
             raise StoreUnavailable("the turn is not recorded")
 
+        check = speaker_check(turn)
+
         def work(conn: Connection) -> dict[int, str]:
+            if check is not None:
+                check(conn)
             scopes.get_or_create(conn, turn.snapshot.owner)
             results = {**searched, **tools.run_edits(conn, calls, context)}
             fact_rows.record_use(conn, context.found)

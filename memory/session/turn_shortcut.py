@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from memory.core.blocks import CoreBlock
 from memory.session.context import TurnContext
+from memory.session.speaker_guard import speaker_check
 from memory.stores.sql import turn_statement, turn_writer
 from memory.stores.sql.application_tables import keep_beside
 from memory.stores.sql.blocks import BlockSet
@@ -86,7 +87,10 @@ def _append_opening(turn: TurnContext, opening: PendingTurn) -> AppendedTurn[int
         return turn_writer.open_turn(conn, opening)
 
     journal, scope = turn.services.db.journal, turn.ask.scope.key
-    return AppendedTurn(journal, write, scope, entry, lambda scope_id: scope_id)
+    appended = AppendedTurn(journal, write, scope, entry, lambda scope_id: scope_id)
+    if turn.ask.said_by is not None:
+        appended.check = speaker_check(turn)
+    return appended
 
 
 def _append_record(
@@ -113,7 +117,10 @@ def _append_record(
         return head, turn.snapshot.blocks
 
     journal, scope = turn.services.db.journal, turn.ask.scope.key
-    return AppendedTurn(journal, write, scope, entry, tell_appended)
+    appended = AppendedTurn(journal, write, scope, entry, tell_appended)
+    if turn.ask.said_by is not None:
+        appended.check = speaker_check(turn)
+    return appended
 
 
 def _journal_place(turn: TurnContext) -> JournalPlace | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -13,7 +14,8 @@ from memory.stores.sql.database import NO_TURNS
 from tests.conftest import running
 from tests.e2e.messages.client import ask as ask_messages
 from tests.e2e.responses.asking import ask as ask_responses
-from tests.models import Model, call, calls
+from tests.models import Model, call, calls, text
+from tests.sockets import within
 from tests.wire_models import MessagesModel, ResponsesModel, say
 
 SECRET = "mg-0123456789abcdef0123"
@@ -670,6 +672,32 @@ async def test_an_erasure_reaches_what_a_user_said_to_an_agent_with_one_memory(d
         assert "quetzal" not in json.dumps(up.bodies[-1])
         assert "ocelot" in json.dumps(up.bodies[-1])
         assert (await live.memory("DELETE", "/users/ann")).json()["agents"] == []
+
+
+@pytest.mark.parametrize("saves", [False, True])
+async def test_a_turn_under_way_keeps_nothing_of_a_user_who_is_erased_meanwhile(data, saves):
+    erased = asyncio.Event()
+    store = call("archival_memory_insert", {"content": "A badge is 4711 quetzal"}, "call_1")
+
+    async def answer(seen, wire):
+        if seen.json["messages"][-1]["role"] == "user" and "quetzal" in json.dumps(seen.json):
+            await erased.wait()
+            return calls(store) if saves else text("Noted 4711 quetzal.")
+        return text("So be it.")
+
+    async with Model(answer) as up, running(up.url, data, {**agents(home="agent"), **OWN}) as live:
+        await ask_chat(live, "I am Ann", user="ann", headers={"x-memory-conversation": "ann"})
+        asked = asyncio.create_task(
+            ask_chat(live, SPOKEN["ann"], user="ann", headers={"x-memory-conversation": "ann"})
+        )
+        assert await within(5, lambda: "quetzal" in json.dumps(up.bodies[-1]))
+        assert (await live.memory("DELETE", "/users/ann")).status_code == 200
+        erased.set()
+        await asked
+        left = (await live.memory("GET", "/users/agent%3Asupport/export")).text
+        assert "quetzal" not in left
+        await ask_chat(live, "And now?", user="bob", headers={"x-memory-conversation": "bob"})
+        assert "quetzal" not in json.dumps(up.bodies[-1])
 
 
 async def test_a_p6_a_key_of_an_agents_owner_name_does_not_reach_its_memory(data):

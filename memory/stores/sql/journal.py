@@ -368,7 +368,7 @@ class AppendedTurn(BehindJournal[T]):
     """A turn that is appended to the journal; written by `work` where it cannot be.
 
     It is written behind the rows of its scope. entry: None if it cannot. appended: returns what
-    `work` would, of the scope's row.
+    `work` would, of the scope's row. check: raises what forbids both.
     """
 
     def __init__(
@@ -381,9 +381,12 @@ class AppendedTurn(BehindJournal[T]):
     ) -> None:
         super().__init__(journal, work, scope)
         self._entry, self._appended = entry, appended
+        self.check: Callable[[Connection], None] | None = None
 
     def __call__(self, conn: Connection) -> T:
         self.filed = 0
+        if self.check is not None:
+            self.check(conn)
         if self._entry is not None and self._journal.append(conn, self._entry):
             return self._appended(self._entry.values["scope"])
         return super().__call__(conn)
