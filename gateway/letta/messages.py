@@ -21,11 +21,11 @@ from gateway.http.json_thread import run_heavy
 from gateway.http.response import ResponseProducer
 from gateway.letta.agents import look_up
 from gateway.letta.call import LettaCall, listable
-from gateway.letta.errors import Unprocessable
+from gateway.letta.errors import Unprocessable, wrong_type
 from gateway.letta.history import CONVERSATION
 from gateway.letta.ids import letta_id
 from gateway.letta.models import served_model
-from gateway.letta.profile import door_members, refuse_members, wrong_type
+from gateway.letta.profile import door_members, refuse_members
 from gateway.letta.reply import ItemOptions, LettaFormat, QuietProducer
 from gateway.letta.route import LettaRoute
 from gateway.letta.sent import as_context, read_messages, sent_messages
