@@ -538,6 +538,48 @@ async def test_messages_are_listed_in_pages_by_id(data):
         assert [i["content"] for i in only] == ["c", "b", "I like tea"]
 
 
+def spoken_in(body):
+    """What a request has of the conversation."""
+    return [m["content"] for m in body["messages"] if m["role"] in ("user", "assistant")]
+
+
+RETRY = {"x-stainless-retry-count": "1"}
+
+
+@pytest.mark.parametrize("path", ["messages", "messages/stream"])
+async def test_a_message_that_repeats_the_one_before_is_a_new_one(data, path):
+    async with Model("One.", "Two.", "Three.", "Four.") as up:
+        async with door(up, data) as letta:
+            made = await letta.post("agents", model="m")
+            for _ in range(3):
+                await say(letta, made, "continue", path=path)
+        async with door(up, data) as letta:  # what it knows is read from the store
+            await say(letta, made, "continue", path=path)
+            listed = await letta.get(f"agents/{made['id']}/messages", params={"order": "asc"})
+    answers = ["One.", "Two.", "Three.", "Four."]
+    turns = [[text for answer in answers[:n] for text in ("continue", answer)] for n in range(5)]
+    assert [spoken_in(body) for body in up.bodies] == [[*t, "continue"] for t in turns[:4]]
+    assert [item["content"] for item in listed] == turns[4]
+
+
+async def test_a_retry_is_told_by_the_client_and_is_no_new_message(data):
+    broken = 403, {"error": {"message": "not now"}}
+    async with Model("One.", broken, "Two.", "Three.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        sent = {"messages": [{"role": "user", "content": "continue"}]}
+        path = f"agents/{made['id']}/messages"
+        await letta.post(path, **sent)
+        await letta.ask("POST", path, 403, json=sent)
+        # Its first attempt was not answered, so it does not repeat the turn before.
+        await letta.ask("POST", path, json=sent, headers=RETRY)
+        assert spoken_in(up.bodies[2]) == ["continue", "One.", "continue"]
+        # Its first attempt was answered, but the answer was lost on the way.
+        await letta.ask("POST", path, json=sent, headers=RETRY)
+        assert spoken_in(up.bodies[3]) == ["continue", "One.", "continue"]
+        listed = await letta.get(path, params={"order": "asc"})
+        assert [item["content"] for item in listed] == ["continue", "One.", "continue", "Three."]
+
+
 async def test_messages_are_reset(data):
     async with Model("Yes.") as up, door(up, data) as letta:
         made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
