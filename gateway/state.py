@@ -50,6 +50,7 @@ LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose th
 MOST_TOLD = 500  # then no more: whoever invents names must not fill the log
 
 
+UNANSWERED_BYTES, UNANSWERED_EACH = 1 << 20, 400
 Lacks = Cache[str, tuple[int, float]]
 
 
@@ -64,7 +65,8 @@ class ServerState:
 
     busy: number of requests in progress. live: their responses. relayed: programs and paths
     without memory that the log has told of, at most `MOST_TOLD`. jobs: tasks that end with it.
-    queues: the locks by which requests to one agent follow each other.
+    queues: the locks by which requests to one agent follow each other. unanswered: digests of the
+    last messages to agents, where they ended with an error.
     """
 
     bookings: PendingBookings
@@ -76,6 +78,9 @@ class ServerState:
     jobs: set[asyncio.Task[None]] = field(default_factory=set)
     queues: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
         default_factory=WeakValueDictionary
+    )
+    unanswered: Cache[tuple[str, str], bytes] = field(
+        default_factory=lambda: Cache(UNANSWERED_BYTES, UNANSWERED_EACH)
     )
 
 

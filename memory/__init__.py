@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         conversation_key,
     )
     from memory.conversation.long_json import encode_in_parts
+    from memory.conversation.matching import Repeat
     from memory.conversation.messages import is_system, keyed_hash, text_of
     from memory.conversation.thoughts import answer_text
     from memory.core.autonomy import Decision, decide
@@ -150,6 +151,7 @@ __all__ = [
     "PromptReport",
     "QuickRead",
     "ReflectionSchedule",
+    "Repeat",
     "Scope",
     "Screen",
     "SearchQuery",
@@ -208,6 +210,7 @@ _HOMES = {
         "conversation_key",
     ),
     "memory.conversation.long_json": ("encode_in_parts",),
+    "memory.conversation.matching": ("Repeat",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
     "memory.conversation.thoughts": ("answer_text",),
     "memory.core.autonomy": ("Decision", "decide"),

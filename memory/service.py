@@ -276,7 +276,7 @@ class Memory:
             asked = turn_reader.SnapshotQuery(
                 ask.scope, turn, policy.blocks, ask.explicit, key, room, ask.resends
             )
-            asked.shares = self.shared.counts.get(ask.scope.tenant)
+            asked.shares, asked.repeats = self.shared.counts.get(ask.scope.tenant), ask.repeats
             opening = None
             if snapshot is None and (opening := await self._find_opening(ask, turn)) is not None:
                 asked.openings = ask.tasks and opening.has_edges
@@ -402,7 +402,8 @@ class Memory:
             return None
         lead = prepended = 0
         if turn.newest < 0:
-            messages = found.kept.continue_with(turn.messages) if found.kept else None
+            again = ask.repeats != "new"
+            messages = found.kept.continue_with(turn.messages, again) if found.kept else None
             if messages is None:
                 return None
             turn, lead, prepended = (

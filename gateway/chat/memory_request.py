@@ -34,7 +34,6 @@ async def ask_of(
     agent = request.called.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
-    recall, extract = decisions["recall"], decisions["extract"]
     return TurnRequest(
         scope=gateway.memory.scope(request.principal.tenant, request.owner, request.agent),
         messages=facts.history,
@@ -46,7 +45,7 @@ async def ask_of(
         client_tools=body.get("tools"),
         offer=takes.tools and profile.memory_tools,
         inject=takes.additions,
-        recall=recall.on,
+        recall=decisions["recall"].on,
         window=None if managed else await _window(gateway, forward, target, profile),
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
@@ -54,8 +53,9 @@ async def ask_of(
         rest=await _digest_rest(body, heavy=facts.history.heavy),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
-        extract=extract.on,
-        unread=extract.on or extract.open,
+        repeats=request.wire.repeats[request.is_retry],
+        extract=decisions["extract"].on,
+        unread=decisions["extract"].on or decisions["extract"].open,
         decisions=decisions,
         body=request.raw,
         zone=await _zone(gateway, request, profile),

@@ -58,8 +58,11 @@ def _memory_of(api: ManagementClient, agent: dict[str, Any]) -> Remembered:
         for message in api.pages(own.path("conversations", talk["id"], "messages"))
         if message["role"] in ("user", "assistant")
     ]
-    blocks = list(api.pages(own.path("blocks")))
-    return Remembered(blocks, list(api.pages(own.path("passages")))[::-1], messages)
+    blocks = {block["label"]: block for block in api.pages(own.path("blocks"))}
+    shared = api.pages("/shared-blocks", {"agent": agent["name"], "limit": 200})
+    blocks |= {block["label"]: block for block in shared}
+    by_label = [blocks[label] for label in sorted(blocks)]
+    return Remembered(by_label, list(api.pages(own.path("passages")))[::-1], messages)
 
 
 @click.command("import", short_help="Make agents of an .af file.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from gateway.errors import Forbidden, RequestConflict
+from gateway.errors import Forbidden, GatewayError, RequestConflict
+from gateway.letta.blocks import BLOCKS, LettaBlock, check_room
 from gateway.letta.call import LettaCall, missing
 from gateway.letta.history import begin_history
 from gateway.letta.ids import digits_of, letta_id, new_agent_name
@@ -17,7 +18,7 @@ from gateway.letta.state import agent_id, agent_state
 from gateway.management.profile_edits import check_maker, check_profile
 from gateway.routing.agents import CONFIG, Agent
 from gateway.wire.chat import Json
-from memory import Conflict, ListedAgent, home_of, management
+from memory import Conflict, CoreBlock, ListedAgent, home_of, management
 
 USUAL = 50  # agents of a page
 NAME_DIGITS = 8  # of the name of an agent that was given none
@@ -66,9 +67,31 @@ async def make_agent(call: LettaCall) -> Json:
     members = {"home": "agent", "inherit_blocks": False, **profile.apply()}
     first = None if sent.get("message_buffer_autoclear") else sent.get("initial_message_sequence")
     begin = begin_history(call, first)
-    agent = await write_profile(call, name, check_profile(call, members), 0)
+    there = await BLOCKS.find_all(call, None, profile.block_ids or ())
+    agent = await write_with_blocks(call, (name, members), profile.blocks, there)
     await begin(agent)
     return await agent_state(call, agent)
+
+
+async def write_with_blocks(
+    call: LettaCall,
+    new: tuple[str, Json],
+    blocks: Sequence[CoreBlock],
+    there: Sequence[LettaBlock] = (),
+) -> Agent:
+    """Write a new agent, all of it or nothing. new: its name, and its profile's members.
+
+    there: blocks that it shows beside those that are made. Raises RequestConflict.
+    """
+    check_room(call, (), [*(LettaBlock("", one) for one in blocks), *there])
+    name, members = new
+    agent = await write_profile(call, name, check_profile(call, members), 0)
+    try:
+        await BLOCKS.give(call, agent, blocks, there)
+    except GatewayError:
+        await _remove_agent(call, agent)
+        raise
+    return agent
 
 
 def _without_nulls(sent: Json) -> Json:
@@ -90,11 +113,20 @@ async def write_profile(call: LettaCall, name: str, profile: str, expect: int | 
 async def change_agent(call: LettaCall, ident: str) -> Json:
     """Change members of an agent."""
     sent = await call.body()
+    blocks: list[LettaBlock] | None = None
 
     async def change(agent: Agent, before: Json) -> Json:
-        return ProfileChange(call, sent, before, door_members(agent)).apply()
+        nonlocal blocks
+        profile = ProfileChange(call, sent, before, door_members(agent))
+        members = profile.apply()
+        if profile.block_ids is not None:
+            blocks = await BLOCKS.find_all(call, agent, profile.block_ids)
+        return members
 
-    return await agent_state(call, await edit_profile(call, ident, change))
+    agent = await edit_profile(call, ident, change)
+    if blocks is not None:
+        await BLOCKS.replace(call, agent, blocks)
+    return await agent_state(call, agent)
 
 
 Change = Callable[[Agent, Json], Awaitable[Json]]
@@ -125,9 +157,14 @@ async def agent(call: LettaCall, ident: str) -> Json:
 async def agents(call: LettaCall) -> list[Json]:
     """List agents, newest first."""
     call.check_manager()
+    return await list_states(call, lambda row: _is_meant(call, row))
+
+
+async def list_states(call: LettaCall, is_meant: Callable[[ListedAgent], bool]) -> list[Json]:
+    """Return the page of agents that a query asks for, newest first."""
     directory = call.gateway.agents
     listed = await call.read(directory.list_of(call.principal, call.tenant))
-    found = [row for row in listed if row.glance.home == "agent" and _is_meant(call, row)]
+    found = [row for row in listed if row.glance.home == "agent" and is_meant(row)]
     newest = order_of(call, "desc") == "desc"
     found.sort(key=lambda row: (row.created_at, row.id), reverse=newest)
     ids = [letta_id("agent", row.id) for row in found]
@@ -155,14 +192,22 @@ def _is_meant(call: LettaCall, row: ListedAgent) -> bool:
 async def delete_agent(call: LettaCall, ident: str) -> Json:
     """Delete an agent with its memory; return a receipt."""
     found = await find_own(call, ident)
-    who, most = (call.tenant, found.name), call.gateway.settings.memory.agents_per_tenant
+    erased = await _remove_agent(call, found)
+    return {"id": agent_id(found), "object": "agent.deleted", "deleted": True, "erased": erased}
+
+
+async def _remove_agent(call: LettaCall, agent: Agent) -> dict[str, int]:
+    """Delete an agent, its memory, and the blocks that only it had; return how much that was."""
+    # Blocks first: as long as the agent is there, its deletion can be repeated.
+    blocks = await BLOCKS.leave(call, agent)
+    who, most = (call.tenant, agent.name), call.gateway.settings.memory.agents_per_tenant
     await call.write(
         management.agents.edit_agent(call.memory, who, lambda _: None, call.source(), most)
     )
     erased = await call.write(management.agents.erase_memories(call.memory, who))
-    home = home_of(found.name)
+    home = home_of(agent.name)
     await call.write(management.users.erase_user(call.memory, call.tenant, home))
-    return {"id": agent_id(found), "object": "agent.deleted", "deleted": True, "erased": erased}
+    return {**erased, "blocks": erased["blocks"] + blocks}
 
 
 ROUTES = (

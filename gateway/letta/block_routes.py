@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from gateway.letta.agents import find_agent, find_own
-from gateway.letta.blocks import BLOCKS, LettaBlock, find_label
+from gateway.letta.agents import find_agent, find_own, list_states
+from gateway.letta.blocks import (
+    BLOCK_USED,
+    BLOCKS,
+    LettaBlock,
+    find_label,
+    read_block,
+    read_change,
+)
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import Unprocessable
-from gateway.letta.paging import page_of
-from gateway.letta.profile import BLOCK_USED, read_block, wrong_type
+from gateway.letta.paging import MAX_LIMIT, USUAL, order_of, page_of
 from gateway.letta.route import LettaRoute
 from gateway.letta.state import agent_state
 from gateway.wire.chat import Json
-from memory import BlockEdit, CoreBlock
-
-SHARED = False  # whether blocks stand by themselves: see `OwnBlocks`
-EDITED: dict[str, type] = {"value": str, "description": str, "read_only": bool}
+from memory import BlockEdit
+from memory.management.shared_blocks import BlockWalk
 
 
 async def agent_blocks(call: LettaCall, ident: str) -> list[Json]:
@@ -38,17 +42,12 @@ async def change_agent_block(call: LettaCall, ident: str, label: str) -> Json:
 
 async def _sent_change(call: LettaCall, block: LettaBlock) -> BlockEdit:
     """Return the change of a block that a body describes. Raises Unprocessable."""
-    sent = {name: value for name, value in (await call.body()).items() if value is not None}
-    call.drop(name for name in sent if name not in BLOCK_USED)
-    if sent.get("label", block.block.label) != block.block.label:
+    sent = await call.body()
+    call.drop(name for name in sent if name not in BLOCK_USED and sent[name] is not None)
+    change = read_change(sent)
+    if sent.get("label") not in (None, block.block.label):
         raise Unprocessable("A block keeps its `label`: make another one.", param="label")
-    for name, kind in EDITED.items():
-        if name in sent and not isinstance(sent[name], kind):
-            raise wrong_type(name, sent[name], kind)
-    limit = sent.get("limit")
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise Unprocessable("`limit` must be a number from 1.", param="limit")
-    return BlockEdit(sent.get("value"), sent.get("description"), limit, sent.get("read_only"))
+    return change
 
 
 async def attach_block(call: LettaCall, ident: str, block: str) -> Json:
@@ -68,19 +67,22 @@ async def detach_block(call: LettaCall, ident: str, block: str) -> Json:
 async def make_block(call: LettaCall) -> Json:
     """Make a block that no agent shows yet."""
     call.check_manager()
-    sent = read_block(call, await call.body(), "block")
-    new = CoreBlock(
-        sent["label"], sent["value"], sent["description"], sent["limit"], sent["read_only"]
-    )
-    return (await BLOCKS.create(call, new)).to_json()
+    return (await BLOCKS.create(call, read_block(call, await call.body()))).to_json()
 
 
 async def blocks(call: LettaCall) -> list[Json]:
-    """List blocks, by label or all."""
+    """List blocks, by label or all, in the order in which they were made."""
     call.check_manager()
-    label = call.word("label")
-    found = await BLOCKS.list_all(call)
-    return page_of(call, [b.to_json() for b in found if not label or b.block.label == label])
+    newest = order_of(call, "asc") == "desc"
+    limit, label = call.number("limit", USUAL, MAX_LIMIT), call.word("label")
+    after, before = call.word("after"), call.word("before")
+    if before and not after:  # those next to it
+        walk = BlockWalk(before, not newest)
+        return [one.to_json() for one in await BLOCKS.list_all(call, label, walk, limit)][::-1]
+    page = await BLOCKS.list_all(call, label, BlockWalk(after, newest), limit)
+    ids = [one.id for one in page]
+    end = ids.index(before) if before in ids else None
+    return [one.to_json() for one in page[:end]]
 
 
 async def block(call: LettaCall, ident: str) -> Json:
@@ -106,7 +108,7 @@ async def block_agents(call: LettaCall, ident: str) -> list[Json]:
     """List the agents that show a block."""
     call.check_manager()
     names = await BLOCKS.agents_of(call, ident)
-    return [await agent_state(call, await find_agent(call, name)) for name in names]
+    return await list_states(call, lambda row: row.name in names)
 
 
 ROUTES = (
@@ -115,12 +117,10 @@ ROUTES = (
     LettaRoute("PATCH", "agents/*/core-memory/blocks/*", change_agent_block, "Change a block"),
     LettaRoute("PATCH", "agents/*/core-memory/blocks/attach/*", attach_block, "Attach a block"),
     LettaRoute("PATCH", "agents/*/core-memory/blocks/detach/*", detach_block, "Detach a block"),
-    LettaRoute("POST", "blocks", make_block, "Make a block", listed=SHARED),
-    LettaRoute("GET", "blocks", blocks, "Blocks", listed=SHARED),
-    LettaRoute("GET", "blocks/*", block, "A block", listed=SHARED),
-    LettaRoute("PATCH", "blocks/*", change_block, "Change a block", listed=SHARED),
-    LettaRoute("DELETE", "blocks/*", delete_block, "Delete a block", listed=SHARED),
-    LettaRoute(
-        "GET", "blocks/*/agents", block_agents, "The agents that show a block", listed=SHARED
-    ),
+    LettaRoute("POST", "blocks", make_block, "Make a block"),
+    LettaRoute("GET", "blocks", blocks, "Blocks"),
+    LettaRoute("GET", "blocks/*", block, "A block"),
+    LettaRoute("PATCH", "blocks/*", change_block, "Change a block"),
+    LettaRoute("DELETE", "blocks/*", delete_block, "Delete a block"),
+    LettaRoute("GET", "blocks/*/agents", block_agents, "The agents that show a block"),
 )

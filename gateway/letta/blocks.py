@@ -1,21 +1,36 @@
-"""The blocks of agents: a small port, and its implementation on an agent's own blocks."""
+"""The blocks of agents: shared blocks, of which an agent is a member."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
-from gateway.errors import ResourceNotFound
+from gateway.errors import RequestConflict, ResourceNotFound
 from gateway.letta.call import LettaCall, missing
-from gateway.letta.errors import NotSupported
+from gateway.letta.errors import NotSupported, Unprocessable, wrong_type
 from gateway.letta.ids import digits_of, letta_id
 from gateway.management.context import translate_errors
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import BlockEdit, CoreBlock, ManagementActor, home_of, keyed_hash, management
+from memory.errors import BadArguments, BlockFull
+from memory.export_format import LIMIT as MOST_CHARACTERS
+from memory.management.shared_blocks import (
+    BlockFilter,
+    BlockName,
+    BlockWalk,
+    MemberName,
+    NewShared,
+    OutsideEdit,
+    SharedEdit,
+    StoredShared,
+)
 
-SHARED = "is not supported yet: an agent has blocks of its own here, which no other agent shows."
+PAGE_CHARACTERS = 4 << 20  # of the values of a page
+READ = 500  # members at once
 
 
 class LettaBlock(msgspec.Struct, frozen=True):
@@ -42,95 +57,171 @@ class LettaBlock(msgspec.Struct, frozen=True):
         }
 
 
-class BlockStore(Protocol):
-    """What the door needs of blocks. The first four are about the blocks that an agent shows."""
+class SharedBlocks:
+    """Letta's blocks. The first methods are about those that an agent shows.
 
-    async def list_of(self, call: LettaCall, agent: Agent) -> list[LettaBlock]: ...
-
-    async def update(
-        self, call: LettaCall, agent: Agent, label: str, change: BlockEdit
-    ) -> LettaBlock: ...
-
-    async def attach(self, call: LettaCall, agent: Agent, ident: str) -> None: ...
-
-    async def detach(self, call: LettaCall, agent: Agent, ident: str) -> None: ...
-
-    async def create(self, call: LettaCall, new: CoreBlock) -> LettaBlock: ...
-
-    async def find(self, call: LettaCall, ident: str) -> LettaBlock: ...
-
-    async def list_all(self, call: LettaCall) -> list[LettaBlock]: ...
-
-    async def change(self, call: LettaCall, ident: str, change: BlockEdit) -> LettaBlock: ...
-
-    async def delete(self, call: LettaCall, ident: str) -> None: ...
-
-    async def agents_of(self, call: LettaCall, ident: str) -> list[str]: ...
-
-
-class OwnBlocks:
-    """The blocks of the one memory that an agent has.
-
-    A block's id is made of its agent and its label, so that it stays. Blocks without an agent, or
-    with several, are shared blocks.
+    An agent that was not made by a Letta client may also show blocks of its profile. They have an
+    id that is made of the agent's and their label, and no other agent shows them.
     """
 
     async def list_of(self, call: LettaCall, agent: Agent) -> list[LettaBlock]:
         """List an agent's blocks by label."""
-        found = await call.read(management.blocks.list_blocks(call.memory, actor_of(call, agent)))
-        return [self._with_id(call, agent, found[label]) for label in sorted(found)]
+        work = management.shared_blocks.list_shown(call.memory, actor_of(call, agent))
+        found = await call.read(work)
+        return [_with_id(call, agent, found[label]) for label in sorted(found)]
 
     async def update(
         self, call: LettaCall, agent: Agent, label: str, change: BlockEdit
     ) -> LettaBlock:
-        """Change a block. Raises ResourceNotFound, BadRequest, Forbidden."""
+        """Change a block. Raises ResourceNotFound, Unprocessable, Forbidden."""
+        block = find_label(await self.list_of(call, agent), label)
+        if block.block.shared:
+            return await self.change(call, block.id, change)
         actor = actor_of(call, agent)
         with translate_errors():
-            if change.value is not None:
-                call.memory.policy.screen.check("value", change.value)
+            call.memory.policy.screen.check("value", change.value)
             how = management.blocks.patch_block(label, change, actor.defaults)
         now = await call.write(management.blocks.edit_block(call.memory, actor, label, how))
         assert now is not None  # noqa: S101 - a patch never deletes
-        return self._with_id(call, agent, now)
+        return _with_id(call, agent, now)
 
     async def attach(self, call: LettaCall, agent: Agent, ident: str) -> None:
-        """Leave a block where it is. Raises NotSupported for one of another agent."""
-        if digits_of("block", ident) is None:
-            raise missing("block", ident)
-        if ident not in [block.id for block in await self.list_of(call, agent)]:
-            raise NotSupported(f"To attach a block {SHARED}")
+        """Let an agent show a block, and write in it. Raises ResourceNotFound, RequestConflict."""
+        shown = await self.list_of(call, agent)
+        if any(one.id == ident for one in shown if not one.block.shared):
+            return
+        block = await self.find(call, ident)
+        check_room(call, [one for one in shown if one.id != ident], [block])
+        await self._put(call, agent, block)
 
     async def detach(self, call: LettaCall, agent: Agent, ident: str) -> None:
-        """Raise NotSupported: a block of an agent's own has no other place."""
-        if ident not in [block.id for block in await self.list_of(call, agent)]:
-            raise missing("block", ident)
-        raise NotSupported(f"To detach a block {SHARED}")
+        """Let an agent no longer show a block. Raises ResourceNotFound, NotSupported."""
+        shown = [one.block.shared for one in await self.list_of(call, agent) if one.id == ident]
+        if shown == [False]:
+            raise NotSupported(
+                "This block is part of the agent's profile: take it out there, with "
+                "PATCH /memory/v1/agents/{name}."
+            )
+        which, member = name_block(call, ident), MemberName("agent", agent.name)
+        await call.write(management.shared_blocks.remove_member(call.memory, which, member))
+
+    async def give(
+        self, call: LettaCall, agent: Agent, new: Sequence[CoreBlock], there: Sequence[LettaBlock]
+    ) -> None:
+        """Give a new agent blocks: new ones, and some that are there. Raises RequestConflict."""
+        member = MemberName("agent", agent.name)
+        made = [NewShared(one, members=[(member, not one.read_only)]) for one in new]
+        if made:
+            source = replace(call.source(), agent=agent.name)
+            await call.write(
+                management.shared_blocks.create_blocks(call.memory, call.tenant, made, source)
+            )
+        for block in there:
+            await self._put(call, agent, block)
+
+    async def replace(self, call: LettaCall, agent: Agent, wanted: Sequence[LettaBlock]) -> None:
+        """Let an agent show these shared blocks and no others. Raises RequestConflict."""
+        shown = await self.list_of(call, agent)
+        check_room(call, [one for one in shown if not one.block.shared], wanted)
+        ids, before = [one.id for one in wanted], [one.id for one in shown if one.block.shared]
+        for ident in before:
+            if ident not in ids:
+                await self.detach(call, agent, ident)
+        for block in wanted:
+            if block.id not in before:
+                await self._put(call, agent, block)
+
+    async def find_all(
+        self, call: LettaCall, agent: Agent | None, idents: Iterable[str]
+    ) -> list[LettaBlock]:
+        """Return the shared blocks of these ids. Raises ResourceNotFound.
+
+        agent: whose own blocks may be named too, and are left out.
+        """
+        shown = await self.list_of(call, agent) if agent is not None else []
+        own = [one.id for one in shown if not one.block.shared]
+        return [await self.find(call, ident) for ident in dict.fromkeys(idents) if ident not in own]
+
+    async def leave(self, call: LettaCall, agent: Agent) -> int:
+        """Take an agent out of its blocks; return how many are deleted with it."""
+        return await call.write(
+            management.shared_blocks.leave_blocks(
+                call.memory, call.tenant, agent.name, call.source()
+            )
+        )
 
     async def create(self, call: LettaCall, new: CoreBlock) -> LettaBlock:
-        raise NotSupported(f"A block without an agent {SHARED}")
+        """Make a block that no agent shows yet. Raises RequestConflict."""
+        made = await call.write(
+            management.shared_blocks.create_block(
+                call.memory, call.tenant, NewShared(new), call.source()
+            )
+        )
+        return _shared(made)
 
     async def find(self, call: LettaCall, ident: str) -> LettaBlock:
-        raise NotSupported(f"To look a block up without its agent {SHARED}")
+        """Return a block. Raises ResourceNotFound."""
+        which = name_block(call, ident)
+        return _shared(await call.read(management.shared_blocks.find_block(call.memory, which)))
 
-    async def list_all(self, call: LettaCall) -> list[LettaBlock]:
-        raise NotSupported(f"To list blocks without an agent {SHARED}")
+    async def list_all(
+        self, call: LettaCall, label: str, walk: BlockWalk, limit: int
+    ) -> list[LettaBlock]:
+        """List blocks in the order in which they were made. walk: with an id of the client's."""
+        digits = digits_of("block", walk.after)
+        if walk.after and digits is None:
+            return []
+        found = await call.read(
+            management.shared_blocks.list_by_time(
+                call.memory,
+                call.tenant,
+                BlockFilter(label),
+                walk._replace(after=f"block_{digits}" if digits else ""),
+                limit,
+            )
+        )
+        return [_shared(one) for one in _cut(found)]
 
     async def change(self, call: LettaCall, ident: str, change: BlockEdit) -> LettaBlock:
-        raise NotSupported(f"To change a block without its agent {SHARED}")
+        """Change a block. Raises ResourceNotFound, Unprocessable, Forbidden."""
+        with translate_errors():
+            call.memory.policy.screen.check("value", change.value)
+        now = await self._edit(call, ident, management.shared_blocks.change_value(change))
+        assert now is not None  # noqa: S101 - this edit never deletes
+        return _shared(now)
 
     async def delete(self, call: LettaCall, ident: str) -> None:
-        raise NotSupported(f"To delete a block without its agent {SHARED}")
+        """Delete a block. Raises ResourceNotFound, Forbidden."""
+        await self._edit(call, ident, management.shared_blocks.delete_block)
 
-    async def agents_of(self, call: LettaCall, ident: str) -> list[str]:
-        raise NotSupported(f"To list the agents of a block {SHARED}")
+    async def agents_of(self, call: LettaCall, ident: str) -> set[str]:
+        """Return the names of the agents that are members of a block. Raises ResourceNotFound."""
+        which, place = name_block(call, ident), MemberName("agent")
+        names = set[str]()
+        while True:
+            found = await call.read(
+                management.shared_blocks.list_members(call.memory, which, place, READ)
+            )
+            names |= {one.member.name for one in found if one.member.kind == "agent"}
+            if len(found) < READ or found[-1].member.kind != "agent":
+                return names
+            place = found[-1].member
 
-    def _with_id(self, call: LettaCall, agent: Agent, block: CoreBlock) -> LettaBlock:
-        of = f"letta block\x00{agent.id}\x00{block.label}".encode()
-        digits = keyed_hash(call.gateway.secret[:64], of).hex()
-        return LettaBlock(letta_id("block", digits), block)
+    async def _put(self, call: LettaCall, agent: Agent, block: LettaBlock) -> None:
+        which, member = name_block(call, block.id), MemberName("agent", agent.name)
+        write = not block.block.read_only
+        await call.write(management.shared_blocks.put_member(call.memory, which, member, write))
+
+    async def _edit(self, call: LettaCall, ident: str, how: SharedEdit) -> StoredShared | None:
+        which = name_block(call, ident)
+        return await call.write(
+            management.shared_blocks.edit_block(
+                call.memory, which, how, call.source(), OutsideEdit()
+            )
+        )
 
 
-BLOCKS: BlockStore = OwnBlocks()
+BLOCKS = SharedBlocks()
 
 
 def actor_of(call: LettaCall, agent: Agent) -> ManagementActor:
@@ -142,9 +233,119 @@ def actor_of(call: LettaCall, agent: Agent) -> ManagementActor:
     )
 
 
+def name_block(call: LettaCall, ident: str) -> BlockName:
+    """Return the name of a shared block by its id. Raises ResourceNotFound."""
+    digits = digits_of("block", ident)
+    if digits is None:
+        raise missing("block", ident)
+    return call.tenant, f"block_{digits}"
+
+
+def _shared(stored: StoredShared) -> LettaBlock:
+    return LettaBlock(letta_id("block", stored.id), stored.block)
+
+
+def _with_id(call: LettaCall, agent: Agent, block: CoreBlock) -> LettaBlock:
+    if block.shared:
+        return LettaBlock(letta_id("block", block.id), block)
+    of = f"letta block\x00{agent.id}\x00{block.label}".encode()
+    return LettaBlock(letta_id("block", keyed_hash(call.gateway.secret[:64], of).hex()), block)
+
+
+def _cut(found: Sequence[StoredShared]) -> list[StoredShared]:
+    """Return as many blocks as a page takes, one at least."""
+    room, page = PAGE_CHARACTERS, list[StoredShared]()
+    for one in found:
+        room -= len(one.block.value)
+        if page and room < 0:
+            break
+        page.append(one)
+    return page
+
+
+def check_room(call: LettaCall, shown: Iterable[LettaBlock], more: Iterable[LettaBlock]) -> None:
+    """Raise RequestConflict if an agent cannot show more blocks beside those that it shows.
+
+    One that is attached goes before an own one of its label, but two of them do not fit together.
+    """
+    there, new = {one.block.label: one.block for one in shown}, [one.block for one in more]
+    labels = {label for label, block in there.items() if block.shared}
+    for block in new:
+        if block.label in labels:
+            raise RequestConflict(
+                f"The agent has a block {block.label!r} already, and shows one of each label. "
+                "Detach that one first.",
+                code="label_taken",
+            )
+        labels.add(block.label)
+    with translate_errors():
+        management.shared_blocks.check_space(call.memory, there, new)
+
+
 def find_label(blocks: list[LettaBlock], label: str) -> LettaBlock:
     """Return the block of a label. Raises ResourceNotFound."""
     for block in blocks:
         if block.block.label == label:
             return block
     raise ResourceNotFound(f"There is no memory block {label[:80]!r}.")
+
+
+BLOCK_USED = frozenset({"label", "value", "description", "limit", "read_only"})
+LIMIT = 20_000  # characters of a block that says none
+DESCRIPTION = 10_000
+KINDS: Mapping[str, type] = {"label": str, "value": str, "description": str, "read_only": bool}
+NEEDED = ("label", "value")
+
+
+def read_block(call: LettaCall, sent: Any, where: str = "") -> CoreBlock:
+    """Return a block that a request describes. where: its member. Raises Unprocessable."""
+    if not isinstance(sent, dict):
+        raise wrong_type(where, sent, dict)
+    call.drop(name for name in sent if name not in BLOCK_USED and sent[name] is not None)
+    within = f"{where}." if where else ""
+    for name in NEEDED:
+        if sent.get(name) is None:
+            raise wrong_type(f"{within}{name}", None, str)
+    change = read_change(sent, within)
+    block = CoreBlock(sent["label"], "", change.description or "", change.limit or LIMIT)
+    change = BlockEdit(change.value, read_only=change.read_only)
+    try:
+        call.memory.policy.screen.check("value", change.value)
+        return management.shared_blocks.new_block(block, change)
+    except BlockFull as e:
+        raise Unprocessable(str(e), code="block_full", param=where or "value") from e
+    except BadArguments as e:
+        name = "value" if str(e).startswith("`value`") else "label"
+        raise Unprocessable(str(e), param=f"{within}{name}") from e
+
+
+def read_change(sent: Mapping[str, Any], within: str = "") -> BlockEdit:
+    """Return what a request sets of a block. Raises Unprocessable."""
+    for name, kind in KINDS.items():
+        value = sent.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise wrong_type(f"{within}{name}", value, kind)
+    limit, about = sent.get("limit"), sent.get("description")
+    if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_CHARACTERS):
+        raise Unprocessable(
+            f"`{within}limit` must be a number from 1 to {MOST_CHARACTERS}.", param=f"{within}limit"
+        )
+    if about is not None and len(about) > DESCRIPTION:
+        raise Unprocessable(
+            f"`{within}description` has {len(about)} characters; at most {DESCRIPTION} are "
+            "allowed.",
+            param=f"{within}description",
+        )
+    return BlockEdit(sent.get("value"), about, limit, sent.get("read_only"))
+
+
+def read_blocks(call: LettaCall, listed: Sequence[Any], where: str) -> list[CoreBlock]:
+    """Return the blocks of a list. where: its name. Raises Unprocessable, RequestConflict."""
+    found = [read_block(call, one, f"{where}.{i}") for i, one in enumerate(listed)]
+    labels = [one.label for one in found]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise Unprocessable(
+            f"`{where}` has the label {twice!r} twice; a label names one block.", param=where
+        )
+    return found

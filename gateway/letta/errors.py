@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from gateway.errors import BadRequest, GatewayError, UpstreamFailed, UpstreamRefused
+from gateway.errors import BadRequest, GatewayError, UpstreamFailed, UpstreamRefused, kind_of
 from gateway.wire.chat import encode, object_or_empty
 
 STAYS = (b"x-should-retry", b"false")  # the client tries these again otherwise
@@ -22,6 +23,14 @@ class Unprocessable(GatewayError):
     """A request that cannot be taken as it is."""
 
     status, type, code = 422, "invalid_request_error", "unprocessable"
+
+
+NOUNS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "a boolean"}
+
+
+def wrong_type(name: str, value: object, kind: type) -> Unprocessable:
+    """Return the error for a member of a wrong type."""
+    return Unprocessable(f"`{name}` must be {NOUNS[kind]}, not {kind_of(value)}.", param=name)
 
 
 class NotSupported(GatewayError):

@@ -9,7 +9,8 @@ import msgspec
 
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight, run_heavy
-from gateway.letta.agents import write_profile
+from gateway.letta.agents import write_with_blocks
+from gateway.letta.blocks import read_blocks
 from gateway.letta.call import YES, LettaCall
 from gateway.letta.errors import Unprocessable
 from gateway.letta.history import CONVERSATION, scope_of
@@ -20,12 +21,13 @@ from gateway.letta.profile import DOOR, DoorMembers
 from gateway.letta.route import LettaRoute
 from gateway.letta.state import agent_id
 from gateway.letta.tools import KNOWN
-from gateway.management.profile_edits import check_maker, check_profile
+from gateway.management.profile_edits import check_maker
 from gateway.routing.agents import Agent
 from gateway.wire import multipart
 from gateway.wire.chat import Json
 from gateway.wire.chat_request import parse
 from memory import ImportedMessage, ManagementActor, management
+from memory.export_format import LIMIT as MOST_CHARACTERS
 from memory.export_format import MessageLine, PassageLine, moment
 from memory.formats import agent_file
 from memory.formats.agent_file import ReadAgent
@@ -146,9 +148,17 @@ async def _make(call: LettaCall, form: FileForm, found: ReadAgent, entry: _Entry
         **({"context_window": window} if isinstance(window, int) else {}),
         **({"response_format": wanted} if isinstance(wanted, dict) else {}),
     }
-    agent = await write_profile(call, new_agent_name(), check_profile(call, members), 0)
+    told = [_within_bounds(call, block) for block in members.pop("blocks")]
+    blocks = read_blocks(call, told, "blocks")
+    agent = await write_with_blocks(call, (new_agent_name(), members), blocks)
     await _remember(call, agent, found, messages=not form.flag("strip_messages"))
     return agent
+
+
+def _within_bounds(call: LettaCall, block: Json) -> Json:
+    """Return a block of a file without secrets, and with a limit that a block can have."""
+    value = call.memory.policy.screen.mask(block["value"])[0]
+    return {**block, "value": value, "limit": min(block["limit"], MOST_CHARACTERS)}
 
 
 async def _remember(call: LettaCall, agent: Agent, found: ReadAgent, *, messages: bool) -> None:

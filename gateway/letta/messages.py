@@ -16,16 +16,18 @@ from gateway.chat.producer import TurnProducer, begin_turn
 from gateway.chat.request import KnownCall, MemoryPath, read_turn_input
 from gateway.chat.stored_responses import link_response
 from gateway.config.agents import PREFIX
+from gateway.errors import GatewayError
+from gateway.http.access_log import BAD_REQUEST, LEFT, current_line
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_heavy
 from gateway.http.response import ResponseProducer
 from gateway.letta.agents import look_up
 from gateway.letta.call import LettaCall, listable
-from gateway.letta.errors import Unprocessable
+from gateway.letta.errors import Unprocessable, wrong_type
 from gateway.letta.history import CONVERSATION
 from gateway.letta.ids import letta_id
 from gateway.letta.models import served_model
-from gateway.letta.profile import door_members, refuse_members, wrong_type
+from gateway.letta.profile import door_members, refuse_members
 from gateway.letta.reply import ItemOptions, LettaFormat, QuietProducer
 from gateway.letta.route import LettaRoute
 from gateway.letta.sent import as_context, read_messages, sent_messages
@@ -77,11 +79,19 @@ async def _send(call: LettaCall, ident: str, *, streams: bool) -> None:
     options = wanted.options(call, agent, streams=streams or wanted.flag("streaming"))
     sent = await _inner_request(call, agent, body, options)
     queue = (call.tenant, agent.name)
-    queues = call.gateway.process.queues
-    if (lock := queues.get(queue)) is None:
-        lock = queues[queue] = asyncio.Lock()
+    process = call.gateway.process
+    if (lock := process.queues.get(queue)) is None:
+        lock = process.queues[queue] = asyncio.Lock()
     async with lock:  # turns of one conversation follow each other
-        await _answer(call, agent, sent, options)
+        before = process.unanswered.pop(queue)
+        wire = LettaFormat(options, unanswered=before is not None and before == _digest(body))
+        try:
+            await _answer(call, agent, sent, wire)
+        except GatewayError:
+            process.unanswered.put(queue, _digest(body))
+            raise
+        if BAD_REQUEST <= current_line().status != LEFT:
+            process.unanswered.put(queue, _digest(body))
 
 
 class Wanted:
@@ -186,9 +196,13 @@ def _receive_first(raw: bytes, receive: Receive) -> Receive:
     return receive_next
 
 
-async def _answer(call: LettaCall, agent: Agent, sent: InnerRequest, options: ItemOptions) -> None:
+def _digest(body: Json) -> bytes:
+    return keyed_hash(b"sent", encode(body))
+
+
+async def _answer(call: LettaCall, agent: Agent, sent: InnerRequest, wire: LettaFormat) -> None:
     """Run the turn, by the path of a chat completion that calls the agent."""
-    gateway, wire = call.gateway, LettaFormat(options)
+    gateway, streams = call.gateway, wire.items.options.stream
     known = KnownCall(call.principal, CalledAgent(agent, True))
     path = MemoryPath(wire, known=known)
     request = await read_turn_input(gateway, sent.scope, sent.receive, path)
@@ -202,7 +216,7 @@ async def _answer(call: LettaCall, agent: Agent, sent: InnerRequest, options: It
             producer = await begin_turn(gateway, request, forward)
             if isinstance(producer, TurnProducer):
                 wire.items.begin(producer.turn_key)
-        return QuietProducer(producer) if options.stream else producer
+        return QuietProducer(producer) if streams else producer
 
     response = accounted_response(gateway, forward, entry_of(request), begin)
     await response(sent.scope, sent.receive, call.send)

@@ -9,11 +9,10 @@ from gateway.errors import ResourceNotFound
 from gateway.letta.agents import find_agent
 from gateway.letta.blocks import actor_of
 from gateway.letta.call import LettaCall, missing
-from gateway.letta.errors import Unprocessable
+from gateway.letta.errors import Unprocessable, wrong_type
 from gateway.letta.history import scope_of
 from gateway.letta.ids import digits_of, letta_id
 from gateway.letta.paging import MAX_LIMIT, USUAL, order_of
-from gateway.letta.profile import wrong_type
 from gateway.letta.route import LettaRoute
 from gateway.management.context import translate_errors
 from gateway.routing.agents import Agent

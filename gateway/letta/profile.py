@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import kind_of
+from gateway.letta.blocks import read_blocks
 from gateway.letta.call import LettaCall
-from gateway.letta.errors import NotSupported, Unprocessable
+from gateway.letta.errors import Unprocessable, wrong_type
 from gateway.letta.models import served_model
 from gateway.letta.tools import check_tool_names, is_of_memory, names_of_ids
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
+from memory import CoreBlock
 
 DOOR = "mnemogate.letta"  # the member of a profile's metadata that is the door's own
-LIMIT = 20_000  # characters of a block that says none
 REFUSED = (
     "secrets",
     "tool_exec_environment_variables",
@@ -36,7 +36,7 @@ USED = frozenset(
     tool_rules include_base_tools initial_message_sequence message_buffer_autoclear
     """.split()  # noqa: SIM905
 )
-BLOCK_USED = frozenset({"label", "value", "description", "limit", "read_only"})
+OF_NEW = {"initial_message_sequence", "include_base_tools", "memory_blocks"}
 # Of a model's settings, by our parameter.
 SETTINGS = {
     "temperature": "temperature",
@@ -81,7 +81,8 @@ def shown_metadata(agent: Agent) -> Json:
 class ProfileChange:
     """The members of a request that makes or changes an agent, as changes of a profile.
 
-    before: the profile's members, {} for a new agent.
+    before: the profile's members, {} for a new agent. blocks: those that are made with it.
+    block_ids: of the shared blocks that it shows, None to leave them.
     """
 
     def __init__(self, call: LettaCall, sent: Json, before: Json, kept: DoorMembers) -> None:
@@ -89,14 +90,14 @@ class ProfileChange:
         self._sent = {name: value for name, value in sent.items() if value is not None}
         self._new = not before
         self.profile = dict(before)
+        self.blocks: list[CoreBlock] = []
+        self.block_ids: list[str] | None = None
 
     def apply(self) -> Json:
         """Return the members of the profile. Raises Unprocessable, UnknownModel, Forbidden."""
         refuse_members(self._sent, REFUSED)
-        used = USED if self._new else USED - {"initial_message_sequence", "include_base_tools"}
+        used = USED if self._new else USED - OF_NEW
         self._call.drop(name for name in self._sent if name not in used)
-        if self._sent.get("block_ids"):
-            raise NotSupported("`block_ids` is not supported yet: send `memory_blocks`.")
         self._take_texts()
         self._take_model()
         self._take_parameters()
@@ -164,12 +165,10 @@ class ProfileChange:
             self.profile["memory_tools"] = base or any(map(is_of_memory, names))
 
     def _take_blocks(self) -> None:
-        listed = self._member("memory_blocks", list, None)
-        if listed is not None:
-            self.profile["blocks"] = [
-                read_block(self._call, block, f"memory_blocks.{i}")
-                for i, block in enumerate(listed)
-            ]
+        self.block_ids = self._strings("block_ids") if "block_ids" in self._sent else None
+        if self._new:
+            listed = self._member("memory_blocks", list, [])
+            self.blocks = read_blocks(self._call, listed, "memory_blocks")
 
     def _member(self, name: str, kind: type, default: Any) -> Any:
         value = self._sent.get(name, default)
@@ -186,14 +185,6 @@ class ProfileChange:
             if not isinstance(value, str):
                 raise wrong_type(name, value, str)
         return values
-
-
-NOUNS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "a boolean"}
-
-
-def wrong_type(name: str, value: object, kind: type) -> Unprocessable:
-    """Return the error for a member of a wrong type."""
-    return Unprocessable(f"`{name}` must be {NOUNS[kind]}, not {kind_of(value)}.", param=name)
 
 
 def refuse_members(sent: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -219,23 +210,3 @@ def check_rules(rules: list[Any]) -> list[dict[str, Any]]:
                 code="not_supported",
             )
     return rules
-
-
-def read_block(call: LettaCall, block: Any, where: str) -> Json:
-    """Return a block of a profile. Raises Unprocessable."""
-    if not isinstance(block, dict):
-        raise wrong_type(where, block, dict)
-    call.drop(name for name in block if name not in BLOCK_USED and block[name] is not None)
-    kinds: dict[str, type] = {"label": str, "value": str, "description": str, "read_only": bool}
-    for name, kind in kinds.items():
-        value = block.get(name)
-        if not isinstance(value, kind) and (value is not None or name in ("label", "value")):
-            raise wrong_type(f"{where}.{name}", value, kind)
-    limit = block.get("limit")
-    return {
-        "label": block["label"],
-        "value": block["value"],
-        "description": block.get("description") or "",
-        "limit": LIMIT if limit is None else limit,
-        "read_only": block.get("read_only") or False,
-    }

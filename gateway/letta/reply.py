@@ -117,8 +117,9 @@ class LettaFormat(ChatFormat):
 
     noun = "message"
 
-    def __init__(self, options: ItemOptions) -> None:
+    def __init__(self, options: ItemOptions, *, unanswered: bool) -> None:
         self.items = ItemsOfTurn(options)
+        self.repeats = ("new", "new" if unanswered else "attempt")
 
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any

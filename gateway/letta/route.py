@@ -13,8 +13,7 @@ NAME = "*"
 class LettaRoute(NamedTuple):
     """One route. path: below `/letta/v1`, with `*` for a name.
 
-    of_tenant: it is about what is kept for a tenant, who must be a known one. listed: the schema
-    of the API names it.
+    of_tenant: it is about what is kept for a tenant, who must be a known one.
     """
 
     method: str
@@ -22,7 +21,6 @@ class LettaRoute(NamedTuple):
     handler: Handler
     summary: str
     of_tenant: bool = True
-    listed: bool = True
 
     def match(self, parts: Sequence[str]) -> tuple[str, ...] | None:
         """Return the names in a path; None for another path."""

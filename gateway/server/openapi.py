@@ -127,7 +127,7 @@ LETTA_REFUSAL: Json = {
 def letta_paths(routes: Iterable[Any]) -> Json:
     """Return the paths of the Letta door. routes: see `gateway.letta.route`."""
     paths: Json = {}
-    for route in (route for route in routes if route.listed):
+    for route in routes:
         names = [f"id{number or ''}" for number in range(route.path.count("*"))]
         path = "/letta/v1/" + route.path
         for name in names:

@@ -14,10 +14,11 @@ from gateway.wire.chat import Json
 from gateway.wire.placement import Piece
 from gateway.wire.sse import SseEvent
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall
+from memory import Messages, Repeat, ToolCall
 from memory.session.composer import Prompt
 
 LIGHT_PARTS = 256  # calls or other parts of a round, that are told apart on the event loop
+ASKS_AGAIN: tuple[Repeat, Repeat] = ("again", "again")
 
 
 class TargetFacts(Protocol):
@@ -230,6 +231,7 @@ class WireFormat(Protocol):
     marks_overflow: bool  # clients know a prompt that is too long by a code, which we add
     is_chat: bool  # requests are chat completions, however the answers are shown
     cut_is_final: bool  # a round that was cut ends the turn, whatever of it was shown
+    repeats: tuple[Repeat, Repeat]  # what a message like the last one is, and what a retry is
 
     def identity(self, body: Json) -> Json:
         """Return the members of a request that may name its user, as chat completions have them."""

@@ -436,11 +436,11 @@ class ServerHistory:
     answer: Json
     asked: bytes
 
-    def continue_with(self, asked: Messages) -> Messages | None:
+    def continue_with(self, asked: Messages, again: bool = True) -> Messages | None:
         """Return the conversation followed by these messages.
 
         None if they do not simply continue it: other system text, the newest message again (a
-        regeneration), tool results.
+        regeneration), tool results. again: False where the newest message again is a new one.
         """
         lead = count_leading_system(asked)
         rest = asked[lead:]
@@ -448,7 +448,7 @@ class ServerHistory:
             PrefixInfo().extend(asked[:lead]).system != self.of.system
             or not rest
             or any(is_system(m) or m.get("role") == "tool" for m in rest)
-            or canonical(rest[-1]) == self.asked
+            or (again and canonical(rest[-1]) == self.asked)
         ):
             return None
         return Messages(self.of, [self.answer, *rest], self._text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -35,6 +35,11 @@ LOOKS = (
     None,
 )
 TRAIL = 16  # answers before a node that it remembers, 4 bytes each
+
+
+# What a request is that says what the newest turn asked: it asks for that answer again; it is a new
+# message; or it asks again only if that turn was an earlier attempt at it.
+Repeat = Literal["again", "new", "attempt"]
 
 
 class TurnNode(msgspec.Struct):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection
 
+from memory.core.block_space import BlockTally, space_of
 from memory.core.blocks import CoreBlock, append_line, check_label
 from memory.core.edits import BlockEdit, writable
 from memory.core.shared import change_block
@@ -15,13 +16,16 @@ from memory.management.reading import read
 from memory.service import Memory
 from memory.stores.sql import shared_blocks as rows
 from memory.stores.sql import shared_members as members
+from memory.stores.sql import visible_blocks
 from memory.stores.sql.blocks import EditSource
-from memory.stores.sql.shared_blocks import BlockName, OutsideEdit, StoredShared
+from memory.stores.sql.management_context import ManagementActor
+from memory.stores.sql.shared_blocks import BlockName, BlockWalk, OutsideEdit, StoredShared
 from memory.stores.sql.shared_members import MemberName, StoredMember
 
 __all__ = [
     "BlockFilter",
     "BlockName",
+    "BlockWalk",
     "MemberName",
     "NewShared",
     "OutsideEdit",
@@ -30,13 +34,18 @@ __all__ = [
     "StoredShared",
     "append_content",
     "change_value",
+    "check_space",
     "create_block",
+    "create_blocks",
     "delete_block",
     "edit_block",
     "find_block",
+    "leave_blocks",
     "list_access",
     "list_blocks",
+    "list_by_time",
     "list_members",
+    "list_shown",
     "list_versions",
     "new_block",
     "put_member",
@@ -102,13 +111,56 @@ async def create_block(
     memory: Memory, tenant: str, new: NewShared, source: EditSource
 ) -> StoredShared:
     """Make a block with its members. Raises Conflict, StoreUnavailable."""
+    (made,) = await create_blocks(memory, tenant, [new], source)
+    return made
 
-    def work(conn: Connection) -> StoredShared:
-        made = rows.create(conn, tenant, new.block, source, default_write=new.default_write)
-        members.add_all(conn, made, tenant, new.members)
+
+async def create_blocks(
+    memory: Memory, tenant: str, new: Sequence[NewShared], source: EditSource
+) -> list[StoredShared]:
+    """Make blocks with their members, all or none. Raises Conflict, StoreUnavailable."""
+
+    def create(conn: Connection, one: NewShared) -> StoredShared:
+        made = rows.create(conn, tenant, one.block, source, default_write=one.default_write)
+        members.add_all(conn, made, tenant, one.members)
         return made
 
-    return await _write(memory, tenant, "", work)
+    return await _write(memory, tenant, "", lambda conn: [create(conn, one) for one in new])
+
+
+async def list_by_time(
+    memory: Memory, tenant: str, which: BlockFilter, walk: BlockWalk, limit: int
+) -> list[StoredShared]:
+    """List blocks by the time at which they were made. Raises StoreUnavailable."""
+    conditions = which.conditions()
+    return await read(memory, lambda conn: rows.page_by_time(conn, tenant, conditions, walk, limit))
+
+
+async def list_shown(memory: Memory, actor: ManagementActor) -> dict[str, CoreBlock]:
+    """List the blocks of a named memory by label: its own, and in their place shared ones.
+
+    Those that do not fit its prompt are among them. Raises StoreUnavailable.
+    """
+    return await read(
+        memory, lambda conn: visible_blocks.read_all(conn, actor.shelf(conn), actor.scope)
+    )
+
+
+async def leave_blocks(memory: Memory, tenant: str, agent: str, source: EditSource) -> int:
+    """Take an agent out of its blocks, and delete those that were made with an agent for it alone.
+
+    Returns how many are deleted. Raises StoreUnavailable.
+    """
+    member = MemberName("agent", agent)
+    deleted = 0
+    for block in await read(memory, lambda conn: members.list_blocks(conn, tenant, member)):
+        which = tenant, block.id
+
+        def leave(conn: Connection, which: BlockName = which) -> bool:
+            return members.leave(conn, which, member, source)
+
+        deleted += await _write(memory, *which, leave)
+    return deleted
 
 
 async def edit_block(
@@ -119,6 +171,16 @@ async def edit_block(
     Raises NotFound, Conflict, ToolError, StoreUnavailable.
     """
     return await _write(memory, *which, lambda conn: rows.edit(conn, which, how, source, by))
+
+
+def check_space(memory: Memory, shown: Mapping[str, CoreBlock], more: Iterable[CoreBlock]) -> None:
+    """Raise TooManyBlocks or BlockSpaceFull where a memory has no room for more blocks.
+
+    shown: those that it shows, by label.
+    """
+    tally = BlockTally(space_of(memory.policy.blocks), shown)
+    for block in more:
+        tally.put(block.label, block)
 
 
 def new_block(block: CoreBlock, change: BlockEdit) -> CoreBlock:

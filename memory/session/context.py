@@ -267,6 +267,8 @@ def adopts(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim) -
     waiting = snapshot.waiting
     if waiting is None or snapshot.held or claim.is_open(waiting.id):
         return False
+    if ask.repeats == "new" and not ask.certain:
+        return False
     return waiting.state == "open" or _finished_rounds(ask, snapshot, claim) is not None
 
 
@@ -277,6 +279,8 @@ def _finished_rounds(
     ledger = snapshot.ledger
     if ledger is None or snapshot.held or not claim.first:
         return None
+    if ask.repeats == "new" and (not ask.certain or ledger.node.state == "done"):
+        return None  # it is the turn before, of the same message
     lately = (
         ledger.node.state != "done" and clock.now() - ledger.node.at < turn_reader.RETRY_SECONDS
     )

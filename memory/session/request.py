@@ -11,7 +11,7 @@ from memory.context.epoch import EpochPolicy
 from memory.context.summary import PROMPT, Complete
 from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.history import Messages
-from memory.conversation.matching import RequestHistory
+from memory.conversation.matching import Repeat, RequestHistory
 from memory.conversation.messages import keyed_hash
 from memory.core.autonomy import Decision
 from memory.core.block_space import OperatorBlocks, space_of
@@ -72,7 +72,7 @@ class TurnRequest(msgspec.Struct):
     rest: a digest of the body's other members; with the history it names the request among its
     retries, beside the client's own idempotency key. explicit: the conversation that is named.
     resends: who names it sends its history too, so none is kept for it here. certain: the client
-    says that this is a retry.
+    says that this is a retry. repeats: what it is if it says what the newest turn asked.
     offer: whether the target and the request take our tools. recall: whether what seems relevant is
     searched and injected unasked. inject: False for a target that refuses every addition. window:
     the model's context in tokens, None when unknown. tokenizer: the model's family. max_output: the
@@ -104,6 +104,7 @@ class TurnRequest(msgspec.Struct):
     rest: bytes = b""
     idempotency: str = ""
     certain: bool = False
+    repeats: Repeat = "again"
     extract: bool = False
     unread: bool = False
     decisions: Mapping[str, Decision] = msgspec.field(default_factory=dict)

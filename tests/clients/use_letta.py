@@ -117,6 +117,29 @@ async def blocks(call: Caller, agent: str) -> None:
     changed = await call("agents.blocks.update", "human", agent_id=agent, value="Name: Bob.")
     assert (changed.value, changed.id) == ("Name: Bob.", one.id)
     await call("agents.blocks.attach", one.id, agent_id=agent)
+    await shared_blocks(call, agent)
+
+
+async def shared_blocks(call: Caller, agent: str) -> None:
+    board = await call("blocks.create", label="board", value="Plan: none.")
+    assert (await call("blocks.retrieve", board.id)).value == "Plan: none."
+    other = await call("agents.create", model="m", block_ids=[board.id])
+    shown = await call("agents.blocks.attach", board.id, agent_id=agent)
+    labels = ["board", "human", "persona"]
+    assert [b.label for b in await call.listed("agents.blocks.list", agent)] == labels
+    await call("agents.blocks.update", "board", agent_id=other.id, value="Plan: tea.")
+    got = await call("agents.blocks.retrieve", "board", agent_id=agent)
+    assert (got.id, got.value) == (board.id, "Plan: tea.")
+    assert [b.id for b in await call.listed("blocks.list", label="board")] == [board.id]
+    assert [b.label for b in await call.listed("blocks.list", limit=1)][:1] == ["human"]
+    assert {a.id for a in await call.listed("blocks.agents.list", board.id)} == {agent, other.id}
+    shown = await call("agents.blocks.detach", board.id, agent_id=agent)
+    assert [b.label for b in await call.listed("agents.blocks.list", agent)] == labels[1:]
+    assert shown.id == agent
+    assert (await call("blocks.update", board.id, value="Done.")).value == "Done."
+    await call("agents.delete", other.id)
+    await call("blocks.delete", board.id)
+    assert await call.listed("blocks.list", label="board") == []
 
 
 async def passages(call: Caller, agent: str) -> None:

@@ -538,6 +538,48 @@ async def test_messages_are_listed_in_pages_by_id(data):
         assert [i["content"] for i in only] == ["c", "b", "I like tea"]
 
 
+def spoken_in(body):
+    """What a request has of the conversation."""
+    return [m["content"] for m in body["messages"] if m["role"] in ("user", "assistant")]
+
+
+RETRY = {"x-stainless-retry-count": "1"}
+
+
+@pytest.mark.parametrize("path", ["messages", "messages/stream"])
+async def test_a_message_that_repeats_the_one_before_is_a_new_one(data, path):
+    async with Model("One.", "Two.", "Three.", "Four.") as up:
+        async with door(up, data) as letta:
+            made = await letta.post("agents", model="m")
+            for _ in range(3):
+                await say(letta, made, "continue", path=path)
+        async with door(up, data) as letta:  # what it knows is read from the store
+            await say(letta, made, "continue", path=path)
+            listed = await letta.get(f"agents/{made['id']}/messages", params={"order": "asc"})
+    answers = ["One.", "Two.", "Three.", "Four."]
+    turns = [[text for answer in answers[:n] for text in ("continue", answer)] for n in range(5)]
+    assert [spoken_in(body) for body in up.bodies] == [[*t, "continue"] for t in turns[:4]]
+    assert [item["content"] for item in listed] == turns[4]
+
+
+async def test_a_retry_is_told_by_the_client_and_is_no_new_message(data):
+    broken = 403, {"error": {"message": "not now"}}
+    async with Model("One.", broken, "Two.", "Three.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        sent = {"messages": [{"role": "user", "content": "continue"}]}
+        path = f"agents/{made['id']}/messages"
+        await letta.post(path, **sent)
+        await letta.ask("POST", path, 403, json=sent)
+        # Its first attempt was not answered, so it does not repeat the turn before.
+        await letta.ask("POST", path, json=sent, headers=RETRY)
+        assert spoken_in(up.bodies[2]) == ["continue", "One.", "continue"]
+        # Its first attempt was answered, but the answer was lost on the way.
+        await letta.ask("POST", path, json=sent, headers=RETRY)
+        assert spoken_in(up.bodies[3]) == ["continue", "One.", "continue"]
+        listed = await letta.get(path, params={"order": "asc"})
+        assert [item["content"] for item in listed] == ["continue", "One.", "continue", "Three."]
+
+
 async def test_messages_are_reset(data):
     async with Model("Yes.") as up, door(up, data) as letta:
         made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
@@ -764,27 +806,233 @@ async def test_the_blocks_of_an_agent_are_listed_and_changed(data):
         await letta.patch(f"{path}/attach/block-x", 404)
 
 
-async def test_blocks_without_an_agent_wait_for_shared_blocks(data):
+async def system_of(letta, up, made):
+    """What an agent's next request has as system message."""
+    await say(letta, made, f"What now? {len(up.bodies)}")
+    return up.bodies[-1]["messages"][0]["content"]
+
+
+async def test_a_l7_an_edit_through_one_agent_is_in_the_prompt_of_the_other(data):
+    async with Model(lambda seen, wire: text("Hi.")) as up, door(up, data) as letta:
+        board = await letta.post("blocks/", label="board", value="Plan: none.")
+        one = await letta.post("agents", model="m", memory_blocks=BLOCKS, block_ids=[board["id"]])
+        two = await letta.post("agents", model="m")
+        assert [b["label"] for b in one["blocks"]] == ["board", "human", "persona"]
+        shown = await letta.patch(f"agents/{two['id']}/core-memory/blocks/attach/{board['id']}")
+        assert shown["blocks"] == [board]
+        agents = await letta.get(f"blocks/{board['id']}/agents")
+        assert [a["id"] for a in agents] == [two["id"], one["id"]]
+        for made in (one, two):
+            assert "Plan: none." in await system_of(letta, up, made)
+
+        path = f"agents/{one['id']}/core-memory/blocks/board"
+        changed = await letta.patch(path, value="Plan: tea.")
+        assert changed == await letta.get(f"blocks/{board['id']}")
+        for made in (one, two):
+            told = await system_of(letta, up, made)
+            assert "Plan: tea." in told
+            assert "Plan: none." not in told
+
+        path = f"agents/{two['id']}/core-memory/blocks"
+        assert (await letta.patch(f"{path}/detach/{board['id']}"))["blocks"] == []
+        check_error(await letta.ask("PATCH", f"{path}/detach/{board['id']}", 404), "not_found")
+        assert "Plan" not in json.dumps(await system_of(letta, up, two))
+        assert "Plan: tea." in await system_of(letta, up, one)
+        assert [a["id"] for a in await letta.get(f"blocks/{board['id']}/agents")] == [one["id"]]
+        await letta.delete(f"blocks/{board['id']}")
+        assert "Plan" not in await system_of(letta, up, one)
+        assert "Name: Ada." in await system_of(letta, up, one)
+
+
+async def test_what_one_agents_model_writes_reaches_the_other(data):
+    append = call("core_memory_append", {"label": "board", "content": "Likes tea."})
+
+    def reply(seen, wire):
+        said = json.dumps(seen.json["messages"][-1])
+        return calls(append) if "Save it" in said else text("Hi.")
+
+    async with Model(reply) as up, door(up, data) as letta:
+        one = await letta.post("agents", model="m", memory_blocks=[{"label": "board", "value": ""}])
+        (board,) = one["blocks"]
+        two = await letta.post("agents", model="m", block_ids=[board["id"]])
+        await say(letta, two, "Hello")
+        await say(letta, one, "Save it")
+        assert (await letta.get(f"blocks/{board['id']}"))["value"] == "Likes tea."
+        await say(letta, two, "And?")
+        assert "Likes tea." in json.dumps(up.bodies[-1]["messages"])
+
+
+async def test_blocks_stand_by_themselves(data):
     async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("blocks", label="human", value="Ada.")
+        assert (made["limit"], made["read_only"], made["description"]) == (20_000, False, "")
+        assert await letta.get(f"blocks/{made['id']}/") == made
+        assert await letta.get(f"blocks/{made['id']}/agents") == []
+        changed = await letta.patch(f"blocks/{made['id']}", value="Bob.", description="Who")
+        assert changed == {**made, "value": "Bob.", "description": "Who"}
+        gone = await letta.delete(f"blocks/{made['id']}")
+        assert gone == {"id": made["id"], "object": "block", "deleted": True}
+        for method, path in (
+            ("GET", f"blocks/{made['id']}"),
+            ("PATCH", f"blocks/{made['id']}"),
+            ("DELETE", f"blocks/{made['id']}"),
+            ("GET", "blocks/block-x"),
+        ):
+            check_error(await letta.ask(method, path, 404, json={}), "not_found")
+        assert not up.requests
+
+
+@pytest.mark.parametrize(
+    ("sent", "param", "code"),
+    [
+        ({"label": "No Label", "value": ""}, "label", "unprocessable"),
+        ({"label": "memory_blocks", "value": ""}, "label", "unprocessable"),
+        ({"value": ""}, "label", "unprocessable"),
+        ({"label": "a"}, "value", "unprocessable"),
+        ({"label": "a", "value": 7}, "value", "unprocessable"),
+        ({"label": "a", "value": "", "limit": 0}, "limit", "unprocessable"),
+        ({"label": "a", "value": "", "limit": True}, "limit", "unprocessable"),
+        ({"label": "a", "value": "xyz", "limit": 2}, "value", "block_full"),
+        ({"label": "a", "value": "", "description": "x" * 10_001}, "description", "unprocessable"),
+    ],
+)
+async def test_a_block_that_cannot_be_is_refused_by_its_member(data, sent, param, code):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        check_error(await letta.ask("POST", "blocks", 422, json=sent), code, param)
+        of_agent = {"model": "m", "memory_blocks": [sent]}
+        got = (await letta.ask("POST", "agents", 422, json=of_agent)).json()["error"]["param"]
+        assert got in (f"memory_blocks.0.{param}", "memory_blocks.0")
+        assert await letta.get("blocks") == await letta.get("agents") == []
+
+
+async def test_blocks_are_listed_in_pages_by_id_oldest_first(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = [await letta.post("blocks", label=f"l{i % 2}", value=str(i)) for i in range(5)]
+        ids = [block["id"] for block in made]
+
+        async def listed(**params):
+            return [block["id"] for block in await letta.get("blocks/", params=params)]
+
+        assert await listed() == ids
+        assert await listed(order="desc") == ids[::-1]
+        assert await listed(limit=2) == ids[:2]
+        assert await listed(limit=2, after=ids[1]) == ids[2:4]
+        assert await listed(order="desc", limit=2, after=ids[3]) == [ids[2], ids[1]]
+        assert await listed(limit=2, before=ids[4]) == ids[2:4]
+        assert await listed(order="desc", limit=2, before=ids[0]) == [ids[2], ids[1]]
+        assert await listed(after=ids[0], before=ids[3]) == ids[1:3]
+        assert await listed(after=ids[4]) == await listed(after="block-x") == []
+        assert await listed(after=f"block-{NO_AGENT[6:]}") == []
+        assert await listed(label="l1") == [ids[1], ids[3]]
+        await letta.delete(f"blocks/{ids[2]}")
+        assert await listed(after=ids[2]) == ids[3:]
+        elsewhere = Letta(letta.live, authorization=f"Bearer {SECRET}2")
+        assert await elsewhere.get("blocks") == []
+        for method in ("GET", "PATCH", "DELETE"):
+            check_error(await elsewhere.ask(method, f"blocks/{ids[0]}", 404, json={}), "not_found")
+        theirs = await elsewhere.post("agents", model="m")
+        path = f"agents/{theirs['id']}/core-memory/blocks/attach/{ids[0]}"
+        check_error(await elsewhere.ask("PATCH", path, 404), "not_found")
+        strange = Letta(letta.live, authorization=f"Bearer {SECRET}1")
+        for method, path in (("GET", "blocks"), ("POST", "blocks"), ("GET", f"blocks/{ids[0]}")):
+            check_error(await strange.ask(method, path, 403, json=BLOCKS[0]), "forbidden")
+
+
+async def test_blocks_made_with_an_agent_go_with_the_last_one_that_has_them(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        alone = await letta.post("blocks", label="board", value="Plan.")
+        locked = {"label": "rules", "value": "Be kind.", "read_only": True}
+        one = await letta.post(
+            "agents", model="m", memory_blocks=[*BLOCKS, locked], block_ids=[alone["id"]]
+        )
+        ids = {b["label"]: b["id"] for b in one["blocks"]}
+        two = await letta.post("agents", model="m", block_ids=[ids["human"]])
+        assert (await letta.delete(f"agents/{one['id']}"))["erased"]["blocks"] == 2
+
+        async def left():
+            return {b["label"]: b["id"] for b in await letta.get("blocks")}
+
+        assert await left() == {"board": alone["id"], "human": ids["human"]}
+        assert [a["id"] for a in await letta.get(f"blocks/{ids['human']}/agents")] == [two["id"]]
+        await letta.delete(f"agents/{two['id']}")
+        assert await left() == {"board": alone["id"]}
+
+
+async def test_an_agent_shows_one_block_of_each_label_and_no_more_than_fit(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        one = await letta.post("agents", model="m", memory_blocks=BLOCKS)
+        second = await letta.post("blocks", label="human", value="Bob.")
+        path = f"agents/{one['id']}/core-memory/blocks"
+        got = await letta.ask("PATCH", f"{path}/attach/{second['id']}", 409)
+        check_error(got, "label_taken")
+        assert got.headers["x-should-retry"] == "false"
+        both = {"model": "m", "memory_blocks": BLOCKS, "block_ids": [second["id"]]}
+        check_error(await letta.ask("POST", "agents", 409, json=both), "label_taken")
+        twice = {"model": "m", "memory_blocks": [BLOCKS[0]] * 2}
+        check_error(
+            await letta.ask("POST", "agents", 422, json=twice), "unprocessable", "memory_blocks"
+        )
+        none = {"model": "m", "block_ids": [f"block-{NO_AGENT[6:]}"]}
+        check_error(await letta.ask("POST", "agents", 404, json=none), "not_found")
+        much = [{"label": f"l{i}", "value": "x" * 20_000} for i in range(4)]
+        got = await letta.ask("POST", "agents", 409, json={"model": "m", "memory_blocks": much})
+        check_error(got, "block_space")
+        assert [a["id"] for a in await letta.get("agents")] == [one["id"]]
+        assert len(await letta.get("blocks")) == 3
+
+
+async def test_block_ids_of_a_change_replace_those_that_an_agent_shows(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        board = await letta.post("blocks", label="board", value="Plan.")
         made = await letta.post("agents", model="m", memory_blocks=BLOCKS)
-        other = await letta.post("agents", model="m")
-        ident = made["blocks"][0]["id"]
-        asks = [
-            ("POST", "blocks/"),
-            ("GET", "blocks/"),
-            ("GET", f"blocks/{ident}"),
-            ("PATCH", f"blocks/{ident}"),
-            ("DELETE", f"blocks/{ident}"),
-            ("GET", f"blocks/{ident}/agents"),
-            ("PATCH", f"agents/{other['id']}/core-memory/blocks/attach/{ident}"),
-            ("PATCH", f"agents/{made['id']}/core-memory/blocks/detach/{ident}"),
-        ]
-        for method, path in asks:
-            got = await letta.ask(method, path, 501, json={"label": "a", "value": "b"})
-            check_error(got, "not_supported")
-            assert got.headers["x-should-retry"] == "false"
-        sent = {"model": "m", "block_ids": [ident]}
-        check_error(await letta.ask("POST", "agents", 501, json=sent), "not_supported")
+        human = made["blocks"][0]
+        path = f"agents/{made['id']}"
+        changed = await letta.patch(path, block_ids=[human["id"], board["id"]])
+        assert changed["blocks"] == [board, human]
+        assert (await letta.patch(path, name="Sam"))["blocks"] == [board, human]
+        check_error(await letta.ask("PATCH", path, 404, json={"block_ids": ["x"]}), "not_found")
+        assert (await letta.patch(path, block_ids=[]))["blocks"] == []
+        assert len(await letta.get("blocks")) == 3
+
+
+async def test_the_blocks_of_an_agent_of_ours_are_shown_beside_attached_ones(data):
+    profile = {"model": "m", "home": "agent", "inherit_blocks": False}
+    blocks = [{"label": "human", "value": "Name: Ada."}, {"label": "persona", "value": "Sam."}]
+    async with Model("Hi.") as up, door(up, data) as letta:
+        live = letta.live
+        url = f"{live.root}/memory/v1/agents/sam"
+        await live.http.put(url, json={**profile, "blocks": blocks})
+        (sam,) = await letta.get("agents")
+        board = await letta.post("blocks", label="human", value="Name: Bob.")
+        path = f"agents/{sam['id']}/core-memory/blocks"
+        own = sam["blocks"][0]
+        changed = await letta.patch(f"{path}/human", value="Name: Max.")
+        assert changed == {**own, "value": "Name: Max."}
+        await letta.patch(f"{path}/attach/{own['id']}")
+        shown = (await letta.patch(f"{path}/attach/{board['id']}"))["blocks"]
+        assert [b["value"] for b in shown] == ["Name: Bob.", "Sam."]
+        persona = shown[1]["id"]
+        check_error(await letta.ask("PATCH", f"{path}/detach/{persona}", 501), "not_supported")
+        assert "Name: Bob." in await system_of(letta, up, sam)
+        shown = (await letta.patch(f"{path}/detach/{board['id']}"))["blocks"]
+        assert [b["value"] for b in shown] == ["Name: Max.", "Sam."]
+
+
+async def test_deleted_blocks_take_no_place_of_an_agent(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        path = f"agents/{made['id']}/core-memory/blocks/attach"
+        for number in range(66):
+            block = await letta.post("blocks", label=f"l{number}", value="")
+            await letta.patch(f"{path}/{block['id']}")
+            await letta.delete(f"blocks/{block['id']}")
+
+
+async def test_a_secret_is_no_value_of_a_block(data):
+    secret = "sk-proj-" + "a1B2c3D4" * 8
+    async with Model("Hi.") as up, door(up, data) as letta:
+        sent = {"label": "a", "value": f"Key: {secret}"}
+        check_error(await letta.ask("POST", "blocks", 422, json=sent), "unprocessable", "value")
 
 
 async def test_the_passages_of_an_agent(data):

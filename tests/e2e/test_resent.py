@@ -311,15 +311,15 @@ async def test_a_history_that_is_known_again_is_sent_on_as_if_read_anew(
     found = []
     whole = getattr(kept, asked)
 
-    def watched(self, asked):
-        out = whole(self, asked)
+    def watched(self, *asked):
+        out = whole(self, *asked)
         found.append(out is not None)
         return out
 
     monkeypatch.setattr(kept, asked, watched)
     fast, _ = await talked(tmp_path / "fast", seed, app)
     assert sum(found) > TURNS / share
-    monkeypatch.setattr(kept, asked, lambda self, asked: None)
+    monkeypatch.setattr(kept, asked, lambda self, *asked: None)
     slow, _ = await talked(tmp_path / "slow", seed, app)
     for one, other in zip(fast, slow, strict=True):
         check_valid(one["messages"])

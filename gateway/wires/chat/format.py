@@ -34,6 +34,7 @@ from gateway.wire.placement import (
 )
 from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
 from gateway.wires.base import (
+    ASKS_AGAIN,
     LIGHT_PARTS,
     Composed,
     HiddenRounds,
@@ -46,7 +47,7 @@ from gateway.wires.base import (
 from gateway.wires.chat.hidden_exchange import HiddenExchange, tool_calls
 from gateway.wires.chat.interceptor import Interceptor
 from gateway.wires.round_result import RoundResult
-from memory import Messages, ToolCall
+from memory import Messages, Repeat, ToolCall
 from memory.core.tool_definitions import as_json, client_names
 
 
@@ -60,6 +61,7 @@ class ChatFormat:
     marks_overflow = True
     is_chat = True
     cut_is_final = False
+    repeats: tuple[Repeat, Repeat] = ASKS_AGAIN
 
     def identity(self, body: Json) -> Json:
         return body

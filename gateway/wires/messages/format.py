@@ -20,6 +20,7 @@ from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_ob
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal
 from gateway.wires.base import (
+    ASKS_AGAIN,
     Composed,
     HiddenRounds,
     RequestFacts,
@@ -48,6 +49,7 @@ class MessagesFormat:
     marks_overflow = False
     is_chat = False
     cut_is_final = True
+    repeats = ASKS_AGAIN
 
     def identity(self, body: Json) -> Json:
         """Return the user that `metadata.user_id` names, in any of the forms clients send."""

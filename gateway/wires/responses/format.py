@@ -21,6 +21,7 @@ from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_ob
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal, without_reasoning
 from gateway.wires.base import (
+    ASKS_AGAIN,
     Composed,
     HiddenRounds,
     RequestFacts,
@@ -51,6 +52,7 @@ class ResponsesFormat:
     marks_overflow = True
     is_chat = False
     cut_is_final = True
+    repeats = ASKS_AGAIN
 
     def identity(self, body: Json) -> Json:
         return body

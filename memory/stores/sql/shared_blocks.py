@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, tuple_, update
@@ -137,6 +137,40 @@ def page(
     if after is not None:
         query = query.where(tuple_(b.label, b.id) > after)
     return [_stored(r) for r in conn.execute(query.order_by(b.label, b.id).limit(limit))]
+
+
+class BlockWalk(NamedTuple):
+    """A way through blocks. after: the id behind which it begins, "" for the first."""
+
+    after: str = ""
+    newest: bool = False
+
+
+def page_by_time(
+    conn: Connection,
+    tenant: str,
+    which: Sequence[ColumnElement[bool]],
+    walk: BlockWalk,
+    limit: int,
+) -> list[StoredShared]:
+    """Return blocks in the order in which they were made; none behind an id that never was."""
+    query = select(t.shared_blocks).where(b.tenant == tenant, b.deleted.is_(False), *which)
+    if walk.after:
+        begin = conn.execute(
+            select(b.created_at, b.id).where(b.tenant == tenant, b.id == walk.after)
+        ).first()
+        if begin is None:
+            return []
+        place = tuple_(b.created_at, b.id)
+        query = query.where(place < tuple(begin) if walk.newest else place > tuple(begin))
+    order = [column.desc() if walk.newest else column for column in (b.created_at, b.id)]
+    return [_stored(r) for r in conn.execute(query.order_by(*order).limit(limit))]
+
+
+def is_made_with_agent(conn: Connection, ident: str) -> bool:
+    """Tell whether a block was made together with an agent."""
+    first = select(v.agent).where(v.block_id == ident, v.version == 1)
+    return conn.execute(first).scalar() is not None
 
 
 def create(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -21,13 +22,15 @@ from sqlalchemy import (
     update,
 )
 
+from memory.core.blocks import CoreBlock
 from memory.core.shared import Membership, SeenBlock
 from memory.errors import Conflict, NotFound, TooManySharers
 from memory.ids import clock
 from memory.scope import AGENT_KIND, Scope
 from memory.stores.sql import schema as t
 from memory.stores.sql import shared_blocks
-from memory.stores.sql.shared_blocks import BlockName, StoredShared, block_of
+from memory.stores.sql.blocks import EditSource
+from memory.stores.sql.shared_blocks import BlockName, OutsideEdit, StoredShared, block_of
 from memory.stores.sql.statements import add_rows, execute
 
 b, m = t.shared_blocks.c, t.shared_members.c
@@ -174,7 +177,9 @@ def _check_space(conn: Connection, which: BlockName, member: MemberName) -> None
             f"the shared block {which[1]!r} has {MOST_MEMBERS} members, and no more are possible"
         )
     named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
-    blocks = select(func.count()).where(m.tenant == which[0], *named)
+    # Members of a deleted block stay, since undo restores it.
+    alive = m.block_id == b.id, b.deleted.is_(False)
+    blocks = select(func.count()).where(m.tenant == which[0], *named, *alive)
     if (conn.execute(blocks).scalar() or 0) >= MOST_BLOCKS:
         raise Conflict(FULL)
 
@@ -193,6 +198,31 @@ def remove(conn: Connection, which: BlockName, member: MemberName) -> None:
     if not conn.execute(delete(t.shared_members).where(*_where(which, member))).rowcount:
         raise NotFound(f"the shared block {which[1]!r} has no such member")
     shared_blocks.raise_changes(conn, which[0])
+
+
+def list_blocks(conn: Connection, tenant: str, member: MemberName) -> list[CoreBlock]:
+    """Return the blocks of which something is a member itself."""
+    query = (
+        select(t.shared_blocks)
+        .join_from(t.shared_members, t.shared_blocks, b.id == m.block_id)
+        .where(m.tenant == tenant, b.deleted.is_(False), m.kind == member.kind)
+        .where(m.name == member.name, m.agent == member.agent)
+    )
+    return [block_of(row) for row in conn.execute(query.order_by(b.id).limit(ROWS))]
+
+
+def leave(conn: Connection, which: BlockName, member: MemberName, source: EditSource) -> bool:
+    """Take a membership away, and delete a block that was made with an agent and has no other.
+
+    Tells whether it is deleted. A membership that is gone already is no fault.
+    """
+    others = [one for one in page(conn, which, None, 2) if one.member != member]
+    if not others and shared_blocks.is_made_with_agent(conn, which[1]):
+        shared_blocks.edit(conn, which, lambda _: None, source, OutsideEdit())
+        return True
+    with suppress(NotFound):
+        remove(conn, which, member)
+    return False
 
 
 def page(

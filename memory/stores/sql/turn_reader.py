@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, literal_column, select
 from memory.context.epoch import Epoch, PreviousTurn
 from memory.context.fitted import SentPrompt
 from memory.conversation.history import Messages, PrefixInfo, ServerHistory, count_leading_system
-from memory.conversation.matching import RequestHistory, TurnNode, recognise
+from memory.conversation.matching import Repeat, RequestHistory, TurnNode, recognise
 from memory.conversation.messages import Json
 from memory.core.blocks import CoreBlock
 from memory.scope import Scope
@@ -79,6 +79,7 @@ class SnapshotQuery(msgspec.Struct):
     its retries. room: bytes of stored history that fit the model's window. resends: see
     `TurnRequest`. openings: what the user's earlier requests were like is needed. shares: how often
     shared blocks of the tenant changed, None if there never was one, or if the store tells.
+    repeats: see `Repeat`.
     """
 
     scope: Scope
@@ -90,6 +91,7 @@ class SnapshotQuery(msgspec.Struct):
     resends: bool = False
     openings: bool = False
     shares: int | None = None
+    repeats: Repeat = "again"
 
 
 class ConversationState(msgspec.Struct):
@@ -227,7 +229,9 @@ def _prepend_kept_history(
     messages, line = ask.turn.messages, out.conversation
     # the head belongs to the conversation
     assert line is not None and out.scope_id is not None  # noqa: S101, PT018
-    end = server_history.read_end(conn, out.scope_id, (line.id, head), messages, ask.room)
+    again = ask.repeats == "again" or _is_attempt(conn, out.scope_id, head, ask)
+    repeating = messages if again else ()  # what is a new message repeats nothing
+    end = server_history.read_end(conn, out.scope_id, (line.id, head), repeating, ask.room)
     out.lead, out.prepended, out.behind = (
         count_leading_system(messages),
         len(end.messages),
@@ -239,6 +243,14 @@ def _prepend_kept_history(
         Messages(PrefixInfo(behind=end.behind[0] if end.behind else b""), whole),
         not ask.scope.is_named,
     )
+
+
+def _is_attempt(conn: Connection, scope_id: int, node: int, ask: SnapshotQuery) -> bool:
+    """Tell whether a node is what an earlier attempt at the request left."""
+    if ask.repeats == "new" or not ask.request:
+        return False
+    attempt = _read_previous_attempt(conn, ask.request, scope_id)
+    return attempt is not None and attempt.node.id == node
 
 
 def find_conversation(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
-from memory.core.block_space import space_of
+from memory.core.block_space import BlockSpace, space_of
 from memory.core.blocks import CoreBlock
 from memory.core.shared import ShownBlocks, choose_shown
 from memory.scope import Scope
@@ -16,6 +17,7 @@ from memory.stores.sql import schema as t
 from memory.stores.sql.blocks import BlockSet, Edit, EditSource
 
 NOTHING_SHARED = ShownBlocks({})
+BOUNDLESS = BlockSpace(sys.maxsize, sys.maxsize, sys.maxsize)
 
 
 def read_own(
@@ -31,6 +33,12 @@ def read_shared(
     """Return the shared blocks that a named scope shows. held: keep others from editing them."""
     seen = shared_members.list_seen(conn, scope, held=held)
     return choose_shown(seen, space_of(defaults))
+
+
+def read_all(conn: Connection, shelf: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
+    """Return the blocks of a named scope, whether they fit its prompt or not."""
+    seen = shared_members.list_seen(conn, scope)
+    return choose_shown(seen, BOUNDLESS).over(blocks.all_of(conn, shelf))
 
 
 def hide_own(

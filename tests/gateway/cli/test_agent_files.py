@@ -62,3 +62,16 @@ def test_an_agent_file_out_and_in_again_is_the_same_but_for_times(tmp_path):
     assert bare(json.loads(mnemogate(tmp_path, "agents", "export", "sam2").stdout)) == bare(out)
     taken = mnemogate(tmp_path, "agents", "import", str(source))
     assert "There is an agent 'sam-support' already" in taken.stderr
+
+
+def test_a_block_that_is_attached_to_an_agent_is_in_its_file(tmp_path):
+    source = tmp_path / "sam.af"
+    source.write_text(json.dumps(FILE))
+    mnemogate(tmp_path, "agents", "import", str(source))
+    for label, value in (("board", "Plan: tea."), ("human", "Likes coffee")):
+        made = mnemogate(tmp_path, "shared", "put", label, value, "--agent", "sam-support")
+        assert made.returncode == 0, made.stderr
+    mnemogate(tmp_path, "shared", "put", "board", "Not theirs.", "--agent", "max")
+    out = json.loads(mnemogate(tmp_path, "agents", "export", "sam-support").stdout)
+    values = {b["label"]: b["value"] for b in out["blocks"]}
+    assert values == {"board": "Plan: tea.", "human": "Likes coffee", "persona": "I am Sam."}
