@@ -158,9 +158,10 @@ class LettaMask(ChatMask):
         self._pieces = RoundPieces(items) if items.options.tokens and self._streams else None
 
     def fast_forward(self, raw: bytes) -> bytes:
-        """See the protocol. What only adds to an item that is shown when it is whole is a mark."""
+        """See the protocol. What adds to no item that is shown already is a mark."""
         if self._pieces is not None:
-            return b""
+            said = self._interceptor.read_forward(raw)
+            return b"" if said is None else self._pieces.show_delta(*said) or MARK
         return MARK if self._interceptor.fast_forward(raw) else b""
 
     async def show(self, event: SseEvent) -> bytes:
@@ -267,26 +268,41 @@ class RoundPieces:
         self._items = items
         self._ids: list[str] = []  # of the round's calls, in the order in which they began
         self._places: dict[Any, int] = {}  # by the index that the model gives
+        self._begin: bytes | None = None  # of an event with text, up to the text; b"" for none
 
     def start(self) -> None:
         """Begin another round."""
         self._ids.clear()
         self._places.clear()
+        self._begin = None
+
+    def show_delta(self, lane: int, delta: Json) -> bytes:
+        """Return the events of a delta that only continues what the round says."""
+        text = delta.get("content")
+        if lane or len(delta) > 1 or not isinstance(text, str):
+            return b"" if lane else _frames(self._items.keep(self._of_delta(delta)))
+        if self._begin is None:
+            item = self._items.turn.text(self._items.rounds + 1, "")
+            self._begin = _frames(self._items.keep([item])).removesuffix(b'""}\n\n')
+        return self._begin and self._begin + encode(text) + b"}\n\n"
 
     def of_chunk(self, piece: Chunk) -> list[Json]:
         """Return what a chunk adds to the items of the round."""
-        turn, number = self._items.turn, self._items.rounds + 1
         out = []
         for choice in piece.body.get("choices") or ():
             delta = choice.get("delta") or {}
-            if choice.get("index") or not isinstance(delta, dict):
-                continue
-            if thought := next((t for n in THOUGHTS if isinstance(t := delta.get(n), str)), ""):
-                out.append(turn.thought(number, thought))
-            if isinstance(text := delta.get("content"), str) and text:
-                out.append(turn.text(number, text))
-            out += [self._call(call) for call in delta.get("tool_calls") or ()]
+            if not choice.get("index") and isinstance(delta, dict):
+                out += self._of_delta(delta)
         return self._items.keep(out)
+
+    def _of_delta(self, delta: Json) -> list[Json]:
+        turn, number = self._items.turn, self._items.rounds + 1
+        out = []
+        if thought := next((t for n in THOUGHTS if isinstance(t := delta.get(n), str)), ""):
+            out.append(turn.thought(number, thought))
+        if isinstance(text := delta.get("content"), str) and text:
+            out.append(turn.text(number, text))
+        return out + [self._call(call) for call in delta.get("tool_calls") or ()]
 
     def _call(self, delta: Json) -> Json:
         index, told = delta.get("index"), shown_call(delta)

@@ -1231,6 +1231,48 @@ async def test_a_long_stream_is_the_text_that_the_model_gave(data, tokens):
         assert listed[0]["content"] == words
 
 
+PIECES = ['a "b"', "\n\n", " ä€😀", "\\u0041", "{", "}", "\u2028", "0", " "] * 40
+
+
+async def speak(seen, wire):
+    """An answer whose thoughts and text come in small pieces."""
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+    async def delta(part, finish=None):
+        choice = {"index": 0, "delta": part, "finish_reason": finish}
+        await wire.event({**head, "choices": [choice]})
+
+    await wire.start_stream()
+    await delta({"role": "assistant", "content": ""})
+    for piece in PIECES:
+        await delta({"reasoning_content": piece})
+    for piece in PIECES:
+        await delta({"content": piece})
+    await delta({}, "stop")
+    await wire.event(b"[DONE]")
+    await wire.end()
+
+
+@pytest.mark.parametrize("kinds", [None, ["reasoning_message"], ["assistant_message"]])
+async def test_pieces_that_are_known_by_their_bytes_are_those_that_came(data, kinds):
+    wanted = {"assistant_message": "content", "reasoning_message": "reasoning"}
+    async with Model(lambda seen, wire: speak(seen, wire)) as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m")
+        options = {"include_return_message_types": kinds} if kinds else {}
+        got = await say(letta, made, "a", streaming=True, stream_tokens=True, **options)
+        items = [e for e in events(got.text) if e != "[DONE]" and e["message_type"] in wanted]
+        for kind, member in wanted.items():
+            mine = [e for e in items if e["message_type"] == kind]
+            assert [e[member] for e in mine] == (PIECES if not kinds or kind in kinds else [])
+            fixed = [{k: v for k, v in e.items() if k != member} for e in mine]
+            assert all(e == fixed[0] for e in fixed)
+        (listed,) = await letta.get(
+            f"agents/{made['id']}/messages",
+            params={"include_return_message_types": ["assistant_message"]},
+        )
+        assert listed["content"] == "".join(PIECES)
+
+
 async def test_memory_off_answers_in_items_too(data):
     async with Model("Hi.") as up, door(up, data) as letta:
         made = await letta.post("agents", model="m")

@@ -193,6 +193,15 @@ class Interceptor:
             self._add_to_builders(known)
         return shown
 
+    def read_forward(self, raw: bytes) -> tuple[int, Json] | None:
+        """Return the lane and the delta of such an event, None for one that must be fed."""
+        if (known := self._mould) is None or not known.match(raw):
+            return None
+        said = known.lane, known.delta(known.texts[-1])
+        if len(known.texts) == MAX_TEXTS_HELD:
+            self._add_to_builders(known)
+        return said
+
     def _learn_template(self, chunk: Chunk, kept: Segment) -> None:
         """Learn from a chunk that was just shown what the next ones may be known by."""
         state, spoken = self._lanes[kept.lane], kept.kind == "text"
