@@ -691,17 +691,22 @@ async def test_who_uses_no_shared_block_has_the_bytes_and_the_reads_of_before(da
         (folder / "secret").write_text("51" * 32)
         keys = ({}, {"tenant": "other"})
         async with Model("Hi.") as up, gateway(up, folder, *keys) as live:
+            await live.memory("GET", "/users", headers=key_of(1))  # all has been opened
             if case != "none":
                 sent = {"label": "board", "value": "Plan", "members": [{"everyone": True}]}
                 await live.memory("POST", "/shared-blocks", json=sent, headers=key_of(1))
+            await live.gateway.worker.stop()  # what it writes, the cache has to follow
             with monkeypatch.context() as patch:
                 patch.setattr(shared_members, "list_seen", None)  # no block is looked for
                 statements = watch_statements(patch)
                 history = []
                 for text in ("Hi", "And?", "Then?"):
                     history = await ask(live, "ann", text, history)
+                # What nobody said here is looked for in the store.
+                unknown = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "?"}]
+                await ask(live, "ann", "And?", unknown)
             seen[case] = [r.body for r in up.requests], statements
-    assert len(seen["none"][0]) == 3
+    assert len(seen["none"][0]) == 4
     assert seen["none"][1] or stores.POSTGRES  # there one statement asks for all (see its tests)
     assert seen["another's"] == seen["none"]
 
