@@ -28,6 +28,7 @@ EXPANDED = (
 )
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
+    "ALTER TABLE user_policies DROP COLUMN timezone",
     "DROP TABLE shared_changes, shared_versions",
     "ALTER TABLE messages DROP COLUMN said_by",
     "ALTER TABLE passages DROP COLUMN written_by",

@@ -72,7 +72,7 @@ CACHES = {
     ),
     "Latencies": ((selector, "PACES_BYTES"), 1, lambda g: g.choice.paces),
     "Records of models": ((model_records, "BYTES"), 1, lambda g: g.memory.models.known),
-    "Policies": ((policies, "KNOWN_BYTES"), 1, lambda g: g.memory.policies._known),
+    "Policies": ((policies, "KNOWN_BYTES"), 1, lambda g: g.memory.policies._cached),
     "Refused additions": ((state, "LACKS_BYTES"), 1, lambda g: g.lacks),
 }
 

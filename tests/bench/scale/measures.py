@@ -85,7 +85,7 @@ class Measures:
         begun = time.perf_counter()
         told = await self._memory.db.read(look, single=True)
         taken = time.perf_counter() - begun
-        if not told or None in told[0]:
+        if not told or None in told[0][:2]:
             raise RuntimeError(f"conversation {line.name} is not there")
         return taken * 1e3
 
