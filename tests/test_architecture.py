@@ -93,6 +93,7 @@ PURE = {n for n in FILES if n.startswith(tuple(f"{room}." for room in PURE_ROOMS
     "gateway.errors",
     "gateway.upstream.http1_parser",
     "gateway.wires.round_result",
+    "gateway.wires.chat.choice_state",
     "gateway.wires.chat.interceptor",
     "memory.errors",
     "memory.scope",
@@ -386,6 +387,7 @@ def test_sizes(capsys):
         for n in (
             "gateway.chat.turn",
             "gateway.wires.round_result",
+            "gateway.wires.chat.choice_state",
             "gateway.wires.chat.interceptor",
             "gateway.wire.chat",
             "gateway.wire.merge",

@@ -77,6 +77,7 @@ COVERED = {
         memory.stores.sql.shared_erasure memory.stores.sql.shared_members
         memory.stores.sql.visible_blocks
     """,
+    "gateway/wires/chat/test_interceptor": "gateway.wires.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
         memory.stores.sql.policies

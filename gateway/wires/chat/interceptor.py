@@ -15,7 +15,6 @@ Rules (MEMORY.md 4):
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.wire.chat import (
@@ -32,61 +31,14 @@ from gateway.wire.chat import (
 from gateway.wire.chat import chunk as chunk_of
 from gateway.wire.fast_path import CONTENT, ChunkTemplate, make_template
 from gateway.wire.merge import CALLS, usage_sum
-from gateway.wire.streamed_calls import StreamedCall, StreamedCalls
+from gateway.wire.streamed_calls import StreamedCalls
+from gateway.wires.chat.choice_state import ChoiceState, InterceptedCall, ShownChunks
 from gateway.wires.round_result import RoundResult
 
 CUT = ("length", "content_filter")  # finishes of an answer that is not all of it
 MAX_TEXTS_HELD = 256  # texts of one mould that are kept apart
-TRIES = (
-    8  # moulds that are made in a row without use: in some streams no event is like the one before
-)
-
-
-@dataclass(slots=True)
-class InterceptedCall:
-    """One tool call of a reply; `ours` is None while its name may still grow into one of ours."""
-
-    call: StreamedCall
-    ours: bool | None = None
-    shown_as: int = -1
-    held: list[tuple[Chunk, Segment]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class ChoiceState:
-    """What one choice has shown so far, over all rounds."""
-
-    streamed: StreamedCalls = field(default_factory=StreamedCalls)  # of this round
-    calls: list[InterceptedCall] = field(default_factory=list)  # the same calls
-    places: dict[Any, int] = field(
-        default_factory=dict
-    )  # what the first call of an index was shown as
-    released: int = (
-        0  # so many calls from the first are decided, and what was held of them is shown
-    )
-    next_index: int = 0
-    hid: bool = False  # a call of ours was taken out: indexes are ours to give
-    finish: str = ""  # the finish the client saw
-    reason: str = ""  # the finish the upstream gave in this round
-    waiting: tuple[Chunk, Segment] | None = None
-    last: str = ""  # last character shown
-    fresh: bool = False  # a new round began and has shown no text yet
-
-
-class ShownChunks(list[bytes]):
-    """What is shown for one chunk. returned: segments of that chunk that were held for a moment."""
-
-    def __init__(self, chunk: Chunk | None = None) -> None:
-        super().__init__()
-        self.chunk = chunk
-        self.returned: list[Segment] = []
-
-    def in_order(self, chunk: Chunk, kept: list[Segment]) -> list[Segment]:
-        """Return the segments to show of the chunk, as they stood in it."""
-        if not self.returned:
-            return kept
-        visible = {id(segment) for segment in [*kept, *self.returned]}
-        return [segment for segment in chunk.segments if id(segment) in visible]
+# Moulds that are made in a row without use: in some streams no event is like the one before.
+TRIES = 8
 
 
 class Interceptor:
