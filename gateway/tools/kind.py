@@ -1,0 +1,97 @@
+"""What a kind of tool is: it lists its tools, and runs one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Effect = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTool:
+    """A tool of the operator, as its kind lists it.
+
+    name: as the model sees it. entry: the name of its `[tools.NAME]`. parameters: a JSON Schema
+    whose root is an object. version: of a Python tool; 0 for other kinds.
+    """
+
+    name: str
+    entry: str
+    description: str
+    parameters: Mapping[str, Any]
+    effect: Effect = "read"
+    idempotent: bool = False
+    pinned: bool = False
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCaller:
+    """Whose turn calls: what a kind may tell a server, and whose files it may read.
+
+    headers: those of the client's request, by lower-case name; a kind forwards only those that
+    its entry names.
+    """
+
+    tenant: str
+    user: str | None
+    agent: str
+    request_id: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolImage:
+    """A picture that a tool returned. data: base64."""
+
+    media_type: str
+    data: str
+    byte_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a run of a tool returned, before it is bounded and marked as data.
+
+    text: without the head line; of an error it begins with `Error: `. origin: a URL, path or file
+    that the text came from. cost_usd: beside the entry's own price.
+    """
+
+    text: str
+    status: Literal["ok", "error"] = "ok"
+    images: tuple[ToolImage, ...] = ()
+    origin: str = ""
+    cost_usd: float = 0.0
+
+
+class ToolKind(Protocol):
+    """One `[tools.NAME]`: made when the configuration is read, started at its first use.
+
+    An entry never fails the start of the gateway: what cannot be reached lists no tool, and says
+    why in `problem`.
+    """
+
+    # Empty while the entry is ready; else what the operator reads: "failed: connection refused".
+    problem: str
+
+    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
+        """Return the tools that are there now, without waiting and without a connection."""
+        ...
+
+    def check_arguments(
+        self, tool: OperatorTool, arguments: dict[str, Any]
+    ) -> dict[str, Any] | str:
+        """Return the coerced arguments, or the text of an error (`days must be an integer`)."""
+        ...
+
+    async def run(
+        self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
+    ) -> ToolOutput:
+        """Run one call. The caller bounds its time by cancelling this coroutine."""
+        ...
+
+    async def close(self) -> None:
+        """End connections and children."""
+        ...
