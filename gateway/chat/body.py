@@ -7,6 +7,8 @@ import logging
 
 import msgspec
 
+from gateway.apis.base import ApiFormat, RequestFacts
+from gateway.apis.client_profiles import ClientProfile
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_weight import (
     TooHeavy,
@@ -18,8 +20,6 @@ from gateway.state import GatewayState
 from gateway.wire.chat import Json, decode_weighed
 from gateway.wire.chat_request import check_model, parse
 from gateway.wire.json_weight import is_light
-from gateway.wires.base import RequestFacts, WireFormat
-from gateway.wires.client_profiles import ClientProfile
 
 log = logging.getLogger("mnemogate")
 
@@ -43,7 +43,7 @@ class BodySource(msgspec.Struct, frozen=True):
     """
 
     request: str
-    wire: WireFormat
+    wire: ApiFormat
     client: ClientProfile
     whose: object
 

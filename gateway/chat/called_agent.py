@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.apis.base import ApiFormat
+from gateway.apis.profile_members import ProfileMembers, with_profile
 from gateway.auth.authenticator import Principal
 from gateway.chat.body import ReadBody
 from gateway.chat.memory_mode import MemoryMode, lower
@@ -22,8 +24,6 @@ from gateway.routing.agents import (
     unknown_agent,
 )
 from gateway.state import GatewayState
-from gateway.wires.base import WireFormat
-from gateway.wires.profile_members import ProfileMembers, with_profile
 from memory import StoreUnavailable
 
 HEADER = b"x-memory-agent"
@@ -47,7 +47,7 @@ class CalledAgent(msgspec.Struct, frozen=True):
         return self.agent.name if self.agent is not None else agent_of(headers)
 
     def apply(
-        self, wire: WireFormat, mode: MemoryMode, read: ReadBody
+        self, wire: ApiFormat, mode: MemoryMode, read: ReadBody
     ) -> tuple[MemoryMode, ReadBody, Sequence[str]]:
         """Return the mode and the body as the profile has them.
 

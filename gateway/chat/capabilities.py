@@ -11,11 +11,11 @@ import time
 
 import msgspec
 
+from gateway.apis.base import RequestFacts
 from gateway.errors import UpstreamRefused
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
-from gateway.wires.base import RequestFacts
 
 LACKS_SECONDS = 3600.0
 # Single additions of ours: what of a refusal names them.

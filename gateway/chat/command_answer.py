@@ -10,12 +10,12 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from gateway.apis.envelope import event_of
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_passthrough import RelayedTurn
 from gateway.chat.stored_responses import find_base
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode, read_object
-from gateway.wires.envelope import event_of
 from memory import MemoryFault, StoreUnavailable, management
 
 CLOSED = "response.completed"

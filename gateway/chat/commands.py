@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.auth.authenticator import Principal
 from gateway.chat.command_answer import is_to_be_kept
 from gateway.chat.near_commands import answer_near_miss
@@ -26,7 +27,6 @@ from gateway.routing.router import Route, Target
 from gateway.state import GatewayState
 from gateway.upstream.local_answer import NAME, SETTINGS, local_upstream
 from gateway.wire.chat import encode
-from gateway.wires.responses.format import RESPONSES, input_items
 from memory import (
     EditSource,
     ManagementActor,

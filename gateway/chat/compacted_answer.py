@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
+from gateway.apis.responses.responses_format import input_items
 from gateway.chat import kept_responses
 from gateway.chat.compactor import JSON, Compactor, new_ident
 from gateway.errors import UpstreamRefused
@@ -18,7 +19,6 @@ from gateway.state import GatewayState
 from gateway.upstream.bridged import NO_PATH, is_path_missing
 from gateway.wire.chat import Json, encode
 from gateway.wire.item_references import tell_items
-from gateway.wires.responses.format import input_items
 from memory import StoreUnavailable
 
 

@@ -10,6 +10,9 @@ import secrets
 import time
 from collections.abc import AsyncGenerator
 
+from gateway.apis.envelope import event_of
+from gateway.apis.responses.responses_format import RESPONSES, input_items
+from gateway.apis.translation.responses_reply_from_chat import response_head
 from gateway.chat import kept_responses
 from gateway.chat.compactor import JSON, Compaction, Compactor
 from gateway.chat.request import TurnInput
@@ -19,10 +22,7 @@ from gateway.http.response import SSE, ResponseHead, ResponseProducer
 from gateway.relay.passthrough import PassthroughProducer
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
-from gateway.wire.bridge.responses_reply import response_head
 from gateway.wire.chat import Json, encode
-from gateway.wires.envelope import event_of
-from gateway.wires.responses.format import RESPONSES, input_items
 
 TRIGGER = "compaction_trigger"
 REFUSALS = (400, 404, 405, 422, 501)  # of a server that may not know the trigger

@@ -12,13 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.chat.kept_responses import resolve_all
-from gateway.errors import BadRequest, UpstreamUnreachable
-from gateway.http.json_thread import run_heavy
-from gateway.memory_adapters.summarizer import Summarizer
-from gateway.routing.dispatcher import Dispatcher
-from gateway.state import GatewayState
-from gateway.wire.bridge.compaction import (
+from gateway.apis.translation.sealed_compaction import (
     COMPACTION,
     SummarySeal,
     earlier_summary,
@@ -26,6 +20,12 @@ from gateway.wire.bridge.compaction import (
     output_message,
     transcript,
 )
+from gateway.chat.kept_responses import resolve_all
+from gateway.errors import BadRequest, UpstreamUnreachable
+from gateway.http.json_thread import run_heavy
+from gateway.memory_adapters.summarizer import Summarizer
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from memory import TooLong, Unusable, write_summary
 

@@ -5,6 +5,7 @@ Both may hold megabytes, and are worked on in a thread then.
 
 from __future__ import annotations
 
+from gateway.apis.responses.response_items import without_owned
 from gateway.chat import kept_responses
 from gateway.chat.stored_responses import client_items
 from gateway.errors import BadRequest
@@ -12,7 +13,6 @@ from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_readable
-from gateway.wires.responses.items import without_owned
 
 MAX_ADDED = 20  # items in one request, as the API has it
 MAX_MEMBERS, MAX_NAME, MAX_VALUE = 16, 64, 512  # of metadata

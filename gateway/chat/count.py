@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from gateway.apis.base import RoundParts
 from gateway.chat.memory_request import ask_of
 from gateway.chat.request import TurnInput
 from gateway.http.paths import UpstreamPath, with_query
@@ -19,7 +20,6 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.wire.chat import encode
 from gateway.wire.headers import Pairs
-from gateway.wires.base import RoundParts
 from memory import MemoryFault
 
 NOT_COUNTED = ("stream", "stream_options")

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.background_booking import runs_in_background
 from gateway.chat.body import ModelMissing
 from gateway.chat.commands import command_of, to_command
@@ -30,7 +31,6 @@ from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.usage.meter import guess_tokens
-from gateway.wires.responses.format import RESPONSES
 
 log = logging.getLogger("mnemogate")
 

@@ -18,6 +18,9 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from gateway.apis.base import RequestFacts
+from gateway.apis.native import NativeView
+from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.auth.authenticator import Principal
 from gateway.chat.request import TurnInput
 from gateway.errors import BadRequest, RequestConflict, Unavailable
@@ -35,9 +38,6 @@ from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.item_references import REFERENCE, is_reference, references
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
-from gateway.wires.base import RequestFacts
-from gateway.wires.native import NativeView
-from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable
 
 log = logging.getLogger("mnemogate")

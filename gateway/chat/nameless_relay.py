@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
+from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.body import ModelMissing
 from gateway.chat.relayed_names import check_content
 from gateway.chat.request import TurnInput
@@ -17,7 +18,6 @@ from gateway.relay.path_policy import folded_path
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState, request_id
 from gateway.wire.chat import Json
-from gateway.wires.responses.format import RESPONSES
 
 
 async def relay_nameless(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.command_answer import CommandAnswer
 from gateway.chat.request import TurnInput
 from gateway.chat.stored_passthrough import StoredPassthrough
@@ -13,7 +14,6 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND
 from gateway.wire.headers import Pairs
-from gateway.wires.responses.format import RESPONSES
 
 
 def query_of(request: TurnInput) -> str:

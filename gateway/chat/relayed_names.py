@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from gateway.apis.responses.responses_format import input_items
 from gateway.chat.kept_conversations import conversation_named, find_conversation
 from gateway.chat.named_objects import place_of
 from gateway.chat.stored_names import check_items, check_names, may_name
@@ -23,7 +24,6 @@ from gateway.wire.chat import Json, decode
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.model_field import URLENCODED
 from gateway.wire.multipart import MalformedForm, fields, is_form
-from gateway.wires.responses.format import input_items
 
 # What JSON may begin with, also in the encodings that some servers detect.
 BEFORE_JSON = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"

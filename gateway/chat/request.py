@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gateway.apis.base import ApiFormat, RequestFacts
+from gateway.apis.chat.chat_format import CHAT
+from gateway.apis.client_profiles import ClientProfile
 from gateway.auth.authenticator import Principal
 from gateway.chat.body import BodySource, ReadBody, read_members
 from gateway.chat.called_agent import NO_AGENT, CalledAgent, called_agent
@@ -28,9 +31,6 @@ from gateway.state import GatewayState, headers_of, request_id
 from gateway.usage.pricing import MAX_COUNT
 from gateway.wire.chat import Json
 from gateway.wire.model_field import model_for_certain
-from gateway.wires.base import RequestFacts, WireFormat
-from gateway.wires.chat.format import CHAT
-from gateway.wires.client_profiles import ClientProfile
 from memory import SHIPPED_HARNESS, Harness
 
 
@@ -47,7 +47,7 @@ class MemoryPath(msgspec.Struct, frozen=True):
     count: the path below `/v1` that counts a request's tokens, where that alone is asked.
     """
 
-    wire: WireFormat = CHAT
+    wire: ApiFormat = CHAT
     user: str | None = None
     count: UpstreamPath | None = None
     known: KnownCall | None = None
@@ -93,7 +93,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     agent: str
     idempotency_key: str
     is_retry: bool
-    wire: WireFormat
+    wire: ApiFormat
     found: RequestFacts | None
     off_reason: str = ""
     query: bytes = b""
@@ -235,7 +235,7 @@ async def read_turn_input(
     return msgspec.structs.replace(whole, called=called, dropped=dropped)
 
 
-def _identity(gateway: GatewayState, principal: Principal, wire: WireFormat, members: Json) -> Json:
+def _identity(gateway: GatewayState, principal: Principal, wire: ApiFormat, members: Json) -> Json:
     """Return the members that may name the user.
 
     Where one person uses this machine, `metadata.user_id`, which names the machine, is none.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gateway.apis.client_profiles import CONVERSATION_CHARACTERS, ClientProfile
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import header_text
 from gateway.errors import BadRequest, Forbidden
-from gateway.wires.client_profiles import CONVERSATION_CHARACTERS, ClientProfile
 from memory import parse_zone
 
 AGENT_CHARACTERS = 256

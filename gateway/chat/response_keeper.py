@@ -8,6 +8,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.apis.base import HiddenRounds, ReplyMask
+from gateway.apis.envelope import EnvelopeMask
+from gateway.apis.native import HiddenParts
+from gateway.apis.responses.responses_format import RESPONSES, input_items
+from gateway.apis.responses.responses_reply import ResponsesMask
 from gateway.chat import kept_responses
 from gateway.chat.background_booking import UNFINISHED, booking_of, runs_in_background, watch
 from gateway.chat.provider_call import ProviderCall
@@ -19,11 +24,6 @@ from gateway.state import GatewayState
 from gateway.storage import responses
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json
-from gateway.wires.base import HiddenRounds, ReplyMask
-from gateway.wires.envelope import EnvelopeMask
-from gateway.wires.native import HiddenParts
-from gateway.wires.responses.format import RESPONSES, input_items
-from gateway.wires.responses.reply import ResponsesMask
 
 ECHOED = ("instructions", "previous_response_id", "include")
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gateway.apis.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
 from gateway.chat.capabilities import INCLUDE, STATE, USAGE, asks_itself, named_addition
 from gateway.errors import UpstreamRefused
 from gateway.routing.context_windows import ContextWindows
@@ -18,7 +19,6 @@ from gateway.routing.router import Target
 from gateway.upstream.bridge_translation import HIDDEN_REASONING
 from gateway.upstream.refused_references import LOST_ITEMS
 from gateway.wire.chat import Json
-from gateway.wires.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
 from memory import Session
 
 ADDITIONS_REFUSED = (400, 404, 422)

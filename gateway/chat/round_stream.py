@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from functools import partial
 
+from gateway.apis.base import ReplyMask
+from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamTimeout
 from gateway.http.json_thread import run_heavy
 from gateway.routing.dispatcher import Dispatcher
@@ -13,8 +15,6 @@ from gateway.routing.replies import CompletionReply, feed_framer
 from gateway.wire.chat import Json
 from gateway.wire.json_weight import LIGHT_BYTES
 from gateway.wire.sse import SseEvent
-from gateway.wires.base import ReplyMask
-from gateway.wires.round_result import RoundResult
 
 
 async def stream_round(  # noqa: C901 - one loop, whose ends stand in their order

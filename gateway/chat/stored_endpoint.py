@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
+from gateway.apis.responses.responses_reply import Echo, ResponsesMask
 from gateway.chat.background_booking import UNFINISHED, book_finished
 from gateway.chat.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.provider_call import ProviderCall
@@ -30,7 +31,6 @@ from gateway.storage.bookings import BOOKING
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
-from gateway.wires.responses.reply import Echo, ResponsesMask
 from memory.core.tool_definitions import OURS, client_names
 
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background

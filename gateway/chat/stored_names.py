@@ -11,6 +11,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from gateway.apis.responses.responses_format import input_items
 from gateway.auth.authenticator import Principal
 from gateway.chat import kept_responses
 from gateway.chat.named_objects import (
@@ -28,7 +29,6 @@ from gateway.state import GatewayState
 from gateway.storage.responses import LOOKED_UP
 from gateway.wire.chat import Json
 from gateway.wire.item_references import references
-from gateway.wires.responses.format import input_items
 from memory import StoreUnavailable
 
 CONTAINERS = "containers"  # those that answers told of are known, as items are

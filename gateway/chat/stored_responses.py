@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.apis.native import NativeView
+from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.auth.authenticator import Headers, Principal
 from gateway.chat import kept_responses
 from gateway.chat.compaction_trigger import may_ask_for_compaction
@@ -29,8 +31,6 @@ from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.item_references import tell_items
-from gateway.wires.native import NativeView
-from gateway.wires.responses.format import RESPONSES, input_items
 from memory import StoreUnavailable, without_spans
 
 log = logging.getLogger("mnemogate")

@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.apis.responses.response_events import events_behind
+from gateway.apis.responses.responses_reply import ResponsesMask
 from gateway.chat.background_booking import book_finished
 from gateway.chat.kept_responses import is_kept
 from gateway.chat.provider_call import ProviderCall
@@ -24,8 +26,6 @@ from gateway.upstream.base import UpstreamResponse
 from gateway.wire.chat import Json
 from gateway.wire.headers import Pairs
 from gateway.wire.sse import SseFramer
-from gateway.wires.responses.events import events_behind
-from gateway.wires.responses.reply import ResponsesMask
 
 
 @dataclass(frozen=True, slots=True)

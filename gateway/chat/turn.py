@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
 
+from gateway.apis.base import ApiFormat, HiddenRounds, ReplyMask, RequestFacts
+from gateway.apis.round_result import RoundResult
 from gateway.chat.opening import RequestOpening
 from gateway.chat.round_sender import RoundSender, TargetOptions
 from gateway.chat.round_stream import (
@@ -28,8 +30,6 @@ from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
 from gateway.wire.json_weight import LIGHT_BYTES
 from gateway.wire.lone_surrogates import join_halves
-from gateway.wires.base import HiddenRounds, ReplyMask, RequestFacts, WireFormat
-from gateway.wires.round_result import RoundResult
 from memory import Session
 from memory.core.tool_definitions import OURS
 from memory.session.turn_record import TurnOutcome
@@ -332,7 +332,7 @@ class Turn:
 
 
 def _mask(
-    wire: WireFormat, body: Json, facts: RequestFacts, session: Session, forward: Dispatcher
+    wire: ApiFormat, body: Json, facts: RequestFacts, session: Session, forward: Dispatcher
 ) -> ReplyMask:
     """Return the mask of a request: our names are hidden where it may know of them."""
     prompt = session.prompt

@@ -9,6 +9,10 @@ from litestar.enums import HttpMethod
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
+from gateway.apis.base import ApiFormat
+from gateway.apis.chat.chat_format import CHAT
+from gateway.apis.messages.messages_format import MESSAGES
+from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat import endpoint
 from gateway.chat.relayed_names import check_content
 from gateway.chat.request import MemoryPath
@@ -18,10 +22,6 @@ from gateway.relay.endpoint import pass_on
 from gateway.server import model_routes, operation_routes
 from gateway.server.front_page import front_page
 from gateway.state import GatewayState
-from gateway.wires.base import WireFormat
-from gateway.wires.chat.format import CHAT
-from gateway.wires.messages.format import MESSAGES
-from gateway.wires.responses.format import RESPONSES
 
 if TYPE_CHECKING:
     pass
@@ -46,7 +46,7 @@ RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method bu
 def _serve(
     request: Request[Any, Any, Any],
     path_user: str | None,
-    wire: WireFormat = CHAT,
+    wire: ApiFormat = CHAT,
     count: UpstreamPath | None = None,
 ) -> ASGIApp:
     path = MemoryPath(wire, path_user, count)

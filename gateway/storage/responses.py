@@ -23,11 +23,11 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from gateway.storage.bookings import BOOKING, note_booking
 from memory import StoreUnavailable
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
-from memory.stores.sql.scopes import UserName
-from memory.stores.sql.statements import put_row
-from memory.stores.sql.write_lock import NOTHING, owner_lock
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.statements import put_row
+from memory.stores.sql.engine.write_lock import NOTHING, owner_lock
+from memory.stores.sql.rows.scopes import UserName
 
 log = logging.getLogger("mnemogate")
 c = t.responses.c

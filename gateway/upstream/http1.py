@@ -28,7 +28,14 @@ from itertools import chain
 from typing import Any, cast
 
 from gateway.errors import StreamIncomplete, UpstreamUnreachable
-from gateway.upstream.base import Content, Origin, UpstreamResponse, WireRequest, join_body, size_of
+from gateway.upstream.base import (
+    Content,
+    Origin,
+    TransportRequest,
+    UpstreamResponse,
+    join_body,
+    size_of,
+)
 from gateway.upstream.connection_errors import no_answer_error, too_slow, unreachable
 from gateway.upstream.connection_pool_slots import ConnectionSlots
 from gateway.upstream.deadlines import Deadlines
@@ -224,7 +231,7 @@ class Http1Client:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tls = tls
 
-    async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
+    async def call(self, request: TransportRequest, clock: Deadlines) -> UpstreamResponse:
         """Send the request, see the port."""
         head = _head(request)
         self.loop = asyncio.get_running_loop()
@@ -341,7 +348,7 @@ def _pieces(head: bytes, body: Content) -> Iterator[bytes | memoryview]:
             yield view[at : at + WRITTEN]
 
 
-def _head(request: WireRequest) -> bytes:
+def _head(request: TransportRequest) -> bytes:
     """Return the head of the request.
 
     Raises UpstreamUnreachable if a header has a line break in it.

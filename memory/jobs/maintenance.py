@@ -10,18 +10,13 @@ from memory.ids import clock
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
-from memory.stores.sql import (
-    fts,
-    job_records,
-    message_pieces,
-    model_records,
-    passage_lifecycle,
-    retention,
-    vectors,
-)
-from memory.stores.sql.database import Database
-from memory.stores.sql.erasure import expire_unnamed, finish
-from memory.stores.sql.jobs import Effect, QueuedJob, delete_dead, enqueue
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.index import vectors
+from memory.stores.sql.owners import retention
+from memory.stores.sql.owners.erasure import expire_unnamed, finish
+from memory.stores.sql.rows import job_records, message_pieces, model_records, passage_lifecycle
+from memory.stores.sql.rows.jobs import Effect, QueuedJob, delete_dead, enqueue
 
 DAY = 86400.0
 AGAIN_SECONDS = 10.0  # behind the end of a lease

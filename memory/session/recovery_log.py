@@ -38,10 +38,10 @@ from memory.session.line_file import (
     rewrite_lines,
 )
 from memory.session.record_lines import SEPARATOR, decode_line, encode_line
-from memory.stores.sql.jobs import QueuedJob
-from memory.stores.sql.message_pieces import contents_of
-from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.turn_rows import TurnRecord
+from memory.stores.sql.rows.jobs import QueuedJob
+from memory.stores.sql.rows.message_pieces import contents_of
+from memory.stores.sql.rows.scopes import ScopeOwner
+from memory.stores.sql.turns.turn_rows import TurnRecord
 
 log = logging.getLogger("mnemogate")
 # Of records in memory alone. From the first on no turn is begun; turns that had begun, whose

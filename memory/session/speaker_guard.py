@@ -14,7 +14,7 @@ from memory.errors import ErasedMeanwhile
 from memory.ids import time_of
 from memory.scope import owner_key
 from memory.session.context import TurnContext
-from memory.stores.sql import scopes
+from memory.stores.sql.rows import scopes
 
 
 def speaker_check(turn: TurnContext) -> Callable[[Connection], None] | None:

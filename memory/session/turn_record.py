@@ -22,9 +22,9 @@ from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
 from memory.session.trace import InjectedTokens, TokenCounts
-from memory.stores.sql.message_pieces import contents_of
-from memory.stores.sql.turn_reader import ConversationState, Snapshot
-from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
+from memory.stores.sql.rows.message_pieces import contents_of
+from memory.stores.sql.turns.turn_reader import ConversationState, Snapshot
+from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
 BYTES_A_TOKEN = 4  # a rough estimate, if nothing was counted
 COUNTED_CHARACTERS = 20_000  # of a system message; a longer one is estimated

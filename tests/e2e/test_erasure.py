@@ -9,9 +9,9 @@ import asyncio
 from sqlalchemy import select
 
 from memory.retrieval.retriever import _name
-from memory.stores.sql import schema as t
-from memory.stores.sql.vacuum import vacuum
-from memory.stores.sql.vectors import KINDS, VectorSet
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.vacuum import vacuum
+from memory.stores.sql.index.vectors import KINDS, VectorSet
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.e2e.test_faults import REMEMBER, breaking

@@ -17,7 +17,7 @@ from memory.errors import StoreUnavailable
 from memory.session import line_file
 from memory.session import recovery_log as spilling
 from memory.session.store_deadline import TURN_SECONDS
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.conftest import events, running, said
 from tests.e2e.test_crash import spawned
 from tests.models import Model, call, calls

@@ -29,7 +29,7 @@ from memory.context import tokens
 from memory.conversation import messages
 from memory.retrieval import retriever
 from memory.session import conversation_cache, model_records, policies
-from memory.stores.sql import sqlite
+from memory.stores.sql.engine.sqlite import sqlite
 from tests.bench.mixed import Mix
 from tests.conftest import running
 from tests.models import Model, call, calls, text

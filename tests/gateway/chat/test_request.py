@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gateway.apis.client_profiles import ClientProfiles
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import UserResolver
 from gateway.chat.request import MemoryPath, read_turn_input
@@ -24,7 +25,6 @@ from gateway.http.parse_cache import RequestParseCache
 from gateway.http.request_weight import TooHeavy
 from gateway.routing.router import Route
 from gateway.state import REQUEST_ID
-from gateway.wires.client_profiles import ClientProfiles
 from memory.errors import StoreUnavailable
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
+from gateway.apis.chat.hidden_exchange import HiddenExchange
+from gateway.apis.chat.interceptor import RoundResult
 from gateway.chat.opening import RequestOpening
 from gateway.chat.round_sender import Injection, RoundSender, TargetOptions
 from gateway.chat.turn import Turn, TurnLimits
 from gateway.errors import UpstreamRefused
-from gateway.wires.chat.hidden_exchange import HiddenExchange
-from gateway.wires.chat.interceptor import RoundResult
 from memory.conversation.history import Messages
 from memory.errors import StoreUnavailable
 from tests.gateway.chat.turns import (

@@ -24,7 +24,7 @@ from gateway.errors import (
     UpstreamUnreachable,
 )
 from gateway.upstream import dialer, http1
-from gateway.upstream.base import Content, UpstreamRequest, WireRequest, join_body, size_of
+from gateway.upstream.base import Content, TransportRequest, UpstreamRequest, join_body, size_of
 from gateway.upstream.deadlines import Deadlines, DeadlineTimer, Timeouts
 from gateway.upstream.http1 import AT_ONCE, UNREAD, WRITTEN, Http1Client
 from gateway.upstream.http1_parser import CHUNK_BYTES, ResponseParser
@@ -127,10 +127,10 @@ def asked(
     method: str = "POST",
     target: bytes = b"/v1/x",
     headers=(),
-) -> WireRequest:
+) -> TransportRequest:
     address = BaseUrl(server.url)
     length = [] if body is None else [(b"content-length", b"%d" % size_of(body))]
-    return WireRequest(address.origin, address.host, method, target, [*headers, *length], body)
+    return TransportRequest(address.origin, address.host, method, target, [*headers, *length], body)
 
 
 def clock(**limits) -> Deadlines:
