@@ -234,9 +234,9 @@ OPENS_STORES = {
 # which wires the memory's jobs, and the pure rooms, since what is pure imports what is pure.
 INNER_NAMES = {
     "gateway.app",  # wires the jobs
-    "gateway.chat.round_sender",  # offers the memory tools
-    "gateway.chat.stored_endpoint",  # takes them out of what a provider repeats
-    "gateway.chat.turn",  # runs them
+    "gateway.chat.turn.round_sender",  # offers the memory tools
+    "gateway.chat.stored.stored_endpoint",  # takes them out of what a provider repeats
+    "gateway.chat.turn.turn",  # runs them
     "gateway.cli.fetch",  # fetches the embedder's files
     "gateway.cli.index",  # rebuilds the index
     "gateway.demo_model.request_view",  # reads blocks as a model does
@@ -387,7 +387,7 @@ def test_sizes(capsys):
     core = sum(
         lines[n]
         for n in (
-            "gateway.chat.turn",
+            "gateway.chat.turn.turn",
             "gateway.apis.round_result",
             "gateway.apis.chat.choice_state",
             "gateway.apis.chat.interceptor",

@@ -111,9 +111,9 @@ def test_every_place_that_may_decode_still_does():
 # What only a thread may call, or a caller that knows that the text is light.
 HEAVY = ("decode", "read_object", "model_of", "model_for_certain", "replace_model", "usage_of")
 AWAITED = {
-    "gateway.chat.round_stream": "redacts an error of at most 1 MiB",
-    "gateway.chat.stored_stream": "redacts an error of at most 1 MiB",
-    "gateway.chat.command_answer": "what it made itself",
+    "gateway.chat.turn.round_stream": "redacts an error of at most 1 MiB",
+    "gateway.chat.stored.stored_stream": "redacts an error of at most 1 MiB",
+    "gateway.chat.turn.command_answer": "what it made itself",
 }
 
 

@@ -45,7 +45,7 @@ COVERED = {
     "e2e/wire/test_request_body": "gateway.http.request_body gateway.http.json_thread",
     "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_agents": """
-        gateway.chat.called_agent gateway.management.agent_schemas
+        gateway.chat.intake.called_agent gateway.management.agent_schemas
         gateway.management.agents gateway.management.profile_edits
         gateway.management.tenant_proof gateway.routing.agents
         gateway.server.hidden_agents gateway.server.model_routes
@@ -66,7 +66,7 @@ COVERED = {
         memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """
-        gateway.chat.inner_turn gateway.management.agent_export
+        gateway.chat.turn.inner_turn gateway.management.agent_export
         gateway.management.agent_import gateway.routing.inner_call
         gateway.ui.agent_files gateway.ui.agent_form gateway.ui.agent_trial
         gateway.ui.agents gateway.ui.trial_chat
@@ -81,60 +81,60 @@ COVERED = {
     """,
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",
     "e2e/test_policies": """
-        gateway.chat.memory_mode gateway.management.policies memory.management.policies
-        memory.stores.sql.rows.policies
+        gateway.chat.intake.memory_mode gateway.management.policies
+        memory.management.policies memory.stores.sql.rows.policies
     """,
-    "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",
+    "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
     "e2e/wire/test_other_relay": "gateway.relay.endpoint gateway.relay.passthrough",
     "e2e/test_block_space": "memory.stores.sql.transfer.import_space",
     "e2e/bridges/test_compaction": """
-        gateway.chat.compacted_answer gateway.chat.compaction_trigger
-        gateway.chat.compactor
+        gateway.chat.stored.compacted_answer gateway.chat.stored.compaction_trigger
+        gateway.chat.stored.compactor
     """,
     "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
-    "e2e/wire/test_unread_answers": "gateway.chat.unread_answer",
+    "e2e/wire/test_unread_answers": "gateway.chat.turn.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
-        gateway.chat.capabilities gateway.models.facts gateway.routing.router
+        gateway.chat.intake.capabilities gateway.models.facts gateway.routing.router
     """,
     "e2e/wire/test_shares": "gateway.routing.account_shares",
     "e2e/wire/test_places": "gateway.routing.concurrency",
-    "e2e/wire/test_upstream_faults": "gateway.chat.round_sender gateway.cli.upstream_check",
+    "e2e/wire/test_upstream_faults": "gateway.chat.turn.round_sender gateway.cli.upstream_check",
     "e2e/wire/test_errors": "gateway.errors gateway.upstream.probe",
     "e2e/test_turns": """
-        gateway.chat.endpoint gateway.chat.memory_request gateway.chat.producer
-        memory.service gateway.apis.base gateway.apis.chat.chat_format
-        gateway.apis.round_result
+        gateway.chat.turn.endpoint gateway.chat.intake.memory_request
+        gateway.chat.turn.producer memory.service gateway.apis.base
+        gateway.apis.chat.chat_format gateway.apis.round_result
     """,
-    "e2e/wire/test_memory_faults": "gateway.chat.degraded memory.errors",
-    "gateway/chat/test_request": "gateway.chat.request_headers",
-    "gateway/chat/test_turn": "gateway.apis.chat.hidden_exchange",
-    "gateway/http/test_request_weight": "gateway.chat.body",
+    "e2e/wire/test_memory_faults": "gateway.chat.turn.degraded memory.errors",
+    "gateway/chat/intake/test_request": "gateway.chat.intake.request_headers",
+    "gateway/chat/turn/test_turn": "gateway.apis.chat.hidden_exchange",
+    "gateway/http/test_request_weight": "gateway.chat.intake.body",
     "e2e/responses/test_turn": """
         gateway.apis.responses.responses_format gateway.apis.responses.response_items
         gateway.apis.responses.response_events gateway.apis.responses.responses_reply
         gateway.apis.envelope gateway.apis.masked_parts gateway.apis.native
     """,
-    "e2e/responses/test_kept": "gateway.chat.kept_responses",
+    "e2e/responses/test_kept": "gateway.chat.stored.kept_responses",
     "e2e/responses/test_conversations": """
-        gateway.chat.conversation_body gateway.chat.conversation_endpoint
-        gateway.chat.kept_conversations gateway.server.conversation_routes
+        gateway.chat.stored.conversation_body gateway.chat.stored.conversation_endpoint
+        gateway.chat.stored.kept_conversations gateway.server.conversation_routes
     """,
     "e2e/responses/test_background_booking": """
-        gateway.chat.background_booking gateway.chat.nameless_relay
+        gateway.chat.stored.background_booking gateway.chat.stored.nameless_relay
         gateway.storage.bookings
     """,
     "e2e/responses/test_owners": """
-        gateway.chat.stored_names gateway.chat.relayed_names
-        gateway.server.stored_routes gateway.chat.stored_answer
+        gateway.chat.stored.stored_names gateway.chat.stored.relayed_names
+        gateway.server.stored_routes gateway.chat.stored.stored_answer
         gateway.storage.kept_sizes
     """,
     "e2e/responses/test_stored": """
-        gateway.chat.stored_endpoint gateway.chat.stored_passthrough
-        gateway.chat.stored_stream gateway.chat.provider_call
-        gateway.chat.response_keeper gateway.chat.stored_responses
+        gateway.chat.stored.stored_endpoint gateway.chat.stored.stored_passthrough
+        gateway.chat.stored.stored_stream gateway.chat.stored.provider_call
+        gateway.chat.stored.response_keeper gateway.chat.stored.stored_responses
         gateway.storage.responses
     """,
     "gateway/apis/translation/test_responses_request_to_chat": """
@@ -151,11 +151,11 @@ COVERED = {
     "gateway/apis/translation/test_responses_request_from_chat": """
         gateway.apis.translation.responses_items_from_chat
     """,
-    "e2e/messages/test_count": "gateway.chat.count gateway.apis.messages.message_blocks",
+    "e2e/messages/test_count": "gateway.chat.turn.count gateway.apis.messages.message_blocks",
     "e2e/messages/test_faults": """
         gateway.apis.messages.messages_errors gateway.apis.messages.messages_reply
     """,
-    "e2e/messages/test_requests": "gateway.apis.messages.messages_format gateway.chat.passing",
+    "e2e/messages/test_requests": "gateway.apis.messages.messages_format gateway.chat.turn.passing",
     "e2e/test_large_messages": "memory.stores.sql.rows.message_pieces",
     "e2e/test_thinking_models": """
         gateway.memory_adapters.model_answer gateway.models.thinking
@@ -196,7 +196,8 @@ COVERED = {
         gateway.ui.people gateway.ui.requests
     """,
     "e2e/test_commands": """
-        gateway.chat.command_answer gateway.chat.commands gateway.upstream.local_answer
+        gateway.chat.turn.command_answer gateway.chat.turn.commands
+        gateway.upstream.local_answer
     """,
     "e2e/test_books": "gateway.management.usage",
     "e2e/test_erase_again": """

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
-from gateway.chat.background_booking import book_pending
+from gateway.chat.stored.background_booking import book_pending
 from gateway.server.device_memory import add_device_memories
 from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.state import CurrentState, GatewayState

@@ -17,8 +17,8 @@ from gateway.apis.chat.chat_format import CHAT
 from gateway.apis.messages.messages_errors import error_body as messages_error
 from gateway.apis.messages.messages_format import MESSAGES
 from gateway.apis.responses.responses_format import RESPONSES
-from gateway.chat.endpoint import serve
-from gateway.chat.request import MemoryPath
+from gateway.chat.intake.request import MemoryPath
+from gateway.chat.turn.endpoint import serve
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from litestar import Request, post, route
 from litestar.enums import HttpMethod
@@ -13,19 +13,15 @@ from gateway.apis.base import ApiFormat
 from gateway.apis.chat.chat_format import CHAT
 from gateway.apis.messages.messages_format import MESSAGES
 from gateway.apis.responses.responses_format import RESPONSES
-from gateway.chat import endpoint
-from gateway.chat.relayed_names import check_content
-from gateway.chat.request import MemoryPath
+from gateway.chat.intake.request import MemoryPath
+from gateway.chat.stored.relayed_names import check_content
+from gateway.chat.turn import endpoint
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path
 from gateway.relay.endpoint import pass_on
 from gateway.server import model_routes, operation_routes
 from gateway.server.front_page import front_page
 from gateway.state import GatewayState
-
-if TYPE_CHECKING:
-    pass
-
 
 METHODS = [
     HttpMethod.GET,

@@ -57,7 +57,7 @@ class StoredResponse:
     rounds: the provider's ids, first to last. pending: our outputs that the provider has not got
     yet: they are sent with the client's own. shown: what the client saw, None until it is finished.
     echo: members of the request, as the client sent them, and the items of both if the response is
-    stored here (`gateway.chat.kept_responses`). target: who stores it. thread: its conversation
+    stored here (see `kept_responses`). target: who stores it. thread: its conversation
     object.
     """
 

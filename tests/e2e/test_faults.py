@@ -10,7 +10,7 @@ import sqlite3
 
 import pytest
 
-from gateway.chat.opening import STORE_SECONDS
+from gateway.chat.turn.opening import STORE_SECONDS
 from memory.errors import StoreUnavailable
 from memory.session.recorder import WRITE_SECONDS
 from memory.stores.sql.engine.database import VERSION_SECONDS, Database

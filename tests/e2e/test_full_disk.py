@@ -122,7 +122,7 @@ async def test_an_oserror_of_ours_is_no_client_that_left(data, monkeypatch, capl
         def broken(*_):
             raise OSError(errno.EIO, "our own")
 
-        monkeypatch.setattr("gateway.chat.turn.Turn.completion", broken)
+        monkeypatch.setattr("gateway.chat.turn.turn.Turn.completion", broken)
         response = await live.chat("hi", user="ada")
         assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
         assert "our own" in caplog.text

@@ -212,14 +212,14 @@ def test_no_cache_is_left_out_of_the_table():
     }
     # Filled on Postgres, by bridges and by the dashboard alone: the docs name them below the table.
     elsewhere = {
-        "memory/stores/sql/stems",
+        "memory/stores/sql/index/stems",
         "gateway/upstream/carried_answers",
         "gateway/auth/sessions",
         # Words of messages that wait for the search index.
-        "memory/stores/sql/index_changes",
+        "memory/stores/sql/index/index_changes",
         # What background calls and bridges learn of models.
         "gateway/models/thinking",
-        "gateway/upstream/token_limits",
+        "gateway/wire/token_limits",
         # Where tenants make agents.
         "gateway/routing/agents",
         "memory/session/agent_profiles",

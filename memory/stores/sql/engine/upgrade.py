@@ -38,7 +38,7 @@ def _migrate(conn: Connection) -> None:
 
     config = Config(attributes={"connection": conn})
     config.set_main_option(
-        "script_location", str(Path(__file__).parent / "migrations").replace("%", "%%")
+        "script_location", str(Path(__file__).parents[1] / "migrations").replace("%", "%%")
     )
     config.set_main_option("path_separator", "os")
     driver = sql_driver(conn)

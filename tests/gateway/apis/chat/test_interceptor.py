@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.apis.base import LIGHT_PARTS
 from gateway.apis.chat.chat_format import ChatMask
 from gateway.apis.chat.interceptor import Interceptor
-from gateway.chat.round_stream import close_round
+from gateway.chat.turn.round_stream import close_round
 from gateway.wire import chat, fast_path
 from gateway.wire.chat import fold, lift
 from gateway.wire.sse import SseEvent, frame

@@ -14,8 +14,9 @@ from gateway.apis.chat.interceptor import Interceptor
 from gateway.apis.translation.messages_reply_to_chat import StreamedAnswer, answer, refusal
 from gateway.apis.translation.messages_request_from_chat import messages_request
 from gateway.errors import BadRequest
+from gateway.http.upstream_request import UpstreamRequest
 from gateway.upstream.anthropic import AnthropicUpstream
-from gateway.upstream.base import UpstreamRequest, UpstreamResponse
+from gateway.upstream.base import UpstreamResponse
 from gateway.wire.chat import MalformedCompletion, parse_chunk
 from gateway.wire.json_weight import is_readable
 from gateway.wire.sse import DONE

@@ -52,8 +52,9 @@ def test_both_drivers_take_the_same_arguments():
 @pytest.mark.parametrize("load", OFFERED)
 def test_a_file_loads_nothing_of_a_server(load):
     code = (
-        f"import sys; from memory.stores.sql import database_kinds as k; k.{load}({SQLITE!r}); "
-        "print(sorted(m for m in sys.modules if 'asyncpg' in m or 'stores.sql.postgres' in m))"
+        "import sys; from memory.stores.sql.engine import database_kinds as k; "
+        f"k.{load}({SQLITE!r}); "
+        "print(sorted(m for m in sys.modules if 'asyncpg' in m or 'engine.postgres.' in m))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
