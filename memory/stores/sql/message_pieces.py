@@ -11,7 +11,7 @@ Nothing is left out for its size: a history that is kept here needs its images a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -97,6 +97,12 @@ def contents_of(
             "digest": digest,
             "pieces": None,
         }
+
+
+def note_speaker(user: str, contents: Sequence[dict[str, Any]]) -> None:
+    """Note beside messages which user they are of, where the memory is an agent's own."""
+    for content in contents:
+        content["said_by"] = user
 
 
 def _screened(
