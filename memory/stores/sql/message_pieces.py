@@ -33,7 +33,7 @@ from memory.stores.sql.statements import add_row
 from memory.stores.sql.write_lock import WriteLock
 
 LARGE_CHARACTERS = 1 << 22  # of a message; one with more is kept in pieces
-PIECE_CHARACTERS = 1 << 21
+PIECE_CHARACTERS = 1 << 19  # each takes several times that while it is written
 ORPHAN_SECONDS = 3600.0  # after which no turn will name its pieces any more
 p, m = t.message_pieces.c, t.messages.c
 NAMED = exists().where(m.pieces == p.body)
