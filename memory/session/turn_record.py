@@ -96,7 +96,8 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         _contents_of_answer(turn, answer, node)
         for answer, node in zip(outcome.answers, nodes, strict=True)
     ]
-    begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
+    ask = turn.ask
+    begins_epoch = plan.reason and prompt.core and ask.mode == "full"
     evicted = [
         (turn.policy.screen.mask_message(history.messages[i]), history.chain.digest(i))
         for i in prompt.fitted.evicted
@@ -107,12 +108,12 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         identity.conversation.id,
         nodes,
         list(outcome.answers),
-        turn.ask.resends or (history.newest >= 0 and not snapshot.prepended),
+        ask.resends or (history.newest >= 0 and not snapshot.prepended),
         plan.epoch if begins_epoch else None,
         (identity.explain_id, explain_record(turn, prompt, outcome.explain)),
         evicted,
         outcome.prove,
-        turn.ask.scope.key,
+        ask.scope.key,
         identity.head,
         turn.keeps_history,
         identity.adopted,
@@ -120,11 +121,8 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         used=list(prompt.recalled.passages),
         scope_id=turn.progress.scope_id,
         parent_turn=past.node.turn if past.node else None,
-        unread=turn.ask.unread
-        and turn.is_new_message
-        and not outcome.aborted
-        and turn.task is None,
-        said_by=turn.ask.said_by,
+        unread=ask.unread and turn.is_new_message and not outcome.aborted and turn.task is None,
+        said_by=ask.said_by,
         beside=outcome.beside,
         holder=turn.services.db.holder,
     )
