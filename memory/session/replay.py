@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from memory.errors import ErasedMeanwhile, RowRefused, StoreUnavailable
 from memory.session.recovery_log import RecoveryLog
+from memory.session.speaker_guard import check_speaker_of
 from memory.stores.sql.engine.application_tables import keep_beside
 from memory.stores.sql.engine.database import Database
 from memory.stores.sql.engine.write_lock import owner_lock
@@ -65,6 +66,7 @@ class Replay:
 
     async def _write_rows(self, record: TurnRecord) -> None:
         def work(conn: Connection) -> None:
+            check_speaker_of(conn, record)
             turn_writer.record(conn, record)
             keep_beside(conn, self._db.application_tables, record.beside)
 

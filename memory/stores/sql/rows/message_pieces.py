@@ -11,7 +11,7 @@ Nothing is left out for its size: a history that is kept here needs its images a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from memory.stores.sql.engine.statements import add_row
 from memory.stores.sql.engine.write_lock import WriteLock
 
 LARGE_CHARACTERS = 1 << 22  # of a message; one with more is kept in pieces
-PIECE_CHARACTERS = 1 << 21
+PIECE_CHARACTERS = 1 << 19  # each takes several times that while it is written
 ORPHAN_SECONDS = 3600.0  # after which no turn will name its pieces any more
 p, m = t.message_pieces.c, t.messages.c
 NAMED = exists().where(m.pieces == p.body)
@@ -97,6 +97,12 @@ def contents_of(
             "digest": digest,
             "pieces": None,
         }
+
+
+def note_speaker(user: str, contents: Sequence[dict[str, Any]]) -> None:
+    """Note beside messages which user they are of, where the memory is an agent's own."""
+    for content in contents:
+        content["said_by"] = user
 
 
 def _screened(

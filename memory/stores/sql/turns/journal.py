@@ -72,7 +72,9 @@ NEXT_OF = NEXT.where(j.scope_id == bindparam("scope"))
 BREAK = update(t.journal).where(j.id == bindparam("key")).values(broken=True)
 # What the store, or whoever files, knows by itself; `answers`: their rows are in `contents`.
 OPENING_OMITS = {"owner", "there", "large", "holder", "once", "beside"}
-RECORD_OMITS = {"owner", "key", "large", "versions", "holder", "aside", "answers", "explain"}
+RECORD_OMITS = {"owner", "key", "large", "versions", "holder", "aside", "answers", "explain"} | {
+    "said_by",  # stands in `contents`
+}
 
 
 def _stored_form(of: type[msgspec.Struct], omitted: set[str]) -> tuple[Any, Callable[[Any], Any]]:

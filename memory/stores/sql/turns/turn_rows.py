@@ -77,6 +77,7 @@ class TurnRecord(msgspec.Struct):
     scope_id: int | None = None  # the scope's row, where it is known
     parent_turn: int | None = None  # the turn of the first node's parent, where it is known
     unread: bool = False  # extraction may read it
+    said_by: str | None = None  # who asked, where the memory is an agent's own
     # how models use the tools they are offered, as far as it is to be written now
     models: dict[str, ModelRecord] = msgspec.field(default_factory=dict)
     beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
