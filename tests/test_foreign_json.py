@@ -51,6 +51,7 @@ PLACES = {
     "gateway.storage.responses": OWN_ROWS,
     "memory.management.activity": OWN_ROWS,
     "memory.stores.sql.agents": OWN_ROWS,
+    "memory.stores.sql.call_records": OWN_ROWS,
     "memory.stores.sql.conversations": OWN_ROWS,
     "memory.stores.sql.exchanges": OWN_ROWS,
     "memory.stores.sql.exporter": OWN_ROWS,

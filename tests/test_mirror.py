@@ -77,6 +77,15 @@ COVERED = {
         memory.stores.sql.shared_erasure memory.stores.sql.shared_members
         memory.stores.sql.visible_blocks
     """,
+    "e2e/test_mcp_door": """
+        gateway.cli.mcp gateway.mcp.caller gateway.mcp.endpoint gateway.mcp.entrance
+        gateway.mcp.errors gateway.mcp.greeting gateway.mcp.methods gateway.mcp.prompts
+        gateway.mcp.resources gateway.mcp.stdio gateway.mcp.tools
+        memory.session.call_recording memory.session.memory_caller
+        memory.management.shown_memory memory.management.tool_calls
+        memory.stores.sql.call_records
+        memory.stores.sql.recent_changes
+    """,
     "gateway/wires/chat/test_interceptor": "gateway.wires.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
@@ -250,7 +259,7 @@ COVERED = {
     """,
     "memory/stores/sql/test_journal": "memory.stores.sql.journal_filer",
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.agent_tables memory.stores.sql.columns
+        memory.stores.sql.agent_tables memory.stores.sql.call_tables memory.stores.sql.columns
         memory.stores.sql.postgres_maintenance
         memory.stores.sql.record_tables memory.stores.sql.schema
         memory.stores.sql.shared_tables memory.stores.sql.sqlite_maintenance

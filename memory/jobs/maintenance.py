@@ -11,6 +11,7 @@ from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
 from memory.stores.sql import (
+    call_records,
     fts,
     job_records,
     message_pieces,
@@ -78,6 +79,7 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         for work in (
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
+            lambda conn: call_records.expire(conn, now - ages.explain * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
             lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
             *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),
