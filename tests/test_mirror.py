@@ -51,6 +51,12 @@ COVERED = {
         memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "gateway/tools/test_sandbox": """
+        gateway.tools.bubblewrap_child gateway.tools.bubblewrap_sandbox
+        gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
+    """,
+    "gateway/tools/test_fetch_url": "gateway.config.web_tools",
+    "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door gateway.letta.entrance

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from gateway.config.web_tools import WebSearchSettings
+from gateway.http.json_thread import run_by_weight
 from gateway.tools.coercion import coerce_arguments
 from gateway.tools.guarded_http import AnswerLimits, GuardedHttp, GuardedRequest, RequestFailed
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
@@ -55,7 +56,7 @@ class SearchHit:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchQuery:
+class WebQuery:
     """What is looked for. since: nothing older, as far as the engine knows dates."""
 
     text: str
@@ -101,7 +102,7 @@ class WebSearchTool:
     ) -> ToolOutput:
         """Search once."""
         since = arguments.get("since")
-        query = SearchQuery(
+        query = WebQuery(
             str(arguments["query"]),
             int(arguments.get("limit") or 5),
             date.fromisoformat(since) if since else None,
@@ -112,10 +113,10 @@ class WebSearchTool:
             return ToolOutput(f"Error: {e}", status="error")
         return ToolOutput(show_hits(hits), origin="\n".join(hit.url for hit in hits))
 
-    async def search(self, query: SearchQuery) -> list[SearchHit]:
+    async def search(self, query: WebQuery) -> list[SearchHit]:
         """Return the hits. Raises SearchFailed."""
         text = BLANKS.sub(" ", query.text).strip()[:QUERY_CHARACTERS]
-        query = SearchQuery(text, min(query.limit, MAX_HITS), query.since)
+        query = WebQuery(text, min(query.limit, MAX_HITS), query.since)
         if self.settings.backend == "ddgs":
             rows = await _ask_ddgs(query, self.settings.timeout)
             members = HitMembers("/title", "/href", "/body", "")
@@ -126,7 +127,7 @@ class WebSearchTool:
     async def close(self) -> None:
         """Nothing stays open between two calls."""
 
-    async def _ask_server(self, query: SearchQuery) -> tuple[list[Any], HitMembers]:
+    async def _ask_server(self, query: WebQuery) -> tuple[list[Any], HitMembers]:
         settings = self.settings
         if settings.backend == "json":
             url, items = fill_url(settings.url, query), settings.items
@@ -145,7 +146,8 @@ class WebSearchTool:
                 f"the search did not work: HTTP {answer.status}. Answer without it, and say so."
             )
         try:
-            rows = read_pointer(decode_answer(answer.body), items)
+            document = await run_by_weight(answer.body, decode_answer, answer.body)
+            rows = read_pointer(document, items)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             rows = None
         if not isinstance(rows, list):
@@ -177,7 +179,7 @@ def find_missing_package(settings: WebSearchSettings) -> str:
     return ""
 
 
-def choose_hits(rows: Iterable[Any], members: HitMembers, query: SearchQuery) -> list[SearchHit]:
+def choose_hits(rows: Iterable[Any], members: HitMembers, query: WebQuery) -> list[SearchHit]:
     """Return the first hits with an http address, one for each."""
     hits: dict[str, SearchHit] = {}
     for at, row in enumerate(rows):
@@ -216,7 +218,7 @@ def read_pointer(document: Any, pointer: str) -> Any:
     return document
 
 
-def fill_url(template: str, query: SearchQuery) -> str:
+def fill_url(template: str, query: WebQuery) -> str:
     """Return the address of a search, its parts percent-encoded."""
     since = query.since.isoformat() if query.since else ""
     values = {"query": query.text, "limit": str(query.limit), "since": since}
@@ -231,7 +233,7 @@ def name_time_range(since: date, today: date) -> str:
     return next((name for most, name in TIME_RANGES if days <= most), "year")
 
 
-def _searxng_url(base: str, query: SearchQuery) -> str:
+def _searxng_url(base: str, query: WebQuery) -> str:
     url = f"{base.rstrip('/')}/search?q={quote(query.text, safe='')}&format=json"
     if query.since is not None and (date.today() - query.since).days <= 366:
         url += f"&time_range={name_time_range(query.since, date.today())}"
@@ -270,7 +272,7 @@ def _is_older(written: str, since: date | None) -> bool:
         return False
 
 
-async def _ask_ddgs(query: SearchQuery, timeout: float) -> list[Any]:
+async def _ask_ddgs(query: WebQuery, timeout: float) -> list[Any]:
     """Ask the engines that the package `ddgs` reads. Raises SearchFailed."""
     try:
         async with asyncio.timeout(timeout):
@@ -279,7 +281,7 @@ async def _ask_ddgs(query: SearchQuery, timeout: float) -> list[Any]:
         raise SearchFailed(f"the search did not answer within {timeout:g} s.") from None
 
 
-def _call_ddgs(query: SearchQuery, timeout: float) -> list[Any]:
+def _call_ddgs(query: WebQuery, timeout: float) -> list[Any]:
     # The package is large, so it is imported here, in a thread, at the first search.
     try:
         from ddgs import DDGS

@@ -15,7 +15,7 @@ from gateway.config.web_tools import WebSearchSettings
 from gateway.tools.kind import ToolCaller
 from gateway.tools.web_search import (
     HitMembers,
-    SearchQuery,
+    WebQuery,
     WebSearchTool,
     choose_hits,
     fill_url,
@@ -113,7 +113,7 @@ def test_hits_are_http_addresses_once_and_short():
         {"url": "https://e.com/a/", "title": "again"},
         *hits_of(50),
     ]
-    hits = choose_hits(rows, MEMBERS, SearchQuery("q", 10))
+    hits = choose_hits(rows, MEMBERS, WebQuery("q", 10))
     assert [hit.title for hit in hits] == ["A", *(f"T{at}" for at in range(9))]
     assert all(len(hit.text) <= 400 for hit in hits)
     assert len(show_hits(hits)) <= 6000
@@ -128,7 +128,7 @@ def test_hits_are_http_addresses_once_and_short():
     )
 )
 def test_any_row_is_a_hit_or_passed_over(row):
-    choose_hits([row], MEMBERS, SearchQuery("q"))
+    choose_hits([row], MEMBERS, WebQuery("q"))
     read_pointer(row, "/0/a")
 
 
@@ -136,7 +136,7 @@ def test_pointers_and_addresses():
     assert read_pointer({"a/b": [1, {"~": 2}]}, "/a~1b/1/~0") == 2
     assert read_pointer([1], "/5") is None
     assert read_pointer({"a": 1}, "") == {"a": 1}
-    url = fill_url("https://e.com/?q={query}&s={since}", SearchQuery("a&{limit}", 5))
+    url = fill_url("https://e.com/?q={query}&s={since}", WebQuery("a&{limit}", 5))
     assert url == "https://e.com/?q=a%26%7Blimit%7D&s="
     today = date(2026, 11, 26)
     ages = {1: "day", 5: "week", 20: "month", 300: "year"}
