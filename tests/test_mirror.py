@@ -55,6 +55,8 @@ COVERED = {
         gateway.tools.bubblewrap_child gateway.tools.bubblewrap_sandbox
         gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
     """,
+    "gateway/tools/test_python_tools": "gateway.tools.sandbox_fetch",
+    "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
     "gateway/tools/test_fetch_url": "gateway.config.web_tools",
     "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
     "e2e/test_letta": """

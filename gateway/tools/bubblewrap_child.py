@@ -129,13 +129,13 @@ def run_program(job: dict[str, Any], names: dict[str, Any]) -> Any:
     module, expression = split_code(job["source"], job["expression"])
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     run_code(compile(module, "<source>", "exec", flags), names)
+    # Behind the source, so that its names are the ones that count.
+    exec(compile(job["runtime"], "<runtime>", "exec"), names)  # noqa: S102 - our own source
     value = None
     if expression is not None:
         name = "<call>" if job["expression"] else "<source>"
         value = run_code(compile(expression, name, "eval", flags), names)
-    runtime: dict[str, Any] = {}
-    exec(compile(job["runtime"], "<runtime>", "exec"), runtime)  # noqa: S102 - our own source
-    return runtime["_mnemogate_render"](value)
+    return names["_mnemogate_render"](value)
 
 
 def mend(text: str) -> str:

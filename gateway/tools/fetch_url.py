@@ -53,7 +53,7 @@ class FetchUrlTool:
             settings.allow_hosts, settings.deny_hosts, settings.private_hosts, settings.ports
         )
         self._http = GuardedHttp(UrlGuard(rules, resolve))
-        self._tool = OperatorTool(
+        tool = OperatorTool(
             name,
             name,
             settings.description or DESCRIPTION,
@@ -62,10 +62,12 @@ class FetchUrlTool:
             settings.idempotent,
             settings.pinned,
         )
+        # The same object at each call: that is how the registry sees that nothing changed.
+        self._tools = (tool,)
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return the tool."""
-        return (self._tool,)
+        return self._tools
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]

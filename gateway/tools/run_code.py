@@ -44,7 +44,7 @@ class RunCodeTool:
     def __init__(self, name: str, settings: RunCodeSettings, sandboxes: Sandboxes) -> None:
         self._settings = settings
         self._sandboxes = sandboxes
-        self._tool = OperatorTool(
+        tool = OperatorTool(
             name,
             name,
             settings.description or DESCRIPTIONS[settings.sandbox],
@@ -53,6 +53,7 @@ class RunCodeTool:
             settings.idempotent,
             settings.pinned,
         )
+        self._tools = (tool,)
 
     @property
     def problem(self) -> str:
@@ -61,7 +62,7 @@ class RunCodeTool:
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return the tool, unless its sandbox is not there."""
-        return () if self.problem else (self._tool,)
+        return () if self.problem else self._tools
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]

@@ -77,7 +77,7 @@ class WebSearchTool:
         self.problem = ""
         self.settings = settings
         self._resolve = resolve
-        self._tool = OperatorTool(
+        tool = OperatorTool(
             name,
             name,
             settings.description or DESCRIPTION,
@@ -86,10 +86,12 @@ class WebSearchTool:
             settings.idempotent,
             settings.pinned,
         )
+        # The same object at each call: that is how the registry sees that nothing changed.
+        self._tools = (tool,)
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return the tool."""
-        return (self._tool,)
+        return self._tools
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]
