@@ -51,6 +51,7 @@ PLACES = {
     "gateway.storage.responses": OWN_ROWS,
     "memory.management.activity": OWN_ROWS,
     "memory.stores.sql.rows.agents": OWN_ROWS,
+    "memory.stores.sql.rows.call_records": OWN_ROWS,
     "memory.stores.sql.rows.conversations": OWN_ROWS,
     "memory.stores.sql.turns.exchanges": OWN_ROWS,
     "memory.stores.sql.transfer.exporter": OWN_ROWS,

@@ -79,6 +79,14 @@ COVERED = {
         memory.stores.sql.owners.shared_erasure memory.stores.sql.rows.shared_members
         memory.stores.sql.rows.visible_blocks
     """,
+    "e2e/test_mcp_door": """
+        gateway.cli.mcp gateway.mcp.caller gateway.mcp.endpoint gateway.mcp.entrance
+        gateway.mcp.errors gateway.mcp.greeting gateway.mcp.methods gateway.mcp.prompts
+        gateway.mcp.resources gateway.mcp.stdio gateway.mcp.tools
+        memory.session.call_recording memory.session.memory_caller
+        memory.management.shown_memory memory.management.tool_calls
+        memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
+    """,
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.intake.memory_mode gateway.management.policies
@@ -267,7 +275,8 @@ COVERED = {
     """,
     "memory/stores/sql/turns/test_journal": "memory.stores.sql.turns.journal_filer",
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.engine.agent_tables memory.stores.sql.engine.columns
+        memory.stores.sql.engine.agent_tables memory.stores.sql.engine.call_tables
+        memory.stores.sql.engine.columns
         memory.stores.sql.engine.postgres.postgres_maintenance
         memory.stores.sql.engine.record_tables memory.stores.sql.engine.schema
         memory.stores.sql.engine.shared_tables

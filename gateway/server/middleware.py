@@ -25,6 +25,7 @@ from gateway.http.access_log import current_line, open_line, write_line
 from gateway.http.asgi import NOSNIFF, Receive, Send, respond, respond_error
 from gateway.http.paths import canonical_path
 from gateway.letta import entrance
+from gateway.mcp import entrance as mcp_entrance
 from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.server.lazy_app import LazyApp
 from gateway.server.probes import PROBES, answer_probe
@@ -49,7 +50,7 @@ MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
 RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
 
 
-ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta"})
+ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta", "mcp"})
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
@@ -222,6 +223,9 @@ class GatewayMiddleware:
             if entrance.is_for_door(gateway, scope["path"]):
                 await entrance.serve(gateway, scope, receive, send)
                 return
+            if mcp_entrance.is_for_door(scope["path"]):
+                await mcp_entrance.serve(gateway, scope, receive, send)
+                return
             noting = _noting_status(send)
             if not ANSWERED.match(scope["path"]):
                 noting = _with_own_headers(noting, name.encode())
@@ -250,6 +254,7 @@ def _check(
         _reshape(scope)
         _shape_errors(scope)
         entrance.recognise(gateway, scope, headers)
+        mcp_entrance.recognise(scope["path"])
     if b"upgrade" in headers:
         _refuse_websocket(scope, headers)
     if gateway.guard is not None:

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy import text as sql_text
 
 from memory.stores.sql.engine.agent_tables import agent_versions, agents
+from memory.stores.sql.engine.call_tables import call_records, tool_pins
 from memory.stores.sql.engine.columns import (
     Key,
     Words,
@@ -49,6 +50,7 @@ __all__ = [
     "agent_versions",
     "agents",
     "at",
+    "call_records",
     "dropped",
     "job_records",
     "metadata",
@@ -58,6 +60,7 @@ __all__ = [
     "shared_versions",
     "short",
     "text",
+    "tool_pins",
 ]
 
 scopes = Table(
@@ -483,7 +486,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0016"
+REVISION = "0020"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

@@ -30,6 +30,7 @@ OF_A_SCOPE = {
     "jobs": t.jobs,
     "dropped": t.dropped,
     "job_records": t.job_records,
+    "explain": t.call_records,
 }
 ALSO = (t.message_vectors, t.message_pieces, t.epochs, t.shared_members)
 

@@ -13,7 +13,7 @@ from memory.conversation.messages import Json
 from memory.core.left_layers import without_layers
 from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.rows import shared_members
+from memory.stores.sql.rows import call_records, shared_members
 from memory.stores.sql.rows.scopes import VisibleScopes
 
 c, m = t.conversations.c, t.messages.c
@@ -141,7 +141,8 @@ def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> J
         else None
     )
     if row is None or record is None:
-        return None
+        called = call_records.find(conn, reach, int(named[1], 16))
+        return called if called is not None and called["id"] == ident else None
     if record["injected"]["core"] is None:
         record["injected"]["core"] = (
             conn.execute(
