@@ -18,6 +18,8 @@ from memory.management import (
     policies,
     shared_blocks,
     shared_undo,
+    shown_memory,
+    tool_calls,
     users,
 )
 
@@ -33,5 +35,7 @@ __all__ = [
     "policies",
     "shared_blocks",
     "shared_undo",
+    "shown_memory",
+    "tool_calls",
     "users",
 ]
