@@ -54,6 +54,14 @@ COVERED = {
         memory.stores.sql.owners.agent_memories memory.stores.sql.owners.agent_speakers
         memory.stores.sql.rows.agents
     """,
+    "gateway/tools/test_sandbox": """
+        gateway.tools.bubblewrap_child gateway.tools.bubblewrap_sandbox
+        gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
+    """,
+    "gateway/tools/test_python_tools": "gateway.tools.sandbox_fetch",
+    "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
+    "gateway/tools/test_fetch_url": "gateway.config.web_tools",
+    "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
