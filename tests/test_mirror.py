@@ -51,6 +51,19 @@ COVERED = {
         memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "memory/test_files": """
+        memory.formats.documents.child memory.formats.documents.document
+        memory.formats.documents.extraction memory.formats.documents.file_types
+        memory.formats.documents.frames memory.formats.documents.line_matching
+        memory.formats.documents.plain_text memory.formats.documents.reading
+        memory.formats.documents.symbols memory.formats.documents.unreadable
+        memory.jobs.file_cleaning memory.jobs.file_reading memory.jobs.file_storing
+        memory.management.files memory.retrieval.file_search memory.stores.sql.file_block
+        memory.stores.sql.file_grams memory.stores.sql.file_passages
+        memory.stores.sql.file_removal memory.stores.sql.file_symbols
+        memory.stores.sql.file_tables memory.stores.sql.file_uploads memory.stores.sql.files
+        memory.stores.sql.index_documents
+    """,
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door gateway.letta.entrance

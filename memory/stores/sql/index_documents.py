@@ -1,0 +1,19 @@
+"""The documents of each search index, by the table whose rows they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import Connection
+
+from memory.stores.sql import file_passages, message_index, passages
+from memory.stores.sql.fts import SearchDocument
+
+# Each returns row keys and documents, in order, after a row key.
+ReadDocuments = Callable[[Connection, int, int], list[tuple[int, SearchDocument]]]
+READERS: Final[dict[str, ReadDocuments]] = {
+    "messages": message_index.docs,
+    "passages": passages.docs,
+    "file_passages": file_passages.docs,
+}
