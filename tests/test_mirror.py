@@ -51,6 +51,10 @@ COVERED = {
         memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "gateway/tools/test_files": "gateway.tools.file_answers",
+    "gateway/management/test_files": """
+        gateway.config.file_tools gateway.management.file_schemas
+    """,
     "memory/test_files": """
         memory.formats.documents.child memory.formats.documents.document
         memory.formats.documents.extraction memory.formats.documents.file_types

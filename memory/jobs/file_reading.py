@@ -7,47 +7,51 @@ piece, invisibly, and shown in one transaction at the end. A child that dies is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 
 from memory.formats.documents.document import DocumentLimits
 from memory.formats.documents.reading import ChildDied, FileReader, FileSource
 from memory.formats.documents.unreadable import Unreadable
 from memory.jobs.file_storing import FileStoring, Superseded
-from memory.jobs.worker import Handler
 from memory.stores.sql import files
 from memory.stores.sql.database import Database
 from memory.stores.sql.file_block import BlockDefaults
 from memory.stores.sql.file_passages import UploadPlace
-from memory.stores.sql.files import ReadResult
+from memory.stores.sql.files import READ_JOB, ReadResult
 from memory.stores.sql.jobs import Effect, QueuedJob
 
 log = logging.getLogger("mnemogate")
 TRIES = 2
-Limits = Callable[[], DocumentLimits]
 
 
-def reading_handler(
-    db: Database, reader: FileReader, limits: Limits, blocks: BlockDefaults
-) -> Handler:
-    """Return the job that reads one upload."""
+class FileReading:
+    """The job that reads one upload. blocks: the operator's."""
 
-    async def run(job: QueuedJob) -> Effect | None:
+    kind = READ_JOB
+
+    def __init__(
+        self, db: Database, blocks: BlockDefaults, reader: FileReader | None = None
+    ) -> None:
+        self._db, self._blocks = db, blocks
+        self._reader = reader or FileReader()
+        self.limits = DocumentLimits()
+
+    async def run(self, job: QueuedJob) -> Effect | None:
         upload = int(job.payload["upload"])
-        row = await db.read(partial(files.find_upload, upload=upload))
+        row = await self._db.read(partial(files.find_upload, upload=upload))
         if row is None:
             return None
         place = UploadPlace(row.scope_id, upload, row.name, row.updated_at)
-        await db.write(partial(files.note_reading, upload=upload), small=True, lock=row.scope_id)
+        note = partial(files.note_reading, upload=upload)
+        await self._db.write(note, small=True, lock=row.scope_id)
         try:
-            result = await _read(FileStoring(db, place), reader, limits())
+            result = await _read(FileStoring(self._db, place), self._reader, self.limits)
         except Unreadable as e:
-            return partial(files.note_failure, upload=upload, reason=str(e), blocks=blocks)
+            reason = str(e)
+            return partial(files.note_failure, upload=upload, reason=reason, blocks=self._blocks)
         except Superseded:
             return None
-        return partial(files.show_upload, upload=upload, result=result, blocks=blocks)
-
-    return run
+        return partial(files.show_upload, upload=upload, result=result, blocks=self._blocks)
 
 
 async def _read(reading: FileStoring, reader: FileReader, limits: DocumentLimits) -> ReadResult:

@@ -100,6 +100,11 @@ class FileText:
     lines: list[tuple[int, str]]
     page_lines: list[int]
 
+    @property
+    def page(self) -> int | None:
+        """The page of the first line."""
+        return page_of(self.page_lines, self.lines[0][0])
+
 
 class FileSearch:
     """The files of a database."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memory.formats.documents.document import DocumentLimits
 from memory.formats.documents.reading import FileReader
 from memory.jobs.file_cleaning import register_cleaning
-from memory.jobs.file_reading import reading_handler
+from memory.jobs.file_reading import FileReading
 from memory.jobs.worker import Worker
 from memory.management.files import IncomingFile, StoredFile, receive_file
 from memory.scope import Scope
@@ -17,7 +16,6 @@ from memory.session.request import Policy
 from memory.stores.sql.blocks import EditSource
 from memory.stores.sql.database import Database
 from memory.stores.sql.file_uploads import FileLimits
-from memory.stores.sql.files import READ_JOB
 from memory.stores.sql.management_context import ManagementActor
 
 SECRET = b"\x51" * 32
@@ -64,11 +62,8 @@ class Library:
         self.memory = memory
         self.worker = Worker(memory.db)
         self.limits = FileLimits()
-        documents = DocumentLimits()
-        handler = reading_handler(
-            memory.db, reader or FileReader(), lambda: documents, lambda: memory.policy.blocks
-        )
-        self.worker.register_long(READ_JOB, handler)
+        reading = FileReading(memory.db, lambda: memory.policy.blocks, reader)
+        self.worker.register_long(reading.kind, reading.run)
         register_cleaning(self.worker, memory.db)
 
     def scope(self, user: str = "ada") -> Scope:
