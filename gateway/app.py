@@ -16,6 +16,7 @@ from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.key_store import KeyStore
 from gateway.auth.user_resolver import UserResolver
 from gateway.config.agents import PREFIX
+from gateway.config.file_tools import find_file_limits
 from gateway.config.secret_file import load_or_create_secret, server_secret
 from gateway.config.settings import ConfigError, Settings
 from gateway.http.parse_cache import RequestParseCache
@@ -319,9 +320,8 @@ def _register(
     worker: Worker, memory: Memory, background_model: BackgroundModelClient, metrics: Metrics
 ) -> None:
     settings = background_model.settings
-    part = settings.memory
-    retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
-    maintenance.register(worker, memory.db, retention, memory.retrieval)
+    _register_housekeeping(worker, memory, settings)
+    _register_files(worker, memory, settings)
     worker.register(
         summarization.KIND,
         summarization.summary_handler(
@@ -350,11 +350,29 @@ def _register(
         slow=True,
     )
     worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)
+
+
+def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -> None:
+    part = settings.memory
+    retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
+    maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         "fade",
         maintenance.fade_handler(memory.db),
-        every=maintenance.PERIOD_SECONDS if settings.memory.cleanup == "auto" else None,
+        every=maintenance.PERIOD_SECONDS if part.cleanup == "auto" else None,
     )
+
+
+def _register_files(worker: Worker, memory: Memory, settings: Settings) -> None:
+    """Let this process read files, where an entry keeps them."""
+    limits = find_file_limits(settings)
+    if limits is None:
+        return
+    from memory.jobs.file_reading import FileReading
+
+    reading = FileReading(memory.db, lambda: memory.policy.blocks)
+    reading.limits.pages, reading.limits.characters = limits.pages, limits.characters
+    worker.register_long(reading.kind, reading.run)
 
 
 def _kinds_with_credential(settings: Settings, memory: Memory) -> set[str]:

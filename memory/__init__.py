@@ -59,7 +59,18 @@ if TYPE_CHECKING:
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
+    from memory.management.files import FileVersion, IncomingFile, StoredFile
     from memory.management.passages import UndoneChange
+    from memory.retrieval.file_search import (
+        FileHit,
+        FileQuery,
+        FileSearch,
+        FileText,
+        GrepQuery,
+        GrepResult,
+        TextQuery,
+        page_of,
+    )
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
     from memory.search.drop_reasons import Drop
@@ -79,6 +90,7 @@ if TYPE_CHECKING:
     from memory.stores.sql.rows.agents import AgentGlance, ListedAgent, StoredAgent
     from memory.stores.sql.rows.blocks import EditSource
     from memory.stores.sql.rows.conversations import FoundConversation
+    from memory.stores.sql.rows.file_uploads import FileLimits
     from memory.stores.sql.rows.management_context import ManagementActor
     from memory.stores.sql.rows.messages import SearchQuery
     from memory.stores.sql.rows.passage_edits import PassageChange
@@ -127,12 +139,21 @@ __all__ = [
     "EpochPolicy",
     "ErasedMeanwhile",
     "ExtractionRules",
+    "FileHit",
+    "FileLimits",
+    "FileQuery",
+    "FileSearch",
+    "FileText",
+    "FileVersion",
     "FoundConversation",
+    "GrepQuery",
+    "GrepResult",
     "Harness",
     "ImportLimits",
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
+    "IncomingFile",
     "ListedAgent",
     "ManagementActor",
     "Memory",
@@ -160,6 +181,8 @@ __all__ = [
     "SourceText",
     "StoreUnavailable",
     "StoredAgent",
+    "StoredFile",
+    "TextQuery",
     "TextRange",
     "TokenCounter",
     "TooLong",
@@ -185,6 +208,7 @@ __all__ = [
     "kept_arguments",
     "keyed_hash",
     "new_id",
+    "page_of",
     "parse_time",
     "parse_zone",
     "shown_owner",
@@ -196,6 +220,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "memory.stores.sql.rows.file_uploads": ("FileLimits",),
+    "memory.retrieval.file_search": (
+        "FileHit",
+        "FileQuery",
+        "FileSearch",
+        "FileText",
+        "GrepQuery",
+        "GrepResult",
+        "TextQuery",
+        "page_of",
+    ),
+    "memory.management.files": ("FileVersion", "IncomingFile", "StoredFile"),
     "memory.cache": ("Cache",),
     "memory.context.epoch": ("EpochPolicy",),
     "memory.context.summary": ("Complete", "write_summary"),

@@ -82,6 +82,7 @@ PLACES = {
     "gateway.demo_model.request_view": "the demo's own model",
     "gateway.demo_model.validation": "the demo's own model",
     "gateway.upstream.scripted": "a double of the tests",
+    "memory.retrieval.file_search": "the lines of at most 10,000 pages, which this memory wrote",
     "memory.formats.files": "read by a command, in a process of its own",
     "memory.formats.letta": "read by a command, in a process of its own",
     "memory.formats.markdown": "read by a command, in a process of its own",

@@ -126,6 +126,7 @@ WIDE = {
 REACHING = {
     "gateway.app": "the wiring",
     "gateway.cli.main": "lists every command",
+    "gateway.management.router": "lists every route of the API",
     "gateway.state": "everything a request needs",
     "gateway.ui.router": "assembles the dashboard",
     "gateway.chat.turn.endpoint": "takes a request to all that may answer it",

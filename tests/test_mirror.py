@@ -62,6 +62,22 @@ COVERED = {
     "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
     "gateway/tools/test_fetch_url": "gateway.config.web_tools",
     "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
+    "gateway/tools/test_files": "gateway.tools.file_answers",
+    "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
+    "memory/test_files": """
+        memory.formats.documents.child memory.formats.documents.document
+        memory.formats.documents.extraction memory.formats.documents.file_types
+        memory.formats.documents.frames memory.formats.documents.line_matching
+        memory.formats.documents.plain_text memory.formats.documents.reading
+        memory.formats.documents.symbols memory.formats.documents.unreadable
+        memory.jobs.file_cleaning memory.jobs.file_reading memory.jobs.file_storing
+        memory.management.files memory.retrieval.file_search
+        memory.stores.sql.rows.file_block memory.stores.sql.rows.file_grams
+        memory.stores.sql.rows.file_passages memory.stores.sql.rows.file_removal
+        memory.stores.sql.rows.file_symbols memory.stores.sql.engine.file_tables
+        memory.stores.sql.rows.file_uploads memory.stores.sql.rows.files
+        memory.stores.sql.rows.index_documents
+    """,
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door

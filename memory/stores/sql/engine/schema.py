@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql_text
 
+from memory.stores.sql.engine import file_tables
 from memory.stores.sql.engine.agent_tables import agent_versions, agents
 from memory.stores.sql.engine.call_tables import call_records, tool_pins
 from memory.stores.sql.engine.columns import (
@@ -52,6 +53,7 @@ __all__ = [
     "at",
     "call_records",
     "dropped",
+    "file_tables",
     "job_records",
     "metadata",
     "shared_blocks",
@@ -484,9 +486,9 @@ for _table in metadata.tables.values():
         _constraint.ddl_if(dialect="sqlite")
 
 # The search index of a file, see `sqlite_index`.
-FTS = ("messages_fts", "passages_fts")
+FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
-REVISION = "0020"
+REVISION = "0022"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

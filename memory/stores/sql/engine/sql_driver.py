@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from sqlalchemy import Connection, Table
 from sqlalchemy.sql.base import Executable
 
+from memory.ids import MAX_KEY
 from memory.search.query import TermLookup
 
 A = TypeVar("A")
@@ -30,6 +31,19 @@ class SharedWords(NamedTuple):
     every: Sequence[str]
     newest: int
     most: int
+
+
+class IndexPlace(NamedTuple):
+    """A part of an index: of one scope, and of row keys from `first` to `last`."""
+
+    table: str
+    scope_id: int
+    first: int = 0
+    last: int = MAX_KEY
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.first > 0 or self.last < MAX_KEY
 
 
 class SearchIndex(Protocol):
@@ -52,9 +66,9 @@ class SearchIndex(Protocol):
         ...
 
     def postings(
-        self, conn: Connection, place: tuple[str, int], lookups: Sequence[TermLookup], most: int
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
     ) -> list[list[int]]:
-        """Return the newest rows of each lookup, at most so many. place: table and scope."""
+        """Return the newest rows of each lookup, at most so many."""
         ...
 
     def list_sharing_words(self, conn: Connection, scope_id: int, shared: SharedWords) -> list[int]:

@@ -42,6 +42,8 @@ COUNTED = (
     "vectors",
     "jobs",
     "explain",
+    "files",
+    "file_passages",
 )
 Counts = dict[str, int]
 

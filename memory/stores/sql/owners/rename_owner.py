@@ -36,7 +36,7 @@ from memory.stores.sql.rows.messages import message_of
 
 PAGE = 200
 n, m, s = t.nodes.c, t.messages.c, t.scopes.c
-CONTENT = (t.blocks, t.passages, t.conversations)
+CONTENT = (t.blocks, t.passages, t.conversations, t.file_tables.files)
 KEYED = ("digest", "chain", "asked", "trail")
 PLACED = (
     "epoch",
@@ -208,6 +208,11 @@ def finish(
 
 def _remove_empty_scopes(conn: Connection, scopes: Sequence[int]) -> None:
     """Remove scopes without any rows."""
-    for table in (t.nodes, *row_removal.OF_A_SCOPE.values(), *row_removal.ALSO):
+    for table in (
+        t.nodes,
+        *row_removal.OF_A_SCOPE.values(),
+        *row_removal.ALSO,
+        *row_removal.OF_FILES,
+    ):
         conn.execute(delete(table).where(table.c.scope_id.in_(scopes)))
     conn.execute(delete(t.scopes).where(s.id.in_(scopes)))

@@ -13,14 +13,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, select
 
+from memory.stores.sql.engine import file_tables
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.batches import ROWS, ROWS_PER_STATEMENT, WriterShare
 from memory.stores.sql.engine.sqlite import fts as index
 from memory.stores.sql.index import vectors
 from memory.stores.sql.index.vectors import MESSAGES, PASSAGES, VectorKind
+from memory.stores.sql.rows import file_removal
 from memory.stores.sql.rows.message_pieces import remove_next
 
 n, m, p, b = t.nodes.c, t.messages.c, t.passages.c, t.blocks.c
+v = file_tables.file_versions.c
 OF_A_SCOPE = {
     "versions": t.block_versions,
     "blocks": t.blocks,
@@ -32,6 +35,14 @@ OF_A_SCOPE = {
     "job_records": t.job_records,
     "explain": t.call_records,
 }
+OF_FILES = (
+    file_tables.files,
+    file_tables.file_versions,
+    file_tables.file_chunks,
+    file_tables.file_passages,
+    file_tables.file_symbols,
+    file_tables.file_grams,
+)
 ALSO = (t.message_vectors, t.message_pieces, t.epochs, t.shared_members)
 
 
@@ -68,6 +79,7 @@ def wipe(conn: Connection, share: WriterShare, which: RowsToRemove) -> RemovedRo
     whole = (
         wiping.messages()
         and (bool(which.conversations) or wiping.passages())
+        and (bool(which.conversations) or wiping.files())
         and (wiping.nodes() and wiping.rest())
     )
     return None if whole and not wiping.wiped.counts else wiping.wiped
@@ -100,6 +112,21 @@ class _Removal:
 
     def passages(self) -> bool:
         return self._remove_indexed(PASSAGES, "passages_fts", self._which.of(t.passages))
+
+    def files(self) -> bool:
+        """Remove files with what was read of them, an upload at a time."""
+        scope_id = self._which.scope_id
+        query = select(v.id).where(v.scope_id == scope_id).limit(1)
+        while (upload := self._conn.execute(query).scalar()) is not None:
+            if not file_removal.remove_upload(
+                self._conn, self._share, file_removal.Upload(scope_id, upload), self._count_passages
+            ):
+                return False
+            self._delete(file_tables.file_versions, [upload])
+        return self._all("files", file_tables.files, self._which.of(file_tables.files))
+
+    def _count_passages(self, removed: int) -> None:
+        self.wiped.counts["file_passages"] += removed
 
     def _remove_indexed(self, kind: VectorKind, fts: str, mine: ColumnElement[bool]) -> bool:
         """Remove rows that have a search document and may have a vector."""

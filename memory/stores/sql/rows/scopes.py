@@ -206,7 +206,7 @@ def _add_if_missing(driver: SqlDriver, columns: tuple[str, ...]) -> Any:
 
 def remove_if_empty(conn: Connection, scope_id: int) -> None:
     """Remove a scope that holds nothing."""
-    kinds = (t.conversations, t.blocks, t.passages)
+    kinds = (t.conversations, t.blocks, t.passages, t.file_tables.file_versions)
     if all(
         conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None
         for k in kinds

@@ -33,14 +33,13 @@ from memory.stores.sql.engine.sqlite.fts import IndexLimit
 from memory.stores.sql.engine.sqlite.sqlite_driver import DRIVER
 from memory.stores.sql.engine.statements import storable
 from memory.stores.sql.engine.write_lock import EVERY_WRITE
-from memory.stores.sql.index import message_index
-from memory.stores.sql.rows import passages
+from memory.stores.sql.rows.index_documents import READERS
 from memory.stores.sql.transfer.backup import BUSY_SECONDS
 
 BATCH = 500  # rows
 # What only one of the stores has.
 LEFT_OUT = {"marks": {"messages", "terms"}, "meta": {"secret", "gateway", "readable_by"}}
-DOCUMENTS = {"messages_fts": message_index.docs, "passages_fts": passages.docs}
+LARGE_BATCH = 16  # of rows that hold pieces of files
 SERVED = f"""SELECT EXISTS (SELECT 1 FROM workers WHERE seen_at >
     extract(epoch FROM clock_timestamp()) - {HOLD_SECONDS})"""
 Progress = Callable[[str, int, int], None]  # the table, rows that were copied, of how many
@@ -151,7 +150,8 @@ async def _copy_table(
         query = query.where(table.c.name.not_in(left))
     size = conn.execute(select(func.count()).select_from(query.subquery())).scalar_one()
     copied = 0
-    for rows in conn.execute(query).partitions(BATCH):
+    batch = LARGE_BATCH if table.name == "file_chunks" else BATCH
+    for rows in conn.execute(query).partitions(batch):
         await raw.copy_records_to_table(
             table.name,
             records=[tuple(map(storable, row)) for row in rows],
@@ -180,7 +180,7 @@ async def _make_terms(
     name, after, done = postgres_index.TABLES[index], 0, 0
     rows = schema.metadata.tables[index.removesuffix("_fts")]
     size = conn.execute(select(func.count()).select_from(rows)).scalar_one()
-    while found := DOCUMENTS[index](conn, after, BATCH):
+    while found := READERS[index.removesuffix("_fts")](conn, after, BATCH):
         await raw.copy_records_to_table(
             name,
             records=[(key, doc.scope_id, _numbers(index, doc, target)) for key, doc in found],
@@ -197,7 +197,9 @@ def _numbers(index: str, doc: fts.SearchDocument, target: CopyTarget) -> Sequenc
 
 async def _compare(raw: asyncpg.Connection, copied: dict[str, int]) -> None:
     """Raise StoreUnavailable if the tables do not hold what was copied."""
-    terms = {name: copied[name.split("_")[0] + "s"] for name in postgres_index.TABLES.values()}
+    terms = {
+        name: copied[index.removesuffix("_fts")] for index, name in postgres_index.TABLES.items()
+    }
     for name, wanted in {**copied, **terms}.items():
         left = LEFT_OUT.get(name)
         but = f"WHERE name <> ALL ('{{{','.join(left)}}}')" if left else ""

@@ -22,10 +22,14 @@ from sqlalchemy import Connection, bindparam, func, literal, select, text
 from memory.search.query import TermLookup, scope_mark
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.postgres.postgres_statements import fetch, fetch_sql
-from memory.stores.sql.engine.sql_driver import SharedWords
+from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords
 from memory.stores.sql.index.stems import Stemmer
 
-TABLES = {"messages_fts": "message_terms", "passages_fts": "passage_terms"}
+TABLES = {
+    "messages_fts": "message_terms",
+    "passages_fts": "passage_terms",
+    "file_passages_fts": "file_passage_terms",
+}
 WORD_BITS = 36
 _stems = Stemmer()
 _OF_SCOPE = "AND u.scope_id = :scope ORDER BY u.id DESC"
@@ -76,7 +80,7 @@ class PostgresIndex:
         fetch_sql(conn, sql, list(keys))
 
     def postings(
-        self, conn: Connection, place: tuple[str, int], lookups: Sequence[TermLookup], most: int
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
     ) -> list[list[int]]:
         words = [("speaker" if x.column == "voice" else x.column, x.words) for x in lookups]
         return _postings(conn, place, words, most)
@@ -109,7 +113,7 @@ class PostgresIndex:
     def list_speakers(
         self, conn: Connection, place: tuple[str, int], words: Sequence[str]
     ) -> list[str]:
-        matches = _postings(conn, place, [("speaker", (word,)) for word in words], 1)
+        matches = _postings(conn, IndexPlace(*place), [("speaker", (word,)) for word in words], 1)
         return [word for word, keys in zip(words, matches, strict=True) if keys]
 
     def count_rows(self, conn: Connection, rows: str, scope_id: int, most: int) -> int:
@@ -183,16 +187,16 @@ def term_numbers(key: bytes, scope_id: int, columns: Mapping[str, str]) -> list[
 
 def _postings(
     conn: Connection,
-    place: tuple[str, int],
+    place: IndexPlace,
     lookups: Sequence[tuple[str, Sequence[str]]],
     most: int,
 ) -> list[list[int]]:
     """Return for each lookup the newest rows with any of its words in its column.
 
-    place: table and scope. lookups: column and words, without the scope's mark. most: rows of one
+    lookups: column and words, without the scope's mark. most: rows of one
     lookup.
     """
-    table, scope_id = place
+    table, scope_id = place.table, place.scope_id
     at: list[int] = []
     numbers: list[int] = []
     for i, (column, words) in enumerate(lookups):
@@ -200,12 +204,13 @@ def _postings(
             at.append(i)
             numbers.append(number)
     out: list[list[int]] = [[] for _ in lookups]
+    between = f"AND id BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
     # + 0: sorted, not walked through everyone's rows in the order of their keys
     sql = (
         "SELECT l.i, r.keys FROM (SELECT i, array_agg(x) AS n FROM unnest($2::int[], $3::bigint[]) "
         "AS u(i, x) GROUP BY i) l, LATERAL (SELECT array_agg(q.id) AS keys FROM (SELECT id FROM "
-        f"{TABLES[table]} WHERE scope_id = $1 AND terms && l.n ORDER BY id + 0 DESC LIMIT {most}) "
-        "q) r WHERE r.keys IS NOT NULL"
+        f"{TABLES[table]} WHERE scope_id = $1 AND terms && l.n {between}ORDER BY id + 0 DESC "
+        f"LIMIT {most}) q) r WHERE r.keys IS NOT NULL"
     )
     for i, keys in fetch_sql(conn, sql, scope_id, at, numbers):
         out[i] = keys

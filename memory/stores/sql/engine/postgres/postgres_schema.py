@@ -38,6 +38,7 @@ unindexed = Table(
 )
 message_terms = _terms("message_terms")
 passage_terms = _terms("passage_terms")
+file_passage_terms = _terms("file_passage_terms")
 
 # Who serves the database (see `postgres_lease`). slot: in the keys of rows that
 # it makes. place: where its process id counts.

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from memory.ids import MAX_KEY
 from memory.search.expansion import HITS, MAX_RELATED, related_words, widen
 from memory.search.query import (
     TERMS_VERSION,
@@ -38,7 +39,7 @@ from memory.search.ranking import (
     weigh_postings,
 )
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.engine.sql_driver import SharedWords, sql_driver
+from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords, sql_driver
 from memory.stores.sql.engine.statements import execute, key_list, put_row
 from memory.stores.sql.index.index_changes import DocumentWords, IndexChange, note_change
 
@@ -49,9 +50,14 @@ CHUNK = 400
 MAX_DOCUMENT_CHARACTERS = 100_000  # indexed of a text
 INDEX_CHARACTERS = 8000  # of one message, unless the database says otherwise
 MESSAGES_INDEX, PASSAGES_INDEX = "messages_fts", "passages_fts"
+FILES_INDEX = "file_passages_fts"
 TERMS_MARK = "terms"  # of `TERMS_VERSION`, among the marks
 _TERMS_MARK = select(t.marks.c.upto).where(t.marks.c.name == TERMS_MARK)
-_ANY_ROW = select(t.messages.c.id).union_all(select(t.passages.c.id)).limit(1)
+_ANY_ROW = (
+    select(t.messages.c.id)
+    .union_all(select(t.passages.c.id), select(t.file_tables.file_passages.c.id))
+    .limit(1)
+)
 LIMIT_OPTION = "mnemogate_index_limit"
 BESIDE_CHARACTERS = 500  # indexed of a speaker, and of the message before
 DAY = 86400  # seconds
@@ -157,7 +163,7 @@ class IndexScope:
 
     rows: query for (id, place, at, text) of those of `key_list` that are visible, a kept statement.
     values: its other parameters. beside: returns the rows before and after given rows; None if rows
-    have no neighbours.
+    have no neighbours. first, last: of the row keys that are looked at.
     """
 
     table: str
@@ -165,6 +171,8 @@ class IndexScope:
     rows: Any
     values: Mapping[str, Any]
     beside: Beside | None = None
+    first: int = 0
+    last: int = MAX_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +294,7 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
 
 def _size(conn: Connection, corner: IndexScope) -> int:
     """Return how many rows the scope has; of many, that it has `COUNTED`."""
-    rows = "messages" if corner.table == "messages_fts" else "passages"
+    rows = corner.table.removesuffix("_fts")
     return sql_driver(conn).index.count_rows(conn, rows, corner.scope_id, COUNTED)
 
 
@@ -303,7 +311,7 @@ def _postings(
     conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], most: int
 ) -> list[list[int]]:
     """Return the newest rows of each lookup, at most so many."""
-    place = (corner.table, corner.scope_id)
+    place = IndexPlace(corner.table, corner.scope_id, corner.first, corner.last)
     return sql_driver(conn).index.postings(conn, place, asked, most)
 
 

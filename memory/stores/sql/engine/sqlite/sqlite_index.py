@@ -14,7 +14,7 @@ from sqlalchemy import DDL, Connection, event, func, select, text
 from memory.ids import time_of
 from memory.search.query import TermLookup, scope_mark
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.engine.sql_driver import SharedWords
+from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords
 from memory.stores.sql.engine.statements import execute, put_row
 
 LOOK_AHEAD_ROWS = 512  # most messages of an import that one check skips
@@ -49,6 +49,7 @@ FTS_SQL = (
 for _name in t.FTS:
     _create = DDL(FTS_SQL.format(_name))  # type: ignore[no-untyped-call]
     event.listen(t.metadata, "after_create", _create.execute_if(dialect="sqlite"))
+INDEXED = (t.messages, t.passages, t.file_tables.file_passages)  # as `schema.FTS`
 PUT = "INSERT OR REPLACE INTO {} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -70,12 +71,13 @@ class SqliteIndex:
         _raw(conn).executemany(f"DELETE FROM {table} WHERE rowid = ?", rows)
 
     def postings(
-        self, conn: Connection, place: tuple[str, int], lookups: Sequence[TermLookup], most: int
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
     ) -> list[list[int]]:
-        table = place[0]
+        table = place.table
+        between = f"AND rowid BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
         query = (
-            f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid "
-            f"DESC LIMIT {most})"
+            f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? {between}"
+            f"ORDER BY rowid DESC LIMIT {most})"
         )
         sql = " UNION ALL ".join(query % i for i in range(len(lookups)))
         keys: list[list[int]] = [[] for _ in lookups]
@@ -122,7 +124,7 @@ class SqliteIndex:
         return int(size)
 
     def is_outdated(self, conn: Connection) -> bool:
-        for table, rows in zip(t.FTS, (t.messages, t.passages), strict=True):
+        for table, rows in zip(t.FTS, INDEXED, strict=True):
             row = conn.exec_driver_sql(
                 f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid "
                 "ORDER BY f.rowid LIMIT 1"
