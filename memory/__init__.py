@@ -31,8 +31,20 @@ if TYPE_CHECKING:
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
+    from memory.core.rule_kinds import BaseRule
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import tools_to_offer
+    from memory.core.tool_rules import (
+        InvalidRule,
+        RuleChain,
+        RulePolicy,
+        ToolVerdict,
+        TurnEnd,
+        list_literal_names,
+        parse_rules,
+    )
+    from memory.core.tool_trace import ToolRun
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -94,6 +106,7 @@ __all__ = [
     "AGENT_PREFIX",
     "HARNESS_ELEMENTS",
     "LABEL",
+    "LETTA_KINDS",
     "MODES",
     "PATTERNS",
     "RESERVED",
@@ -107,6 +120,7 @@ __all__ = [
     "BackgroundCall",
     "BackgroundModel",
     "BadArguments",
+    "BaseRule",
     "BlockEdit",
     "BlockFull",
     "BlockReadOnly",
@@ -133,6 +147,7 @@ __all__ = [
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
+    "InvalidRule",
     "ListedAgent",
     "ManagementActor",
     "Memory",
@@ -152,6 +167,8 @@ __all__ = [
     "QuickRead",
     "ReflectionSchedule",
     "Repeat",
+    "RuleChain",
+    "RulePolicy",
     "Scope",
     "Screen",
     "SearchQuery",
@@ -166,6 +183,9 @@ __all__ = [
     "TooManyAgents",
     "ToolCall",
     "ToolError",
+    "ToolRun",
+    "ToolVerdict",
+    "TurnEnd",
     "TurnRequest",
     "UndoneChange",
     "UnknownBlock",
@@ -176,6 +196,7 @@ __all__ = [
     "answer_text",
     "array_elements",
     "conversation_key",
+    "convert_letta_rules",
     "decide",
     "encode_in_parts",
     "home_of",
@@ -184,7 +205,9 @@ __all__ = [
     "iso",
     "kept_arguments",
     "keyed_hash",
+    "list_literal_names",
     "new_id",
+    "parse_rules",
     "parse_time",
     "parse_zone",
     "shown_owner",
@@ -217,7 +240,19 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
+    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
+    "memory.core.rule_kinds": ("BaseRule",),
     "memory.core.tool_definitions": ("tools_to_offer",),
+    "memory.core.tool_rules": (
+        "InvalidRule",
+        "RuleChain",
+        "RulePolicy",
+        "ToolVerdict",
+        "TurnEnd",
+        "list_literal_names",
+        "parse_rules",
+    ),
+    "memory.core.tool_trace": ("ToolRun",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),

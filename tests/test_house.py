@@ -128,6 +128,7 @@ REACHING = {
     "gateway.cli.main": "lists every command",
     "gateway.state": "everything a request needs",
     "gateway.ui.router": "assembles the dashboard",
+    "gateway.management.router": "assembles the management API",
     "gateway.chat.endpoint": "takes a request to all that may answer it",
     "gateway.chat.stored_endpoint": "every verb on a stored response, kept here or there",
     "gateway.wires.responses.format": "everything that is particular to a request of this format",

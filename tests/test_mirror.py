@@ -51,6 +51,7 @@ COVERED = {
         memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door gateway.letta.entrance
@@ -205,6 +206,7 @@ COVERED = {
         gateway.wire.anthropic.request gateway.wire.anthropic.response
     """,
     "gateway/wire/test_chat": "gateway.wire.merge",
+    "memory/core/test_tool_rules": "memory.core.rule_kinds memory.core.tool_trace",
     "memory/context/test_compaction": "memory.context.fitted",
     "memory/embed/test_onnx": "memory.embed.base",
     "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.unread_turns",

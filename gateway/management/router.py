@@ -18,6 +18,7 @@ from gateway.management import (
     policies,
     query_params,
     stats,
+    tool_rules,
     turns,
     usage,
     users,
@@ -36,6 +37,7 @@ HANDLERS = (
     *keys.ROUTES,
     *jobs.ROUTES,
     *stats.ROUTES,
+    *tool_rules.ROUTES,
     *turns.ROUTES,
 )
 
