@@ -317,9 +317,7 @@ def _register(
     worker: Worker, memory: Memory, background_model: BackgroundModelClient, metrics: Metrics
 ) -> None:
     settings = background_model.settings
-    part = settings.memory
-    retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
-    maintenance.register(worker, memory.db, retention, memory.retrieval)
+    maintenance.register(worker, memory.db, _retention_of(settings), memory.retrieval)
     worker.register(
         summarization.KIND,
         summarization.summary_handler(
@@ -352,6 +350,13 @@ def _register(
         "fade",
         maintenance.fade_handler(memory.db),
         every=maintenance.PERIOD_SECONDS if settings.memory.cleanup == "auto" else None,
+    )
+
+
+def _retention_of(settings: Settings) -> maintenance.RetentionPolicy:
+    part = settings.memory
+    return maintenance.RetentionPolicy(
+        part.explain_days, part.unnamed_days, settings.delegation.inbox_days
     )
 
 

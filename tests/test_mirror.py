@@ -51,6 +51,14 @@ COVERED = {
         memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "e2e/test_approvals": """
+        gateway.management.approvals gateway.tools.approval_wait memory.management.approvals
+        memory.stores.sql.approvals memory.stores.sql.named_rows
+    """,
+    "e2e/test_inbox": """
+        gateway.config.delegation gateway.management.inbox memory.management.inbox
+        memory.stores.sql.agent_inbox
+    """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
@@ -252,7 +260,8 @@ COVERED = {
     """,
     "memory/stores/sql/test_journal": "memory.stores.sql.journal_filer",
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.agent_tables memory.stores.sql.columns
+        memory.stores.sql.agent_tables memory.stores.sql.approval_tables
+        memory.stores.sql.columns memory.stores.sql.inbox_tables
         memory.stores.sql.postgres_maintenance
         memory.stores.sql.record_tables memory.stores.sql.schema
         memory.stores.sql.shared_tables memory.stores.sql.sqlite_maintenance

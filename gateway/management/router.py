@@ -7,10 +7,12 @@ from litestar.di import Provide
 
 from gateway.management import (
     agents,
+    approvals,
     block_routes,
     context,
     conversations,
     dropped,
+    inbox,
     jobs,
     keys,
     merges,
@@ -28,6 +30,8 @@ HANDLERS = (
     *users.ROUTES,
     *merges.ROUTES,
     *agents.ROUTES,
+    *approvals.ROUTES,
+    *inbox.ROUTES,
     *block_routes.ROUTES,
     *passages.ROUTES,
     *dropped.ROUTES,

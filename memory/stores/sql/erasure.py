@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select
 
 from memory.ids import clock, new_id
 from memory.scope import owner_key
-from memory.stores.sql import agent_speakers, erasure_log, policies, retention, shared_erasure
+from memory.stores.sql import agent_speakers, erasure_log, named_rows, retention, shared_erasure
 from memory.stores.sql import conversations as conversation_rows
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
@@ -81,7 +81,7 @@ async def erase(
         shared.update(shared_erasure.forget_member(conn, who))
         for tables in others:
             tables.forget(conn, *who)
-        policies.remove(conn, who)
+        named_rows.remove(conn, who)
         scopes, jobs = owners.erase(conn, secret, *who)
         job.payload["scopes"] = scopes
         if scopes:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from memory.errors import Conflict, NotFound
-from memory.stores.sql import agent_speakers, shared_erasure
+from memory.stores.sql import agent_speakers, named_rows, shared_erasure
 from memory.stores.sql import schema as t
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.rename_owner import OwnerRename
@@ -115,6 +115,7 @@ def finish(
         )
     agent_speakers.rename(conn, move.source, move.target)
     shared_erasure.rename(conn, move.source, move.target)
+    named_rows.rename(conn, move.source, move.target)
     for application in tables:
         application.rename(conn, move.source, move.target)
     for row in _superseded(conn, move):

@@ -27,7 +27,13 @@ from memory.conversation.messages import (
 )
 from memory.errors import Conflict, NotFound
 from memory.scope import Scope, owner_key
-from memory.stores.sql import agent_speakers, policies, row_removal, shared_erasure
+from memory.stores.sql import (
+    agent_speakers,
+    named_rows,
+    policies,
+    row_removal,
+    shared_erasure,
+)
 from memory.stores.sql import schema as t
 from memory.stores.sql import scopes as owners
 from memory.stores.sql.application_tables import ApplicationTables
@@ -199,6 +205,7 @@ def finish(
     policies.rename(conn, move.source, move.target)
     agent_speakers.rename(conn, move.source, move.target)
     shared_erasure.rename(conn, move.source, move.target)
+    named_rows.rename(conn, move.source, move.target)
     for application in tables:
         application.rename(conn, move.source, move.target)
     for name in (move.source, move.target):

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy import text as sql_text
 
 from memory.stores.sql.agent_tables import agent_versions, agents
+from memory.stores.sql.approval_tables import tool_approvals
 from memory.stores.sql.columns import (
     Key,
     Words,
@@ -34,6 +35,7 @@ from memory.stores.sql.columns import (
     short,
     text,
 )
+from memory.stores.sql.inbox_tables import agent_inbox
 from memory.stores.sql.record_tables import dropped, job_records
 from memory.stores.sql.shared_tables import (
     shared_blocks,
@@ -46,6 +48,7 @@ from memory.stores.sql.shared_tables import (
 __all__ = [
     "Key",
     "Words",
+    "agent_inbox",
     "agent_versions",
     "agents",
     "at",
@@ -58,6 +61,7 @@ __all__ = [
     "shared_versions",
     "short",
     "text",
+    "tool_approvals",
 ]
 
 scopes = Table(
@@ -483,7 +487,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0016"
+REVISION = "0019"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"
