@@ -51,6 +51,16 @@ COVERED = {
         memory.stores.sql.agent_memories
         memory.stores.sql.agent_speakers memory.stores.sql.agents
     """,
+    "e2e/test_tools": """
+        gateway.chat.operator_tools gateway.chat.target_options gateway.config.tools
+        gateway.management.policy_schemas
+        gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
+        gateway.tools.own_tools gateway.tools.registry gateway.tools.tool_runs
+        gateway.tools.turn_toolbox gateway.tools.verdicts gateway.upstream.tool_client
+        memory.session.round_runner memory.session.run_ledger memory.session.toolbox
+        memory.stores.sql.tool_calls memory.stores.sql.tool_results memory.stores.sql.tool_tables
+    """,
+    "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door gateway.letta.entrance

@@ -37,6 +37,8 @@ class Principal(msgspec.Struct, frozen=True):
 
     paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
     highest mode of its requests. agents: patterns of the agents that it may call.
+    tools, tools_max: patterns of the operator's tools that it grants, and that its requests have at
+    most.
 
     A Struct, since a frozen dataclass with so many members takes six times as long to create.
     """
@@ -54,6 +56,8 @@ class Principal(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] | None = None
     memory: str = "full"
     agents: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = ()
+    tools_max: tuple[str, ...] = ("*",)
 
     @property
     def limited(self) -> bool:
@@ -269,6 +273,8 @@ def _principal_behind(key: KeyGrant) -> Principal:
         paths=key.paths,
         memory=key.memory,
         agents=key.agents,
+        tools=key.tools,
+        tools_max=key.tools_max,
     )
 
 

@@ -41,6 +41,8 @@ COUNTED = (
     "vectors",
     "jobs",
     "explain",
+    "tool_calls",
+    "tool_results",
 )
 Counts = dict[str, int]
 

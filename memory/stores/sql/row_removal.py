@@ -30,6 +30,8 @@ OF_A_SCOPE = {
     "jobs": t.jobs,
     "dropped": t.dropped,
     "job_records": t.job_records,
+    "tool_calls": t.tool_calls,
+    "tool_results": t.tool_results,
 }
 ALSO = (t.message_vectors, t.message_pieces, t.epochs, t.shared_members)
 

@@ -41,6 +41,7 @@ from memory.stores.sql.shared_tables import (
     shared_members,
     shared_versions,
 )
+from memory.stores.sql.tool_tables import tool_calls, tool_results
 
 # Made elsewhere, and spoken of as part of the schema.
 __all__ = [
@@ -58,6 +59,8 @@ __all__ = [
     "shared_versions",
     "short",
     "text",
+    "tool_calls",
+    "tool_results",
 ]
 
 scopes = Table(
@@ -151,6 +154,7 @@ epochs = Table(
     Column("cut", LargeBinary),
     Column("elide", LargeBinary),
     at(),
+    Column("tools", Words),  # the operator's tools that it shows, as JSON; NULL for none
     Index("ix_epochs_scope_id", "scope_id"),
 )
 
@@ -452,6 +456,7 @@ response_items = Table(
 )
 
 # What the memory may do for a user, where that is less than everything, and their time zone.
+# tools: patterns of the operator's tools that they may have, as JSON; empty for all.
 user_policies = Table(
     "user_policies",
     metadata,
@@ -460,6 +465,7 @@ user_policies = Table(
     text("memory", "full"),
     at("updated_at"),
     text("timezone"),
+    text("tools"),
 )
 
 # Turns as they ended, until they are filed into the tables above (see `journal`). head: of the
@@ -483,7 +489,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0016"
+REVISION = "0018"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"
