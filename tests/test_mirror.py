@@ -57,9 +57,10 @@ COVERED = {
         gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
         gateway.tools.own_tools gateway.tools.registry gateway.tools.tool_runs
         gateway.tools.turn_toolbox gateway.tools.verdicts gateway.upstream.tool_client
-        memory.session.round_runner memory.session.run_ledger memory.session.toolbox
-        memory.stores.sql.tool_calls memory.stores.sql.tool_results memory.stores.sql.tool_tables
+        memory.session.round_runner memory.session.toolbox
+        memory.stores.sql.tool_results memory.stores.sql.tool_tables
     """,
+    "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.tool_calls",
     "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
