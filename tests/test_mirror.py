@@ -42,7 +42,6 @@ COVERED = {
     "e2e/wire/test_request_body": """
         gateway.http.request_body gateway.http.json_thread
     """,
-    "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_agents": """
         gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents
         gateway.management.profile_edits gateway.management.tenant_proof gateway.routing.agents
@@ -85,7 +84,7 @@ COVERED = {
     "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
     "e2e/wire/test_other_relay": """
-        gateway.relay.endpoint gateway.relay.passthrough
+        gateway.relay.endpoint
     """,
     "e2e/test_block_space": "memory.stores.sql.import_space",
     "e2e/bridges/test_compaction": """
@@ -94,7 +93,6 @@ COVERED = {
     "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
     "e2e/wire/test_unread_answers": "gateway.chat.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
-    "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
         gateway.chat.capabilities gateway.models.facts gateway.routing.router
     """,
@@ -104,7 +102,7 @@ COVERED = {
     "e2e/wire/test_errors": "gateway.errors gateway.upstream.probe",
     "e2e/test_turns": """
         gateway.chat.endpoint gateway.chat.memory_request gateway.chat.producer memory.service
-        gateway.wires.base gateway.wires.chat.format gateway.wires.round_result
+        gateway.wires.base gateway.wires.round_result
     """,
     "e2e/wire/test_memory_faults": "gateway.chat.degraded memory.errors",
     "gateway/chat/test_request": "gateway.chat.request_headers",
