@@ -43,7 +43,6 @@ COVERED = {
     "e2e/wire/test_shutdown": "gateway.server.uvicorn_server",
     "e2e/wire/test_request_bounds": "gateway.server.http_protocol",
     "e2e/wire/test_request_body": "gateway.http.request_body gateway.http.json_thread",
-    "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_agents": """
         gateway.chat.intake.called_agent gateway.management.agent_schemas
         gateway.management.agents gateway.management.profile_edits
@@ -139,7 +138,7 @@ COVERED = {
     """,
     "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
-    "e2e/wire/test_other_relay": "gateway.relay.endpoint gateway.relay.passthrough",
+    "e2e/wire/test_other_relay": "gateway.relay.endpoint",
     "e2e/test_block_space": "memory.stores.sql.transfer.import_space",
     "e2e/bridges/test_compaction": """
         gateway.chat.stored.compacted_answer gateway.chat.stored.compaction_trigger
@@ -148,7 +147,6 @@ COVERED = {
     "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
     "e2e/wire/test_unread_answers": "gateway.chat.turn.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
-    "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
         gateway.chat.intake.capabilities gateway.models.facts gateway.routing.router
     """,
@@ -159,7 +157,7 @@ COVERED = {
     "e2e/test_turns": """
         gateway.chat.turn.endpoint gateway.chat.intake.memory_request
         gateway.chat.turn.producer memory.service gateway.apis.base
-        gateway.apis.chat.chat_format gateway.apis.round_result
+        gateway.apis.round_result
     """,
     "e2e/wire/test_memory_faults": "gateway.chat.turn.degraded memory.errors",
     "gateway/chat/intake/test_request": "gateway.chat.intake.request_headers",
