@@ -56,6 +56,7 @@ COVERED = {
         gateway.config.file_tools gateway.management.file_schemas
     """,
     "memory/test_files": """
+        memory.management.file_merging memory.stores.sql.file_copies memory.stores.sql.file_export
         memory.formats.documents.child memory.formats.documents.document
         memory.formats.documents.extraction memory.formats.documents.file_types
         memory.formats.documents.frames memory.formats.documents.line_matching

@@ -18,12 +18,15 @@ from memory.export_format import (
     BlockLine,
     ConversationLine,
     ExportLine,
+    FileChunkLine,
+    FileLine,
     MessageLine,
     NodeLine,
     PolicyLine,
     SharedBlockLine,
     encode_line,
 )
+from memory.management.file_merging import copy_files
 from memory.scope import Scope
 from memory.service import Memory
 from memory.stores.sql import erasure, exporter, importer, merge_owner
@@ -190,6 +193,7 @@ async def merge_users(
     scope = Scope(*owners.target, "default", owners.secret)
     actor = ManagementActor(scope, wanted.blocks, EditSource(wanted.actor))
     await importer.import_into(db, actor, manifest)
+    await copy_files(db, owners, wanted.blocks)
     applications = list(db.application_tables)
     await erasure.erase(
         db,
@@ -204,7 +208,7 @@ async def merge_users(
 def _translate(plan: MergePlan, line: ExportLine) -> Iterator[ExportLine]:
     """Yield a line as the target takes it; nothing for what it keeps as it is."""
     match line:
-        case PolicyLine() | SharedBlockLine():
+        case PolicyLine() | SharedBlockLine() | FileLine() | FileChunkLine():
             return
         case BlockLine() if line.label in plan.joined[line.agent]:
             there = plan.target[line.agent].blocks[line.label]

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select, update
 
 from memory.errors import Conflict, NotFound
-from memory.stores.sql import agent_speakers, shared_erasure
+from memory.stores.sql import agent_speakers, file_block, shared_erasure
 from memory.stores.sql import schema as t
 from memory.stores.sql.application_tables import ApplicationTables
 from memory.stores.sql.rename_owner import OwnerRename
@@ -19,7 +19,7 @@ from memory.stores.sql.rename_owner import OwnerRename
 b, c, m, n, p, s = (
     table.c for table in (t.blocks, t.conversations, t.messages, t.nodes, t.passages, t.scopes)
 )
-WRITTEN = (t.nodes, t.messages, t.passages, t.block_versions)
+WRITTEN = (t.nodes, t.messages, t.passages, t.block_versions, t.file_tables.file_versions)
 Mark = tuple[int, ...]
 
 
@@ -76,6 +76,8 @@ def _read_agent(conn: Connection, scope_id: int) -> AgentHoldings:
     out = AgentHoldings()
     stored = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
     for row in conn.execute(stored):
+        if file_block.is_list(row):
+            continue  # made again from the files
         if row.deleted:
             out.deleted.add(row.label)
             continue
