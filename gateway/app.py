@@ -44,7 +44,7 @@ from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces, is_available, open_traces
-from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.base import Transport, Upstream
 from gateway.upstream.bridge_translation import Carrying
 from gateway.upstream.factory import ConnectionOptions, connection_options
 from gateway.upstream.window_probe import WindowProbe, build_probes
@@ -74,7 +74,7 @@ from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 if TYPE_CHECKING:
     import httpx
 from gateway.models.facts import facts_file
-from gateway.upstream.factory import build_upstreams, open_wire
+from gateway.upstream.factory import build_upstreams, open_transport
 
 Servers = tuple[Mapping[str, Upstream], Mapping[str, WindowProbe]]  # and what asks them
 
@@ -90,16 +90,18 @@ def create_app(
     transport, upstreams: replace real connections in tests. Raises ConfigError.
     """
     # By provider and connection options: a reload may change a provider's options.
-    wires: dict[tuple[str, ConnectionOptions], Wire] = {}
+    transports: dict[tuple[str, ConnectionOptions], Transport] = {}
     carrying = _carrying(settings)
 
     def connect_upstreams(settings: Settings) -> Servers:
-        serving: dict[str, Wire] = {}
+        serving: dict[str, Transport] = {}
         for name, provider in settings.providers.items():
             options = connection_options(provider, os.environ)
-            if (name, options) not in wires:
-                wires[name, options] = open_wire(transport, name, options, provider.max_connections)
-            serving[name] = wires[name, options]
+            if (name, options) not in transports:
+                transports[name, options] = open_transport(
+                    transport, name, options, provider.max_connections
+                )
+            serving[name] = transports[name, options]
         probes = {} if upstreams else build_probes(settings.providers, serving)
         return upstreams or build_upstreams(settings, serving, carrying), probes
 
@@ -113,7 +115,7 @@ def create_app(
             caches,
         ),
         lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
-        lambda: lifespan.run(current, wires.values()),
+        lambda: lifespan.run(current, transports.values()),
     )
 
 

@@ -16,12 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import msgspec
-
-if TYPE_CHECKING:
-    pass
 
 Headers = Sequence[tuple[bytes, bytes]]
 

@@ -168,7 +168,7 @@ class MessageLine(ExportLine, tag="message"):
     created_at: str | None = None
 
 
-class FileLine(ExportLine, tag="file"):
+class UserFileLine(ExportLine, tag="file"):
     """A file; its chunks follow. An import reads it again. bytes: how many there are."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -181,7 +181,7 @@ class FileLine(ExportLine, tag="file"):
     created_at: str | None = None
 
 
-class FileChunkLine(ExportLine, tag="file_chunk"):
+class UserFileChunkLine(ExportLine, tag="file_chunk"):
     """A part of the file of this digest. data: in Base64. position: from 0, without a gap."""
 
     sha256: Digest
@@ -206,8 +206,8 @@ Any_Line = (
     | ConversationLine
     | NodeLine
     | MessageLine
-    | FileLine
-    | FileChunkLine
+    | UserFileLine
+    | UserFileChunkLine
     | ExportEnd
 )
 _decode = msgspec.json.Decoder(Any_Line).decode

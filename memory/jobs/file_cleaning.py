@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from memory.jobs.worker import Handler, Worker
-from memory.stores.sql import file_removal
-from memory.stores.sql.batches import write_batches
-from memory.stores.sql.database import Database
-from memory.stores.sql.file_uploads import CLEAN_JOB
-from memory.stores.sql.jobs import QueuedJob
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine.batches import write_batches
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.rows import file_removal
+from memory.stores.sql.rows.file_uploads import CLEAN_JOB
+from memory.stores.sql.rows.jobs import QueuedJob
 
 
 def register_cleaning(worker: Worker, db: Database) -> None:

@@ -13,12 +13,12 @@ from memory.formats.documents.document import DocumentLimits
 from memory.formats.documents.reading import ChildDied, FileReader, FileSource
 from memory.formats.documents.unreadable import Unreadable
 from memory.jobs.file_storing import FileStoring, Superseded
-from memory.stores.sql import files
-from memory.stores.sql.database import Database
-from memory.stores.sql.file_block import BlockDefaults
-from memory.stores.sql.file_passages import UploadPlace
-from memory.stores.sql.files import READ_JOB, ReadResult
-from memory.stores.sql.jobs import Effect, QueuedJob
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import files
+from memory.stores.sql.rows.file_block import BlockDefaults
+from memory.stores.sql.rows.file_passages import UploadPlace
+from memory.stores.sql.rows.files import READ_JOB, ReadResult
+from memory.stores.sql.rows.jobs import Effect, QueuedJob
 
 log = logging.getLogger("mnemogate")
 TRIES = 2

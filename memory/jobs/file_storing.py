@@ -16,12 +16,12 @@ from memory.formats.documents.frames import (
     SymbolsFrame,
 )
 from memory.formats.documents.reading import ChildDied
-from memory.stores.sql import file_grams, file_passages, file_removal, file_symbols, files
-from memory.stores.sql.batches import WriterShare, write_batches
-from memory.stores.sql.database import Database
-from memory.stores.sql.file_passages import NewFilePassage, UploadPlace
-from memory.stores.sql.file_uploads import read_chunk
-from memory.stores.sql.files import ReadResult
+from memory.stores.sql.engine.batches import WriterShare, write_batches
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import file_grams, file_passages, file_removal, file_symbols, files
+from memory.stores.sql.rows.file_passages import NewFilePassage, UploadPlace
+from memory.stores.sql.rows.file_uploads import read_chunk
+from memory.stores.sql.rows.files import ReadResult
 
 TOGETHER = 20  # passages of a piece
 GRAMS_TOGETHER = 500

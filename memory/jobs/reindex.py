@@ -13,12 +13,13 @@ from functools import partial
 from sqlalchemy import Connection, func, select, union
 
 from memory.jobs.worker import Handler
-from memory.stores.sql import fts, vectors
-from memory.stores.sql import schema as t
-from memory.stores.sql.batches import ROWS_PER_STATEMENT, WriterShare
-from memory.stores.sql.database import Database
-from memory.stores.sql.index_documents import READERS
-from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.batches import ROWS_PER_STATEMENT, WriterShare
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.index import vectors
+from memory.stores.sql.rows.index_documents import READERS
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 
 PAGE = 200  # most rows of a transaction, for which a concurrent turn has to wait
 JOB_SECONDS = 60.0  # budget of one job; remaining work is queued again

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from memory.errors import MemoryFault, Postponed, Unusable
-from memory.stores.sql import jobs
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.jobs import ClaimedJob, Effect, QueuedJob
-from memory.stores.sql.write_lock import EVERYTHING, NOTHING, WriteLock
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.write_lock import EVERYTHING, NOTHING, WriteLock
+from memory.stores.sql.rows import jobs
+from memory.stores.sql.rows.jobs import ClaimedJob, Effect, QueuedJob
 
 log = logging.getLogger("mnemogate")
 Handler = Callable[

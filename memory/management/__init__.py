@@ -19,6 +19,8 @@ from memory.management import (
     policies,
     shared_blocks,
     shared_undo,
+    shown_memory,
+    tool_calls,
     users,
 )
 
@@ -35,5 +37,7 @@ __all__ = [
     "policies",
     "shared_blocks",
     "shared_undo",
+    "shown_memory",
+    "tool_calls",
     "users",
 ]

@@ -9,13 +9,14 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from memory.core.blocks import CoreBlock
-from memory.export_format import FileChunkLine, FileLine
+from memory.export_format import UserFileChunkLine, UserFileLine
 from memory.scope import Scope
-from memory.stores.sql import file_copies, file_uploads, files, scopes
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
-from memory.stores.sql.rename_owner import OwnerRename
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.owners.rename_owner import OwnerRename
+from memory.stores.sql.rows import file_uploads, files, scopes
+from memory.stores.sql.transfer import file_copies
 
 
 async def copy_files(db: Database, owners: OwnerRename, blocks: Mapping[str, CoreBlock]) -> int:
@@ -33,7 +34,7 @@ async def _copy_file(
     db: Database, target: Scope, row: Any, blocks: Mapping[str, CoreBlock]
 ) -> None:
     lock = owner_lock(target.tenant, target.user)
-    line = FileLine(name=row.name, sha256=row.sha256, bytes=row.bytes)
+    line = UserFileLine(name=row.name, sha256=row.sha256, bytes=row.bytes)
 
     def begin(conn: Connection) -> int:
         scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, target))
@@ -47,7 +48,7 @@ async def _copy_file(
         data = await db.read(read)
         if data is None:
             return
-        chunk = FileChunkLine(sha256=row.sha256, position=position, data=data)
+        chunk = UserFileChunkLine(sha256=row.sha256, position=position, data=data)
         add = partial(
             file_copies.add_copied_chunk,
             scope_id=scope_id,

@@ -17,10 +17,10 @@ from memory.formats.documents.file_types import detect_type
 from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import file_uploads, files, scopes
-from memory.stores.sql.file_uploads import CHUNK_BYTES, ExpectedFile, FileLimits
-from memory.stores.sql.files import NewUpload
-from memory.stores.sql.management_context import ManagementActor
+from memory.stores.sql.rows import file_uploads, files, scopes
+from memory.stores.sql.rows.file_uploads import CHUNK_BYTES, ExpectedFile, FileLimits
+from memory.stores.sql.rows.files import NewUpload
+from memory.stores.sql.rows.management_context import ManagementActor
 
 VERSIONS = 100  # that are listed of a file
 

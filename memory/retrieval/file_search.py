@@ -25,9 +25,9 @@ from memory.formats.documents.line_matching import (
     match_passages,
 )
 from memory.scope import Scope
-from memory.stores.sql import file_grams, file_passages, file_symbols, files, scopes
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.file_tables import file_versions
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.file_tables import file_versions
+from memory.stores.sql.rows import file_grams, file_passages, file_symbols, files, scopes
 
 READ_SECONDS = 10.0
 GREP_SECONDS = 2.0

@@ -13,10 +13,10 @@ from memory.management.files import IncomingFile, StoredFile, receive_file
 from memory.scope import Scope
 from memory.service import Memory
 from memory.session.request import Policy
-from memory.stores.sql.blocks import EditSource
-from memory.stores.sql.database import Database
-from memory.stores.sql.file_uploads import FileLimits
-from memory.stores.sql.management_context import ManagementActor
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.rows.file_uploads import FileLimits
+from memory.stores.sql.rows.management_context import ManagementActor
 
 SECRET = b"\x51" * 32
 

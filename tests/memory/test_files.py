@@ -8,14 +8,12 @@ import pytest
 from sqlalchemy import func, select
 
 from memory.errors import BadFileName, FilesFull, FileTooLarge, NotFound, TooManyFiles
-from memory.export_format import FileChunkLine, FileLine, encode_line
+from memory.export_format import UserFileChunkLine, UserFileLine, encode_line
 from memory.management.files import delete_file, get_file, list_files, list_versions, read_bytes
 from memory.management.merging import Merge, merge_users
 from memory.management.renaming import rename_user
 from memory.retrieval.file_search import FileQuery, FileSearch, GrepQuery, TextQuery
-from memory.stores.sql import blocks, erasure, exporter, scopes
-from memory.stores.sql.blocks import BlockSet
-from memory.stores.sql.file_tables import (
+from memory.stores.sql.engine.file_tables import (
     file_chunks,
     file_grams,
     file_passages,
@@ -23,10 +21,14 @@ from memory.stores.sql.file_tables import (
     file_versions,
     files,
 )
-from memory.stores.sql.file_uploads import FileLimits
-from memory.stores.sql.import_manifest import ImportLimits, ImportManifest
-from memory.stores.sql.importer import import_into
-from memory.stores.sql.rename_owner import OwnerRename
+from memory.stores.sql.owners import erasure
+from memory.stores.sql.owners.rename_owner import OwnerRename
+from memory.stores.sql.rows import blocks, scopes
+from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.rows.file_uploads import FileLimits
+from memory.stores.sql.transfer import exporter
+from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
+from memory.stores.sql.transfer.importer import import_into
 from tests.memory.files import SECRET, Library, make_pdf, open_memory
 
 TABLES = (files, file_versions, file_chunks, file_passages, file_symbols, file_grams)
@@ -247,9 +249,9 @@ async def test_an_export_brings_files_and_an_import_makes_them_again(library, se
 async def test_an_import_of_other_bytes_is_not_a_file(library):
     data = b"not what was told"
     lines = [
-        FileLine(name="a.txt", sha256="0" * 64, bytes=len(data)),
-        FileChunkLine(sha256="0" * 64, position=0, data=data),
-        FileChunkLine(sha256="1" * 64, position=0, data=data),
+        UserFileLine(name="a.txt", sha256="0" * 64, bytes=len(data)),
+        UserFileChunkLine(sha256="0" * 64, position=0, data=data),
+        UserFileChunkLine(sha256="1" * 64, position=0, data=data),
     ]
     manifest = ImportManifest(b"".join(map(encode_line, lines)), ImportLimits({}))
     await manifest.examine()
