@@ -64,6 +64,8 @@ COVERED = {
     "gateway/tools/test_files": "gateway.tools.file_answers",
     "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
     "memory/test_files": """
+        memory.management.file_merging memory.stores.sql.transfer.file_copies
+        memory.stores.sql.transfer.file_export
         memory.formats.documents.child memory.formats.documents.document
         memory.formats.documents.extraction memory.formats.documents.file_types
         memory.formats.documents.frames memory.formats.documents.line_matching
