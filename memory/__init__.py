@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from memory.session.agent_profiles import AgentProfiles
     from memory.session.model_records import SAVES, SEARCHES
     from memory.session.policies import MODES, strictest
-    from memory.session.request import Policy, TurnRequest
+    from memory.session.request import InboxLimits, Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
     from memory.stores.sql.agents import AgentGlance, ListedAgent, StoredAgent
@@ -147,6 +147,7 @@ __all__ = [
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
+    "InboxLimits",
     "InvalidRule",
     "ListedAgent",
     "ManagementActor",
@@ -289,7 +290,7 @@ _HOMES = {
     "memory.scope": ("AGENT_KIND", "AGENT_PREFIX", "Scope", "home_of", "shown_owner"),
     "memory.search.query": ("iso", "parse_time"),
     "memory.service": ("Memory",),
-    "memory.session.request": ("Policy", "TurnRequest"),
+    "memory.session.request": ("InboxLimits", "Policy", "TurnRequest"),
     "memory.session.session": ("Session",),
     "memory.stores.chroma": ("ChromaIndex",),
     "memory.stores.sql.application_tables": ("ApplicationTables",),

@@ -57,6 +57,7 @@ COVERED = {
     """,
     "e2e/test_inbox": """
         gateway.config.delegation gateway.management.inbox memory.management.inbox
+        memory.session.message_delivery memory.session.waiting_messages
         memory.stores.sql.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",

@@ -53,12 +53,11 @@ MOST_BYTES = 6  # of a token, in a text of any language, on average
 class Prompt(msgspec.Struct, frozen=True):
     """What is sent for one request.
 
-    messages: the history, preceded by the stored part if the client sends only the rest. client:
-    its messages as they came, if the next request will begin with them. core, notes, splices,
-    recall, offered: what is added; notes and splices by message index. recalled: keys of the
-    passages in `recall`. tools_tokens: tokens of the tools first offered. previous: what the
-    previous turn sent for the beginning of these messages. seen: label to the block's version as
-    the model sees it. injected_tokens: of the core text, the notes and our tools.
+    messages: the history, the stored part included. client: its messages as they came, if the next
+    request will begin with them. core, notes, splices, recall, offered: what is added; notes and
+    splices by message index. recalled: keys of the passages in `recall`. tools_tokens: tokens of
+    the tools first offered. previous: what the turn before sent for their beginning. seen: label to
+    version. injected_tokens: of the core text, the notes and our tools.
     """
 
     messages: Messages
@@ -324,6 +323,8 @@ class Composer:
         )
         past = snapshot.past if turn.injects else epochs.PreviousTurn()
         planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
+        if (delivery := turn.progress.delivery) is not None:
+            planned = delivery.place(planned, snapshot.turn)
         waiting = snapshot.waiting
         if (
             turn.identity.adopted
@@ -333,8 +334,7 @@ class Composer:
             and planned.note
             and waiting.note
         ):  # the turn's own rounds show these edits
-            history = snapshot.turn
-            at = epochs.end_of_words(history, len(history.messages))
+            at = epochs.end_of_words(snapshot.turn, len(snapshot.turn.messages))
             notes = {**planned.notes, at: waiting.note}
             return msgspec.structs.replace(
                 planned, notes=notes, note=waiting.note, told=waiting.told

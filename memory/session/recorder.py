@@ -28,6 +28,7 @@ from memory.session.turn_record import (
 )
 from memory.session.turn_shortcut import opening_of, record_of
 from memory.session.turn_store import are_heavy, log_failed_drop
+from memory.session.waiting_messages import release_messages
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.jobs import QueuedJob
 from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
@@ -190,6 +191,8 @@ class TurnRecorder:
 
     def release(self) -> None:
         """Let a waiting duplicate of this request continue. Safe to call again."""
+        if self._turn.progress.delivery is not None:
+            release_messages(self._turn)
         self._turn.attempt.claim.release()
 
     async def _note_failure(self, prompt: Prompt) -> None:

@@ -97,11 +97,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         for answer, node in zip(outcome.answers, nodes, strict=True)
     ]
     begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
-    evicted = [
-        (turn.policy.screen.mask_message(history.messages[i]), history.chain.digest(i))
-        for i in prompt.fitted.evicted
-        if not snapshot.prepended and i < history.suffix
-    ]
+    delivery = turn.progress.delivery
     return TurnRecord(
         snapshot.owner,
         identity.conversation.id,
@@ -110,7 +106,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         turn.ask.resends or (history.newest >= 0 and not snapshot.prepended),
         plan.epoch if begins_epoch else None,
         (identity.explain_id, explain_record(turn, prompt, outcome.explain)),
-        evicted,
+        _evicted_messages(turn, prompt) if prompt.fitted.evicted else [],
         outcome.prove,
         turn.ask.scope.key,
         identity.head,
@@ -126,7 +122,18 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         and turn.task is None,
         beside=outcome.beside,
         holder=turn.services.db.holder,
+        delivered=delivery.list_shown(nodes[0].note) if delivery is not None else [],
     )
+
+
+def _evicted_messages(turn: TurnContext, prompt: Prompt) -> list[tuple[Json, bytes]]:
+    """Return what the turn left out for the first time, with its digests."""
+    history, mask = turn.snapshot.turn, turn.policy.screen.mask_message
+    return [
+        (mask(history.messages[i]), history.chain.digest(i))
+        for i in prompt.fitted.evicted
+        if not turn.snapshot.prepended and i < history.suffix
+    ]
 
 
 def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list[Json]:

@@ -16,6 +16,7 @@ from memory.conversation.messages import Json, keyed_hash
 from memory.errors import ErasedMeanwhile
 from memory.ids import clock
 from memory.stores.sql import (
+    agent_inbox,
     fts,
     message_pieces,
     model_records,
@@ -300,6 +301,8 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
         execute(conn, upsert_explain(sql_driver(conn)), row)
     fact_rows.record_use(conn, r.used)
     model_records.save(conn, r.models)
+    if r.delivered:
+        agent_inbox.deliver(conn, r.delivered, node)
 
 
 def queue_jobs(conn: Connection, jobs: Sequence[QueuedJob], scope_id: int | None) -> None:
