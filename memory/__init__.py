@@ -71,7 +71,18 @@ if TYPE_CHECKING:
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
+    from memory.management.files import FileVersion, IncomingFile, StoredFile
     from memory.management.passages import UndoneChange
+    from memory.retrieval.file_search import (
+        FileHit,
+        FileQuery,
+        FileSearch,
+        FileText,
+        GrepQuery,
+        GrepResult,
+        TextQuery,
+        page_of,
+    )
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
     from memory.search.drop_reasons import Drop
@@ -84,21 +95,22 @@ if TYPE_CHECKING:
     from memory.session.request import InboxLimits, Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
-    from memory.stores.sql.agents import AgentGlance, ListedAgent, StoredAgent
-    from memory.stores.sql.application_tables import ApplicationTables
-    from memory.stores.sql.batches import QuickRead
-    from memory.stores.sql.blocks import EditSource
-    from memory.stores.sql.conversations import FoundConversation
-    from memory.stores.sql.database import Database
-    from memory.stores.sql.import_manifest import ImportLimits, ImportManifest
-    from memory.stores.sql.importer import ImportReceipt
-    from memory.stores.sql.management_context import ManagementActor
-    from memory.stores.sql.messages import SearchQuery
-    from memory.stores.sql.passage_edits import PassageChange
-    from memory.stores.sql.passages import NewPassage, PassageFilter
-    from memory.stores.sql.rename_owner import OwnerRename
-    from memory.stores.sql.scopes import VisibleScopes
-    from memory.stores.sql.transcripts import ImportedMessage
+    from memory.stores.sql.engine.application_tables import ApplicationTables
+    from memory.stores.sql.engine.batches import QuickRead
+    from memory.stores.sql.engine.database import Database
+    from memory.stores.sql.owners.rename_owner import OwnerRename
+    from memory.stores.sql.rows.agents import AgentGlance, ListedAgent, StoredAgent
+    from memory.stores.sql.rows.blocks import EditSource
+    from memory.stores.sql.rows.conversations import FoundConversation
+    from memory.stores.sql.rows.file_uploads import FileLimits
+    from memory.stores.sql.rows.management_context import ManagementActor
+    from memory.stores.sql.rows.messages import SearchQuery
+    from memory.stores.sql.rows.passage_edits import PassageChange
+    from memory.stores.sql.rows.passages import NewPassage, PassageFilter
+    from memory.stores.sql.rows.scopes import VisibleScopes
+    from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
+    from memory.stores.sql.transfer.importer import ImportReceipt
+    from memory.stores.sql.transfer.transcripts import ImportedMessage
     from memory.tools import ToolCall, kept_arguments
 
 __all__ = [
@@ -141,13 +153,22 @@ __all__ = [
     "EpochPolicy",
     "ErasedMeanwhile",
     "ExtractionRules",
+    "FileHit",
+    "FileLimits",
+    "FileQuery",
+    "FileSearch",
+    "FileText",
+    "FileVersion",
     "FoundConversation",
+    "GrepQuery",
+    "GrepResult",
     "Harness",
     "ImportLimits",
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
     "InboxLimits",
+    "IncomingFile",
     "InvalidRule",
     "ListedAgent",
     "ManagementActor",
@@ -178,6 +199,8 @@ __all__ = [
     "SourceText",
     "StoreUnavailable",
     "StoredAgent",
+    "StoredFile",
+    "TextQuery",
     "TextRange",
     "TokenCounter",
     "TooLong",
@@ -208,6 +231,7 @@ __all__ = [
     "keyed_hash",
     "list_literal_names",
     "new_id",
+    "page_of",
     "parse_rules",
     "parse_time",
     "parse_zone",
@@ -220,6 +244,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "memory.stores.sql.rows.file_uploads": ("FileLimits",),
+    "memory.retrieval.file_search": (
+        "FileHit",
+        "FileQuery",
+        "FileSearch",
+        "FileText",
+        "GrepQuery",
+        "GrepResult",
+        "TextQuery",
+        "page_of",
+    ),
+    "memory.management.files": ("FileVersion", "IncomingFile", "StoredFile"),
     "memory.cache": ("Cache",),
     "memory.context.epoch": ("EpochPolicy",),
     "memory.context.summary": ("Complete", "write_summary"),
@@ -293,21 +329,21 @@ _HOMES = {
     "memory.session.request": ("InboxLimits", "Policy", "TurnRequest"),
     "memory.session.session": ("Session",),
     "memory.stores.chroma": ("ChromaIndex",),
-    "memory.stores.sql.application_tables": ("ApplicationTables",),
-    "memory.stores.sql.batches": ("QuickRead",),
-    "memory.stores.sql.agents": ("AgentGlance", "ListedAgent", "StoredAgent"),
-    "memory.stores.sql.blocks": ("EditSource",),
-    "memory.stores.sql.conversations": ("FoundConversation",),
-    "memory.stores.sql.database": ("Database",),
-    "memory.stores.sql.import_manifest": ("ImportLimits", "ImportManifest"),
-    "memory.stores.sql.importer": ("ImportReceipt",),
-    "memory.stores.sql.management_context": ("ManagementActor",),
-    "memory.stores.sql.messages": ("SearchQuery",),
-    "memory.stores.sql.passage_edits": ("PassageChange",),
-    "memory.stores.sql.passages": ("NewPassage", "PassageFilter"),
-    "memory.stores.sql.rename_owner": ("OwnerRename",),
-    "memory.stores.sql.scopes": ("VisibleScopes",),
-    "memory.stores.sql.transcripts": ("ImportedMessage",),
+    "memory.stores.sql.engine.application_tables": ("ApplicationTables",),
+    "memory.stores.sql.engine.batches": ("QuickRead",),
+    "memory.stores.sql.rows.agents": ("AgentGlance", "ListedAgent", "StoredAgent"),
+    "memory.stores.sql.rows.blocks": ("EditSource",),
+    "memory.stores.sql.rows.conversations": ("FoundConversation",),
+    "memory.stores.sql.engine.database": ("Database",),
+    "memory.stores.sql.transfer.import_manifest": ("ImportLimits", "ImportManifest"),
+    "memory.stores.sql.transfer.importer": ("ImportReceipt",),
+    "memory.stores.sql.rows.management_context": ("ManagementActor",),
+    "memory.stores.sql.rows.messages": ("SearchQuery",),
+    "memory.stores.sql.rows.passage_edits": ("PassageChange",),
+    "memory.stores.sql.rows.passages": ("NewPassage", "PassageFilter"),
+    "memory.stores.sql.owners.rename_owner": ("OwnerRename",),
+    "memory.stores.sql.rows.scopes": ("VisibleScopes",),
+    "memory.stores.sql.transfer.transcripts": ("ImportedMessage",),
     "memory.tools": ("ToolCall", "kept_arguments"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}

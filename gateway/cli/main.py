@@ -18,6 +18,7 @@ from gateway.cli.fetch import fetch
 from gateway.cli.index import index
 from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
+from gateway.cli.mcp import mcp
 from gateway.cli.memory import memory
 from gateway.cli.options import CommandFailed, installed_version
 from gateway.cli.run import run
@@ -69,6 +70,7 @@ for command in (
     try_model,
     chat,
     ui,
+    mcp,
     top,
     memory,
     users,

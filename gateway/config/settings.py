@@ -37,8 +37,8 @@ from gateway.config.telemetry_settings import TelemetrySettings
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import redact_url
 from gateway.storage.key_probe import NONE, KeyCounts
-from gateway.wire.bridge.losses import DROPPED
 from gateway.wire.headers import may_forward
+from gateway.wire.losses import DROPPED
 
 __all__ = [
     "AgentSettings",

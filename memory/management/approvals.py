@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql import approvals as rows
-from memory.stores.sql.approvals import (
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.rows import approvals as rows
+from memory.stores.sql.rows.approvals import (
     ALIVE_SECONDS,
     ApprovalDecision,
     ApprovalRequest,
     ApprovalStatus,
     StoredApproval,
 )
-from memory.stores.sql.write_lock import NOTHING
 
 __all__ = [
     "ALIVE_SECONDS",

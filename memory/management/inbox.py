@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql import agent_inbox as rows
-from memory.stores.sql.agent_inbox import InboxAddress, InboxMessage, NewInboxMessage
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.rows import agent_inbox as rows
+from memory.stores.sql.rows.agent_inbox import InboxAddress, InboxMessage, NewInboxMessage
 
 __all__ = [
     "InboxAddress",

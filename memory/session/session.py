@@ -18,7 +18,7 @@ from memory.session.tool_runner import ToolRunner
 from memory.session.trace import ExplainTrace, ObservedCall
 from memory.session.turn_record import TurnOutcome
 from memory.session.waiting_messages import read_waiting
-from memory.stores.sql.turn_reader import ConversationState
+from memory.stores.sql.turns.turn_reader import ConversationState
 from memory.tools import ToolCall
 
 

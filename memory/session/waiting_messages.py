@@ -10,9 +10,9 @@ from memory.errors import StoreUnavailable
 from memory.ids import clock
 from memory.session.context import TurnContext
 from memory.session.message_delivery import MessageDelivery
-from memory.stores.sql import agent_inbox
-from memory.stores.sql.agent_inbox import InboxAddress
-from memory.stores.sql.database import NO_TURNS
+from memory.stores.sql.engine.database import NO_TURNS
+from memory.stores.sql.rows import agent_inbox
+from memory.stores.sql.rows.agent_inbox import InboxAddress
 
 log = logging.getLogger("mnemogate")
 DAY = 86400.0

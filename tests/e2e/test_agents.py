@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from memory.stores.sql import agents as agent_rows
-from memory.stores.sql.database import NO_TURNS
+from memory.stores.sql.engine.database import NO_TURNS
+from memory.stores.sql.rows import agents as agent_rows
 from tests.conftest import running
 from tests.e2e.messages.client import ask as ask_messages
 from tests.e2e.responses.asking import ask as ask_responses

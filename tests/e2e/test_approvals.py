@@ -11,7 +11,7 @@ from gateway.tools.approval_wait import refusal_of, wait_for_decision
 from memory import management
 from memory.errors import StoreUnavailable
 from memory.management.approvals import ApprovalRequest
-from memory.stores.sql import approvals as rows
+from memory.stores.sql.rows import approvals as rows
 from tests.e2e.test_agents import gateway
 from tests.models import Model
 
