@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from memory.conversation.foreign_json import decode_foreign
+from gateway.wire.chat import object_or_empty
 
 TOOL_CALL = "tool_call"  # stands for the tool that its arguments name
 
@@ -61,15 +61,15 @@ def _calls_in(part: Any) -> Iterator[PastCall]:
         yield _call(part.get("call_id") or part.get("id"), part.get("name"), part.get("arguments"))
     elif kind == "tool_use":
         yield _call(part.get("id"), part.get("name"), part.get("input"))
-    for choice in _listed(part.get("choices"))[:1]:
+    for choice in _list_of(part.get("choices"))[:1]:
         yield from _calls_in(choice.get("message") if isinstance(choice, Mapping) else None)
-    for call in _listed(part.get("tool_calls")):
+    for call in _list_of(part.get("tool_calls")):
         function = call.get("function") if isinstance(call, Mapping) else None
         if isinstance(function, Mapping):
             yield _call(call.get("id"), function.get("name"), function.get("arguments"))
     for name in ("output", "content"):
         if kind not in ("function_call_output", "tool_result"):
-            for inner in _listed(part.get(name)):
+            for inner in _list_of(part.get(name)):
                 yield from _calls_in(inner)
 
 
@@ -84,7 +84,7 @@ def _results_in(part: Any) -> Iterator[tuple[str, str]]:
     elif part.get("type") == "tool_result":
         yield str(part.get("tool_use_id")), _text_of(part.get("content"))
     elif part.get("role") == "user":
-        for inner in _listed(part.get("content")):
+        for inner in _list_of(part.get("content")):
             yield from _results_in(inner)
 
 
@@ -98,10 +98,7 @@ def called_name(name: str, arguments: Any) -> str:
     if name != TOOL_CALL:
         return name
     if isinstance(arguments, str):
-        try:
-            arguments = decode_foreign(arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
-            return name
+        arguments = object_or_empty(arguments)
     inner = arguments.get("name") if isinstance(arguments, Mapping) else None
     return inner if isinstance(inner, str) else name
 
@@ -109,9 +106,9 @@ def called_name(name: str, arguments: Any) -> str:
 def _text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
-    texts = (part.get("text") for part in _listed(content) if isinstance(part, Mapping))
+    texts = (part.get("text") for part in _list_of(content) if isinstance(part, Mapping))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _listed(value: Any) -> list[Any]:
+def _list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
