@@ -98,7 +98,7 @@ def called_name(name: str, arguments: Any) -> str:
     if name != TOOL_CALL:
         return name
     if isinstance(arguments, str):
-        arguments = object_or_empty(arguments)
+        arguments = object_or_empty(arguments.encode("utf-8", "replace"))
     inner = arguments.get("name") if isinstance(arguments, Mapping) else None
     return inner if isinstance(inner, str) else name
 
