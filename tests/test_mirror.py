@@ -79,6 +79,7 @@ COVERED = {
         memory.stores.sql.rows.file_uploads memory.stores.sql.rows.files
         memory.stores.sql.rows.index_documents
     """,
+    "gateway/tools/test_chain_rules": "gateway.tools.past_runs",
     "e2e/test_approvals": """
         gateway.management.approvals gateway.tools.approval_wait
         memory.management.approvals memory.stores.sql.rows.approvals
@@ -86,6 +87,7 @@ COVERED = {
     """,
     "e2e/test_inbox": """
         gateway.config.delegation gateway.management.inbox memory.management.inbox
+        memory.session.message_delivery memory.session.waiting_messages
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
