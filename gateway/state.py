@@ -9,6 +9,7 @@ from sys import getsizeof
 from typing import Any
 from weakref import WeakValueDictionary
 
+from gateway.apis.client_profiles import ClientProfiles
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.keyless_guard import (
@@ -38,7 +39,6 @@ from gateway.tools.registry import ToolRegistry
 from gateway.usage.log import UsageLog
 from gateway.wire.headers import merge_headers
 from gateway.wire.ui_prompts import UiPromptDetector
-from gateway.wires.client_profiles import ClientProfiles
 from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"
@@ -67,7 +67,8 @@ class ServerState:
     busy: number of requests in progress. live: their responses. relayed: programs and paths
     without memory that the log has told of, at most `MOST_TOLD`. jobs: tasks that end with it.
     queues: the locks by which requests to one agent follow each other. unanswered: digests of the
-    last messages to agents, where they ended with an error.
+    last messages to agents, where they ended with an error. calls: what each key's calls over MCP
+    wait for, by tenant and name.
     """
 
     bookings: PendingBookings
@@ -78,6 +79,9 @@ class ServerState:
     relayed: set[tuple[str, str]] = field(default_factory=set)
     jobs: set[asyncio.Task[None]] = field(default_factory=set)
     queues: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
+        default_factory=WeakValueDictionary
+    )
+    calls: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
         default_factory=WeakValueDictionary
     )
     unanswered: Cache[tuple[str, str], bytes] = field(

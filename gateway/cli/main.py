@@ -18,11 +18,13 @@ from gateway.cli.fetch import fetch
 from gateway.cli.index import index
 from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
+from gateway.cli.mcp import mcp
 from gateway.cli.memory import memory
 from gateway.cli.options import CommandFailed, installed_version
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.shared import shared
+from gateway.cli.tools import tools
 from gateway.cli.top import top
 from gateway.cli.transfer import export, import_
 from gateway.cli.try_model import try_model
@@ -68,11 +70,13 @@ for command in (
     try_model,
     chat,
     ui,
+    mcp,
     top,
     memory,
     users,
     agents,
     shared,
+    tools,
     keys,
     jobs,
     db,

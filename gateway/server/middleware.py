@@ -13,23 +13,24 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
-from gateway.chat.endpoint import serve
-from gateway.chat.request import MemoryPath
+from gateway.apis.chat.chat_format import CHAT
+from gateway.apis.messages.messages_errors import error_body as messages_error
+from gateway.apis.messages.messages_format import MESSAGES
+from gateway.apis.responses.responses_format import RESPONSES
+from gateway.chat.intake.request import MemoryPath
+from gateway.chat.turn.endpoint import serve
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line
 from gateway.http.asgi import NOSNIFF, Receive, Send, respond, respond_error
 from gateway.http.paths import canonical_path
 from gateway.letta import entrance
+from gateway.mcp import entrance as mcp_entrance
 from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.server.lazy_app import LazyApp
 from gateway.server.probes import PROBES, answer_probe
 from gateway.server.router_caches import RouterCaches
 from gateway.state import REQUEST_ID, CurrentState, GatewayState, headers_of, request_id
-from gateway.wires.chat.format import CHAT
-from gateway.wires.messages.errors import error_body as messages_error
-from gateway.wires.messages.format import MESSAGES
-from gateway.wires.responses.format import RESPONSES
 from memory import new_id
 
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
@@ -49,7 +50,7 @@ MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
 RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
 
 
-ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta"})
+ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta", "mcp"})
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
@@ -222,6 +223,9 @@ class GatewayMiddleware:
             if entrance.is_for_door(gateway, scope["path"]):
                 await entrance.serve(gateway, scope, receive, send)
                 return
+            if mcp_entrance.is_for_door(scope["path"]):
+                await mcp_entrance.serve(gateway, scope, receive, send)
+                return
             noting = _noting_status(send)
             if not ANSWERED.match(scope["path"]):
                 noting = _with_own_headers(noting, name.encode())
@@ -250,6 +254,7 @@ def _check(
         _reshape(scope)
         _shape_errors(scope)
         entrance.recognise(gateway, scope, headers)
+        mcp_entrance.recognise(scope["path"])
     if b"upgrade" in headers:
         _refuse_websocket(scope, headers)
     if gateway.guard is not None:

@@ -13,11 +13,14 @@ from memory.management import (
     conversations,
     dropped,
     exchanges,
+    files,
     jobs,
     passages,
     policies,
     shared_blocks,
     shared_undo,
+    shown_memory,
+    tool_calls,
     users,
 )
 
@@ -28,10 +31,13 @@ __all__ = [
     "conversations",
     "dropped",
     "exchanges",
+    "files",
     "jobs",
     "passages",
     "policies",
     "shared_blocks",
     "shared_undo",
+    "shown_memory",
+    "tool_calls",
     "users",
 ]

@@ -8,7 +8,7 @@ import msgspec
 
 from memory.service import Memory
 from memory.session.policies import MODES, tools_of
-from memory.stores.sql.policies import StoredPolicy
+from memory.stores.sql.rows.policies import StoredPolicy
 
 __all__ = ["MODES", "StoredPolicy", "find_policy", "put_policy", "tools_of"]
 

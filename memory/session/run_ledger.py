@@ -25,8 +25,9 @@ from memory.session.toolbox import (
     StartedRun,
     text_of_result,
 )
-from memory.stores.sql import scopes, tool_calls, tool_results, turn_writer
-from memory.stores.sql.tool_calls import CallPlace
+from memory.stores.sql.rows import scopes, tool_calls, tool_results
+from memory.stores.sql.rows.tool_calls import CallPlace
+from memory.stores.sql.turns import turn_writer
 
 log = logging.getLogger("mnemogate")
 START_SECONDS = 2.0  # that a run may wait for its row

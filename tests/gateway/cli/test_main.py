@@ -82,6 +82,7 @@ WITHOUT_JSON = {
     "demo": "is read by people, and then serves",
     "chat": "is read by people",
     "ui": "opens a browser",
+    "mcp": "speaks a protocol",
     "config": "prints TOML",
     "memory export": "writes JSON lines, or pages",
     "agents export": "writes an .af file",

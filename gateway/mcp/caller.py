@@ -1,0 +1,154 @@
+"""Who asks over MCP: the key, the user, the agent, and what they allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from gateway.auth.authenticator import Principal
+from gateway.chat.intake.called_agent import NO_AGENT, CalledAgent, called_agent
+from gateway.chat.intake.memory_mode import lower, mode_at_most
+from gateway.chat.intake.request_headers import zone_of
+from gateway.errors import BadRequest, Forbidden, StoreDown, Unauthenticated
+from gateway.http.access_log import current_line
+from gateway.http.paths import segment
+from gateway.management.context import translate_errors
+from gateway.management.tenant_proof import is_accepted_upstream
+from gateway.mcp.errors import CHALLENGE, NotNamed
+from gateway.mcp.protocol import RpcRequest
+from gateway.state import GatewayState, headers_of, request_id
+from memory import StoreUnavailable, keyed_hash, management
+from memory.management.tool_calls import MemoryCaller
+
+PARAMETERS = ("agent",)
+AGENT = b"x-memory-agent"
+CLIENT_CHARACTERS = 100  # of a program's name
+
+
+@dataclass(frozen=True, slots=True)
+class DoorCaller:
+    """One caller. mode: what the key and the request allow. memory: None where nobody is named."""
+
+    principal: Principal
+    mode: str
+    memory: MemoryCaller | None
+
+
+def principal_of(gateway: GatewayState, headers: Mapping[bytes, bytes]) -> Principal:
+    """Return the principal of a request. Raises Unauthenticated, Unavailable."""
+    try:
+        return gateway.keys.manager(headers)
+    except Unauthenticated as e:
+        raise Unauthenticated(e.message, headers=[CHALLENGE]) from e
+
+
+async def check_tenant(gateway: GatewayState, principal: Principal) -> None:
+    """Raise NotNamed for a tenant that no upstream accepts (own-key mode); StoreDown."""
+    settings, memory = gateway.settings, gateway.memory
+    if settings.mode != "own-key" or settings.single_user:
+        return
+    with translate_errors():
+        await memory.wait_until_ready()
+        is_proven = await management.users.is_proven(memory, principal.tenant)
+    if not (is_proven or await is_accepted_upstream(gateway, principal)):
+        raise NotNamed("No upstream has accepted this key yet, so nothing is kept for it.")
+
+
+async def caller_of(
+    gateway: GatewayState, scope: Any, principal: Principal, request: RpcRequest
+) -> DoorCaller:
+    """Return who asks, and about whose memory.
+
+    Raises NotNamed for what the key may not name, BadRequest, StoreDown, Unavailable.
+    """
+    headers = _with_agent(headers_of(scope), scope.get("query_string", b""))
+    asked = mode_at_most(headers, principal)
+    try:
+        user = gateway.names.user(principal, headers, _path_user(scope["path"]), {})
+        called = await called_agent(gateway, principal, "", headers, asked)
+    except Forbidden as e:
+        raise NotNamed(e.message, code=e.code) from e
+    agent = called.agent
+    mode = lower(asked, agent.settings.memory) if agent is not None else asked
+    owner = user if agent is None else agent.owner(user)
+    if user is None or owner is None:
+        return DoorCaller(principal, mode.name, None)
+    current_line().user = user
+    try:
+        mode = lower(mode, await gateway.memory.user_policy(principal.tenant, user))
+        zone = zone_of(headers) or await _zone(gateway, principal, user, called)
+    except StoreUnavailable as e:
+        raise StoreDown(
+            f"The memory store is down: {e}. Try again shortly.", headers=[(b"retry-after", b"1")]
+        ) from e
+    name = called.name(headers)
+    caller = MemoryCaller(
+        gateway.memory.scope(principal.tenant, owner, name),
+        gateway.memory.policy if agent is None else gateway.agents.policy_of(agent),
+        mode.name,
+        request_id(scope),
+        _reader(principal, headers, request),
+        user if owner != user else None,
+        zone,
+        {"client": _client(headers, request)},
+    )
+    return DoorCaller(principal, mode.name, caller)
+
+
+async def _zone(gateway: GatewayState, principal: Principal, user: str, called: CalledAgent) -> str:
+    """Return the time zone of the user's policy, or of the agent; "" for none."""
+    memory = gateway.memory
+    zone = await memory.policies.zone((principal.tenant, user), memory.policy.read_deadline)
+    return zone or (
+        "" if called is NO_AGENT or called.agent is None else called.agent.settings.timezone
+    )
+
+
+def _path_user(path: str) -> str | None:
+    return segment(path.split("/")[2]) if path.startswith("/u/") else None
+
+
+def _with_agent(headers: Mapping[bytes, bytes], query: bytes) -> Mapping[bytes, bytes]:
+    """Return the headers with the agent that the query names, for clients that set a URL alone.
+
+    Raises BadRequest for a parameter that is unknown, or says something else than a header.
+    """
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name not in PARAMETERS or name in found:
+            raise BadRequest(
+                f"The query parameter `{name[:60]}` is unknown here, or comes twice; known are: "
+                f"{', '.join(PARAMETERS)}.",
+                param=name[:60],
+            )
+        found[name] = value
+    if not (agent := found.get("agent")):
+        return headers
+    encoded = quote(agent, safe="").encode()
+    if headers.get(AGENT, encoded) not in (encoded, agent.encode()):
+        raise BadRequest("X-Memory-Agent and ?agent= name two agents. Name one.", param="agent")
+    return {**headers, AGENT: encoded}
+
+
+def _client(headers: Mapping[bytes, bytes], request: RpcRequest) -> dict[str, str]:
+    """Return the name and version of a client's program, as it tells them."""
+    told = request.client
+    name, version = told.get("name"), told.get("version")
+    if isinstance(name, str) and name:
+        return {
+            "name": name[:CLIENT_CHARACTERS],
+            "version": version[:CLIENT_CHARACTERS] if isinstance(version, str) else "",
+        }
+    agent = headers.get(b"user-agent", b"").decode("latin-1").split(" ", 1)[0]
+    name, _, version = agent.partition("/")
+    return {"name": name[:CLIENT_CHARACTERS], "version": version[:CLIENT_CHARACTERS]}
+
+
+def _reader(principal: Principal, headers: Mapping[bytes, bytes], request: RpcRequest) -> bytes:
+    """Return a digest of the program that reads the results."""
+    name = str(request.client.get("name", "")) if request.is_modern else ""
+    told = name.encode("utf-8", "surrogatepass")
+    parts = (principal.key.encode(), b"\x00", headers.get(b"user-agent", b""), b"\x00", told)
+    return keyed_hash(b"reader", *parts)[:16]

@@ -1,0 +1,68 @@
+"""Who calls a memory tool outside a conversation, what they may do, and what a call returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from memory.conversation.messages import Json
+from memory.core.tool_definitions import WRITES
+from memory.scope import Scope
+from memory.session.policies import strictest
+from memory.session.request import Policy
+
+NO_READING = "Error: Memory cannot be read in this request."
+NO_WRITING = "Error: Memory cannot be changed in this request."
+OFF = "Error: Memory is off for this request, by its header, its key or the user's policy."
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCaller:
+    """Who calls, and about whose memory.
+
+    mode: one of `MODES`. reader: a digest of who sees the results, by which is known which version
+    of a block they saw last. said_by: the user, where the memory is an agent's own. more: further
+    members of the explain record.
+    """
+
+    scope: Scope
+    policy: Policy
+    mode: str
+    request_id: str
+    reader: bytes
+    said_by: str | None = None
+    zone: str = ""
+    more: Json = field(default_factory=dict)
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether anything may be written for this caller."""
+        return strictest(self.mode, "write") == "write"
+
+    @property
+    def scope_of_record(self) -> Scope:
+        """Whose the explain record is: the user's own, also where the memory is an agent's."""
+        if self.said_by is None:
+            return self.scope
+        return Scope(self.scope.tenant, self.said_by, self.scope.agent, self.scope.secret)
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a call returned. explain: the id of its record, "" where none is written."""
+
+    text: str
+    explain: str = ""
+    data: Json | None = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.text.startswith("Error:")
+
+
+def refusal(caller: MemoryCaller, name: str) -> str:
+    """Return why a tool may not be called; empty where it may."""
+    if caller.mode == "off":
+        return OFF
+    if name in WRITES:
+        return "" if caller.mode != "read" else NO_WRITING
+    return "" if caller.mode != "write" else NO_READING

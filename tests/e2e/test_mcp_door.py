@@ -1,0 +1,669 @@
+"""The MCP door (TRUST.md 1): R-M1 to R-M4, over sockets, with the official client in every era."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import re
+import sys
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from memory.errors import StoreUnavailable
+from tests.conftest import running
+from tests.models import Model, call, calls
+
+SECRET = "mg-0123456789abcdef0123"
+KEYS = [
+    {"name": "app", "key": SECRET, "tenant": "t"},
+    {"name": "ann", "key": f"{SECRET}1", "tenant": "t", "trusted": False, "users": ["ann"]},
+    {"name": "elsewhere", "key": f"{SECRET}2", "tenant": "u"},
+    {"name": "slow", "key": f"{SECRET}3", "tenant": "t", "limits": {"rpm": 2}},
+    {"name": "reader", "key": f"{SECRET}4", "tenant": "t", "memory": "read"},
+]
+MODERN = "2026-07-28"
+HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+META = "io.modelcontextprotocol/"
+NAMES = [
+    "archival_memory_insert",
+    "archival_memory_search",
+    "archival_memory_update",
+    "conversation_search",
+    "core_memory_append",
+    "core_memory_replace",
+    "memory_forget",
+    "memory_rethink",
+    "memory_show",
+]
+READS = ["archival_memory_search", "conversation_search", "memory_show"]
+
+
+class Door:
+    """A plain client: one POST a message."""
+
+    def __init__(self, live, path="/u/ada/mcp", key=SECRET, **headers):
+        self.live, self.path = live, path
+        self.headers = {"authorization": f"Bearer {key}", **headers} if key else headers
+
+    async def send(self, content, **headers):
+        kind = {"content-type": "application/json"}
+        found = {k: v for k, v in {**kind, **self.headers, **headers}.items() if v is not None}
+        request = self.live.http.build_request(
+            "POST", self.live.root + self.path, content=content, headers=found
+        )
+        if "authorization" not in found:
+            del request.headers["authorization"]
+        return await self.live.http.send(request)
+
+    async def ask(self, method, params=None, **headers):
+        body = {"jsonrpc": "2.0", "id": 7, "method": method}
+        body |= {} if params is None else {"params": params}
+        return await self.send(json.dumps(body), **headers)
+
+    async def call(self, name, headers=None, **arguments):
+        params = {"name": name, "arguments": arguments}
+        got = await self.ask("tools/call", params, **(headers or {}))
+        assert got.status_code == 200, got.text
+        return got.json()["result"]
+
+    async def text(self, name, **arguments):
+        return (await self.call(name, **arguments))["content"][0]["text"]
+
+    async def modern(self, method, params=None, headers=None, **meta):
+        envelope = {f"{META}protocolVersion": MODERN, f"{META}clientCapabilities": {}, **meta}
+        params = {**(params or {}), "_meta": envelope}
+        named = params.get("name", params.get("uri"))
+        sent = {"mcp-protocol-version": MODERN, "mcp-method": method}
+        sent |= {} if named is None else {"mcp-name": named}
+        return await self.ask(method, params, **{**sent, **(headers or {})})
+
+
+@contextlib.asynccontextmanager
+async def door(data, config=None, answers=("Hi.",), **options):
+    async with (
+        Model(*answers) as up,
+        running(up.url, data, {"keys": KEYS, **(config or {})}, key=SECRET) as live,
+    ):
+        found = Door(live, **options)
+        found.up = up
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def official(found, mode):
+    async with httpx2.AsyncClient(headers=found.headers, timeout=30) as http:
+        transport = streamable_http_client(found.live.root + found.path, http_client=http)
+        async with Client(transport, mode=mode) as client:
+            yield client
+
+
+async def exercise(client):
+    """Use all that there is; return the names of the tools."""
+    listed = (await client.list_tools()).tools
+    told = {}
+    for name, arguments in (
+        ("core_memory_append", {"label": "human", "content": "Likes tea"}),
+        ("core_memory_replace", {"label": "human", "old_content": "tea", "new_content": "mint"}),
+        ("memory_rethink", {"label": "human", "new_memory": "Likes coffee"}),
+        ("archival_memory_insert", {"content": "Has a dog named Rex"}),
+        ("archival_memory_search", {"query": "dog"}),
+        ("conversation_search", {}),
+        ("memory_show", {}),
+    ):
+        result = await client.call_tool(name, arguments)
+        assert not result.is_error, (name, result)
+        told[name] = result
+    ident = told["archival_memory_search"].structured_content["hits"][0]["id"]
+    arguments = {"id": ident, "content": "Has a cat named Tom"}
+    assert not (await client.call_tool("archival_memory_update", arguments)).is_error
+    gone = await client.call_tool("memory_forget", {"id": "Has a cat named Tom"})
+    assert "Forgotten" in gone.content[0].text
+    resources = [str(x.uri) for x in (await client.list_resources()).resources]
+    assert "memory://blocks/human" in resources
+    block = await client.read_resource("memory://blocks/human")
+    assert block.contents[0].text == "Likes coffee"
+    changes = (await client.read_resource("memory://changes")).contents[0].text.split("\n")
+    assert {json.loads(line)["actor"] for line in changes} == {"mcp"}
+    prompts = [x.name for x in (await client.list_prompts()).prompts]
+    assert prompts == ["forget", "remember", "show_memory", "what_changed"]
+    prompt = await client.get_prompt("remember", {"text": "I am vegan"})
+    assert "I am vegan" in prompt.messages[0].content.text
+    return [tool.name for tool in listed]
+
+
+# R-M1
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto", MODERN])
+async def test_r_m1_the_official_client_uses_all_that_there_is(data, mode):
+    async with door(data) as found, official(found, mode) as client:
+        assert await exercise(client) == NAMES
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto", MODERN])
+async def test_r_m1_the_official_client_uses_it_over_stdio_of_a_running_gateway(data, mode):
+    async with door(data) as found:
+        environment = {"MNEMOGATE_URL": found.live.root, "MNEMOGATE_KEY": SECRET}
+        command = ["-m", "gateway", "mcp", "--user", "ada"]
+        server = StdioServerParameters(command=sys.executable, args=command, env=environment)
+        async with Client(stdio_client(server), mode=mode) as client:
+            assert await exercise(client) == NAMES
+
+
+async def test_r_m1_stdio_opens_the_database_where_no_gateway_runs(data):
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {
+                "name": "core_memory_append",
+                "arguments": {"label": "human", "content": "Likes tea"},
+            },
+        },
+    ]
+    sent = b"\n".join([*(json.dumps(line).encode() for line in lines), b"no json", b""])
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gateway",
+        "mcp",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={"MNEMOGATE_STORAGE__DATA": str(data)},
+    )
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate(sent)
+    assert process.returncode == 0
+    answers = {x["id"]: x for x in map(json.loads, out.splitlines())}
+    assert answers[1]["result"]["protocolVersion"] == "2025-11-25"
+    assert answers[2]["result"]["content"][0]["text"].startswith("Saved: human")
+    assert answers[None]["error"]["code"] == -32700
+
+
+@pytest.mark.parametrize("revision", HANDSHAKES)
+async def test_r_m1_a_handshake_echoes_the_revision_that_is_asked(data, revision):
+    async with door(data) as found:
+        told = (await found.ask("initialize", {"protocolVersion": revision})).json()["result"]
+        assert told["protocolVersion"] == revision
+        assert told["capabilities"] == {"tools": {}, "resources": {}, "prompts": {}}
+        assert len(told["instructions"]) <= 600
+        unknown = (await found.ask("initialize", {"protocolVersion": "1999-01-01"})).json()
+        assert unknown["result"]["protocolVersion"] == "2025-11-25"
+        assert (await found.ask("ping")).json()["result"] == {}
+        headers = {"mcp-protocol-version": revision, "mcp-session-id": "made-up"}
+        listed = await found.ask("tools/list", **headers)
+        assert [t["name"] for t in listed.json()["result"]["tools"]] == NAMES
+        assert "mcp-session-id" not in listed.headers
+
+
+async def test_r_m1_the_tools_say_what_they_do(data):
+    async with door(data) as found:
+        tools = (await found.ask("tools/list")).json()["result"]["tools"]
+    for tool in tools:
+        hints, reads = tool["annotations"], tool["name"] in READS
+        assert tool["title"]
+        assert tool["description"]
+        assert hints["openWorldHint"] is False
+        assert hints["readOnlyHint"] is reads
+        assert ("outputSchema" in tool) is reads
+        if not reads:
+            appends = tool["name"] in ("core_memory_append", "archival_memory_insert")
+            rewrites = tool["name"] in ("core_memory_replace", "memory_rethink")
+            assert (hints["destructiveHint"], hints["idempotentHint"]) == (
+                not appends,
+                not rewrites,
+            )
+
+
+async def test_r_m1_the_later_revision_has_no_handshake_and_says_what_may_be_kept(data):
+    async with door(data) as found:
+        told = (await found.modern("server/discover")).json()["result"]
+        assert told["supportedVersions"][0] == MODERN
+        assert (told["resultType"], told["ttlMs"], told["cacheScope"]) == ("complete", 0, "private")
+        assert told["_meta"][f"{META}serverInfo"]["name"] == "mnemogate"
+        for method in ("ping", "initialize", "nothing/here"):
+            got = await found.modern(method)
+            assert (got.status_code, got.json()["error"]["code"]) == (404, -32601)
+        called = await found.modern("tools/call", {"name": "memory_show", "arguments": {}})
+        assert "ttlMs" not in called.json()["result"]
+        encoded = f"=?base64?{base64.b64encode(b'memory_show').decode()}?="
+        params = {"name": "memory_show"}
+        got = await found.modern("tools/call", params, {"mcp-name": encoded})
+        assert got.status_code == 200
+
+
+# R-M2
+
+STEPS = [
+    ("core_memory_append", {"label": "human", "content": "Likes tea"}),
+    ("core_memory_append", {"label": "human", "content": "Likes tea"}),
+    ("core_memory_append", {"label": "nowhere", "content": "x"}),
+    ("core_memory_replace", {"label": "human", "old_content": "tea", "new_content": "mint"}),
+    ("core_memory_replace", {"label": "human", "old_content": "absent", "new_content": ""}),
+    ("memory_rethink", {"label": "human", "new_memory": "Likes coffee\nKey: sk-" + "a1B2" * 12}),
+    ("memory_rethink", {"label": "human", "new_memory": "x" * 9000}),
+    ("archival_memory_insert", {"content": "Has a dog named Rex", "tags": ["pets"]}),
+    ("archival_memory_insert", {"content": "Has a dog named Rex"}),
+    ("archival_memory_insert", {"content": "y", "type": "wrong"}),
+    ("archival_memory_search", {"query": "dog"}),
+    ("archival_memory_search", {"query": "dog", "since": "soon"}),
+    ("archival_memory_search", {}),
+    ("conversation_search", {"query": "xylophone"}),
+    ("memory_forget", {"id": "Has a dog named Rex"}),
+    ("memory_forget", {"id": "Has a dog named Rex"}),
+    ("archival_memory_update", {"id": "passage_none", "content": "z"}),
+]
+VARYING = re.compile(r"passage_[0-9a-f]{32}|\d{4}-\d\d-\d\dT[\d:.]+Z")
+
+
+async def test_r_m2_a_result_is_that_of_a_chat_byte_for_byte(data):
+    script = [x for name, given in STEPS for x in (calls(call(name, given)), "Done.")]
+    async with door(data, answers=script) as found:
+        chat, history = [], []
+        for _ in STEPS:
+            history.append({"role": "user", "content": "Go on."})
+            answer = await found.live.chat(history, {"x-memory-user": "bob"})
+            history.append(answer.json()["choices"][0]["message"])
+            chat.append(found.up.bodies[-1]["messages"][-1]["content"])
+        over_mcp = [await found.text(name, **given) for name, given in STEPS]
+        for step, here, there in zip(STEPS, chat, over_mcp, strict=True):
+            assert VARYING.sub("#", there) == VARYING.sub("#", here), step
+
+
+async def test_r_m2_what_is_told_in_one_door_is_known_in_the_other(data):
+    remember = call("core_memory_append", {"label": "human", "content": "Plays the oboe"})
+    answers = ["Hello.", "Noted.", calls(remember), "Saved.", "Bye."]
+    async with door(data, {"memory.recall": "always"}, answers) as found:
+        named = {"x-memory-user": "ada"}
+        first = await found.live.chat("Hello there", named)
+        await found.call("core_memory_append", label="human", content="Likes green tea")
+        detail = "The user owns a sailing boat named Fulmar"
+        await found.call("archival_memory_insert", content=detail)
+        history = [
+            {"role": "user", "content": "Hello there"},
+            first.json()["choices"][0]["message"],
+            {"role": "user", "content": "What is my sailing boat called?"},
+        ]
+        second = await found.live.chat(history, named)
+        sent = json.dumps(found.up.bodies[-1])
+        assert "Likes green tea" in sent
+        assert "Fulmar" in sent
+        # By a fresh core text, not by a note: the epoch is a new one.
+        assert "Likes green tea" in found.up.bodies[-1]["messages"][0]["content"]
+        explain = second.headers["x-memory-explain"]
+        told = (await found.live.memory("GET", f"/explain/{explain}")).json()
+        assert told["epoch"]["began"]
+        await found.live.chat("I play the oboe", named)
+        assert "Plays the oboe" in await found.text("memory_show")
+        assert "sailing boat called" in await found.text("conversation_search", query="sailing")
+
+
+async def test_r_m2_a_block_is_rewritten_only_by_who_was_shown_it(data):
+    async with door(data) as found:
+        one = Door(found.live, **{"user-agent": "one/1"})
+        two = Door(found.live, **{"user-agent": "two/1"})
+        assert "Saved" in await one.text("core_memory_append", label="human", content="A")
+        refused = await two.text("memory_rethink", label="human", new_memory="B")
+        assert refused.startswith("Error:")
+        assert "changed since you saw it" in refused
+        assert "Saved" in await one.text("memory_rethink", label="human", new_memory="C")
+        await two.call("memory_show")
+        assert "Saved" in await two.text("memory_rethink", label="human", new_memory="D")
+        assert "changed" in await one.text("memory_rethink", label="human", new_memory="E")
+        assert "Saved" in await one.text("memory_rethink", label="human", new_memory="E")
+
+
+async def test_r_m2_each_call_leaves_a_record_and_versions_name_the_door(data):
+    async with door(data) as found:
+        params = {"name": "core_memory_append", "arguments": {"label": "human", "content": "A"}}
+        got = await found.ask("tools/call", params, **{"user-agent": "claude-code/2.1 (cli)"})
+        path = f"/explain/{got.headers['x-memory-explain']}"
+        told = (await found.live.memory("GET", path)).json()
+        assert (told["wire"], told["user"]) == ("mcp", "ada")
+        assert told["client"] == {"name": "claude-code", "version": "2.1"}
+        assert told["tools"][0]["name"] == "core_memory_append"
+        assert told["tools"][0]["result"].startswith("Saved")
+        strange = {"authorization": f"Bearer {SECRET}2"}
+        assert (await found.live.memory("GET", path, headers=strange)).status_code == 404
+        versions = await found.live.memory("GET", "/users/ada/blocks/human/versions")
+        assert versions.json()["data"][0]["actor"] == "mcp"
+        await found.live.memory("DELETE", "/users/ada")
+        assert (await found.live.memory("GET", path)).status_code == 404
+        page = await found.live.http.get(f"{found.live.root}/ui/request?id={path[9:]}")
+        assert page.status_code < 500
+
+
+# R-M3
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "code"),
+    [
+        (b"{", 400, -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', 400, -32700),
+        (b"[]", 400, -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', 400, -32600),
+        (b"7", 400, -32600),
+        (b'{"id":1,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":1}', 400, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b'{"a":' * 500, 400, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[' + b"1," * 200_000, 400, -32600),
+        (b" " * ((1 << 20) + 1), 413, -32600),
+    ],
+)
+async def test_r_m3_a_body_that_is_no_message(data, content, status, code):
+    async with door(data) as found:
+        got = await found.send(content)
+        assert (got.status_code, got.json()["error"]["code"]) == (status, code)
+        assert got.json()["jsonrpc"] == "2.0"
+        assert got.json()["error"]["message"]
+
+
+async def test_r_m3_what_is_unknown_or_of_another_revision(data):
+    async with door(data) as found:
+
+        async def both(method, params, legacy, modern):
+            got = await found.ask(method, params)
+            assert (got.status_code, got.json()["error"]["code"]) == (200, legacy)
+            assert got.json()["id"] == 7
+            got = await found.modern(method, params)
+            assert (got.status_code, got.json()["error"]["code"]) == (400, modern)
+
+        await both("tools/call", {"name": "no_such"}, -32602, -32602)
+        await both("prompts/get", {"name": "no_such"}, -32602, -32602)
+        await both("prompts/get", {"name": "remember"}, -32602, -32602)
+        await both("resources/read", {"uri": "memory://blocks/none"}, -32002, -32602)
+        await both("resources/read", {"uri": "file:///etc/passwd"}, -32002, -32602)
+        got = await found.ask("no/such")
+        assert (got.status_code, got.json()["error"]["code"]) == (200, -32601)
+        got = await found.ask("tools/list", **{"mcp-protocol-version": "1999-01-01"})
+        assert (got.status_code, got.json()["error"]["code"]) == (400, -32022)
+        assert got.json()["error"]["data"]["requested"] == "1999-01-01"
+        assert MODERN in got.json()["error"]["data"]["supported"]
+        wrong = await found.call("core_memory_append", label=3)
+        assert wrong["isError"]
+        listed = await found.ask("tools/call", {"name": "memory_forget", "arguments": [1]})
+        assert listed.json()["result"]["isError"]
+
+
+async def test_r_m3_an_envelope_that_lacks_something_or_differs_from_the_headers(data):
+    async with door(data) as found:
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
+        for params in (None, {"_meta": {}}, {"_meta": {f"{META}protocolVersion": MODERN}}):
+            got = await found.ask("tools/list", params, **headers)
+            assert (got.status_code, got.json()["error"]["code"]) == (400, -32602)
+        show = {"name": "memory_show"}
+        for wrong in (
+            {"mcp-method": "tools/call"},
+            {"mcp-method": None},
+        ):
+            got = await found.modern("tools/list", None, wrong)
+            assert (got.status_code, got.json()["error"]["code"]) == (400, -32020)
+        for name in ("other", None, "=?base64?!!?=", "=?base64?bWVtb3J5X3Nob3c?=", ""):
+            got = await found.modern("tools/call", show, {"mcp-name": name})
+            assert (got.status_code, got.json()["error"]["code"]) == (400, -32020), name
+        meta = {f"{META}protocolVersion": "2025-11-25"}
+        got = await found.modern("tools/list", None, None, **meta)
+        assert (got.status_code, got.json()["error"]["code"]) == (400, -32020)
+
+
+async def test_r_m3_a_routing_header_that_comes_twice_is_a_mismatch(data):
+    async with door(data) as found:
+        envelope = {f"{META}protocolVersion": MODERN, f"{META}clientCapabilities": {}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": envelope}}
+        headers = [
+            ("authorization", f"Bearer {SECRET}"),
+            ("mcp-protocol-version", MODERN),
+            ("mcp-method", "tools/list"),
+            ("mcp-method", "tools/list"),
+        ]
+        got = await found.live.http.post(found.live.root + "/mcp", json=body, headers=headers)
+        assert (got.status_code, got.json()["error"]["code"]) == (400, -32020)
+
+
+async def test_r_m3_who_may_not_is_told_how_to_ask(data):
+    async with door(data) as found:
+        for key in (None, "mg-unknown"):
+            got = await Door(found.live, key=key).ask("tools/list")
+            assert (got.status_code, got.json()["error"]["code"]) == (401, -32001)
+            assert got.headers["www-authenticate"] == 'Bearer realm="mnemogate"'
+        got = await Door(found.live, "/u/bob/mcp", f"{SECRET}1").ask("tools/list")
+        assert (got.status_code, got.json()["error"]["code"]) == (403, -32001)
+        got = await Door(found.live, "/u/ann/mcp", f"{SECRET}1").ask("tools/list")
+        assert got.status_code == 200
+        for method in ("GET", "DELETE", "PUT"):
+            got = await found.live.http.request(method, found.live.root + "/mcp")
+            assert (got.status_code, got.headers["allow"]) == (405, "POST")
+        for headers in ({"content-type": "text/plain"}, {"content-type": None}):
+            got = await found.ask("ping", **headers)
+            assert (got.status_code, got.json()["error"]["code"]) == (415, -32600)
+        for accept in ("text/html", "text/event-stream", "application/json;q=0"):
+            got = await found.ask("ping", accept=accept)
+            assert (got.status_code, got.json()["error"]["code"]) == (406, -32600)
+        got = await Door(found.live, "/mcp?key=x").ask("tools/list")
+        assert got.status_code == 400
+        assert "`key`" in got.json()["error"]["message"]
+
+
+async def test_r_m3_a_notification_and_a_response_have_no_answer(data):
+    async with door(data) as found:
+        for body in (
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 3, "result": {}},
+            {"jsonrpc": "2.0", "id": 3, "error": {"code": 1, "message": "x"}},
+        ):
+            got = await found.send(json.dumps(body))
+            assert (got.status_code, got.content) == (202, b"")
+
+
+LISTED = "https://chat.example"
+ORIGINS = [
+    "null",
+    "",
+    "https://evil.example",
+    "https://chat.example.evil.example",
+    "https://chat.example:444",
+    "http://chat.example",
+    "https://Chat.example",
+    "https://chat.example@evil.example",
+    "https://chat.xn--exampl-gva",
+    "file://",
+    "chrome-extension://abcdef",
+    "https://127.0.0.1:{port}",
+    "http://127.0.0.1:1",
+    "http://127.0.0.1",
+    "http://localhost:{port}",
+    "http://127.0.0.1.evil.example:{port}",
+    "http://127.0.0.1:{port}.evil.example",
+    "http://127.0.0.1:{port}@evil.example",
+    "http://127.0.0.1:{port}/x",
+    "http://127.0.0.1:{port}?x",
+    "http://127.0.0.1:{port}#x",
+    "http://[::1]:{port}",
+    "http://0.0.0.0:{port}",
+    "http://127.1:{port}",
+    "http://2130706433:{port}",
+    "http://0x7f000001:{port}",
+    "http://127.0.0.1:0{port}",
+    "HTTP://127.0.0.1:{port}",
+    "ws://127.0.0.1:{port}",
+    "//127.0.0.1:{port}",
+    "127.0.0.1:{port}",
+    "http://127.0.0.1:{port}, https://evil.example",
+    "http://127.0.0.1:{port} https://evil.example",
+    "https://chat.example, https://evil.example",
+    "https://chat.example https://evil.example",
+    "https://chat.example/path",
+    "*",
+    "undefined",
+    "http://",
+    "data:text/html,x",
+]
+
+
+@pytest.mark.parametrize("mode", ["managed", "single"])
+async def test_r_m3_pages_of_other_origins_are_refused_in_every_mode(data, mode):
+    config = {"server.cors_origins": [LISTED]}
+    if mode == "single":
+        config["keys"] = []
+    async with door(data, config) as found:
+        key = SECRET if mode == "managed" else (data / "token").read_text().strip()
+        asking = Door(found.live, key=key)
+        port = found.live.root.rsplit(":", 1)[1]
+        assert len(ORIGINS) == 40
+        for origin in ORIGINS:
+            got = await asking.ask("tools/list", origin=origin.replace("{port}", port))
+            assert (got.status_code, origin) == (403, origin)
+            assert got.json()["error"]["code"] == -32600
+            assert "access-control-allow-origin" not in got.headers
+        for origin in (LISTED, found.live.root):
+            assert (await asking.ask("tools/list", origin=origin)).status_code == 200
+        twice = [("origin", LISTED), ("origin", LISTED), ("authorization", f"Bearer {key}")]
+        body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        got = await found.live.http.post(found.live.root + "/mcp", json=body, headers=twice)
+        assert got.status_code == 403
+        if mode == "single":
+            for headers in ({"host": "evil.example"}, {"x-forwarded-for": "1.2.3.4"}):
+                got = await asking.ask("tools/list", **headers)
+                assert (got.status_code, got.json()["error"]["code"]) == (403, -32600)
+            shown = await Door(found.live, "/mcp", key).text("memory_show")
+            assert "<memory_blocks>" in shown
+
+
+async def test_r_m3_a_key_has_its_limit_and_a_store_that_is_down_says_so(data, monkeypatch):
+    async with door(data) as found:
+        slow = Door(found.live, key=f"{SECRET}3")
+        for _ in range(2):
+            assert "<memory_blocks>" in await slow.text("memory_show")
+        params = {"name": "memory_show", "arguments": {}}
+        got = await slow.ask("tools/call", params)
+        assert (got.status_code, got.json()["error"]["code"]) == (429, -32003)
+        assert int(got.headers["retry-after"]) >= 1
+        assert (await slow.ask("tools/list")).status_code == 200
+
+        async def fail():
+            raise StoreUnavailable("gone")
+
+        monkeypatch.setattr(found.live.gateway.memory, "wait_until_ready", fail)
+        got = await found.ask("tools/call", params)
+        assert (got.status_code, got.json()["error"]["code"]) == (503, -32003)
+        assert got.headers["retry-after"] == "1"
+
+
+async def test_r_m3_nothing_of_it_is_loaded_before_it_is_used(data):
+    code = (
+        "import sys; from gateway.app import create_app; from gateway.config.loader import load; "
+        f"create_app(load(None, {{}}, {{'storage.data': {str(data)!r}, "
+        "'upstream': 'http://127.0.0.1:1'}));"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('mcp', 'mcp_types') "
+        "or m.startswith('gateway.mcp.')))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert out.decode().strip() == "['gateway.mcp.entrance']"
+
+
+# R-M4
+
+
+async def test_r_m4_appends_side_by_side_all_survive(data):
+    async with door(data) as found:
+        clients = [Door(found.live, **{"user-agent": f"client-{i}/1"}) for i in range(10)]
+        told = await asyncio.gather(
+            *(
+                clients[i % 10].text("core_memory_append", label="human", content=f"Line {i:02}")
+                for i in range(50)
+            )
+        )
+        assert all(text.startswith("Saved") for text in told)
+        block = (await found.live.memory("GET", "/users/ada/blocks/human")).json()
+        assert sorted(block["value"].split("\n")) == [f"Line {i:02}" for i in range(50)]
+        assert block["version"] == 50
+
+
+async def test_r_m4_keys_tenants_and_agents_never_see_each_other(data):
+    async with door(data) as found:
+        owners = []
+        for key, user in ((SECRET, "bob"), (f"{SECRET}1", "ann"), (f"{SECRET}2", "ann")):
+            for agent in ("one", "two"):
+                owner = Door(found.live, f"/u/{user}/mcp?agent={agent}", key)
+                owner.mark = f"sentinel{len(owners)}word"
+                owners.append(owner)
+        for owner in owners:
+            await owner.call("core_memory_append", label="human", content=owner.mark)
+            await owner.call("archival_memory_insert", content=f"Detail {owner.mark}")
+        looks = [
+            (owner, name, given)
+            for owner in owners
+            for name, given in (
+                ("memory_show", {}),
+                ("archival_memory_search", {"query": "detail"}),
+                ("conversation_search", {}),
+                ("memory_rethink", {"label": "persona", "new_memory": "x"}),
+                ("memory_rethink", {"label": "human", "new_memory": "y" * 9000}),
+            )
+        ] * 10
+        texts = await asyncio.gather(*(o.text(name, **given) for o, name, given in looks))
+        assert len(texts) == 300
+        for (owner, _, _), text in zip(looks, texts, strict=True):
+            assert set(re.findall(r"sentinel\d+word", text)) <= {owner.mark}
+
+
+@pytest.mark.parametrize(
+    ("mode", "names"),
+    [
+        ("read", READS),
+        ("write", [n for n in NAMES if n not in READS]),
+        ("off", []),
+        ("full", NAMES),
+    ],
+)
+async def test_r_m4_a_mode_lists_and_runs_what_it_allows(data, mode, names):
+    async with door(data) as found:
+        limited = Door(found.live, **{"x-memory": mode})
+        listed = (await limited.ask("tools/list")).json()["result"]["tools"]
+        assert [t["name"] for t in listed] == names
+        for name, given in (
+            ("memory_show", {}),
+            ("archival_memory_search", {"query": "x"}),
+            ("core_memory_append", {"label": "human", "content": "x"}),
+        ):
+            assert (await limited.call(name, **given))["isError"] is (name not in names)
+        resources = (await limited.ask("resources/list")).json()["result"]["resources"]
+        assert bool(resources) is (mode in ("full", "read"))
+
+
+async def test_r_m4_a_policy_of_key_or_user_is_never_exceeded(data):
+    async with door(data) as found:
+        reader = Door(found.live, key=f"{SECRET}4")
+        assert (await reader.call("core_memory_append", label="human", content="x"))["isError"]
+        put = await found.live.memory("PUT", "/users/ada/policy", json={"memory": "off"})
+        assert put.status_code == 200
+        assert (await found.call("memory_show"))["isError"]
+        assert (await found.ask("tools/list")).json()["result"]["tools"] == []
+
+
+async def test_r_m4_where_nobody_is_named_lists_answer_and_calls_say_how(data):
+    async with door(data, path="/mcp") as found:
+        assert len((await found.ask("tools/list")).json()["result"]["tools"]) == 9
+        assert (await found.ask("resources/list")).json()["result"]["resources"] == []
+        told = await found.text("memory_show")
+        assert "X-Memory-User" in told
+        assert "/u/USER/mcp" in told
