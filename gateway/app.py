@@ -376,7 +376,10 @@ def _register(
 def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -> None:
     part = settings.memory
     retention = maintenance.RetentionPolicy(
-        part.explain_days, part.unnamed_days, settings.delegation.inbox_days
+        part.explain_days,
+        part.unnamed_days,
+        settings.delegation.inbox_days,
+        settings.toolbox.result_days,
     )
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
