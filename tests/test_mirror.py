@@ -58,6 +58,7 @@ COVERED = {
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options gateway.config.tools
         gateway.management.policy_schemas
         gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
+        gateway.config.file_limits gateway.config.tool_entry gateway.tools.kind_factories
         gateway.tools.own_tools gateway.tools.registry gateway.tools.tool_runs
         gateway.tools.turn_toolbox gateway.tools.verdicts gateway.upstream.tool_client
         memory.session.round_runner memory.session.toolbox

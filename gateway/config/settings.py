@@ -31,6 +31,7 @@ from gateway.config.clients import Clients
 from gateway.config.delegation import DelegationSettings
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
+from gateway.config.python_tools import SandboxSettings
 from gateway.config.section import Section
 from gateway.config.storage_settings import StorageSettings
 from gateway.config.telemetry_settings import TelemetrySettings
@@ -226,22 +227,10 @@ class RoutingSettings(Section):
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
-PLACEHOLDERS = (
-    "undefined",
-    "null",
-    "none",
-    "nil",
-    "nan",
-    "anonymous",
-    "anon",
-    "unknown",
-    "guest",
-    "default",
-    "user",
-    "[object object]",
-    "n/a",
-    "-",
-    "0",
+# Split at commas: each is one word that apps send where there is no user.
+PLACEHOLDERS = tuple(
+    "undefined,null,none,nil,nan,anonymous,anon,unknown,guest,default,user,"
+    "[object object],n/a,-,0".split(",")  # noqa: SIM905
 )
 
 
@@ -270,6 +259,7 @@ class Settings(Section):
     memory: MemorySettings = MemorySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     toolbox: ToolboxSettings = ToolboxSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     tools: Tools = Field({})
     _made: KeyCounts | None = PrivateAttr(default=NONE)
 

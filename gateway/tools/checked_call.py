@@ -126,4 +126,9 @@ def _coerce(
 ) -> dict[str, Any] | str:
     if tool is None:
         return coerce_arguments(OWN_TOOLS[name].parameters, arguments)
+    if tool.entry.settings.kind == "files":
+        coerced = coerce_arguments(tool.tool.parameters, arguments)
+        if isinstance(coerced, str):
+            return coerced
+        arguments = coerced
     return tool.entry.kind.check_arguments(tool.tool, arguments)
