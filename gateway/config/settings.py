@@ -227,11 +227,12 @@ class RoutingSettings(Section):
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
-# Split at commas: each is one word that apps send where there is no user.
-PLACEHOLDERS = tuple(
-    "undefined,null,none,nil,nan,anonymous,anon,unknown,guest,default,user,"
-    "[object object],n/a,-,0".split(",")  # noqa: SIM905
+# fmt: off
+PLACEHOLDERS = (
+    "undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default",
+    "user", "[object object]", "n/a", "-", "0",
 )
+# fmt: on
 
 
 class IdentitySettings(Section):
