@@ -114,6 +114,7 @@ WIDE = {
     "Passage": "members of the API",
     "PendingTurn": "rows",
     "ServerSettings": "a setting each",
+    "Settings": "the tables of the configuration",
     "Snapshot": "what one read finds",
     "TurnInput": "everything that a client can say, read once",
     "TurnNode": "a row",
@@ -126,6 +127,7 @@ WIDE = {
 REACHING = {
     "gateway.app": "the wiring",
     "gateway.cli.main": "lists every command",
+    "gateway.config.settings": "the tables of the configuration",
     "memory.jobs.maintenance": "lists everything that expires",
     "gateway.management.router": "lists every route of the API",
     "gateway.state": "everything a request needs",

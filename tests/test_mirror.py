@@ -53,6 +53,19 @@ COVERED = {
         memory.stores.sql.owners.agent_memories memory.stores.sql.owners.agent_speakers
         memory.stores.sql.rows.agents
     """,
+    "e2e/test_tools": """
+        gateway.chat.intake.operator_tools gateway.chat.turn.target_options
+        gateway.config.tools gateway.management.policy_schemas
+        gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
+        gateway.config.file_limits gateway.config.tool_entry
+        gateway.tools.kind_factories gateway.tools.own_tools gateway.tools.registry
+        gateway.tools.tool_runs gateway.tools.turn_toolbox gateway.tools.verdicts
+        gateway.upstream.tool_client memory.session.round_runner memory.session.toolbox
+        memory.stores.sql.rows.tool_results memory.stores.sql.engine.policy_tables
+        memory.stores.sql.engine.tool_tables
+    """,
+    "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
+    "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "gateway/tools/test_sandbox": """
         gateway.tools.bubblewrap_child gateway.tools.bubblewrap_sandbox
         gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
@@ -65,19 +78,18 @@ COVERED = {
     "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
     "memory/test_files": """
         memory.management.file_merging memory.stores.sql.transfer.file_copies
-        memory.stores.sql.transfer.file_export
-        memory.formats.documents.child memory.formats.documents.document
-        memory.formats.documents.extraction memory.formats.documents.file_types
-        memory.formats.documents.frames memory.formats.documents.line_matching
-        memory.formats.documents.plain_text memory.formats.documents.reading
-        memory.formats.documents.symbols memory.formats.documents.unreadable
-        memory.jobs.file_cleaning memory.jobs.file_reading memory.jobs.file_storing
-        memory.management.files memory.retrieval.file_search
-        memory.stores.sql.rows.file_block memory.stores.sql.rows.file_grams
-        memory.stores.sql.rows.file_passages memory.stores.sql.rows.file_removal
-        memory.stores.sql.rows.file_symbols memory.stores.sql.engine.file_tables
-        memory.stores.sql.rows.file_uploads memory.stores.sql.rows.files
-        memory.stores.sql.rows.index_documents
+        memory.stores.sql.transfer.file_export memory.formats.documents.child
+        memory.formats.documents.document memory.formats.documents.extraction
+        memory.formats.documents.file_types memory.formats.documents.frames
+        memory.formats.documents.line_matching memory.formats.documents.plain_text
+        memory.formats.documents.reading memory.formats.documents.symbols
+        memory.formats.documents.unreadable memory.jobs.file_cleaning
+        memory.jobs.file_reading memory.jobs.file_storing memory.management.files
+        memory.retrieval.file_search memory.stores.sql.rows.file_block
+        memory.stores.sql.rows.file_grams memory.stores.sql.rows.file_passages
+        memory.stores.sql.rows.file_removal memory.stores.sql.rows.file_symbols
+        memory.stores.sql.engine.file_tables memory.stores.sql.rows.file_uploads
+        memory.stores.sql.rows.files memory.stores.sql.rows.index_documents
     """,
     "gateway/tools/test_chain_rules": "gateway.tools.past_runs",
     "e2e/test_approvals": """
@@ -91,17 +103,6 @@ COVERED = {
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
-    "e2e/test_tools": """
-        gateway.chat.turn.operator_tools gateway.chat.turn.target_options
-        gateway.config.tools gateway.management.policy_schemas
-        gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
-        gateway.tools.own_tools gateway.tools.registry gateway.tools.tool_runs
-        gateway.tools.turn_toolbox gateway.tools.verdicts gateway.upstream.tool_client
-        memory.session.round_runner memory.session.toolbox
-        memory.stores.sql.rows.tool_results memory.stores.sql.engine.tool_tables
-    """,
-    "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
-    "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door

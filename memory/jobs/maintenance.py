@@ -21,6 +21,8 @@ from memory.stores.sql.rows import (
     message_pieces,
     model_records,
     passage_lifecycle,
+    tool_calls,
+    tool_results,
 )
 from memory.stores.sql.rows.jobs import Effect, QueuedJob, delete_dead, enqueue
 
@@ -41,6 +43,7 @@ class RetentionPolicy:
     explain: float
     unnamed: float
     inbox: float = 30
+    results: float = 7
 
 
 def erase_handler(db: Database, forget: Forget) -> Handler:
@@ -81,6 +84,8 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
             lambda conn: call_records.expire(conn, now - ages.explain * DAY),
+            lambda conn: tool_calls.expire(conn, now - ages.explain * DAY),
+            lambda conn: tool_results.expire(conn, now - ages.results * DAY),
             lambda conn: retention.expire_approvals(conn, now - ages.explain * DAY),
             lambda conn: retention.expire_inboxes(conn, now - ages.inbox * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
