@@ -86,6 +86,10 @@ COVERED = {
         memory.stores.sql.call_records
         memory.stores.sql.recent_changes
     """,
+    "gateway/tools/test_mcp_tool": """
+        gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
+        gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
+    """,
     "gateway/wires/chat/test_interceptor": "gateway.wires.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies memory.management.policies
