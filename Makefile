@@ -20,7 +20,7 @@ ON_OLDEST ?= tests/test_patterns.py tests/gateway/wire tests/gateway/wires tests
   tests/memory/context tests/memory/search tests/memory/formats tests/e2e/wire
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 CLIENTS := .clients/openai2/.done .clients/openai3/.done .clients/anthropic2/.done .clients/letta1_12/.done .clients/letta1_1/.done tests/clients/node_modules/.done
-PURE := gateway/wire/*,memory/core/*,memory/conversation/*,memory/context/*,memory/search/*
+PURE := gateway/wire/*,gateway/apis/translation/*,memory/core/*,memory/conversation/*,memory/context/*,memory/search/*
 CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3.13 python3.12 python3.11 python3)
 
 .PHONY: help demo test test-oldest test-postgres test-pgbouncer test-clients clients lint format coverage bench soak screenshots clean

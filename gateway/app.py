@@ -16,6 +16,7 @@ from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.key_store import KeyStore
 from gateway.auth.user_resolver import UserResolver
 from gateway.config.agents import PREFIX
+from gateway.config.file_tools import find_file_limits
 from gateway.config.secret_file import load_or_create_secret, server_secret
 from gateway.config.settings import ConfigError, Settings
 from gateway.http.parse_cache import RequestParseCache
@@ -43,7 +44,7 @@ from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces, is_available, open_traces
-from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.base import Transport, Upstream
 from gateway.upstream.bridge_translation import Carrying
 from gateway.upstream.factory import ConnectionOptions, connection_options
 from gateway.upstream.window_probe import WindowProbe, build_probes
@@ -73,7 +74,7 @@ from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 if TYPE_CHECKING:
     import httpx
 from gateway.models.facts import facts_file
-from gateway.upstream.factory import build_upstreams, open_wire
+from gateway.upstream.factory import build_upstreams, open_transport
 
 Servers = tuple[Mapping[str, Upstream], Mapping[str, WindowProbe]]  # and what asks them
 
@@ -89,16 +90,18 @@ def create_app(
     transport, upstreams: replace real connections in tests. Raises ConfigError.
     """
     # By provider and connection options: a reload may change a provider's options.
-    wires: dict[tuple[str, ConnectionOptions], Wire] = {}
+    transports: dict[tuple[str, ConnectionOptions], Transport] = {}
     carrying = _carrying(settings)
 
     def connect_upstreams(settings: Settings) -> Servers:
-        serving: dict[str, Wire] = {}
+        serving: dict[str, Transport] = {}
         for name, provider in settings.providers.items():
             options = connection_options(provider, os.environ)
-            if (name, options) not in wires:
-                wires[name, options] = open_wire(transport, name, options, provider.max_connections)
-            serving[name] = wires[name, options]
+            if (name, options) not in transports:
+                transports[name, options] = open_transport(
+                    transport, name, options, provider.max_connections
+                )
+            serving[name] = transports[name, options]
         probes = {} if upstreams else build_probes(settings.providers, serving)
         return upstreams or build_upstreams(settings, serving, carrying), probes
 
@@ -112,7 +115,7 @@ def create_app(
             caches,
         ),
         lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
-        lambda: lifespan.run(current, wires.values()),
+        lambda: lifespan.run(current, transports.values()),
     )
 
 
@@ -317,9 +320,8 @@ def _register(
     worker: Worker, memory: Memory, background_model: BackgroundModelClient, metrics: Metrics
 ) -> None:
     settings = background_model.settings
-    part = settings.memory
-    retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
-    maintenance.register(worker, memory.db, retention, memory.retrieval)
+    _register_housekeeping(worker, memory, settings)
+    _register_files(worker, memory, settings)
     worker.register(
         summarization.KIND,
         summarization.summary_handler(
@@ -348,11 +350,31 @@ def _register(
         slow=True,
     )
     worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)
+
+
+def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -> None:
+    part = settings.memory
+    retention = maintenance.RetentionPolicy(
+        part.explain_days, part.unnamed_days, settings.delegation.inbox_days
+    )
+    maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         "fade",
         maintenance.fade_handler(memory.db),
-        every=maintenance.PERIOD_SECONDS if settings.memory.cleanup == "auto" else None,
+        every=maintenance.PERIOD_SECONDS if part.cleanup == "auto" else None,
     )
+
+
+def _register_files(worker: Worker, memory: Memory, settings: Settings) -> None:
+    """Let this process read files, where an entry keeps them."""
+    limits = find_file_limits(settings)
+    if limits is None:
+        return
+    from memory.jobs.file_reading import FileReading
+
+    reading = FileReading(memory.db, lambda: memory.policy.blocks)
+    reading.limits.pages, reading.limits.characters = limits.pages, limits.characters
+    worker.register_long(reading.kind, reading.run)
 
 
 def _kinds_with_credential(settings: Settings, memory: Memory) -> set[str]:

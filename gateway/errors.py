@@ -4,7 +4,7 @@ GatewayError ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 ·
 404 · UnknownAgent 404 · MethodNotAllowed 405 ├── RequestTimeout 408 · Conflict 409 · TooLarge 413
 · UrlTooLong 414 · UnsupportedMedia 415 · UpgradeRequired 426 ├── RateLimited 429 > BudgetSpent ·
 HeadTooLarge 431 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502 ├──
-Unavailable 503 └── UpstreamTimeout 504
+Unavailable 503 ├── UpstreamTimeout 504 └── InsufficientStorage 507
 UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it
 sent inside a stream.
 
@@ -16,12 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import msgspec
-
-if TYPE_CHECKING:
-    pass
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -183,6 +179,12 @@ class UnreadableStream(StreamIncomplete, UnreadableAnswer):
 
 class UnreadableCompletion(UpstreamUnreachable, UnreadableAnswer):
     """A whole answer that memory cannot read."""
+
+
+class InsufficientStorage(GatewayError):
+    """What is kept of a user would exceed the space they have."""
+
+    status, type, code = 507, "insufficient_storage", "insufficient_storage"
 
 
 class Unavailable(GatewayError):

@@ -9,6 +9,7 @@ from sys import getsizeof
 from typing import Any
 from weakref import WeakValueDictionary
 
+from gateway.apis.client_profiles import ClientProfiles
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.keyless_guard import (
@@ -37,7 +38,6 @@ from gateway.telemetry.traces import TurnTraces
 from gateway.usage.log import UsageLog
 from gateway.wire.headers import merge_headers
 from gateway.wire.ui_prompts import UiPromptDetector
-from gateway.wires.client_profiles import ClientProfiles
 from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"

@@ -31,8 +31,20 @@ if TYPE_CHECKING:
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
+    from memory.core.rule_kinds import BaseRule
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import tools_to_offer
+    from memory.core.tool_rules import (
+        InvalidRule,
+        RuleChain,
+        RulePolicy,
+        ToolVerdict,
+        TurnEnd,
+        list_literal_names,
+        parse_rules,
+    )
+    from memory.core.tool_trace import ToolRun
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -59,7 +71,18 @@ if TYPE_CHECKING:
     from memory.jobs.reflection import ReflectionSchedule
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
+    from memory.management.files import FileVersion, IncomingFile, StoredFile
     from memory.management.passages import UndoneChange
+    from memory.retrieval.file_search import (
+        FileHit,
+        FileQuery,
+        FileSearch,
+        FileText,
+        GrepQuery,
+        GrepResult,
+        TextQuery,
+        page_of,
+    )
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
     from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
     from memory.search.drop_reasons import Drop
@@ -72,21 +95,22 @@ if TYPE_CHECKING:
     from memory.session.request import Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
-    from memory.stores.sql.agents import AgentGlance, ListedAgent, StoredAgent
-    from memory.stores.sql.application_tables import ApplicationTables
-    from memory.stores.sql.batches import QuickRead
-    from memory.stores.sql.blocks import EditSource
-    from memory.stores.sql.conversations import FoundConversation
-    from memory.stores.sql.database import Database
-    from memory.stores.sql.import_manifest import ImportLimits, ImportManifest
-    from memory.stores.sql.importer import ImportReceipt
-    from memory.stores.sql.management_context import ManagementActor
-    from memory.stores.sql.messages import SearchQuery
-    from memory.stores.sql.passage_edits import PassageChange
-    from memory.stores.sql.passages import NewPassage, PassageFilter
-    from memory.stores.sql.rename_owner import OwnerRename
-    from memory.stores.sql.scopes import VisibleScopes
-    from memory.stores.sql.transcripts import ImportedMessage
+    from memory.stores.sql.engine.application_tables import ApplicationTables
+    from memory.stores.sql.engine.batches import QuickRead
+    from memory.stores.sql.engine.database import Database
+    from memory.stores.sql.owners.rename_owner import OwnerRename
+    from memory.stores.sql.rows.agents import AgentGlance, ListedAgent, StoredAgent
+    from memory.stores.sql.rows.blocks import EditSource
+    from memory.stores.sql.rows.conversations import FoundConversation
+    from memory.stores.sql.rows.file_uploads import FileLimits
+    from memory.stores.sql.rows.management_context import ManagementActor
+    from memory.stores.sql.rows.messages import SearchQuery
+    from memory.stores.sql.rows.passage_edits import PassageChange
+    from memory.stores.sql.rows.passages import NewPassage, PassageFilter
+    from memory.stores.sql.rows.scopes import VisibleScopes
+    from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
+    from memory.stores.sql.transfer.importer import ImportReceipt
+    from memory.stores.sql.transfer.transcripts import ImportedMessage
     from memory.tools import ToolCall, kept_arguments
 
 __all__ = [
@@ -94,6 +118,7 @@ __all__ = [
     "AGENT_PREFIX",
     "HARNESS_ELEMENTS",
     "LABEL",
+    "LETTA_KINDS",
     "MODES",
     "PATTERNS",
     "RESERVED",
@@ -107,6 +132,7 @@ __all__ = [
     "BackgroundCall",
     "BackgroundModel",
     "BadArguments",
+    "BaseRule",
     "BlockEdit",
     "BlockFull",
     "BlockReadOnly",
@@ -127,12 +153,22 @@ __all__ = [
     "EpochPolicy",
     "ErasedMeanwhile",
     "ExtractionRules",
+    "FileHit",
+    "FileLimits",
+    "FileQuery",
+    "FileSearch",
+    "FileText",
+    "FileVersion",
     "FoundConversation",
+    "GrepQuery",
+    "GrepResult",
     "Harness",
     "ImportLimits",
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
+    "IncomingFile",
+    "InvalidRule",
     "ListedAgent",
     "ManagementActor",
     "Memory",
@@ -152,6 +188,8 @@ __all__ = [
     "QuickRead",
     "ReflectionSchedule",
     "Repeat",
+    "RuleChain",
+    "RulePolicy",
     "Scope",
     "Screen",
     "SearchQuery",
@@ -160,12 +198,17 @@ __all__ = [
     "SourceText",
     "StoreUnavailable",
     "StoredAgent",
+    "StoredFile",
+    "TextQuery",
     "TextRange",
     "TokenCounter",
     "TooLong",
     "TooManyAgents",
     "ToolCall",
     "ToolError",
+    "ToolRun",
+    "ToolVerdict",
+    "TurnEnd",
     "TurnRequest",
     "UndoneChange",
     "UnknownBlock",
@@ -176,6 +219,7 @@ __all__ = [
     "answer_text",
     "array_elements",
     "conversation_key",
+    "convert_letta_rules",
     "decide",
     "encode_in_parts",
     "home_of",
@@ -184,7 +228,10 @@ __all__ = [
     "iso",
     "kept_arguments",
     "keyed_hash",
+    "list_literal_names",
     "new_id",
+    "page_of",
+    "parse_rules",
     "parse_time",
     "parse_zone",
     "shown_owner",
@@ -196,6 +243,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "memory.stores.sql.rows.file_uploads": ("FileLimits",),
+    "memory.retrieval.file_search": (
+        "FileHit",
+        "FileQuery",
+        "FileSearch",
+        "FileText",
+        "GrepQuery",
+        "GrepResult",
+        "TextQuery",
+        "page_of",
+    ),
+    "memory.management.files": ("FileVersion", "IncomingFile", "StoredFile"),
     "memory.cache": ("Cache",),
     "memory.context.epoch": ("EpochPolicy",),
     "memory.context.summary": ("Complete", "write_summary"),
@@ -217,7 +276,19 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
+    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
+    "memory.core.rule_kinds": ("BaseRule",),
     "memory.core.tool_definitions": ("tools_to_offer",),
+    "memory.core.tool_rules": (
+        "InvalidRule",
+        "RuleChain",
+        "RulePolicy",
+        "ToolVerdict",
+        "TurnEnd",
+        "list_literal_names",
+        "parse_rules",
+    ),
+    "memory.core.tool_trace": ("ToolRun",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
@@ -257,21 +328,21 @@ _HOMES = {
     "memory.session.request": ("Policy", "TurnRequest"),
     "memory.session.session": ("Session",),
     "memory.stores.chroma": ("ChromaIndex",),
-    "memory.stores.sql.application_tables": ("ApplicationTables",),
-    "memory.stores.sql.batches": ("QuickRead",),
-    "memory.stores.sql.agents": ("AgentGlance", "ListedAgent", "StoredAgent"),
-    "memory.stores.sql.blocks": ("EditSource",),
-    "memory.stores.sql.conversations": ("FoundConversation",),
-    "memory.stores.sql.database": ("Database",),
-    "memory.stores.sql.import_manifest": ("ImportLimits", "ImportManifest"),
-    "memory.stores.sql.importer": ("ImportReceipt",),
-    "memory.stores.sql.management_context": ("ManagementActor",),
-    "memory.stores.sql.messages": ("SearchQuery",),
-    "memory.stores.sql.passage_edits": ("PassageChange",),
-    "memory.stores.sql.passages": ("NewPassage", "PassageFilter"),
-    "memory.stores.sql.rename_owner": ("OwnerRename",),
-    "memory.stores.sql.scopes": ("VisibleScopes",),
-    "memory.stores.sql.transcripts": ("ImportedMessage",),
+    "memory.stores.sql.engine.application_tables": ("ApplicationTables",),
+    "memory.stores.sql.engine.batches": ("QuickRead",),
+    "memory.stores.sql.rows.agents": ("AgentGlance", "ListedAgent", "StoredAgent"),
+    "memory.stores.sql.rows.blocks": ("EditSource",),
+    "memory.stores.sql.rows.conversations": ("FoundConversation",),
+    "memory.stores.sql.engine.database": ("Database",),
+    "memory.stores.sql.transfer.import_manifest": ("ImportLimits", "ImportManifest"),
+    "memory.stores.sql.transfer.importer": ("ImportReceipt",),
+    "memory.stores.sql.rows.management_context": ("ManagementActor",),
+    "memory.stores.sql.rows.messages": ("SearchQuery",),
+    "memory.stores.sql.rows.passage_edits": ("PassageChange",),
+    "memory.stores.sql.rows.passages": ("NewPassage", "PassageFilter"),
+    "memory.stores.sql.owners.rename_owner": ("OwnerRename",),
+    "memory.stores.sql.rows.scopes": ("VisibleScopes",),
+    "memory.stores.sql.transfer.transcripts": ("ImportedMessage",),
     "memory.tools": ("ToolCall", "kept_arguments"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}

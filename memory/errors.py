@@ -9,6 +9,9 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── Conflict           a stale write: someone else was faster
 │   ├── AmbiguousName  several things have the name: name the owner
 │   ├── TooManyAgents  the tenant has as many agents as one may have
+│   ├── TooManyFiles   the user has as many files as one may have
+│   ├── FilesFull      the user's files have as many bytes as they may have
+│   ├── FileTooLarge   the file has more bytes than one may have
 │   └── TooManySharers the shared block has as many members as one may have
 ├── ErasedMeanwhile    the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
@@ -16,7 +19,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ├── TooLong            a prompt of ours exceeds its model's window
 └── Unusable           a model's answer to a background call cannot be used
 ToolError: to the model, as a tool result that says what to do.
-├── UnknownBlock · BlockFull · BlockReadOnly
+├── UnknownBlock · BlockFull · BlockReadOnly · BadFileName
 ├── TooManyBlocks · BlockSpaceFull
 └── BadArguments
 """
@@ -58,6 +61,18 @@ class AmbiguousName(Conflict):
 
 class TooManyAgents(Conflict):
     """The tenant has as many agents as one may have."""
+
+
+class TooManyFiles(Conflict):
+    """The user has as many files as one may have."""
+
+
+class FilesFull(Conflict):
+    """The file would exceed the bytes that a user's files have together."""
+
+
+class FileTooLarge(Conflict):
+    """The file has more bytes than one may have."""
 
 
 class TooManySharers(Conflict):
@@ -113,6 +128,10 @@ class BlockSpaceFull(ToolError):
 
 class BlockReadOnly(ToolError):
     """The block may not be changed, in any way."""
+
+
+class BadFileName(ToolError):
+    """The name cannot be that of a file."""
 
 
 class BadArguments(ToolError):

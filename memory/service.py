@@ -46,16 +46,11 @@ from memory.session.request import Policy, TurnRequest, request_key
 from memory.session.session import Session, begin_session
 from memory.session.shared_changes import SharedChanges
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
-from memory.stores.sql import (
-    model_records,
-    node_holders,
-    scopes,
-    turn_prefetch,
-    turn_reader,
-)
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.server_history import MAX_HISTORY_BYTES
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.rows import model_records, scopes
+from memory.stores.sql.turns import node_holders, turn_prefetch, turn_reader
+from memory.stores.sql.turns.server_history import MAX_HISTORY_BYTES
 
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")

@@ -34,11 +34,11 @@ from memory.errors import BadArguments, MemoryFault, ToolError
 from memory.search import decay
 from memory.search.query import parse_time
 from memory.search.zones import UTC_NAME, time_of
-from memory.stores.sql import blocks as block_rows
-from memory.stores.sql import passage_lifecycle as fact_rows
-from memory.stores.sql import passages
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.visible_blocks import VisibleBlocks
+from memory.stores.sql.rows import blocks as block_rows
+from memory.stores.sql.rows import passage_lifecycle as fact_rows
+from memory.stores.sql.rows import passages
+from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.rows.visible_blocks import VisibleBlocks
 
 CALL_SECONDS = 10.0
 

@@ -25,7 +25,7 @@ from gateway.config.loader import load
 from gateway.server.uvicorn_server import config_for
 from memory import ids
 from memory.embed.telemetry import hush
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests import stores
 from tests.e2e.wire.report import (
     pytest_collection_modifyitems,

@@ -17,7 +17,7 @@ from typing import Any
 
 import asyncpg
 
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.sockets import free_port
 
 PASSWORD = "sentinel-pg-4d20"

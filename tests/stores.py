@@ -19,7 +19,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.pgbouncer import PgBouncer
 from tests.postgres_server import PostgresServer, binaries
 

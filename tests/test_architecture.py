@@ -47,9 +47,9 @@ LAYERS = {
         "errors",
         "storage wire",
         "config http models",
+        "apis",
         "auth redis_client upstream",
         "limits telemetry usage",
-        "wires",
         "routing",
         "tools",
         "accounting state",
@@ -80,6 +80,7 @@ HTTP_ROOMS = (
 )
 PURE_ROOMS = (
     "gateway.wire",
+    "gateway.apis.translation",
     "memory.core",
     "memory.conversation",
     "memory.context",
@@ -93,9 +94,9 @@ PURE = {n for n in FILES if n.startswith(tuple(f"{room}." for room in PURE_ROOMS
 } | {
     "gateway.errors",
     "gateway.upstream.http1_parser",
-    "gateway.wires.round_result",
-    "gateway.wires.chat.choice_state",
-    "gateway.wires.chat.interceptor",
+    "gateway.apis.round_result",
+    "gateway.apis.chat.choice_state",
+    "gateway.apis.chat.interceptor",
     "memory.errors",
     "memory.scope",
     "memory.ids",
@@ -193,9 +194,9 @@ def test_litestar_and_http_clients_stay_in_their_rooms():
 
 # Imported for a Postgres URL alone (see the test of what `create_app` loads).
 BY_URL = {
-    f"memory.stores.sql.postgres{part}"
+    f"memory.stores.sql.engine.postgres.postgres{part}"
     for part in ("", "_checks", "_hosts", "_lease", "_probe", "_statements")
-} | {"memory.stores.sql.copy_to_postgres"}
+} | {"memory.stores.sql.transfer.copy_to_postgres"}
 
 
 def test_stores_import_drivers_on_use_and_never_each_other():
@@ -233,9 +234,9 @@ OPENS_STORES = {
 # which wires the memory's jobs, and the pure rooms, since what is pure imports what is pure.
 INNER_NAMES = {
     "gateway.app",  # wires the jobs
-    "gateway.chat.round_sender",  # offers the memory tools
-    "gateway.chat.stored_endpoint",  # takes them out of what a provider repeats
-    "gateway.chat.turn",  # runs them
+    "gateway.chat.turn.round_sender",  # offers the memory tools
+    "gateway.chat.stored.stored_endpoint",  # takes them out of what a provider repeats
+    "gateway.chat.turn.turn",  # runs them
     "gateway.cli.fetch",  # fetches the embedder's files
     "gateway.cli.index",  # rebuilds the index
     "gateway.demo_model.request_view",  # reads blocks as a model does
@@ -255,7 +256,7 @@ def test_the_gateway_opens_the_memorys_stores_in_its_own_storage_alone(name):
 
 @pytest.mark.parametrize("name", GATEWAY)
 def test_the_gateway_uses_the_memory_by_its_face(name):
-    if name in INNER_NAMES or name.startswith(("gateway.storage", "gateway.wire")):
+    if name in INNER_NAMES or name.startswith(("gateway.storage", "gateway.wire", "gateway.apis")):
         return
     inner = [
         m
@@ -285,12 +286,12 @@ IN_SQL = re.compile(r"\b(?:FROM|INTO|UPDATE|JOIN|TABLE|EXISTS)\s+\W?(?:keys|usag
 @pytest.mark.parametrize("name", [n for n in FILES if n.startswith("memory")])
 def test_the_memory_does_not_know_the_gateways_tables(name):
     """Its schema alone holds their columns, as the migrations do."""
-    if name == "memory.stores.sql.schema":
+    if name == "memory.stores.sql.engine.schema":
         return
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             assert not (node.value.id in ("t", "schema") and node.attr in OWN_TABLES)
-        if isinstance(node, ast.ImportFrom) and node.module == "memory.stores.sql.schema":
+        if isinstance(node, ast.ImportFrom) and node.module == "memory.stores.sql.engine.schema":
             assert not OWN_TABLES & {a.name for a in node.names}
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert not IN_SQL.search(node.value)
@@ -340,12 +341,12 @@ def test_there_is_no_import_cycle():
 # Who imports modules of ours by a string: the memory's face, and the choice of a database's kind.
 IMPORTS_ON_USE = {
     "memory",
-    "memory.stores.sql.database_kinds",
+    "memory.stores.sql.engine.database_kinds",
     "memory.retrieval.active_scopes",  # a tokenizer that few need
 }
 KIND_ASKED = re.compile(r"dialect\.name\s*[!=]=|is_sqlite\(|isinstance\([^)]*sqlite3\.Connection\)")
 # Whoever asks for the kind of a connection's database, each to ask its driver in time.
-ASKS_FOR_KIND = {"memory.stores.sql.statements"}
+ASKS_FOR_KIND = {"memory.stores.sql.engine.statements"}
 
 
 def test_modules_are_imported_by_a_string_where_a_kind_is_chosen_alone():
@@ -386,10 +387,10 @@ def test_sizes(capsys):
     core = sum(
         lines[n]
         for n in (
-            "gateway.chat.turn",
-            "gateway.wires.round_result",
-            "gateway.wires.chat.choice_state",
-            "gateway.wires.chat.interceptor",
+            "gateway.chat.turn.turn",
+            "gateway.apis.round_result",
+            "gateway.apis.chat.choice_state",
+            "gateway.apis.chat.interceptor",
             "gateway.wire.chat",
             "gateway.wire.merge",
             "gateway.wire.fast_path",
@@ -433,8 +434,9 @@ app = create_app(load(None, {}, {"storage.data": tempfile.mkdtemp(), "upstream":
 heavy = {
     "chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx",
     "aiohttp", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "asyncpg",
-    "memory.stores.sql.postgres", "memory.stores.sql.postgres_statements",
-    "memory.stores.sql.postgres_index", "memory.stores.sql.stems", "litestar",
+    "memory.stores.sql.engine.postgres.postgres",
+    "memory.stores.sql.engine.postgres.postgres_statements",
+    "memory.stores.sql.engine.postgres.postgres_index", "memory.stores.sql.index.stems", "litestar",
 } & set(sys.modules)
 print(sorted(heavy))
 """

@@ -29,7 +29,7 @@ PARTICIPLES = frozenset(
     """.split()  # noqa: SIM905
 )
 # Properties that are states, of which the participle is the noun.
-STATES = {("memory.cache", "held"), ("memory.stores.sql.vectors", "refused")}
+STATES = {("memory.cache", "held"), ("memory.stores.sql.index.vectors", "refused")}
 # A constant's name says what it bounds, and in what unit.
 VAGUE = frozenset(
     """
@@ -127,24 +127,25 @@ WIDE = {
 REACHING = {
     "gateway.app": "the wiring",
     "gateway.cli.main": "lists every command",
+    "gateway.management.router": "lists every route of the API",
     "gateway.state": "everything a request needs",
     "gateway.ui.router": "assembles the dashboard",
-    "gateway.chat.endpoint": "takes a request to all that may answer it",
-    "gateway.chat.stored_endpoint": "every verb on a stored response, kept here or there",
-    "gateway.wires.responses.format": "everything that is particular to a request of this format",
+    "gateway.chat.turn.endpoint": "takes a request to all that may answer it",
+    "gateway.chat.stored.stored_endpoint": "every verb on a stored response, kept here or there",
+    "gateway.apis.responses.responses_format": "all that is particular to this format",
     "gateway.server.middleware": "what each request passes, to whatever answers it",
     "gateway.letta.file_import": "a file holds all that an agent has",
     "gateway.letta.door": "lists every route of the door",
     "gateway.letta.messages": "takes a message through a whole turn",
     "gateway.relay.endpoint": "takes a request to what may relay it",
     "gateway.relay.passthrough": "both directions of a request without memory",
-    "gateway.chat.request": "everything that a client can say, read once",
+    "gateway.chat.intake.request": "everything that a client can say, read once",
     "memory": "the public face",
     "memory.service": "opens all parts of a memory",
     "memory.session.context": "what the parts of a turn share",
     "memory.session.recorder": "writes what every part of a turn leaves",
-    "memory.stores.sql.turn_writer": "a turn leaves rows of every kind",
-    "memory.stores.sql.importer": "an import has lines of every kind",
+    "memory.stores.sql.turns.turn_writer": "a turn leaves rows of every kind",
+    "memory.stores.sql.transfer.importer": "an import has lines of every kind",
 }
 
 

@@ -17,65 +17,101 @@ COVERED = {
     """,
     "contract/test_counters": "gateway.limits.counters gateway.limits.redis_counters",
     "contract/test_upstreams": """
-        gateway.upstream.base gateway.upstream.anthropic gateway.upstream.azure
-        gateway.upstream.scripted gateway.upstream.translated_body
+        gateway.upstream.base gateway.http.upstream_request gateway.upstream.anthropic
+        gateway.upstream.azure gateway.upstream.scripted
+        gateway.upstream.translated_body
     """,
-    "contract/test_wires": """
-        gateway.upstream.connection_errors gateway.upstream.deadlines gateway.upstream.factory
-        gateway.upstream.httpx_transport gateway.upstream.tls_trust
+    "contract/test_transports": """
+        gateway.upstream.connection_errors gateway.upstream.deadlines
+        gateway.upstream.factory gateway.upstream.httpx_transport
+        gateway.upstream.tls_trust
     """,
     # a whole gateway over sockets: wiring, lifecycle, HTTP at both ends
     "contract/test_gateway": """
-        gateway.app gateway.pipeline gateway.server.exception_handlers gateway.server.openapi
-        gateway.server.operation_routes gateway.server.routes gateway.state
+        gateway.app gateway.pipeline gateway.server.exception_handlers
+        gateway.server.openapi gateway.server.operation_routes gateway.server.routes
+        gateway.state
     """,
     "gateway/server/test_device_memory": """
         memory.management.device_users memory.management.merged_copies
     """,
     "e2e/wire/test_storage_and_start": "gateway.server.lifespan memory.embed.telemetry",
     "e2e/test_workers": """
-        memory.session.earlier_attempts memory.stores.sql.node_holders
-        memory.stores.sql.turn_rivals memory.stores.sql.turn_rows
+        memory.session.earlier_attempts memory.stores.sql.turns.node_holders
+        memory.stores.sql.turns.turn_rivals memory.stores.sql.turns.turn_rows
     """,
     "e2e/wire/test_shutdown": "gateway.server.uvicorn_server",
     "e2e/wire/test_request_bounds": "gateway.server.http_protocol",
-    "e2e/wire/test_request_body": """
-        gateway.http.request_body gateway.http.json_thread
-    """,
+    "e2e/wire/test_request_body": "gateway.http.request_body gateway.http.json_thread",
     "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_agents": """
-        gateway.chat.called_agent gateway.management.agent_schemas gateway.management.agents
-        gateway.management.profile_edits gateway.management.tenant_proof gateway.routing.agents
-        gateway.server.hidden_agents gateway.server.model_routes memory.management.agents
-        memory.session.agent_profiles memory.session.followed_rows memory.session.speaker_guard
-        memory.stores.sql.agent_memories
-        memory.stores.sql.agent_speakers memory.stores.sql.agents
+        gateway.chat.intake.called_agent gateway.management.agent_schemas
+        gateway.management.agents gateway.management.profile_edits
+        gateway.management.tenant_proof gateway.routing.agents
+        gateway.server.hidden_agents gateway.server.model_routes
+        memory.management.agents memory.session.agent_profiles
+        memory.session.followed_rows memory.session.speaker_guard
+        memory.stores.sql.owners.agent_memories memory.stores.sql.owners.agent_speakers
+        memory.stores.sql.rows.agents
     """,
+    "gateway/tools/test_sandbox": """
+        gateway.tools.bubblewrap_child gateway.tools.bubblewrap_sandbox
+        gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
+    """,
+    "gateway/tools/test_python_tools": "gateway.tools.sandbox_fetch",
+    "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
+    "gateway/tools/test_fetch_url": "gateway.config.web_tools",
+    "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
+    "gateway/tools/test_files": "gateway.tools.file_answers",
+    "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
+    "memory/test_files": """
+        memory.formats.documents.child memory.formats.documents.document
+        memory.formats.documents.extraction memory.formats.documents.file_types
+        memory.formats.documents.frames memory.formats.documents.line_matching
+        memory.formats.documents.plain_text memory.formats.documents.reading
+        memory.formats.documents.symbols memory.formats.documents.unreadable
+        memory.jobs.file_cleaning memory.jobs.file_reading memory.jobs.file_storing
+        memory.management.files memory.retrieval.file_search
+        memory.stores.sql.rows.file_block memory.stores.sql.rows.file_grams
+        memory.stores.sql.rows.file_passages memory.stores.sql.rows.file_removal
+        memory.stores.sql.rows.file_symbols memory.stores.sql.engine.file_tables
+        memory.stores.sql.rows.file_uploads memory.stores.sql.rows.files
+        memory.stores.sql.rows.index_documents
+    """,
+    "e2e/test_approvals": """
+        gateway.management.approvals gateway.tools.approval_wait
+        memory.management.approvals memory.stores.sql.rows.approvals
+        memory.stores.sql.rows.named_rows
+    """,
+    "e2e/test_inbox": """
+        gateway.config.delegation gateway.management.inbox memory.management.inbox
+        memory.stores.sql.rows.agent_inbox
+    """,
+    "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
-        gateway.letta.blocks gateway.letta.call gateway.letta.door gateway.letta.entrance
-        gateway.letta.errors gateway.letta.file_import gateway.letta.files gateway.letta.history
-        gateway.letta.ids
-        gateway.letta.items gateway.letta.listed_messages gateway.letta.messages
-        gateway.letta.models gateway.letta.paging gateway.letta.passages gateway.letta.paths
+        gateway.letta.blocks gateway.letta.call gateway.letta.door
+        gateway.letta.entrance gateway.letta.errors gateway.letta.file_import
+        gateway.letta.files gateway.letta.history gateway.letta.ids gateway.letta.items
+        gateway.letta.listed_messages gateway.letta.messages gateway.letta.models
+        gateway.letta.paging gateway.letta.passages gateway.letta.paths
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
-        gateway.letta.server gateway.letta.state gateway.letta.tools memory.management.exchanges
-        memory.stores.sql.exchanges
+        gateway.letta.server gateway.letta.state gateway.letta.tools
+        memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """
-        gateway.chat.inner_turn gateway.management.agent_export
+        gateway.chat.turn.inner_turn gateway.management.agent_export
         gateway.management.agent_import gateway.routing.inner_call
-        gateway.ui.agent_files gateway.ui.agent_form
-        gateway.ui.agent_trial gateway.ui.agents gateway.ui.trial_chat
+        gateway.ui.agent_files gateway.ui.agent_form gateway.ui.agent_trial
+        gateway.ui.agents gateway.ui.trial_chat
     """,
     "e2e/test_shared_blocks": """
-        gateway.management.block_routes
-        gateway.management.shared_blocks gateway.management.shared_members
-        gateway.management.shared_schemas memory.management.shared_blocks
-        memory.management.shared_undo
-        memory.session.shared_changes memory.stores.sql.shared_blocks
-        memory.stores.sql.shared_erasure memory.stores.sql.shared_members
-        memory.stores.sql.visible_blocks
+        gateway.management.block_routes gateway.management.shared_blocks
+        gateway.management.shared_members gateway.management.shared_schemas
+        memory.management.shared_blocks memory.management.shared_undo
+        memory.session.shared_changes memory.stores.sql.rows.shared_blocks
+        memory.stores.sql.owners.shared_erasure memory.stores.sql.rows.shared_members
+        memory.stores.sql.rows.visible_blocks
     """,
     "e2e/test_mcp_door": """
         gateway.cli.mcp gateway.mcp.caller gateway.mcp.endpoint gateway.mcp.entrance
@@ -83,85 +119,93 @@ COVERED = {
         gateway.mcp.resources gateway.mcp.stdio gateway.mcp.tools
         memory.session.call_recording memory.session.memory_caller
         memory.management.shown_memory memory.management.tool_calls
-        memory.stores.sql.call_records
-        memory.stores.sql.recent_changes
+        memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
     """,
     "gateway/tools/test_mcp_tool": """
         gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
         gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
     """,
-    "gateway/wires/chat/test_interceptor": "gateway.wires.chat.choice_state",
+    "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",
     "e2e/test_policies": """
-        gateway.chat.memory_mode gateway.management.policies memory.management.policies
-        memory.stores.sql.policies
+        gateway.chat.intake.memory_mode gateway.management.policies
+        memory.management.policies memory.stores.sql.rows.policies
     """,
-    "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",
+    "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
-    "e2e/wire/test_other_relay": """
-        gateway.relay.endpoint gateway.relay.passthrough
-    """,
-    "e2e/test_block_space": "memory.stores.sql.import_space",
+    "e2e/wire/test_other_relay": "gateway.relay.endpoint gateway.relay.passthrough",
+    "e2e/test_block_space": "memory.stores.sql.transfer.import_space",
     "e2e/bridges/test_compaction": """
-        gateway.chat.compacted_answer gateway.chat.compaction_trigger gateway.chat.compactor
+        gateway.chat.stored.compacted_answer gateway.chat.stored.compaction_trigger
+        gateway.chat.stored.compactor
     """,
     "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
-    "e2e/wire/test_unread_answers": "gateway.chat.unread_answer",
+    "e2e/wire/test_unread_answers": "gateway.chat.turn.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
     "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
-        gateway.chat.capabilities gateway.models.facts gateway.routing.router
+        gateway.chat.intake.capabilities gateway.models.facts gateway.routing.router
     """,
     "e2e/wire/test_shares": "gateway.routing.account_shares",
     "e2e/wire/test_places": "gateway.routing.concurrency",
-    "e2e/wire/test_upstream_faults": "gateway.chat.round_sender gateway.cli.upstream_check",
+    "e2e/wire/test_upstream_faults": "gateway.chat.turn.round_sender gateway.cli.upstream_check",
     "e2e/wire/test_errors": "gateway.errors gateway.upstream.probe",
     "e2e/test_turns": """
-        gateway.chat.endpoint gateway.chat.memory_request gateway.chat.producer memory.service
-        gateway.wires.base gateway.wires.chat.format gateway.wires.round_result
+        gateway.chat.turn.endpoint gateway.chat.intake.memory_request
+        gateway.chat.turn.producer memory.service gateway.apis.base
+        gateway.apis.chat.chat_format gateway.apis.round_result
     """,
-    "e2e/wire/test_memory_faults": "gateway.chat.degraded memory.errors",
-    "gateway/chat/test_request": "gateway.chat.request_headers",
-    "gateway/chat/test_turn": "gateway.wires.chat.hidden_exchange",
-    "gateway/http/test_request_weight": "gateway.chat.body",
+    "e2e/wire/test_memory_faults": "gateway.chat.turn.degraded memory.errors",
+    "gateway/chat/intake/test_request": "gateway.chat.intake.request_headers",
+    "gateway/chat/turn/test_turn": "gateway.apis.chat.hidden_exchange",
+    "gateway/http/test_request_weight": "gateway.chat.intake.body",
     "e2e/responses/test_turn": """
-        gateway.wires.responses.format gateway.wires.responses.items
-        gateway.wires.responses.events gateway.wires.responses.reply gateway.wires.envelope
-        gateway.wires.masked_parts gateway.wires.native
+        gateway.apis.responses.responses_format gateway.apis.responses.response_items
+        gateway.apis.responses.response_events gateway.apis.responses.responses_reply
+        gateway.apis.envelope gateway.apis.masked_parts gateway.apis.native
     """,
-    "e2e/responses/test_kept": "gateway.chat.kept_responses",
+    "e2e/responses/test_kept": "gateway.chat.stored.kept_responses",
     "e2e/responses/test_conversations": """
-        gateway.chat.conversation_body gateway.chat.conversation_endpoint
-        gateway.chat.kept_conversations gateway.server.conversation_routes
+        gateway.chat.stored.conversation_body gateway.chat.stored.conversation_endpoint
+        gateway.chat.stored.kept_conversations gateway.server.conversation_routes
     """,
     "e2e/responses/test_background_booking": """
-        gateway.chat.background_booking gateway.chat.nameless_relay gateway.storage.bookings
+        gateway.chat.stored.background_booking gateway.chat.stored.nameless_relay
+        gateway.storage.bookings
     """,
     "e2e/responses/test_owners": """
-        gateway.chat.stored_names gateway.chat.relayed_names gateway.server.stored_routes
-        gateway.chat.stored_answer gateway.storage.kept_sizes
+        gateway.chat.stored.stored_names gateway.chat.stored.relayed_names
+        gateway.server.stored_routes gateway.chat.stored.stored_answer
+        gateway.storage.kept_sizes
     """,
     "e2e/responses/test_stored": """
-        gateway.chat.stored_endpoint gateway.chat.stored_passthrough gateway.chat.stored_stream
-        gateway.chat.provider_call gateway.chat.response_keeper
-        gateway.chat.stored_responses gateway.storage.responses
+        gateway.chat.stored.stored_endpoint gateway.chat.stored.stored_passthrough
+        gateway.chat.stored.stored_stream gateway.chat.stored.provider_call
+        gateway.chat.stored.response_keeper gateway.chat.stored.stored_responses
+        gateway.storage.responses
     """,
-    "gateway/wire/bridge/test_responses_request": """
-        gateway.wire.bridge.chat_tools
-        gateway.wire.bridge.losses gateway.wire.bridge.responses_items
+    "gateway/apis/translation/test_responses_request_to_chat": """
+        gateway.apis.translation.chat_tools gateway.wire.losses
+        gateway.apis.translation.responses_items_to_chat
     """,
-    "gateway/wire/bridge/test_chat_reply": """
-        gateway.wire.bridge.messages_reply gateway.wire.bridge.reply_stream
-        gateway.wire.bridge.responses_reply
+    "gateway/apis/translation/test_chat_reply_parts": """
+        gateway.apis.translation.messages_reply_from_chat
+        gateway.apis.translation.reply_stream
+        gateway.apis.translation.responses_reply_from_chat
     """,
     "gateway/upstream/test_bridged": "gateway.upstream.bridge_translation",
     "e2e/bridges/test_chat_at_responses": "gateway.upstream.responses",
-    "gateway/wire/responses/test_request": "gateway.wire.responses.items",
-    "e2e/messages/test_count": "gateway.chat.count gateway.wires.messages.blocks",
-    "e2e/messages/test_faults": "gateway.wires.messages.errors gateway.wires.messages.reply",
-    "e2e/messages/test_requests": "gateway.wires.messages.format gateway.chat.passing",
-    "e2e/test_large_messages": "memory.stores.sql.message_pieces",
+    "gateway/apis/translation/test_responses_request_from_chat": """
+        gateway.apis.translation.responses_items_from_chat
+    """,
+    "e2e/messages/test_count": "gateway.chat.turn.count gateway.apis.messages.message_blocks",
+    "e2e/messages/test_faults": """
+        gateway.apis.messages.messages_errors gateway.apis.messages.messages_reply
+    """,
+    "e2e/messages/test_requests": "gateway.apis.messages.messages_format gateway.chat.turn.passing",
+    "e2e/test_large_messages": "memory.stores.sql.rows.message_pieces",
     "e2e/test_thinking_models": """
-        gateway.memory_adapters.model_answer gateway.models.thinking gateway.upstream.token_limits
+        gateway.memory_adapters.model_answer gateway.models.thinking
+        gateway.wire.token_limits
     """,
     "e2e/test_background": "gateway.memory_adapters.background_model memory.jobs.background_model",
     "e2e/test_fit": "gateway.memory_adapters.summarizer memory.session.kept_summaries",
@@ -176,8 +220,7 @@ COVERED = {
     "gateway/auth/test_key_store": "gateway.config.keys gateway.storage.key_probe",
     "gateway/config/test_settings": """
         gateway.config.loader gateway.config.memory_settings gateway.config.section
-        gateway.config.telemetry_settings
-        gateway.config.validation
+        gateway.config.telemetry_settings gateway.config.validation
     """,
     "gateway/demo_model/test_engine": """
         gateway.demo_model.request_view gateway.demo_model.schema_values
@@ -185,57 +228,62 @@ COVERED = {
     """,
     "gateway/demo_model/test_server": "gateway.demo_model.responses",
     "gateway/management/test_router": """
-        gateway.management.blocks gateway.management.context gateway.management.conversations
-        gateway.management.key_schemas gateway.management.passages
-        gateway.management.query_params gateway.management.schemas
-        gateway.management.users
+        gateway.management.blocks gateway.management.context
+        gateway.management.conversations gateway.management.key_schemas
+        gateway.management.passages gateway.management.query_params
+        gateway.management.schemas gateway.management.users
     """,
     "gateway/management/test_stats": """
-        gateway.management.turns memory.management.activity memory.stores.sql.activity
+        gateway.management.turns memory.management.activity
+        memory.stores.sql.rows.activity
     """,
     "gateway/ui/test_router": """
-        gateway.ui.blocks gateway.ui.dropped
-        gateway.ui.operations gateway.ui.passages gateway.ui.people gateway.ui.requests
+        gateway.ui.blocks gateway.ui.dropped gateway.ui.operations gateway.ui.passages
+        gateway.ui.people gateway.ui.requests
     """,
     "e2e/test_commands": """
-        gateway.chat.command_answer gateway.chat.commands gateway.upstream.local_answer
+        gateway.chat.turn.command_answer gateway.chat.turn.commands
+        gateway.upstream.local_answer
     """,
     "e2e/test_books": "gateway.management.usage",
     "e2e/test_erase_again": """
-        gateway.cli.erase_again gateway.storage.owner_names memory.stores.sql.erasure_log
+        gateway.cli.erase_again gateway.storage.owner_names
+        memory.stores.sql.owners.erasure_log
     """,
-    "e2e/test_copy": "gateway.cli.db_copy memory.stores.sql.copy_to_postgres",
-    "e2e/test_pgbouncer": "memory.stores.sql.postgres_checks",
+    "e2e/test_copy": "gateway.cli.db_copy memory.stores.sql.transfer.copy_to_postgres",
+    "e2e/test_pgbouncer": "memory.stores.sql.engine.postgres.postgres_checks",
     "e2e/test_keys": "gateway.cli.keys gateway.management.keys",
     "gateway/cli/test_operations": """
-        gateway.cli.fetch gateway.cli.finding gateway.cli.index
-        gateway.cli.jobs gateway.management.jobs
-        gateway.models.tokenizers memory.stores.sql.job_admin
+        gateway.cli.fetch gateway.cli.finding gateway.cli.index gateway.cli.jobs
+        gateway.management.jobs gateway.models.tokenizers
+        memory.stores.sql.rows.job_admin
     """,
     "gateway/server/test_log_output": "gateway.http.access_log",
     "gateway/upstream/test_http1": "gateway.upstream.dialer",
-    "gateway/wire/anthropic/test_messages": """
-        gateway.wire.anthropic.request gateway.wire.anthropic.response
+    "gateway/apis/translation/test_messages_turns_from_chat": """
+        gateway.apis.translation.messages_request_from_chat
+        gateway.apis.translation.messages_reply_to_chat
     """,
     "gateway/wire/test_chat": "gateway.wire.merge",
+    "memory/core/test_tool_rules": "memory.core.rule_kinds memory.core.tool_trace",
     "memory/context/test_compaction": "memory.context.fitted",
     "memory/embed/test_onnx": "memory.embed.base",
-    "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.unread_turns",
+    "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.turns.unread_turns",
     "memory/jobs/test_extraction": "memory.jobs.fact_prompt",
     "e2e/test_dropped": """
         gateway.management.dropped memory.jobs.fact_writer memory.management.dropped
-        memory.search.drop_reasons memory.stores.sql.job_records
+        memory.search.drop_reasons memory.stores.sql.rows.job_records
     """,
     "memory/jobs/test_maintenance_of_models": "memory.jobs.maintenance",
     "memory/context/test_summary": "memory.jobs.summarization",
     "memory/management/test_users": """
         memory.export_format memory.management.reading memory.management.renaming
-        memory.stores.sql.exporter memory.stores.sql.rename_owner memory.stores.sql.scope_probe
-        memory.stores.sql.sqlite_probe
+        memory.stores.sql.transfer.exporter memory.stores.sql.owners.rename_owner
+        memory.stores.sql.rows.scope_probe memory.stores.sql.engine.sqlite.sqlite_probe
     """,
-    "memory/management/test_merging": "memory.stores.sql.merge_owner",
+    "memory/management/test_merging": "memory.stores.sql.owners.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
-    "memory/session/test_model_records": "memory.stores.sql.model_records",
+    "memory/session/test_model_records": "memory.stores.sql.rows.model_records",
     "memory/session/test_recorder": """
         memory.session.context memory.session.request memory.session.turn_record
         memory.session.turn_store
@@ -250,64 +298,80 @@ COVERED = {
     "memory/search/test_irregular": "memory.search.languages.irregular_words",
     "memory/search/test_matters": "memory.search.languages.matters",
     "e2e/test_provenance": """
-        memory.jobs.fact_origin memory.jobs.human_block memory.stores.sql.replaced_turns
+        memory.jobs.fact_origin memory.jobs.human_block
+        memory.stores.sql.turns.replaced_turns
     """,
     "memory/search/test_small_talk": "memory.search.languages.acknowledgements",
     "memory/jobs/test_evidence": """
-        memory.search.content_words memory.search.folding memory.search.languages.function_words
+        memory.search.content_words memory.search.folding
+        memory.search.languages.function_words
     """,
     # rows, over a real database: a transaction is tested by what it leaves
-    "memory/stores/sql/test_fts": """
-        memory.jobs.reindex memory.retrieval.indexer memory.stores.sql.message_index
-        memory.stores.sql.sqlite_index
+    "memory/stores/sql/engine/sqlite/test_fts": """
+        memory.jobs.reindex memory.retrieval.indexer
+        memory.stores.sql.index.message_index
+        memory.stores.sql.engine.sqlite.sqlite_index
     """,
-    "memory/stores/sql/test_journal": "memory.stores.sql.journal_filer",
+    "memory/stores/sql/turns/test_journal": "memory.stores.sql.turns.journal_filer",
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.agent_tables memory.stores.sql.call_tables memory.stores.sql.columns
-        memory.stores.sql.postgres_maintenance
-        memory.stores.sql.record_tables memory.stores.sql.schema
-        memory.stores.sql.shared_tables memory.stores.sql.sqlite_maintenance
-        memory.stores.sql.upgrade memory.stores.sql.vacuum
+        memory.stores.sql.engine.agent_tables memory.stores.sql.engine.approval_tables
+        memory.stores.sql.engine.columns memory.stores.sql.engine.inbox_tables
+        memory.stores.sql.engine.call_tables
+        memory.stores.sql.engine.postgres.postgres_maintenance
+        memory.stores.sql.engine.record_tables memory.stores.sql.engine.schema
+        memory.stores.sql.engine.shared_tables
+        memory.stores.sql.engine.sqlite.sqlite_maintenance
+        memory.stores.sql.engine.upgrade memory.stores.sql.engine.vacuum
     """,
-    "memory/stores/sql/test_sqlite": """
-        memory.stores.sql.connections memory.stores.sql.database memory.stores.sql.sql_driver
-        memory.stores.sql.sqlite_driver memory.stores.sql.statements
+    "memory/stores/sql/engine/sqlite/test_sqlite": """
+        memory.stores.sql.engine.connections memory.stores.sql.engine.database
+        memory.stores.sql.engine.sql_driver
+        memory.stores.sql.engine.sqlite.sqlite_driver
+        memory.stores.sql.engine.statements
     """,
-    "memory/stores/sql/test_postgres": """
-        memory.stores.sql.postgres_probe memory.stores.sql.postgres_schema
-        memory.stores.sql.postgres_driver memory.stores.sql.postgres_statements
-        memory.stores.sql.write_lock
+    "memory/stores/sql/engine/postgres/test_postgres": """
+        memory.stores.sql.engine.postgres.postgres_probe
+        memory.stores.sql.engine.postgres.postgres_schema
+        memory.stores.sql.engine.postgres.postgres_driver
+        memory.stores.sql.engine.postgres.postgres_statements
+        memory.stores.sql.engine.write_lock
     """,
-    "memory/stores/sql/test_postgres_lease": "memory.stores.sql.preparation",
+    "memory/stores/sql/engine/postgres/test_postgres_lease": "memory.stores.sql.engine.preparation",
     "gateway/management/test_bulk_laws": """
-        memory.stores.sql.import_manifest memory.stores.sql.importer memory.stores.sql.transcripts
+        memory.stores.sql.transfer.import_manifest memory.stores.sql.transfer.importer
+        memory.stores.sql.transfer.transcripts
     """,
-    "gateway/storage/test_usage": "memory.stores.sql.application_tables",
+    "gateway/storage/test_usage": "memory.stores.sql.engine.application_tables",
     "memory/management/test_blocks": """
-        memory.stores.sql.blocks memory.stores.sql.management_context
+        memory.stores.sql.rows.blocks memory.stores.sql.rows.management_context
     """,
-    "memory/management/test_conversations": "memory.stores.sql.conversations",
+    "memory/management/test_conversations": "memory.stores.sql.rows.conversations",
     "memory/management/test_passages": """
-        memory.stores.sql.passage_lifecycle memory.stores.sql.passages
+        memory.stores.sql.rows.passage_lifecycle memory.stores.sql.rows.passages
     """,
-    "memory/jobs/test_worker": "memory.stores.sql.jobs",
-    "memory/retrieval/test_retriever": "memory.stores.sql.messages",
-    "e2e/test_erasure": "memory.stores.sql.erasure memory.stores.sql.row_removal",
-    "e2e/test_chores_killed": "memory.stores.sql.retention memory.stores.sql.scopes",
+    "memory/jobs/test_worker": "memory.stores.sql.rows.jobs",
+    "memory/retrieval/test_retriever": "memory.stores.sql.rows.messages",
+    "e2e/test_erasure": "memory.stores.sql.owners.erasure memory.stores.sql.owners.row_removal",
+    "e2e/test_chores_killed": "memory.stores.sql.owners.retention memory.stores.sql.rows.scopes",
     "e2e/test_turns_on_postgres": """
-        memory.session.turn_shortcut memory.stores.sql.foreseen memory.stores.sql.shortcut
-        memory.stores.sql.turn_prefetch memory.stores.sql.turn_statement
+        memory.session.turn_shortcut memory.stores.sql.turns.foreseen
+        memory.stores.sql.engine.shortcut memory.stores.sql.turns.turn_prefetch
+        memory.stores.sql.turns.turn_statement
     """,
-    "e2e/test_conversations": "memory.stores.sql.turn_reader memory.stores.sql.turn_writer",
-    "e2e/test_tasks": "memory.stores.sql.openings",
+    "e2e/test_conversations": """
+        memory.stores.sql.turns.turn_reader memory.stores.sql.turns.turn_writer
+    """,
+    "e2e/test_tasks": "memory.stores.sql.rows.openings",
     # commands, run as a user runs them
     "gateway/cli/test_main": """
         gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config
-        gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile gateway.cli.options
-        gateway.cli.serve
+        gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile
+        gateway.cli.options gateway.cli.serve
     """,
     "gateway/cli/test_ui": "gateway.cli.top",
-    "gateway/cli/test_users": "gateway.cli.db gateway.cli.tenants memory.stores.sql.backup",
+    "gateway/cli/test_users": """
+        gateway.cli.db gateway.cli.tenants memory.stores.sql.transfer.backup
+    """,
 }
 LISTED = Counter(name for names in COVERED.values() for name in names.split())
 

@@ -51,7 +51,7 @@ def upgrade(config: Path | None, as_json: bool) -> None:
       mnemogate db upgrade --config gateway.toml
     """
     from memory import StoreUnavailable
-    from memory.stores.sql.upgrade import upgrade as run
+    from memory.stores.sql.engine.upgrade import upgrade as run
 
     settings = settings_from(config)
     if not settings.storage.is_postgres and (url := running_url(settings.data)):
@@ -78,7 +78,7 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
       mnemogate db backup memory-of-today.db
     """
     from memory import StoreUnavailable
-    from memory.stores.sql.backup import backup as run
+    from memory.stores.sql.transfer.backup import backup as run
 
     settings = with_database(config)
     if (path := settings.sqlite_file) is None:
@@ -118,7 +118,7 @@ def vacuum(config: Path | None, as_json: bool) -> None:
       mnemogate db vacuum
     """
     from memory import StoreUnavailable
-    from memory.stores.sql.vacuum import vacuum as run
+    from memory.stores.sql.engine.vacuum import vacuum as run
 
     settings = with_database(config)
     path = settings.sqlite_file

@@ -89,8 +89,8 @@ def _check(settings: Settings, target: str) -> Path:
 
 async def _copy(settings: Settings, source: Path, target: str, *, quiet: bool) -> dict[str, int]:
     from gateway.config.secret_file import server_secret
-    from memory.stores.sql.copy_to_postgres import CopyTarget, copy_to_postgres
-    from memory.stores.sql.fts import IndexLimit
+    from memory.stores.sql.engine.sqlite.fts import IndexLimit
+    from memory.stores.sql.transfer.copy_to_postgres import CopyTarget, copy_to_postgres
 
     limit = IndexLimit(settings.memory.index_characters)
     where = CopyTarget(target, server_secret(settings), limit)

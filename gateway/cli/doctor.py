@@ -139,7 +139,7 @@ def _full_text() -> Finding:
 
 
 def _database(settings: Settings) -> Finding:
-    from memory.stores.sql.schema import REVISION
+    from memory.stores.sql.engine.schema import REVISION
 
     path = settings.sqlite_file
     if path is None:
@@ -170,7 +170,7 @@ def _database(settings: Settings) -> Finding:
 
 def _server(settings: Settings) -> Finding:
     from memory import StoreUnavailable
-    from memory.stores.sql.postgres_probe import look, why_not_readable
+    from memory.stores.sql.engine.postgres.postgres_probe import look, why_not_readable
 
     shown = settings.database_shown
     try:

@@ -52,7 +52,7 @@ async def _erase(settings: Settings, log: Path) -> tuple[int, int]:
     from gateway.storage.responses import ResponseTable
     from gateway.storage.usage import UsageTables
     from memory import Database
-    from memory.stores.sql import erasure, erasure_log
+    from memory.stores.sql.owners import erasure, erasure_log
 
     with log.open(encoding="utf-8", errors="replace") as lines:
         logged = erasure_log.parse_lines(lines)

@@ -64,7 +64,7 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
     from gateway.config.secret_file import server_secret
     from memory import Database
     from memory.jobs import reindex
-    from memory.stores.sql import fts as rows
+    from memory.stores.sql.engine.sqlite import fts as rows
 
     note = settings.data / NOTE
     indexed = settings.memory.index_characters
@@ -114,7 +114,7 @@ async def _vectors(db: Database, settings: Settings) -> None:
     """
     from gateway.cli.lockfile import running_url
     from memory.jobs import reindex
-    from memory.stores.sql import vectors
+    from memory.stores.sql.index import vectors
 
     model = settings.memory.embedder.partition(":")[2] or settings.memory.embedder
     scopes, wanted = await reindex.schedule_embedding(db), await db.read(vectors.count_wanted)

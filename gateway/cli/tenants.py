@@ -25,21 +25,21 @@ def reachable(settings: Settings) -> set[str] | None:
 
 def holders(settings: Settings, user: str) -> list[str]:
     """Return the tenants that have a user of this name."""
-    from memory.stores.sql.scope_probe import tenants_of
+    from memory.stores.sql.rows.scope_probe import tenants_of
 
     return tenants_of(settings.database, user)
 
 
 def why_not_shared(settings: Settings, secret: bytes) -> str:
     """Return why a worker with this secret cannot serve the database; empty if it can."""
-    from memory.stores.sql import scope_probe
+    from memory.stores.sql.rows import scope_probe
 
     return scope_probe.why_not_shared(settings.database, secret)
 
 
 def unseen(settings: Settings) -> list[str]:
     """Return a line for each tenant whose memory no request reaches in this configuration."""
-    from memory.stores.sql.scope_probe import tenants_with_memory
+    from memory.stores.sql.rows.scope_probe import tenants_with_memory
 
     seen = reachable(settings)
     found = tenants_with_memory(settings.database)

@@ -14,7 +14,7 @@ from gateway.errors import GatewayError
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
     from gateway.routing.router import Router, Target
-    from gateway.upstream.base import Wire
+    from gateway.upstream.base import Transport
     from gateway.upstream.window_probe import WindowProbe
 
 MAX_LISTED = 5  # models of a server, where the configuration names none
@@ -68,23 +68,29 @@ async def _examine(settings: Settings) -> WindowReport:
     """Ask the servers that can tell. Raises ConfigError."""
     from gateway.models.facts import ModelFacts, facts_file
     from gateway.routing.router import Router
-    from gateway.upstream.factory import build_upstreams, connection_options, open_provider_wire
+    from gateway.upstream.factory import (
+        build_upstreams,
+        connection_options,
+        open_provider_transport,
+    )
     from gateway.upstream.window_probe import build_probes
 
-    wires: dict[str, Wire] = {}
+    transports: dict[str, Transport] = {}
     try:
         for name, provider in settings.providers.items():
-            wires[name] = open_provider_wire(name, connection_options(provider, os.environ), 1)
+            transports[name] = open_provider_transport(
+                name, connection_options(provider, os.environ), 1
+            )
         facts = ModelFacts.load(facts_file())
-        router = Router(settings, build_upstreams(settings, wires), facts)
-        probes = build_probes(settings.providers, wires)
+        router = Router(settings, build_upstreams(settings, transports), facts)
+        probes = build_probes(settings.providers, transports)
         report = WindowReport()
         for name, target in await _list_targets(settings, router, probes):
             await _examine_target(report, name, target, probes)
         return report
     finally:
-        for wire in wires.values():
-            await wire.aclose()
+        for transport in transports.values():
+            await transport.aclose()
 
 
 async def _list_targets(

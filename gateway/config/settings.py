@@ -28,6 +28,7 @@ from pydantic import (
 from gateway.config.addresses import complete_url
 from gateway.config.agents import PREFIX, Agents, AgentSettings, check_agent_models
 from gateway.config.clients import Clients
+from gateway.config.delegation import DelegationSettings
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
 from gateway.config.section import Section
@@ -36,8 +37,8 @@ from gateway.config.telemetry_settings import TelemetrySettings
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import redact_url
 from gateway.storage.key_probe import NONE, KeyCounts
-from gateway.wire.bridge.losses import DROPPED
 from gateway.wire.headers import may_forward
+from gateway.wire.losses import DROPPED
 
 __all__ = [
     "AgentSettings",
@@ -261,6 +262,7 @@ class Settings(Section):
     providers: dict[str, ProviderSettings] = Field({})
     models: dict[str, ModelSettings] = Field({})
     agents: Agents = Field({})
+    delegation: DelegationSettings = DelegationSettings()
     routing: RoutingSettings = RoutingSettings()
     keys: tuple[KeySettings, ...] = ()
     memory: MemorySettings = MemorySettings()

@@ -18,6 +18,9 @@ from typing import Any
 
 import uvicorn
 
+from gateway.apis.messages.messages_errors import error_body
+from gateway.apis.translation.reply_stream import BridgedStream, whole_reply
+from gateway.apis.translation.request_to_chat import MESSAGES, RESPONSES, carry
 from gateway.demo_model.engine import MODEL, reply
 from gateway.demo_model.responses import completion, embeddings, events, model, models
 from gateway.demo_model.validation import check_chat, parse_body
@@ -28,10 +31,7 @@ from gateway.errors import (
     ResourceNotFound,
     UnknownModel,
 )
-from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry
-from gateway.wire.bridge.losses import DROPPED, Losses
-from gateway.wire.bridge.reply_stream import BridgedStream, whole_reply
-from gateway.wires.messages.errors import error_body
+from gateway.wire.losses import DROPPED, Losses
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

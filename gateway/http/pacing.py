@@ -14,6 +14,9 @@ PAUSE_SECONDS = 0.005  # another request is usually served in that time
 LONG_STEP_BYTES = 1 << 22  # a step over fewer bytes takes no longer than that
 SLICE_BYTES = 1 << 13  # the densest events, blank lines, take some 5 ms to read
 BUSY_SECONDS = 0.004  # of work, after which the event loop is released
+# A request takes some twenty turns of the loop. After this pause it has had several, where it would
+# have had one if the loop were released for a single turn.
+LOOP_PAUSE_SECONDS = 0.002
 REAL_WAIT_SECONDS = 0.001  # a wait at least that long released the event loop anyway
 
 
@@ -34,7 +37,7 @@ class PacedStream:
         now = perf_counter()
         self._worked += now - self._given
         if self._worked > BUSY_SECONDS:
-            await asyncio.sleep(0)
+            await asyncio.sleep(LOOP_PAUSE_SECONDS)
             self._worked = 0.0
         if self._at >= len(self._rest):
             data = await self._body.__anext__()

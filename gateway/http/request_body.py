@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
@@ -27,12 +27,7 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
     if declared.isdigit() and (len(declared) > 19 or int(declared) > limit):
         raise _too_large(limit)
     encoding = headers.get(b"content-encoding", b"identity").lower()
-    if encoding not in (*PLAIN, *DECOMPRESSORS):
-        raise UnsupportedMedia(
-            f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain, or "
-            "compressed with gzip, deflate or zstd."
-        )
-    unpack = None if encoding in PLAIN else DECOMPRESSORS[encoding](MEMBERS)
+    unpack = None if encoding in PLAIN else _open_decompressor(encoding)
     # It grows in place: to join the pieces of a large body would copy it in one long step.
     read = BytesIO()
     came = size = 0
@@ -53,6 +48,48 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
     if unpack is not None and not unpack.whole:  # a truncated request must not be processed
         raise BadRequest("The compressed request body is truncated. Send all of it.")
     return read.getvalue()
+
+
+async def stream_body(receive: Any, headers: Mapping[bytes, bytes]) -> AsyncIterator[bytes]:
+    """Yield the body in pieces as it arrives, decompressed. The caller bounds what it takes.
+
+    Raises UnsupportedMedia, BadRequest, LeftEarly.
+    """
+    encoding = headers.get(b"content-encoding", b"identity").lower()
+    unpack = None if encoding in PLAIN else _open_decompressor(encoding)
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise LeftEarly("The client left before its body was read.")
+        more = bool(message.get("more_body"))
+        for piece in _pieces(unpack, message.get("body", b"")):
+            yield piece
+            if unpack is not None:
+                await asyncio.sleep(0)  # let other requests run
+    if unpack is not None and not unpack.whole:
+        raise BadRequest("The compressed request body is truncated. Send all of it.")
+
+
+def declared_length(headers: Mapping[bytes, bytes]) -> int:
+    """Return how many bytes a body is said to have, 0 where that is not said."""
+    declared = headers.get(b"content-length", b"")
+    return int(declared[:19]) if declared.isdigit() else 0
+
+
+def is_plain(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a body is not compressed."""
+    return headers.get(b"content-encoding", b"identity").lower() in PLAIN
+
+
+def _open_decompressor(encoding: bytes) -> Decompressor:
+    """Return what decompresses a body. Raises UnsupportedMedia."""
+    if encoding not in DECOMPRESSORS:
+        raise UnsupportedMedia(
+            f"The body is encoded as {encoding[:60].decode('latin-1')!r}. Send it plain, or "
+            "compressed with gzip, deflate or zstd."
+        )
+    return DECOMPRESSORS[encoding](MEMBERS)
 
 
 def _pieces(unpack: Decompressor | None, part: bytes) -> Iterator[bytes]:

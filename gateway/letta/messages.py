@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.chat.called_agent import CalledAgent
-from gateway.chat.degraded import DegradedProducer
-from gateway.chat.endpoint import dispatcher_of, entry_of
-from gateway.chat.producer import TurnProducer, begin_turn
-from gateway.chat.request import KnownCall, MemoryPath, read_turn_input
-from gateway.chat.stored_responses import link_response
+from gateway.chat.intake.called_agent import CalledAgent
+from gateway.chat.intake.request import KnownCall, MemoryPath, read_turn_input
+from gateway.chat.stored.stored_responses import link_response
+from gateway.chat.turn.degraded import DegradedProducer
+from gateway.chat.turn.endpoint import dispatcher_of, entry_of
+from gateway.chat.turn.producer import TurnProducer, begin_turn
 from gateway.config.agents import PREFIX
 from gateway.errors import GatewayError
 from gateway.http.access_log import BAD_REQUEST, LEFT, current_line

@@ -13,6 +13,11 @@ from typing import Any
 
 import msgspec
 
+from gateway.apis.base import HiddenRounds
+from gateway.apis.chat.chat_format import ChatFormat, ChatMask, read_chunk
+from gateway.apis.chat.hidden_exchange import HiddenExchange
+from gateway.apis.chat.interceptor import Interceptor
+from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError
 from gateway.http.response import ResponseProducer
 from gateway.letta.errors import describe_error, error_body
@@ -28,11 +33,6 @@ from gateway.letta.items import (
 )
 from gateway.wire.chat import Chunk, Json, chunk, encode, lift
 from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
-from gateway.wires.base import HiddenRounds
-from gateway.wires.chat.format import ChatFormat, ChatMask, read_chunk
-from gateway.wires.chat.hidden_exchange import HiddenExchange
-from gateway.wires.chat.interceptor import Interceptor
-from gateway.wires.round_result import RoundResult
 from memory import Messages
 
 CUT = "length"  # a finish at the limit of output

@@ -23,6 +23,7 @@ from gateway.errors import (
     BadRequest,
     Forbidden,
     GatewayError,
+    InsufficientStorage,
     RequestConflict,
     ResourceNotFound,
     StoreDown,
@@ -49,6 +50,7 @@ from memory.export_format import BadLine, TooManyLines
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+CLOSE = [(b"connection", b"close")]  # where a body was not read to its end
 PAGE_CHARACTERS = 4 << 20  # of a page; encoding them takes the event loop some ms
 MIB = 1 << 20
 JSON_MIB = 8  # limit of a request about one object
@@ -346,7 +348,7 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except (faults.MemoryFault, faults.ToolError, BadLine) as e:
-        raise _limit_error(e) or _translate(e) from e
+        raise _limit_error(e) or _file_error(e) or _translate(e) from e
 
 
 # By the error: the setting that it is about, and its code.
@@ -363,6 +365,21 @@ def _limit_error(error: Exception) -> GatewayError | None:
         return None
     setting, code = limit
     return RequestConflict(f"{_sentence(error)} The operator can raise {setting}.", code=code)
+
+
+def _file_error(error: Exception) -> GatewayError | None:
+    """Return the error of an upload, None for another one."""
+    message = _sentence(error)
+    match error:
+        case faults.TooManyFiles():
+            return RequestConflict(f"{message}, or raise per_user.", code="too_many_files")
+        case faults.FilesFull():
+            return InsufficientStorage(f"{message}, or raise quota_mib.", code="files_quota")
+        case faults.FileTooLarge():
+            return TooLarge(f"{message}. Send less, or raise max_mib.", headers=CLOSE)
+        case faults.BadFileName():
+            return BadRequest(message, code="invalid_name", param="name")
+    return None
 
 
 def _sentence(error: Exception) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from gateway.auth.authenticator import Principal
-from gateway.chat.called_agent import NO_AGENT, CalledAgent, called_agent
-from gateway.chat.memory_mode import lower, mode_at_most
-from gateway.chat.request_headers import zone_of
+from gateway.chat.intake.called_agent import NO_AGENT, CalledAgent, called_agent
+from gateway.chat.intake.memory_mode import lower, mode_at_most
+from gateway.chat.intake.request_headers import zone_of
 from gateway.errors import BadRequest, Forbidden, StoreDown, Unauthenticated
 from gateway.http.access_log import current_line
 from gateway.http.paths import segment

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gateway.apis.base import ApiFormat, Composed, SentPieces
+from gateway.apis.chat.chat_format import CHAT
 from gateway.errors import (
     BadRequest,
     GatewayError,
@@ -59,8 +61,6 @@ from gateway.wire.headers import (
     with_body_idempotency_key,
 )
 from gateway.wire.sse import SseFramer
-from gateway.wires.base import Composed, SentPieces, WireFormat
-from gateway.wires.chat.format import CHAT
 
 log = logging.getLogger("mnemogate")
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
@@ -94,7 +94,7 @@ class Dispatcher(msgspec.Struct):
     tried: Target | None = None
     waited: float = 0.0
     request: str = ""
-    wire: WireFormat = CHAT
+    wire: ApiFormat = CHAT
     writes_off_loop: bool = False
     query: str = ""
     carriage: Carriage | None = None

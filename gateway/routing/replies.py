@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.apis.base import ApiFormat
 from gateway.errors import (
     GatewayError,
     StreamIncomplete,
@@ -27,7 +28,6 @@ from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
 from gateway.wire.sse import DONE, EventTooLarge, SseEvent, SseFramer
 from gateway.wire.stream_endings import error_of
-from gateway.wires.base import WireFormat
 
 
 class CompletionReply(msgspec.Struct):
@@ -69,7 +69,7 @@ FORERUN_BYTES = 1 << 17  # of comments before the first event of a stream
 JSON_TYPE = (b"content-type", b"application/json")
 
 
-async def read_completion(reply: CompletionReply, wire: WireFormat) -> None:
+async def read_completion(reply: CompletionReply, wire: ApiFormat) -> None:
     """Read as much of an answer as tells whether it is one.
 
     Of a stream that is its first event with data, of any other the whole. Raises UpstreamRefused
@@ -84,7 +84,7 @@ async def read_plain(reply: CompletionReply) -> Any:
     return await run_by_weight(plain, decode, plain)
 
 
-async def _read_first_event(reply: CompletionReply, wire: WireFormat) -> None:
+async def _read_first_event(reply: CompletionReply, wire: ApiFormat) -> None:
     forerun = 0
     async for batch in EventReader(reply.incoming, reply.framer):
         forerun = _check_forerun(forerun, batch)
@@ -111,7 +111,7 @@ def _readable(data: bytes, read: Callable[[bytes], Any]) -> Any:
     return read(data)
 
 
-async def _read_whole(reply: CompletionReply, wire: WireFormat) -> None:
+async def _read_whole(reply: CompletionReply, wire: ApiFormat) -> None:
     data = await reply.incoming.read(ANSWER_BYTES)
     if len(data) >= ANSWER_BYTES:
         raise UpstreamUnreachable(

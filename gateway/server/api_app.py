@@ -33,7 +33,7 @@ def build_api(current: CurrentState, caches: RouterCaches) -> Litestar:
 
 def build_dashboard(current: CurrentState, caches: RouterCaches) -> Litestar:
     """Return the application of `/ui`."""
-    from gateway.chat.inner_turn import run_inner_turn
+    from gateway.chat.turn.inner_turn import run_inner_turn
     from gateway.ui.router import EXCEPTION_HANDLERS, dashboard, template_config
 
     gateway = current.gateway

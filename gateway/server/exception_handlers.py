@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
@@ -24,9 +24,6 @@ from gateway.http.asgi import (
     without_memory,
 )
 from gateway.state import request_id
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("mnemogate")
 

@@ -8,13 +8,13 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
-from gateway.chat.background_booking import book_pending
+from gateway.chat.stored.background_booking import book_pending
 from gateway.server.device_memory import add_device_memories
 from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.state import CurrentState, GatewayState
 from gateway.storage.key_probe import NONE
 from gateway.telemetry.metrics import close_metrics
-from gateway.upstream.base import Wire
+from gateway.upstream.base import Transport
 from memory import MemoryFault
 
 log = logging.getLogger("mnemogate")
@@ -32,10 +32,10 @@ STEP_SECONDS = 4.0  # for each step of the shutdown
 
 
 @contextlib.asynccontextmanager
-async def run(current: CurrentState, wires: Iterable[Wire]) -> AsyncIterator[None]:
+async def run(current: CurrentState, transports: Iterable[Transport]) -> AsyncIterator[None]:
     """Keep the gateway running: its memory and its background work.
 
-    wires: closed when it ends; reloads may add some.
+    transports: closed when it ends; reloads may add some.
     """
     gateway = current.gateway
     if gateway.shared is not None:
@@ -53,7 +53,7 @@ async def run(current: CurrentState, wires: Iterable[Wire]) -> AsyncIterator[Non
         # that does not open in time is given up.
         await asyncio.wait([opening], timeout=OPENING_SECONDS)
         opening.cancel()
-        await _close(gateway, wires)
+        await _close(gateway, transports)
 
 
 async def _open(current: CurrentState) -> None:
@@ -87,7 +87,7 @@ def _start_background_work(gateway: GatewayState) -> None:
     gateway.keys.made.start()
 
 
-async def _close(gateway: GatewayState, wires: Iterable[Wire]) -> None:
+async def _close(gateway: GatewayState, transports: Iterable[Transport]) -> None:
     """Close everything in order, each step within a few seconds."""
     shared = [gateway.shared.close] if gateway.shared is not None else []
     traces = [gateway.traces.close] if gateway.traces is not None else []
@@ -101,7 +101,7 @@ async def _close(gateway: GatewayState, wires: Iterable[Wire]) -> None:
         gateway.memory.close,
         *shared,
         *traces,
-        *(w.aclose for w in wires),
+        *(w.aclose for w in transports),
         close_metrics,
     ):
         try:

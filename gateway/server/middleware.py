@@ -13,8 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
-from gateway.chat.endpoint import serve
-from gateway.chat.request import MemoryPath
+from gateway.apis.chat.chat_format import CHAT
+from gateway.apis.messages.messages_errors import error_body as messages_error
+from gateway.apis.messages.messages_format import MESSAGES
+from gateway.apis.responses.responses_format import RESPONSES
+from gateway.chat.intake.request import MemoryPath
+from gateway.chat.turn.endpoint import serve
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired
 from gateway.http.access_log import current_line, open_line, write_line
@@ -27,10 +31,6 @@ from gateway.server.lazy_app import LazyApp
 from gateway.server.probes import PROBES, answer_probe
 from gateway.server.router_caches import RouterCaches
 from gateway.state import REQUEST_ID, CurrentState, GatewayState, headers_of, request_id
-from gateway.wires.chat.format import CHAT
-from gateway.wires.messages.errors import error_body as messages_error
-from gateway.wires.messages.format import MESSAGES
-from gateway.wires.responses.format import RESPONSES
 from memory import new_id
 
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")

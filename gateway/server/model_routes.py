@@ -8,8 +8,8 @@ from litestar import Request, Response, get
 from litestar.params import FromPath
 
 from gateway.auth.authenticator import Principal
-from gateway.chat.called_agent import called_agent
-from gateway.chat.memory_mode import MemoryMode
+from gateway.chat.intake.called_agent import called_agent
+from gateway.chat.intake.memory_mode import MemoryMode
 from gateway.config.agents import PREFIX
 from gateway.http.paths import segment
 from gateway.models.listing import agent_card, model_card, model_list

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from litestar import Request, Router
 from litestar.openapi.plugins import JsonRenderPlugin
-
-if TYPE_CHECKING:
-    pass
-
 
 Json = dict[str, Any]
 FREE = ("/health", "/ready")  # no key

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from litestar import Request, post, route
 from litestar.enums import HttpMethod
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.chat import endpoint
-from gateway.chat.relayed_names import check_content
-from gateway.chat.request import MemoryPath
+from gateway.apis.base import ApiFormat
+from gateway.apis.chat.chat_format import CHAT
+from gateway.apis.messages.messages_format import MESSAGES
+from gateway.apis.responses.responses_format import RESPONSES
+from gateway.chat.intake.request import MemoryPath
+from gateway.chat.stored.relayed_names import check_content
+from gateway.chat.turn import endpoint
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path
 from gateway.relay.endpoint import pass_on
 from gateway.server import model_routes, operation_routes
 from gateway.server.front_page import front_page
 from gateway.state import GatewayState
-from gateway.wires.base import WireFormat
-from gateway.wires.chat.format import CHAT
-from gateway.wires.messages.format import MESSAGES
-from gateway.wires.responses.format import RESPONSES
-
-if TYPE_CHECKING:
-    pass
-
 
 METHODS = [
     HttpMethod.GET,
@@ -46,7 +42,7 @@ RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method bu
 def _serve(
     request: Request[Any, Any, Any],
     path_user: str | None,
-    wire: WireFormat = CHAT,
+    wire: ApiFormat = CHAT,
     count: UpstreamPath | None = None,
 ) -> ASGIApp:
     path = MemoryPath(wire, path_user, count)

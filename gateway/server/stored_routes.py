@@ -9,10 +9,10 @@ from litestar import Request, delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.chat.compacted_answer import CompactedAnswer
-from gateway.chat.memory_mode import mode_of
-from gateway.chat.relayed_names import check_content
-from gateway.chat.stored_endpoint import StoredVerb
+from gateway.chat.intake.memory_mode import mode_of
+from gateway.chat.stored.compacted_answer import CompactedAnswer
+from gateway.chat.stored.relayed_names import check_content
+from gateway.chat.stored.stored_endpoint import StoredVerb
 from gateway.http.paths import segment
 from gateway.relay.endpoint import pass_on
 from gateway.state import GatewayState

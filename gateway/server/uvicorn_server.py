@@ -19,6 +19,7 @@ import uvicorn
 
 from gateway.server.http_protocol import GuardedProtocol
 from gateway.server.middleware import GatewayMiddleware
+from gateway.server.worker_threads import WorkerThreads
 from gateway.state import ServerState
 
 log = logging.getLogger("mnemogate")
@@ -66,6 +67,7 @@ class GatewayServer(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(WorkerThreads(SWITCH_SECONDS))
         task = asyncio.ensure_future(self._beside()) if self._beside is not None else None
         await super().serve(sockets)
         if task is not None and not task.cancel() and (error := task.exception()) is not None:

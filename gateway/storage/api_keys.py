@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Row, Select, func, insert, literal, select, t
 
 from memory.errors import Conflict, NotFound
 from memory.ids import new_id
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.statements import Query, execute
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.statements import Query, execute
 
 READ_SECONDS = 10.0
 

@@ -17,10 +17,10 @@ import msgspec
 from sqlalchemy import Connection, delete, select, update
 
 from gateway.storage.tickets import to_digits
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
-from memory.stores.sql.statements import put_row
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.statements import put_row
+from memory.stores.sql.engine.write_lock import NOTHING
 
 READ_SECONDS = 2.0
 BOOKING = "booking"  # the member of a row's echo, and the first word of a name

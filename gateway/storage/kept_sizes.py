@@ -11,8 +11,8 @@ import time
 from sqlalchemy import func, select
 
 from gateway.storage.responses import READ_SECONDS, SIZE
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
 
 FRESH_SECONDS = 60.0
 MOST_SUMS = 500  # that are remembered

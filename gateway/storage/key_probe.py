@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from memory.stores.sql.scope_probe import query_database
+from memory.stores.sql.rows.scope_probe import query_database
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Connection, select, union
 
 from memory.scope import owner_key
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 
 TABLES = (t.scopes, t.user_policies, t.usage, t.responses)
 ALL = union(

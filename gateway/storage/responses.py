@@ -23,11 +23,11 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from gateway.storage.bookings import BOOKING, note_booking
 from memory import StoreUnavailable
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
-from memory.stores.sql.scopes import UserName
-from memory.stores.sql.statements import put_row
-from memory.stores.sql.write_lock import NOTHING, owner_lock
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.statements import put_row
+from memory.stores.sql.engine.write_lock import NOTHING, owner_lock
+from memory.stores.sql.rows.scopes import UserName
 
 log = logging.getLogger("mnemogate")
 c = t.responses.c
@@ -57,7 +57,7 @@ class StoredResponse:
     rounds: the provider's ids, first to last. pending: our outputs that the provider has not got
     yet: they are sent with the client's own. shown: what the client saw, None until it is finished.
     echo: members of the request, as the client sent them, and the items of both if the response is
-    stored here (`gateway.chat.kept_responses`). target: who stores it. thread: its conversation
+    stored here (see `kept_responses`). target: who stores it. thread: its conversation
     object.
     """
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import NOTHING
 
 READ_SECONDS = 2.0
 PREFIX = "ticket"

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from memory.ids import clock
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
 
 READ_SECONDS = 5.0
 p = t.tool_pins.c

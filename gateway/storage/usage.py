@@ -29,12 +29,12 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from memory.ids import clock
 from memory.scope import owner_key
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.scopes import UserName, erased_at
-from memory.stores.sql.sql_driver import sql_driver
-from memory.stores.sql.statements import add_rows, execute_sql
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.sql_driver import sql_driver
+from memory.stores.sql.engine.statements import add_rows, execute_sql
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.rows.scopes import UserName, erased_at
 
 c = t.usage.c
 DAY = 86400.0

@@ -14,6 +14,20 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from gateway.apis.translation.messages_reply_to_chat import (
+    StreamedAnswer,
+    WholeAnswer,
+    answer,
+    refusal,
+)
+from gateway.apis.translation.messages_request_from_chat import (
+    BINDING,
+    binds_thinking,
+    dropped_members,
+    messages_request,
+    thoughts_in_loop,
+    with_stale_thinking_dropped,
+)
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
 from gateway.http.paths import upstream_path, with_query
@@ -28,15 +42,6 @@ from gateway.upstream.base import (
     UpstreamResponse,
 )
 from gateway.upstream.translated_body import Translation, translate_response
-from gateway.wire.anthropic.request import (
-    BINDING,
-    binds_thinking,
-    dropped_members,
-    messages_request,
-    thoughts_in_loop,
-    with_stale_thinking_dropped,
-)
-from gateway.wire.anthropic.response import StreamedAnswer, WholeAnswer, answer, refusal
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.long_strings import CutText

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.http.paths import below, split_query, upstream_path, with_query
-from gateway.upstream.base import Headers, UpstreamRequest, UpstreamResponse, Wire
+from gateway.upstream.base import Headers, Transport, UpstreamRequest, UpstreamResponse
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.wire.model_field import model_of
@@ -35,7 +35,11 @@ class AzureUpstream(OpenAIUpstream):
     """
 
     def __init__(
-        self, base_url: str, wire: Wire, timeouts: Timeouts | None = None, api_version: str = ""
+        self,
+        base_url: str,
+        transport: Transport,
+        timeouts: Timeouts | None = None,
+        api_version: str = "",
     ) -> None:
         base, mark, query = base_url.partition("?")
         base = base.rstrip("/")
@@ -43,7 +47,7 @@ class AzureUpstream(OpenAIUpstream):
         in_query = re.search(r"(?:^|&)api-version=", query) is not None
         self._version = "" if in_query else api_version or (VERSION if self._dated else "")
         base = base.removesuffix("/openai") + "/openai" if self._dated else base
-        super().__init__(base + mark + query, wire, timeouts)
+        super().__init__(base + mark + query, transport, timeouts)
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request, see the port. A client's own api-version is kept."""

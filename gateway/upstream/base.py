@@ -1,14 +1,14 @@
 """The two ports of this package.
 
-`Upstream` forwards one request to one model server, once. `Wire` sends the bytes of a request to
-wherever they go, once.
+`Upstream` forwards one request to one model server, once. `Transport` sends the bytes of a
+request to wherever they go, once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from io import BytesIO
 from typing import NamedTuple, Protocol
@@ -16,71 +16,33 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from gateway.errors import GatewayError
-from gateway.http.paths import UpstreamPath, with_query
+from gateway.http.upstream_request import (
+    Content,
+    Headers,
+    UpstreamRequest,
+    ignore,
+    join_body,
+    size_of,
+)
 from gateway.upstream.deadlines import Deadlines
-from gateway.wire.long_content import LongContent
+
+__all__ = [
+    "Carriage",
+    "Content",
+    "Headers",
+    "OnePiece",
+    "Origin",
+    "Transport",
+    "TransportRequest",
+    "Upstream",
+    "UpstreamRequest",
+    "UpstreamResponse",
+    "join_body",
+    "size_of",
+]
 
 ANSWER_BYTES = 128 << 20  # limit of a response that is read as a whole
 ERROR_BYTES = 1 << 20
-Headers = list[tuple[bytes, bytes]]
-Content = (
-    bytes | Sequence[bytes | memoryview]
-)  # a body, or its parts: joining those of a long history costs as much as sending it
-
-
-def join_body(content: Content) -> bytes:
-    """Return a body in one piece."""
-    if isinstance(content, LongContent):
-        return content.join()
-    return content if isinstance(content, bytes) else b"".join(content)
-
-
-def size_of(content: Content | None) -> int:
-    """Return the size of a body in bytes; 0 for none."""
-    if isinstance(content, LongContent):
-        return content.size
-    return len(content) if isinstance(content, bytes) else sum(map(len, content or ()))
-
-
-def _ignore() -> None:
-    """Do nothing."""
-
-
-class UpstreamRequest(msgspec.Struct):
-    """One upstream request.
-
-    path: below the provider's base URL; names in it are quoted. model: the name its target knows
-    the model by; "" if the body names none. frozen: the first system message ends with core text
-    that stays the same for a while, so a provider whose prompt cache needs marks may set one there.
-    stream: events were asked for, so silence is limited; otherwise only the total time is. written:
-    called when the request is being sent. composed: it may hold other things than the one before
-    it did at the same place, since memory changes. masked: who reads the answer for the client
-    takes out what is marked as ours. tenant: whose request it is. own: a call of the gateway's own,
-    a small chat completion, whose limit of tokens is named as its server wants it.
-    """
-
-    path: UpstreamPath
-    content: Content | None
-    headers: Sequence[tuple[bytes, bytes]] = ()
-    method: str = "POST"
-    model: str = ""
-    frozen: bool = False
-    until: float = float("inf")  # the caller's own deadline, by the loop's time
-    stream: bool = False
-    written: Callable[[], None] = _ignore
-    composed: bool = False
-    masked: bool = False
-    tenant: str = ""
-    own: bool = False
-
-    def add_query(self, query: str) -> None:
-        """Send a query too, "" for none."""
-        self.path = with_query(self.path, query)
-
-    @property
-    def body(self) -> bytes | None:
-        """The content in one piece."""
-        return None if self.content is None else join_body(self.content)
 
 
 class OnePiece:
@@ -184,8 +146,8 @@ class Origin(NamedTuple):
 
 
 @dataclass(slots=True)
-class WireRequest:
-    """What a wire sends.
+class TransportRequest:
+    """What a transport sends.
 
     host: value of the Host header. target: path and query as in the request line. written: called
     when the request is being sent; from then on it may cost money.
@@ -197,13 +159,13 @@ class WireRequest:
     target: bytes
     headers: Headers
     content: Content | None
-    written: Callable[[], None] = _ignore
+    written: Callable[[], None] = ignore
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """Connections to servers."""
 
-    async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
+    async def call(self, request: TransportRequest, clock: Deadlines) -> UpstreamResponse:
         """Send the request once; return once the status is known.
 
         clock: deadlines of every wait, for the body too. A kept connection that dies before the

@@ -9,19 +9,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from gateway.apis.translation.chat_reply_parts import ReplyWriter
+from gateway.apis.translation.member_seal import MemberSeal
+from gateway.apis.translation.request_to_chat import (
+    MESSAGES,
+    RESPONSES,
+    carry,
+    message_of,
+    takes_tokens,
+)
 from gateway.errors import BadRequest
 from gateway.upstream.base import Content, UpstreamRequest
 from gateway.upstream.carried_answers import CarriedAnswers
-from gateway.upstream.token_limits import TokenLimits
-from gateway.wire.bridge.carried import MESSAGES, RESPONSES, carry, message_of, takes_tokens
-from gateway.wire.bridge.chat_reply import ReplyWriter
-from gateway.wire.bridge.losses import Losses
-from gateway.wire.bridge.member_seal import MemberSeal
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.long_strings import CutText
+from gateway.wire.losses import Losses
 from gateway.wire.own_marks import ORPHANED, SEALED, without_marked
+from gateway.wire.token_limits import TokenLimits
 from memory import TokenCounter
 
 HIDDEN_REASONING = "memory.reasoning"  # what led to a call of ours that is not put back

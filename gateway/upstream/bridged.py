@@ -15,6 +15,16 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from gateway.apis.translation.chat_reply_parts import ReplyWriter
+from gateway.apis.translation.messages_reply_to_chat import WholeAnswer
+from gateway.apis.translation.reply_stream import BridgedStream, refusal, whole_reply
+from gateway.apis.translation.request_to_chat import MESSAGES, RESPONSES
+from gateway.apis.translation.sealed_compaction import (
+    SummarySeal,
+    holds_items,
+    may_be_compacted,
+    with_summaries,
+)
 from gateway.http.json_thread import look_for, run_by_weight, run_heavy
 from gateway.http.paths import upstream_path
 from gateway.upstream.base import (
@@ -34,21 +44,11 @@ from gateway.upstream.bridge_translation import (
     remove_marks,
 )
 from gateway.upstream.refused_references import send_items
-from gateway.upstream.token_limits import TokenLimits, refused_member, rename_limit
 from gateway.upstream.translated_body import translate_response
-from gateway.wire.anthropic.response import WholeAnswer
-from gateway.wire.bridge.carried import MESSAGES, RESPONSES
-from gateway.wire.bridge.chat_reply import ReplyWriter
-from gateway.wire.bridge.compaction import (
-    SummarySeal,
-    holds_items,
-    may_be_compacted,
-    with_summaries,
-)
-from gateway.wire.bridge.reply_stream import BridgedStream, refusal, whole_reply
 from gateway.wire.chat import Json, decode, encode
 from gateway.wire.headers import with_body_idempotency_key
 from gateway.wire.own_marks import BYTES
+from gateway.wire.token_limits import TokenLimits, refused_member, rename_limit
 
 FORMATS = {"/responses": RESPONSES, "/messages": MESSAGES}
 # Paths that count a request's tokens: of which format, and what the answer says beside the number.

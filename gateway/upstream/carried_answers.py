@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gateway.wire.bridge.chat_messages import with_carried
-from gateway.wire.bridge.member_seal import SealedMembers
+from gateway.apis.translation.accepted_messages import with_carried
+from gateway.apis.translation.member_seal import SealedMembers
 from gateway.wire.chat import Json
 from gateway.wire.json_weight import is_readable
 from memory import Cache

@@ -16,7 +16,7 @@ from gateway.config.settings import ConfigError, Settings
 from gateway.models.facts import ModelFacts
 from gateway.upstream.anthropic import AnthropicUpstream, Facts
 from gateway.upstream.azure import AzureUpstream
-from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.base import Transport, Upstream
 from gateway.upstream.bridge_translation import BridgeOptions, Carrying
 from gateway.upstream.bridged import BridgedUpstream, SpokenFormats
 from gateway.upstream.deadlines import Timeouts
@@ -87,8 +87,10 @@ def find_proxy(provider: ProviderSettings, environ: Mapping[str, str]) -> tuple[
     return (provider.proxy, "") if provider.proxy else _environment(provider.base_url, environ)
 
 
-def open_provider_wire(name: str, options: ConnectionOptions, max_connections: int) -> Wire:
-    """Return the wire of a provider.
+def open_provider_transport(
+    name: str, options: ConnectionOptions, max_connections: int
+) -> Transport:
+    """Return the transport of a provider.
 
     Raises ConfigError for options that cannot be used, naming the setting.
     """
@@ -108,13 +110,15 @@ def open_provider_wire(name: str, options: ConnectionOptions, max_connections: i
             f"providers.{name}: {files} cannot be used ({why}). Give PEM files; client_cert "
             "must contain its key too."
         ) from e
-    return _httpx_wire(options, context, max_connections)
+    return _httpx_transport(options, context, max_connections)
 
 
-def _httpx_wire(options: ConnectionOptions, context: ssl.SSLContext, max_connections: int) -> Wire:
+def _httpx_transport(
+    options: ConnectionOptions, context: ssl.SSLContext, max_connections: int
+) -> Transport:
     import httpx
 
-    from gateway.upstream.httpx_transport import HttpxWire
+    from gateway.upstream.httpx_transport import HttpxTransport
 
     def transport() -> httpx.AsyncHTTPTransport:
         proxy = (
@@ -129,7 +133,7 @@ def _httpx_wire(options: ConnectionOptions, context: ssl.SSLContext, max_connect
             verify=context, http2=options.http2, proxy=proxy, limits=limits
         )
 
-    return HttpxWire(
+    return HttpxTransport(
         transport, max_connections, redact_proxy(options.proxy) if options.proxy else ""
     )
 
@@ -212,27 +216,27 @@ def _bypasses_proxy(entry: str, scheme: str, host: str, port: int) -> bool:
     return host.endswith(f".{bare}") and name != "localhost" and (not exact or name.startswith("*"))
 
 
-def open_wire(
-    transport: httpx.AsyncBaseTransport | None,
+def open_transport(
+    replacement: httpx.AsyncBaseTransport | None,
     name: str,
     options: ConnectionOptions,
     max_connections: int,
-) -> Wire:
-    if transport is None:
-        return open_provider_wire(name, options, max_connections)
-    from gateway.upstream.httpx_transport import HttpxWire
+) -> Transport:
+    if replacement is None:
+        return open_provider_transport(name, options, max_connections)
+    from gateway.upstream.httpx_transport import HttpxTransport
 
-    return HttpxWire(lambda: transport)
+    return HttpxTransport(lambda: replacement)
 
 
 def build_upstreams(
-    settings: Settings, wires: Mapping[str, Wire], carrying: Carrying | None = None
+    settings: Settings, transports: Mapping[str, Transport], carrying: Carrying | None = None
 ) -> dict[str, Upstream]:
     """Return the providers' servers. carrying: how bridges keep what servers want back."""
     facts = ModelFacts.load(facts_file()).of
     return {
         name: BridgedUpstream(
-            _open_server(name, p, wires[name], facts),
+            _open_server(name, p, transports[name], facts),
             _formats_of(p),
             _bridge_options(name, p),
             carrying,
@@ -241,11 +245,11 @@ def build_upstreams(
     }
 
 
-def _open_server(name: str, p: ProviderSettings, wire: Wire, facts: Facts) -> Upstream:
+def _open_server(name: str, p: ProviderSettings, transport: Transport, facts: Facts) -> Upstream:
     timeouts = Timeouts(**p.timeouts.model_dump())
-    server: Upstream = OpenAIUpstream(p.base_url, wire, timeouts)
+    server: Upstream = OpenAIUpstream(p.base_url, transport, timeouts)
     if p.kind == "azure":
-        server = AzureUpstream(p.base_url, wire, timeouts, p.api_version)
+        server = AzureUpstream(p.base_url, transport, timeouts, p.api_version)
     if secrets := _secrets_of(p):
         server = RedactedUpstream(server, secrets)
     if p.kind == "anthropic":

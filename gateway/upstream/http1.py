@@ -28,7 +28,15 @@ from itertools import chain
 from typing import Any, cast
 
 from gateway.errors import StreamIncomplete, UpstreamUnreachable
-from gateway.upstream.base import Content, Origin, UpstreamResponse, WireRequest, join_body, size_of
+from gateway.http.pacing import LOOP_PAUSE_SECONDS
+from gateway.upstream.base import (
+    Content,
+    Origin,
+    TransportRequest,
+    UpstreamResponse,
+    join_body,
+    size_of,
+)
 from gateway.upstream.connection_errors import no_answer_error, too_slow, unreachable
 from gateway.upstream.connection_pool_slots import ConnectionSlots
 from gateway.upstream.deadlines import Deadlines
@@ -37,6 +45,7 @@ from gateway.upstream.http1_parser import CHUNK_BYTES, MalformedResponse, Respon
 from gateway.upstream.tls_trust import trust
 
 WRITTEN = 1 << 17  # bytes of a request's body written at once
+STEP_BYTES = 1 << 20  # of it, after which the event loop is released
 AT_ONCE = 1 << 15  # smaller bodies are copied, which is faster than writing parts
 UNREAD = 1 << 17  # unread bytes after which the server has to wait
 IDLE = 30.0  # seconds to keep an unused connection
@@ -54,6 +63,7 @@ class Connection(asyncio.Protocol):
         # Of the request, still to be written; None once all is.
         self._rest: Iterator[bytes | memoryview] | None = None
         self._full = self.paused = False
+        self._next_step: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def begin(self, head: bytes, body: Content | None, bodyless: bool) -> ResponseParser:
@@ -133,11 +143,20 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def _write(self) -> None:
-        while self._rest is not None and not self._full:
+        """Write what the server takes of a long request, `STEP_BYTES` in one turn of the loop."""
+        written = 0
+        while self._rest is not None and not self._full and self._next_step is None:
             if (piece := next(self._rest, None)) is None:
                 self._rest = None
-            else:
-                self._transport.write(piece)
+                continue
+            self._transport.write(piece)
+            written += len(piece)
+            if written >= STEP_BYTES:
+                self._next_step = self._pool.loop.call_later(LOOP_PAUSE_SECONDS, self._go_on)
+
+    def _go_on(self) -> None:
+        self._next_step = None
+        self._write()
 
     # --- callbacks of the event loop
 
@@ -224,7 +243,7 @@ class Http1Client:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tls = tls
 
-    async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
+    async def call(self, request: TransportRequest, clock: Deadlines) -> UpstreamResponse:
         """Send the request, see the port."""
         head = _head(request)
         self.loop = asyncio.get_running_loop()
@@ -341,7 +360,7 @@ def _pieces(head: bytes, body: Content) -> Iterator[bytes | memoryview]:
             yield view[at : at + WRITTEN]
 
 
-def _head(request: WireRequest) -> bytes:
+def _head(request: TransportRequest) -> bytes:
     """Return the head of the request.
 
     Raises UpstreamUnreachable if a header has a line break in it.

@@ -1,4 +1,4 @@
-"""httpx as a wire: for providers behind a proxy, with own certificates or HTTP/2; and for tests.
+"""httpx as a transport: for proxies, own certificates and HTTP/2; and for tests.
 
 Each transport carries one request at a time and keeps one connection. A cancelled request can
 therefore close it at once, over HTTP/2 too, where httpcore would only stop listening while the
@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from gateway.errors import GatewayError, StreamIncomplete, Unavailable, UpstreamUnreachable
-from gateway.upstream.base import Content, UpstreamResponse, WireRequest
+from gateway.upstream.base import Content, TransportRequest, UpstreamResponse
 from gateway.upstream.connection_errors import too_slow, unreachable
 from gateway.upstream.connection_pool_slots import ConnectionSlots
 from gateway.upstream.deadlines import Deadlines
@@ -45,7 +45,7 @@ class _OneConnection:
                     await each.aclose()
 
 
-class HttpxWire:
+class HttpxTransport:
     """Sends through transports that `make` creates, at most `max_connections` at a time.
 
     proxy: their proxy, for the log.
@@ -64,7 +64,7 @@ class HttpxWire:
         self._closing: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    async def call(self, request: WireRequest, clock: Deadlines) -> UpstreamResponse:
+    async def call(self, request: TransportRequest, clock: Deadlines) -> UpstreamResponse:
         """Send the request, see the port."""
         _check(request)
         fresh = False
@@ -133,8 +133,10 @@ class HttpxWire:
 class _HttpxCall:
     """One request on its way through a transport."""
 
-    def __init__(self, wire: HttpxWire, carrier: _OneConnection, request: WireRequest) -> None:
-        self._wire, self._carrier, self._request = wire, carrier, request
+    def __init__(
+        self, transport: HttpxTransport, carrier: _OneConnection, request: TransportRequest
+    ) -> None:
+        self._transport, self._carrier, self._request = transport, carrier, request
         self._opened = carrier.stream is None
         self._limit: asyncio.Timeout | None = None
 
@@ -156,10 +158,10 @@ class _HttpxCall:
             self.give_back(whole=False)
             if (named := _as_gateway_error(e)) is e:
                 raise
-            if self._wire.proxy and isinstance(
+            if self._transport.proxy and isinstance(
                 e, httpx.ConnectError | httpx.ConnectTimeout | TimeoutError
             ):
-                why = httpx.ConnectError(f"through proxy {self._wire.proxy}: {e}")
+                why = httpx.ConnectError(f"through proxy {self._transport.proxy}: {e}")
                 why.__cause__ = e
                 raise named from why
             raise named from e
@@ -175,7 +177,7 @@ class _HttpxCall:
 
     def give_back(self, *held: Any, whole: bool) -> None:
         """Give the transport back."""
-        self._wire.give_back(self._carrier, *held, whole=whole)
+        self._transport.give_back(self._carrier, *held, whole=whole)
 
     async def _trace(self, event: str, info: dict[str, Any]) -> None:
         """Follow the progress that httpcore reports."""
@@ -266,7 +268,7 @@ class _RequestParts(httpx.AsyncByteStream):
             yield bytes(part)
 
 
-def _build_request(request: WireRequest, trace: Any) -> httpx.Request:
+def _build_request(request: TransportRequest, trace: Any) -> httpx.Request:
     origin = request.origin
     where: dict[str, Any] = {
         "scheme": "https" if origin.tls else "http",
@@ -287,7 +289,7 @@ def _build_request(request: WireRequest, trace: Any) -> httpx.Request:
     return built
 
 
-def _check(request: WireRequest) -> None:
+def _check(request: TransportRequest) -> None:
     """Raise UpstreamUnreachable if a header has a line break in it."""
     if any(re.search(rb"[\r\n\0]", k + v) for k, v in request.headers):
         raise UpstreamUnreachable(

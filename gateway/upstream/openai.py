@@ -13,10 +13,10 @@ from gateway.errors import BadRequest, StreamIncomplete, UpstreamUnreachable
 from gateway.http.pacing import PacedStream
 from gateway.upstream.base import (
     Origin,
+    Transport,
+    TransportRequest,
     UpstreamRequest,
     UpstreamResponse,
-    Wire,
-    WireRequest,
     size_of,
 )
 from gateway.upstream.deadlines import Deadlines, DeadlineTimer, Timeouts
@@ -63,12 +63,14 @@ class BaseUrl:
 class OpenAIUpstream:
     """A server that speaks OpenAI's HTTP API.
 
-    base_url: up to and including `/v1`. wire: shared by all upstreams of a provider, or a test's
-    own.
+    base_url: up to and including `/v1`. transport: shared by all upstreams of a provider, or
+    a test's own.
     """
 
-    def __init__(self, base_url: str, wire: Wire, timeouts: Timeouts | None = None) -> None:
-        self._wire = wire
+    def __init__(
+        self, base_url: str, transport: Transport, timeouts: Timeouts | None = None
+    ) -> None:
+        self._transport = transport
         self._timeouts = timeouts or Timeouts()
         self._alarm = DeadlineTimer()
         self._address: BaseUrl | None
@@ -82,7 +84,7 @@ class OpenAIUpstream:
 
         Time limits: connect; first_token, until the first body byte; idle, between bytes; total.
         """
-        incoming = await self._wire.call(
+        incoming = await self._transport.call(
             self._request(request),
             Deadlines(self._alarm, self._timeouts, request.until, stream=request.stream),
         )
@@ -100,7 +102,7 @@ class OpenAIUpstream:
         ]
         return UpstreamResponse(incoming.status, headers, _DecompressedBody(incoming))
 
-    def _request(self, request: UpstreamRequest) -> WireRequest:
+    def _request(self, request: UpstreamRequest) -> TransportRequest:
         address = self._address
         if address is None:
             raise UpstreamUnreachable(
@@ -118,7 +120,7 @@ class OpenAIUpstream:
             headers.append(address.credentials)
         if request.content is not None or request.method not in BODYLESS:
             headers.append((b"content-length", b"%d" % size_of(request.content)))
-        return WireRequest(
+        return TransportRequest(
             address.origin,
             address.host,
             request.method,

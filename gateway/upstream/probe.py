@@ -22,8 +22,8 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
     replaces the provider's own. Raises GatewayError, ConfigError.
     """
     from gateway.http.paths import upstream_path
+    from gateway.upstream import factory
     from gateway.upstream.base import UpstreamRequest
-    from gateway.upstream.factory import build_upstreams, connection_options, open_provider_wire
 
     provider = settings.providers[name]
     impatient = provider.model_copy(
@@ -42,16 +42,18 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
         if provider.api_key
         else []
     )
-    wire = open_provider_wire(name, connection_options(provider, os.environ), 1)
+    transport = factory.open_provider_transport(
+        name, factory.connection_options(provider, os.environ), 1
+    )
     try:
-        upstream = build_upstreams(
-            settings.model_copy(update={"providers": {name: impatient}}), {name: wire}
+        upstream = factory.build_upstreams(
+            settings.model_copy(update={"providers": {name: impatient}}), {name: transport}
         )[name]
         incoming = await upstream.send(UpstreamRequest(upstream_path("models"), None, key, "GET"))
         await incoming.close()
         return incoming.status
     finally:
-        await wire.aclose()
+        await transport.aclose()
 
 
 class FoundAddress(NamedTuple):

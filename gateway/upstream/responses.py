@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gateway.apis.translation.messages_reply_to_chat import WholeAnswer
+from gateway.apis.translation.messages_request_from_chat import thoughts_in_loop
+from gateway.apis.translation.responses_reply_to_chat import StreamedResponse, completion_of
+from gateway.apis.translation.responses_request_from_chat import response_request
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
 from gateway.http.paths import upstream_path, with_query
@@ -23,16 +27,12 @@ from gateway.upstream.base import (
     UpstreamResponse,
 )
 from gateway.upstream.translated_body import Translation, translate_response
-from gateway.wire.anthropic.request import thoughts_in_loop
-from gateway.wire.anthropic.response import WholeAnswer
-from gateway.wire.bridge.losses import Losses
 from gateway.wire.chat import encode
 from gateway.wire.chat_request import parse
 from gateway.wire.headers import with_body_idempotency_key
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.long_strings import CutText
-from gateway.wire.responses.answer import StreamedResponse, completion_of
-from gateway.wire.responses.request import response_request
+from gateway.wire.losses import Losses
 
 CHAT = upstream_path("chat", "completions")
 RESPONSES_PATH = upstream_path("responses")

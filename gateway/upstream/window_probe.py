@@ -21,7 +21,7 @@ import msgspec
 from gateway.config.settings import ProviderSettings
 from gateway.http.json_thread import run_by_weight
 from gateway.http.paths import UpstreamPath, upstream_path
-from gateway.upstream.base import Upstream, UpstreamRequest, Wire
+from gateway.upstream.base import Transport, Upstream, UpstreamRequest
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.wire.chat import decode
@@ -88,10 +88,12 @@ def is_asked(provider: ProviderSettings, facts: Mapping[str, Any]) -> bool:
 class WindowProbe:
     """Asks one provider. server: at its base URL. root: where that has no `/v1`."""
 
-    def __init__(self, provider: ProviderSettings, wire: Wire) -> None:
+    def __init__(self, provider: ProviderSettings, transport: Transport) -> None:
         timeouts = Timeouts(ASK_SECONDS, ASK_SECONDS, ASK_SECONDS, ASK_SECONDS)
-        self._server: Upstream = OpenAIUpstream(provider.base_url, wire, timeouts)
-        self._root: Upstream = OpenAIUpstream(_without_version(provider.base_url), wire, timeouts)
+        self._server: Upstream = OpenAIUpstream(provider.base_url, transport, timeouts)
+        self._root: Upstream = OpenAIUpstream(
+            _without_version(provider.base_url), transport, timeouts
+        )
         self._limit = asyncio.Semaphore(QUESTIONS)
         self._shared = _SharedAnswers()
         self._only_list = (urlsplit(provider.base_url).hostname or "").endswith(LISTING_HOSTS)
@@ -268,9 +270,11 @@ def _without_version(base_url: str) -> str:
 
 
 def build_probes(
-    providers: Mapping[str, ProviderSettings], wires: Mapping[str, Wire]
+    providers: Mapping[str, ProviderSettings], transports: Mapping[str, Transport]
 ) -> dict[str, WindowProbe]:
     """Return what asks each provider that is no hosted one of its own kind."""
     return {
-        name: WindowProbe(p, wires[name]) for name, p in providers.items() if p.kind == "openai"
+        name: WindowProbe(p, transports[name])
+        for name, p in providers.items()
+        if p.kind == "openai"
     }

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 BLANKS = re.compile(rb"[\r\n]{64,}+")
+COLON = b":"[0]
+COMMENTS = re.compile(rb"(?::[^\r\n]{0,64}\n\n){16,}")
 MIN_EVENT_END_BYTES = len(b"\r\n\r\n")  # of an event, so no longer than a blank one
 LINE = re.compile(rb"\r\n|\n|\r")
 BOM = b"\xef\xbb\xbf"
@@ -87,7 +89,9 @@ class SseFramer:
         begin, look = 0, max(0, self._seen - 3)
         while found := BLANK.search(buffer, look):
             end = found.end()
-            if end - begin <= MIN_EVENT_END_BYTES and (run := BLANKS.match(buffer, begin)):
+            if buffer[begin] == COLON and (run := COMMENTS.match(buffer, begin)):
+                end = run.end()  # a flood of comments: one block, not thousands
+            elif end - begin <= MIN_EVENT_END_BYTES and (run := BLANKS.match(buffer, begin)):
                 end = run.end()  # nothing but blank lines: one block, not thousands
             with memoryview(buffer) as view:
                 raw = bytes(view[begin:end])
@@ -115,6 +119,8 @@ class SseFramer:
             text = raw.removeprefix(BOM)
         if (simple := _simple(text)) is not None:
             return simple if text is raw else simple._replace(raw=raw)
+        if text.startswith(b":") and COMMENTS.fullmatch(text):
+            return SseEvent(raw, None)
         data: list[bytes] = []
         name = b""
         lines = (

@@ -9,8 +9,8 @@ from typing import Protocol
 from sqlalchemy import Connection, select
 
 from memory.conversation.messages import Json
-from memory.stores.sql import policies
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import policies
 
 WRITING = ("full", "write")  # policies with which a memory is written
 

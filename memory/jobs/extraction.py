@@ -25,9 +25,9 @@ from memory.jobs.fact_answer import FactAnswer, read_answer
 from memory.jobs.fact_writer import Count, FactWriter, count_nothing
 from memory.jobs.human_block import HumanBlock
 from memory.jobs.worker import Handler
-from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.rows.jobs import ANSWERS, Effect, QueuedJob
 
 KIND = fact_writer.KIND
 ZONE = "zone"  # of a payload: the name of the user's time zone

@@ -17,13 +17,13 @@ from memory.search.drop_reasons import Drop, Reason
 from memory.search.matters import find_matters
 from memory.search.own_words import may_tell, read_own_words
 from memory.search.small_talk import is_small_talk
-from memory.stores.sql import passage_lifecycle as fact_rows
-from memory.stores.sql import passages as passage_rows
-from memory.stores.sql import unread_turns
-from memory.stores.sql.jobs import QueuedJob
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.replaced_turns import find_replaced
-from memory.stores.sql.unread_turns import TurnMessage
+from memory.stores.sql.rows import passage_lifecycle as fact_rows
+from memory.stores.sql.rows import passages as passage_rows
+from memory.stores.sql.rows.jobs import QueuedJob
+from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.turns import unread_turns
+from memory.stores.sql.turns.replaced_turns import find_replaced
+from memory.stores.sql.turns.unread_turns import TurnMessage
 
 # Of a payload: the job reads turns that were set aside; the user was idle before it.
 AGAIN, IDLE = "again", "idle"

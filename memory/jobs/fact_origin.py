@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 from memory.jobs.fact_answer import ProposedFact
 from memory.jobs.human_block import HumanBlock
 from memory.search.folding import fold_text
-from memory.stores.sql import passage_lifecycle, replaced_turns, unread_turns
-from memory.stores.sql.blocks import EditSource
-from memory.stores.sql.unread_turns import TurnMessage
+from memory.stores.sql.rows import passage_lifecycle
+from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.turns import replaced_turns, unread_turns
+from memory.stores.sql.turns.unread_turns import TurnMessage
 
 ACTOR, EDITED = "extraction", "edited"
 MAX_QUOTE_CHARACTERS = 500

@@ -14,11 +14,12 @@ from memory.jobs.fact_origin import ACTOR, FactOrigin, name_speaker, origin_of, 
 from memory.jobs.human_block import LABEL, HumanBlock
 from memory.search import dedup
 from memory.search.drop_reasons import Drop, Reason
-from memory.stores.sql import job_records, scopes, unread_turns
-from memory.stores.sql import passage_lifecycle as fact_rows
-from memory.stores.sql import passages as passage_rows
-from memory.stores.sql.job_records import JobRecord
-from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.rows import job_records, scopes
+from memory.stores.sql.rows import passage_lifecycle as fact_rows
+from memory.stores.sql.rows import passages as passage_rows
+from memory.stores.sql.rows.job_records import JobRecord
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
+from memory.stores.sql.turns import unread_turns
 
 KIND = "extract"
 LASTING = ("identity", "preference")

@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from memory.core.blocks import CoreBlock, rewrite_value
 from memory.errors import ToolError
-from memory.stores.sql import blocks as block_rows
-from memory.stores.sql.blocks import EditSource
-from memory.stores.sql.visible_blocks import is_hidden
+from memory.stores.sql.rows import blocks as block_rows
+from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.rows.visible_blocks import is_hidden
 
 LABEL = "human"
 

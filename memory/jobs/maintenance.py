@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from memory.ids import clock
+from memory.jobs.file_cleaning import register_cleaning
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
-from memory.stores.sql import (
-    call_records,
-    fts,
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.index import vectors
+from memory.stores.sql.owners import retention
+from memory.stores.sql.owners.erasure import expire_unnamed, finish
+from memory.stores.sql.rows import (
     job_records,
     message_pieces,
     model_records,
     passage_lifecycle,
-    retention,
-    vectors,
 )
-from memory.stores.sql.database import Database
-from memory.stores.sql.erasure import expire_unnamed, finish
-from memory.stores.sql.jobs import Effect, QueuedJob, delete_dead, enqueue
+from memory.stores.sql.rows.jobs import Effect, QueuedJob, delete_dead, enqueue
 
 DAY = 86400.0
 AGAIN_SECONDS = 10.0  # behind the end of a lease
@@ -40,6 +40,7 @@ class RetentionPolicy:
 
     explain: float
     unnamed: float
+    inbox: float = 30
 
 
 def erase_handler(db: Database, forget: Forget) -> Handler:
@@ -79,7 +80,8 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         for work in (
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
-            lambda conn: call_records.expire(conn, now - ages.explain * DAY),
+            lambda conn: retention.expire_approvals(conn, now - ages.explain * DAY),
+            lambda conn: retention.expire_inboxes(conn, now - ages.inbox * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
             lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
             *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),
@@ -125,4 +127,5 @@ def register(worker: Worker, db: Database, ages: RetentionPolicy, retrieval: Ret
     worker.register("erase", erase_handler(db, retrieval.forget))
     worker.register("embed", embed_handler(retrieval.embed_scope), small=True)
     worker.register("reindex", reindex_handler(db))
+    register_cleaning(worker, db)
     worker.register("expire", expire_handler(db, ages), every=PERIOD_SECONDS)

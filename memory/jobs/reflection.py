@@ -21,13 +21,13 @@ from memory.core.blocks import CoreBlock, elements, escape
 from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
 from memory.retrieval.retriever import Retriever
-from memory.stores.sql import blocks as block_rows
-from memory.stores.sql import passages as passage_rows
-from memory.stores.sql import scopes
-from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import QueuedJob, advance
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.rows import blocks as block_rows
+from memory.stores.sql.rows import passages as passage_rows
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.jobs import QueuedJob, advance
+from memory.stores.sql.rows.messages import SearchQuery
 
 KIND = "reflect"
 ACTOR = "reflection"

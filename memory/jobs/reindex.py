@@ -13,16 +13,17 @@ from functools import partial
 from sqlalchemy import Connection, func, select, union
 
 from memory.jobs.worker import Handler
-from memory.stores.sql import fts, message_index, vectors
-from memory.stores.sql import passages as passage_rows
-from memory.stores.sql import schema as t
-from memory.stores.sql.batches import ROWS_PER_STATEMENT, WriterShare
-from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.batches import ROWS_PER_STATEMENT, WriterShare
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.index import vectors
+from memory.stores.sql.rows.index_documents import READERS
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 
 PAGE = 200  # most rows of a transaction, for which a concurrent turn has to wait
 JOB_SECONDS = 60.0  # budget of one job; remaining work is queued again
-KINDS = ("messages", "passages", "swept messages", "swept passages", "done")
+KINDS = (*READERS, *(f"swept {name}" for name in READERS), "done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,7 @@ def step(conn: Connection, progress: ReindexProgress) -> tuple[ReindexProgress, 
 
 
 def _put_documents(conn: Connection, kind: str, after: int) -> Sequence[int]:
-    docs = (message_index if kind == "messages" else passage_rows).docs(
-        conn, after, min(ROWS_PER_STATEMENT, PAGE)
-    )
+    docs = READERS[kind](conn, after, min(ROWS_PER_STATEMENT, PAGE))
     fts.reindex_documents(conn, f"{kind}_fts", docs)
     return [key for key, _ in docs]
 
@@ -71,9 +70,10 @@ def _swept(conn: Connection, kind: str, after: int) -> Sequence[int]:
 
 def sizes(conn: Connection) -> dict[str, int]:
     """Return the number of rows of each kind."""
+    tables = {kind: t.metadata.tables[kind] for kind in READERS}
     return {
-        k: int(conn.execute(select(func.count()).select_from(table)).scalar() or 0)
-        for k, table in (("messages", t.messages), ("passages", t.passages))
+        kind: int(conn.execute(select(func.count()).select_from(table)).scalar() or 0)
+        for kind, table in tables.items()
     }
 
 

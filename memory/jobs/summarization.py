@@ -24,11 +24,11 @@ from memory.errors import TooLong, Unusable
 from memory.ids import clock
 from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
 from memory.jobs.worker import Handler
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import ANSWERS, Effect, QueuedJob, advance
-from memory.stores.sql.statements import put_row
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.statements import put_row
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.rows.jobs import ANSWERS, Effect, QueuedJob, advance
 
 log = logging.getLogger("mnemogate")
 KIND = "summarise"

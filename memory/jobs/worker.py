@@ -1,8 +1,8 @@
 """The in-process worker: runs a few jobs at a time, each within its lease.
 
 Kinds without a handler here wait for one. One task runs quick jobs, so that an erasure never waits
-for a model; the others run slow ones. Stopping leaves nothing half done: the running handler is
-cancelled, and its job returns to the queue for the next worker.
+for a model; others run slow ones, and one those that take minutes. Stopping leaves nothing half
+done: the running handler is cancelled, and its job returns to the queue for the next worker.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 from memory.errors import MemoryFault, Postponed, Unusable
-from memory.stores.sql import jobs
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.jobs import ClaimedJob, Effect, QueuedJob
-from memory.stores.sql.write_lock import EVERYTHING, NOTHING, WriteLock
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.write_lock import EVERYTHING, NOTHING, WriteLock
+from memory.stores.sql.rows import jobs
+from memory.stores.sql.rows.jobs import ClaimedJob, Effect, QueuedJob
 
 log = logging.getLogger("mnemogate")
 Handler = Callable[
@@ -26,6 +26,7 @@ Handler = Callable[
 ]  # its result is written when the job is completed, once
 LEASE = 120.0  # timeout of a handler
 SLOW_HANDS = 3  # tasks that mostly wait for models
+LONG_LEASE = 900.0  # timeout of a handler that takes minutes
 
 
 class Worker:
@@ -41,6 +42,7 @@ class Worker:
         self._next: dict[str, float] = {}
         self._forgetting: dict[str, Callable[[int], None]] = {}
         self._slow: set[str] = set()
+        self._long: set[str] = set()
         self._small: set[str] = set()
         self._held: tuple[frozenset[str], Callable[[], Collection[str]]] = (frozenset(), tuple)
         self._resumed: list[str | None] = []
@@ -73,6 +75,11 @@ class Worker:
         if every is not None:
             self._periods[kind] = every
 
+    def register_long(self, kind: str, handler: Handler) -> None:
+        """Run `handler` for jobs of this kind, which take minutes, one at a time."""
+        self._handlers[kind] = handler
+        self._long.add(kind)
+
     def limit(self, kinds: Collection[str], tenants: Callable[[], Collection[str]]) -> None:
         """Claim jobs of these kinds for some tenants only, where others may run the rest.
 
@@ -94,9 +101,11 @@ class Worker:
             self._resumed.append(
                 None
             )  # jobs that waited for a credential may not need one any more
+            hands = [self._work_on(self._quick_kinds, ticks=True)]
+            hands += [self._work_on(lambda: self._slow) for _ in range(SLOW_HANDS)]
+            hands.append(self._work_on(lambda: self._long, lease=LONG_LEASE))
             self._tasks = [
-                asyncio.create_task(self._work_on(slow=i > 0), name=f"memory-worker-{i}")
-                for i in range(1 + SLOW_HANDS)
+                asyncio.create_task(hand, name=f"memory-worker-{i}") for i, hand in enumerate(hands)
             ]
 
     async def stop(self) -> None:
@@ -114,14 +123,21 @@ class Worker:
         while await self._one(tuple(self._handlers)):
             pass
 
-    async def _work_on(self, *, slow: bool) -> None:
+    def _quick_kinds(self) -> Collection[str]:
+        return [kind for kind in self._handlers if kind not in self._slow | self._long]
+
+    async def _work_on(
+        self,
+        kinds: Callable[[], Collection[str]],
+        *,
+        ticks: bool = False,
+        lease: float | None = None,
+    ) -> None:
         while True:
             try:
-                if not slow:
+                if ticks:
                     await self._tick()
-                busy = await self._one(
-                    tuple(k for k in self._handlers if (k in self._slow) is slow)
-                )
+                busy = await self._one(tuple(kinds()), lease)
             except MemoryFault as e:
                 log.warning("background jobs wait for the store: %s", e)
                 busy = False
@@ -158,25 +174,26 @@ class Worker:
                     lock=NOTHING,
                 )
 
-    async def _one(self, kinds: Collection[str]) -> bool:
+    async def _one(self, kinds: Collection[str], lease: float | None = None) -> bool:
         """Run one job of these kinds; return whether there was one."""
+        lease = lease or self._lease
         if not kinds:
             return False
         limited, tenants = self._held
         which = jobs.JobFilter(tuple(kinds), limited, tenants() if limited else ())
         if not await self._db.read(jobs.due(which), small=True, single=True, of=NO_TURNS):
             return False
-        claimed = await self._claim(which)
+        claimed = await self._claim(which, lease)
         if claimed is None:
             return False
-        await self._run(claimed)
+        await self._run(claimed, lease)
         return True
 
-    async def _claim(self, which: jobs.JobFilter) -> ClaimedJob | None:
+    async def _claim(self, which: jobs.JobFilter, lease: float) -> ClaimedJob | None:
         """Claim a job; one that is claimed while the worker stops is given back."""
         claiming = asyncio.ensure_future(
             self._db.write(
-                self._db.apart_from_turns(lambda conn: jobs.claim(conn, which, self._lease)),
+                self._db.apart_from_turns(lambda conn: jobs.claim(conn, which, lease)),
                 small=True,
                 lock=NOTHING,
             )
@@ -191,10 +208,10 @@ class Worker:
         if (claimed := await claiming) is not None:
             await self._db.write(lambda conn: jobs.release(conn, claimed), small=True, lock=NOTHING)
 
-    async def _run(self, claimed: ClaimedJob) -> None:
+    async def _run(self, claimed: ClaimedJob, lease: float) -> None:
         kind = claimed.job.kind
         try:
-            async with asyncio.timeout(self._lease):
+            async with asyncio.timeout(lease):
                 effect = await self._handlers[kind](claimed.job)
             scope_id = claimed.job.scope_id
             complete = partial(jobs.complete, claimed=claimed, effect=effect)

@@ -18,10 +18,10 @@ from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
 from memory.session.trace import ObservedCall
-from memory.stores.sql import activity as rows
-from memory.stores.sql import scopes
-from memory.stores.sql.conversations import FoundConversation
-from memory.stores.sql.scopes import VisibleScopes
+from memory.stores.sql.rows import activity as rows
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.conversations import FoundConversation
+from memory.stores.sql.rows.scopes import VisibleScopes
 
 MAX_TURNS = 300  # that the monitors look at
 MAX_SHOWN_CALLS = 64  # of one turn

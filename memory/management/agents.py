@@ -7,11 +7,11 @@ from typing import Any
 
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql import agent_memories
-from memory.stores.sql import agents as rows
-from memory.stores.sql.agents import Edit, ListedAgent, StoredAgent
-from memory.stores.sql.blocks import EditSource
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.owners import agent_memories
+from memory.stores.sql.rows import agents as rows
+from memory.stores.sql.rows.agents import Edit, ListedAgent, StoredAgent
+from memory.stores.sql.rows.blocks import EditSource
 
 __all__ = [
     "edit_agent",

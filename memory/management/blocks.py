@@ -12,10 +12,10 @@ from memory.core.blocks import CoreBlock
 from memory.core.edits import Edit, patch_block, put_block, remove_block
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql import blocks as rows
-from memory.stores.sql.blocks import BlockSet
-from memory.stores.sql.management_context import ManagementActor, touch_scope
-from memory.stores.sql.visible_blocks import hide_own
+from memory.stores.sql.rows import blocks as rows
+from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.rows.management_context import ManagementActor, touch_scope
+from memory.stores.sql.rows.visible_blocks import hide_own
 
 __all__ = [
     "edit_block",

@@ -16,14 +16,16 @@ from memory.management.reading import read
 from memory.management.users import find_scope
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import conversations as rows
-from memory.stores.sql import erasure, importer, scopes
-from memory.stores.sql import messages as message_rows
-from memory.stores.sql.conversations import FoundConversation
-from memory.stores.sql.management_context import ManagementActor
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.scopes import VisibleScopes
-from memory.stores.sql.transcripts import ImportedMessage
+from memory.stores.sql.owners import erasure
+from memory.stores.sql.rows import conversations as rows
+from memory.stores.sql.rows import messages as message_rows
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.conversations import FoundConversation
+from memory.stores.sql.rows.management_context import ManagementActor
+from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.rows.scopes import VisibleScopes
+from memory.stores.sql.transfer import importer
+from memory.stores.sql.transfer.transcripts import ImportedMessage
 
 MessageRow = dict[str, Any]
 

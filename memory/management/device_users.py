@@ -15,8 +15,9 @@ from memory.management.merged_copies import make_folder, write_copy
 from memory.management.merging import Merge, merge_live_users
 from memory.management.renaming import rename_live_user
 from memory.service import Memory
-from memory.stores.sql import exporter, scopes
-from memory.stores.sql.scopes import UserName, VisibleScopes
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.scopes import UserName, VisibleScopes
+from memory.stores.sql.transfer import exporter
 
 # Of `metadata.user_id`, in each form that Claude Code has sent, its session left out. A UUID alone
 # may be any program's user, and stays.

@@ -11,10 +11,10 @@ from memory.management.reading import read
 from memory.scope import Scope
 from memory.search.drop_reasons import REASONS
 from memory.service import Memory
-from memory.stores.sql import job_records, scopes
-from memory.stores.sql import passages as passage_rows
-from memory.stores.sql.job_records import DropQuery
-from memory.stores.sql.management_context import ManagementActor, touch_scope
+from memory.stores.sql.rows import job_records, scopes
+from memory.stores.sql.rows import passages as passage_rows
+from memory.stores.sql.rows.job_records import DropQuery
+from memory.stores.sql.rows.management_context import ManagementActor, touch_scope
 
 __all__ = ["REASONS", "DropQuery", "keep_drop", "list_drops", "list_records"]
 

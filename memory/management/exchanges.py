@@ -7,8 +7,9 @@ from sqlalchemy import Connection
 from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import conversations, exchanges, scopes
-from memory.stores.sql.exchanges import Exchange
+from memory.stores.sql.rows import conversations, scopes
+from memory.stores.sql.turns import exchanges
+from memory.stores.sql.turns.exchanges import Exchange
 
 __all__ = ["Exchange", "list_exchanges"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql import job_admin
-from memory.stores.sql.scopes import VisibleScopes
+from memory.stores.sql.rows import job_admin
+from memory.stores.sql.rows.scopes import VisibleScopes
 
 STATES = job_admin.STATES
 

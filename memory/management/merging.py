@@ -26,13 +26,14 @@ from memory.export_format import (
 )
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import erasure, exporter, importer, merge_owner
-from memory.stores.sql.blocks import EditSource
-from memory.stores.sql.database import Database
-from memory.stores.sql.import_manifest import ImportLimits, ImportManifest
-from memory.stores.sql.management_context import ManagementActor
-from memory.stores.sql.merge_owner import AgentHoldings, Holdings, StoredBlock
-from memory.stores.sql.rename_owner import OwnerRename
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.owners import erasure, merge_owner
+from memory.stores.sql.owners.merge_owner import AgentHoldings, Holdings, StoredBlock
+from memory.stores.sql.owners.rename_owner import OwnerRename
+from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.rows.management_context import ManagementActor
+from memory.stores.sql.transfer import exporter, importer
+from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
 
 MOVED = ("blocks", "passages", "conversations", "messages")
 MILLISECOND = 0.001  # what an export tells of a time

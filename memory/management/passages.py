@@ -11,13 +11,13 @@ from memory.management.reading import read
 from memory.management.users import find_scope
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import blocks, passage_edits, passage_lifecycle, scopes
-from memory.stores.sql import passages as rows
-from memory.stores.sql.blocks import BlockSet
-from memory.stores.sql.jobs import QueuedJob, enqueue
-from memory.stores.sql.management_context import ManagementActor, touch_scope
-from memory.stores.sql.passage_edits import PassageChange
-from memory.stores.sql.passages import NewPassage, Passage, PassageFilter
+from memory.stores.sql.rows import blocks, passage_edits, passage_lifecycle, scopes
+from memory.stores.sql.rows import passages as rows
+from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
+from memory.stores.sql.rows.management_context import ManagementActor, touch_scope
+from memory.stores.sql.rows.passage_edits import PassageChange
+from memory.stores.sql.rows.passages import NewPassage, Passage, PassageFilter
 
 
 class UndoneChange(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memory.service import Memory
 from memory.session.policies import MODES
-from memory.stores.sql.policies import StoredPolicy
+from memory.stores.sql.rows.policies import StoredPolicy
 
 __all__ = ["MODES", "StoredPolicy", "find_policy", "put_policy"]
 

@@ -7,9 +7,9 @@ from functools import partial
 
 from memory.errors import Conflict
 from memory.service import Memory
-from memory.stores.sql import rename_owner
-from memory.stores.sql.database import Database
-from memory.stores.sql.rename_owner import OwnerRename
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.owners import rename_owner
+from memory.stores.sql.owners.rename_owner import OwnerRename
 
 
 def _ignore(turns: int) -> None:

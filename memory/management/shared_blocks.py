@@ -14,13 +14,13 @@ from memory.core.edits import BlockEdit, writable
 from memory.core.shared import change_block
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql import shared_blocks as rows
-from memory.stores.sql import shared_members as members
-from memory.stores.sql import visible_blocks
-from memory.stores.sql.blocks import EditSource
-from memory.stores.sql.management_context import ManagementActor
-from memory.stores.sql.shared_blocks import BlockName, BlockWalk, OutsideEdit, StoredShared
-from memory.stores.sql.shared_members import MemberName, StoredMember
+from memory.stores.sql.rows import shared_blocks as rows
+from memory.stores.sql.rows import shared_members as members
+from memory.stores.sql.rows import visible_blocks
+from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.rows.management_context import ManagementActor
+from memory.stores.sql.rows.shared_blocks import BlockName, BlockWalk, OutsideEdit, StoredShared
+from memory.stores.sql.rows.shared_members import MemberName, StoredMember
 
 __all__ = [
     "BlockFilter",

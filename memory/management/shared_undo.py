@@ -13,11 +13,11 @@ from memory.management import passages, shared_blocks
 from memory.management.passages import UndoneChange
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql import passage_edits, visible_blocks
-from memory.stores.sql import shared_blocks as rows
-from memory.stores.sql.management_context import ManagementActor
-from memory.stores.sql.scopes import find
-from memory.stores.sql.shared_blocks import OutsideEdit
+from memory.stores.sql.rows import passage_edits, visible_blocks
+from memory.stores.sql.rows import shared_blocks as rows
+from memory.stores.sql.rows.management_context import ManagementActor
+from memory.stores.sql.rows.scopes import find
+from memory.stores.sql.rows.shared_blocks import OutsideEdit
 
 
 class NewestEdit(NamedTuple):

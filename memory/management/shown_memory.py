@@ -22,10 +22,10 @@ from memory.session.call_recording import (
     refuse_erased,
 )
 from memory.session.memory_caller import CallResult, MemoryCaller, refusal
-from memory.stores.sql import call_records, recent_changes, scopes, visible_blocks
-from memory.stores.sql import schema as t
-from memory.stores.sql.blocks import BlockSet
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.rows import call_records, recent_changes, scopes, visible_blocks
+from memory.stores.sql.rows.blocks import BlockSet
 
 SHOW = "memory_show"
 

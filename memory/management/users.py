@@ -13,13 +13,15 @@ from memory.management.merged_copies import remove_copies
 from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import erasure, exporter, importer, scopes, shared_erasure
-from memory.stores.sql.erasure import Erasure
-from memory.stores.sql.import_manifest import ImportManifest
-from memory.stores.sql.importer import ImportReceipt
-from memory.stores.sql.management_context import ManagementActor
-from memory.stores.sql.scopes import UserName, VisibleScopes
-from memory.stores.sql.user_listing import ORDERS, UserOrder, UserSearch, find_names
+from memory.stores.sql.owners import erasure, shared_erasure
+from memory.stores.sql.owners.erasure import Erasure
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.management_context import ManagementActor
+from memory.stores.sql.rows.scopes import UserName, VisibleScopes
+from memory.stores.sql.rows.user_listing import ORDERS, UserOrder, UserSearch, find_names
+from memory.stores.sql.transfer import exporter, importer
+from memory.stores.sql.transfer.import_manifest import ImportManifest
+from memory.stores.sql.transfer.importer import ImportReceipt
 
 __all__ = [
     "ORDERS",

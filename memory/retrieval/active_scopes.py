@@ -36,16 +36,16 @@ from memory.search.postings import (
 )
 from memory.search.query import query_terms, scope_mark
 from memory.search.ranking import DIGITS, Ranked, SimilarityScores, asks_when, rank
-from memory.stores.sql import message_index, scope_postings
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.fts import MESSAGES_INDEX, PASSAGES_INDEX, QUICK_POOL
-from memory.stores.sql.index_changes import DocumentWords, IndexChange, count_characters
-from memory.stores.sql.message_index import MadeDocuments
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.recall_rows import RankedRows
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.sqlite.fts import MESSAGES_INDEX, PASSAGES_INDEX, QUICK_POOL
+from memory.stores.sql.index import message_index, scope_postings
+from memory.stores.sql.index.index_changes import DocumentWords, IndexChange, count_characters
+from memory.stores.sql.index.message_index import MadeDocuments
+from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.rows.recall_rows import RankedRows
 
 if TYPE_CHECKING:
-    from memory.stores.sql.stems import Stemmer
+    from memory.stores.sql.index.stems import Stemmer
 
 log = logging.getLogger("mnemogate")
 BYTES = 12 << 20  # of all postings
@@ -282,7 +282,7 @@ class ActiveScopes:
 
     def _stems(self) -> Stemmer:
         if self._stemmer is None:
-            made: Stemmer = import_module("memory.stores.sql.stems").Stemmer(STEM_BYTES)
+            made: Stemmer = import_module("memory.stores.sql.index.stems").Stemmer(STEM_BYTES)
             self._stemmer = made
         return self._stemmer
 

@@ -27,7 +27,7 @@ from memory.search.dedup import covers
 from memory.search.own_words import has_statement, is_like_request, own_words, sentences
 from memory.search.small_talk import is_acknowledgement, is_small_talk
 from memory.search.zones import UTC_NAME, day_of
-from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.rows.messages import SearchQuery
 
 ITEMS = 5
 TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window

@@ -17,9 +17,9 @@ from collections.abc import Collection
 from functools import partial
 
 from memory.errors import StoreUnavailable
-from memory.stores.sql import message_index as rows
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.index import message_index as rows
 
 log = logging.getLogger("mnemogate")
 BATCH, PAUSE_SECONDS = (

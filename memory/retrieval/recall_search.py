@@ -8,11 +8,11 @@ from functools import partial
 from memory.retrieval.active_scopes import RECALLED, ActiveScopes
 from memory.retrieval.gate import MIN_COVERAGE, pass_gate
 from memory.retrieval.retriever import RecallHits, Retriever
-from memory.stores.sql import messages as message_rows
-from memory.stores.sql import recall_rows
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.recall_rows import RankedRows
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.rows import messages as message_rows
+from memory.stores.sql.rows import recall_rows
+from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.rows.recall_rows import RankedRows
 
 NOTHING_RANKED = RankedRows({}, {})
 

@@ -27,14 +27,14 @@ from memory.retrieval.indexer import Indexer
 from memory.search.query import QUERY, without_names
 from memory.search.ranking import NEAREST, SimilarityScores
 from memory.search.similarity import near, pack_vector, unpack_vector
-from memory.stores.sql import messages as message_rows
-from memory.stores.sql import passage_lifecycle
-from memory.stores.sql import passages as passage_rows
-from memory.stores.sql import vectors as vector_rows
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.fts import speakers
-from memory.stores.sql.jobs import QueuedJob
-from memory.stores.sql.vectors import KINDS, MESSAGES, PASSAGES, VectorKind, VectorSet
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.sqlite.fts import speakers
+from memory.stores.sql.index import vectors as vector_rows
+from memory.stores.sql.index.vectors import KINDS, MESSAGES, PASSAGES, VectorKind, VectorSet
+from memory.stores.sql.rows import messages as message_rows
+from memory.stores.sql.rows import passage_lifecycle
+from memory.stores.sql.rows import passages as passage_rows
+from memory.stores.sql.rows.jobs import QueuedJob
 
 log = logging.getLogger("mnemogate")
 EMBED_SECONDS = 2.0

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from memory.cache import Cache
 from memory.session.followed_rows import READ_SECONDS, FollowedRows
-from memory.stores.sql import agents as rows
-from memory.stores.sql.agents import StoredAgent
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import agents as rows
+from memory.stores.sql.rows.agents import StoredAgent
 
 CACHE_BYTES, CACHE_EACH = 4 << 20, 300
 Name = tuple[str, str]  # tenant, and name or id

@@ -13,8 +13,8 @@ from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_id, new_key
 from memory.scope import owner_key
 from memory.session.memory_caller import MemoryCaller
-from memory.stores.sql import call_records, scopes
-from memory.stores.sql.call_records import MemoryCallRecord
+from memory.stores.sql.rows import call_records, scopes
+from memory.stores.sql.rows.call_records import MemoryCallRecord
 
 ACTOR = "mcp"
 # What a turn's record has beside: whoever reads records finds these members in each.

@@ -32,11 +32,11 @@ from memory.session.shared_changes import SharedChanges
 from memory.session.store_deadline import StoreDeadline
 from memory.session.trace import ExplainTrace
 from memory.session.turn_store import LIGHT, TurnStore
-from memory.stores.sql import blocks as block_rows
-from memory.stores.sql import turn_reader
-from memory.stores.sql.database import Database
-from memory.stores.sql.openings import StoredOpening
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.rows import blocks as block_rows
+from memory.stores.sql.rows.openings import StoredOpening
+from memory.stores.sql.turns import turn_reader
 
 
 class TurnServices(msgspec.Struct, frozen=True):

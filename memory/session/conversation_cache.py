@@ -18,8 +18,8 @@ from sys import getsizeof
 
 from msgspec.json import encode
 
-from memory.stores.sql.database import Database
-from memory.stores.sql.turn_reader import Snapshot
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.turns.turn_reader import Snapshot
 
 BYTES, SENT_BYTES = 12 << 20, 6 << 20  # of the whole cache, and of sent prompts in it
 MAX_SENT_BYTES = SENT_BYTES // 4  # of one conversation

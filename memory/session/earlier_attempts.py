@@ -11,10 +11,10 @@ from itertools import chain, repeat
 from memory.session.context import adopts
 from memory.session.in_flight import TurnClaim
 from memory.session.request import TurnRequest
-from memory.stores.sql import node_holders
-from memory.stores.sql.database import Database
-from memory.stores.sql.turn_reader import RETRY_SECONDS, Snapshot
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.turns import node_holders
+from memory.stores.sql.turns.turn_reader import RETRY_SECONDS, Snapshot
 
 PAUSES = (0.1, 0.2, 0.4)  # seconds before a node is looked at again; then always LONGEST_SECONDS
 LONGEST_SECONDS = 0.5

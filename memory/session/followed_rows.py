@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 
 from memory.cache import Cache
 from memory.errors import StoreUnavailable
-from memory.stores.sql.database import NO_TURNS, Database
-from memory.stores.sql.statements import Query
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.statements import Query
 
 K = TypeVar("K")
 V = TypeVar("V")

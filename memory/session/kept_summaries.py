@@ -12,13 +12,13 @@ from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.ids import clock
 from memory.jobs import summarization
 from memory.session.store_deadline import StoreDeadline
-from memory.stores.sql import schema as t
-from memory.stores.sql import turn_reader
-from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import under_way
-from memory.stores.sql.scopes import ScopeOwner, get_or_create
-from memory.stores.sql.statements import put_row
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.statements import put_row
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.rows.jobs import under_way
+from memory.stores.sql.rows.scopes import ScopeOwner, get_or_create
+from memory.stores.sql.turns import turn_reader
 
 READ_SECONDS, SAVE_SECONDS = 0.5, 0.25
 

@@ -8,11 +8,11 @@ from sys import getsizeof
 from memory.cache import Cache
 from memory.errors import StoreUnavailable
 from memory.session.followed_rows import READ_SECONDS, FollowedRows
-from memory.stores.sql import policies as rows
-from memory.stores.sql.database import Database
-from memory.stores.sql.policies import NO_POLICY, StoredPolicy
-from memory.stores.sql.scopes import UserName
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.rows import policies as rows
+from memory.stores.sql.rows.policies import NO_POLICY, StoredPolicy
+from memory.stores.sql.rows.scopes import UserName
 
 MODES = ("full", "read", "write", "off")
 KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200  # size of the cache: some 1,500 users

@@ -28,11 +28,12 @@ from memory.session.turn_record import (
 )
 from memory.session.turn_shortcut import opening_of, record_of
 from memory.session.turn_store import are_heavy, log_failed_drop
-from memory.stores.sql import scopes, turn_writer
-from memory.stores.sql.jobs import QueuedJob
-from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
-from memory.stores.sql.waiting import ends_within, gets_connection, told_of_connection
-from memory.stores.sql.write_lock import owner_lock
+from memory.stores.sql.engine.waiting import ends_within, gets_connection, told_of_connection
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.jobs import QueuedJob
+from memory.stores.sql.turns import turn_writer
+from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
 # for the answer, before it goes to the recovery log; limited by the turn's patience
 WRITE_SECONDS = 0.8

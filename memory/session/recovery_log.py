@@ -38,10 +38,10 @@ from memory.session.line_file import (
     rewrite_lines,
 )
 from memory.session.record_lines import SEPARATOR, decode_line, encode_line
-from memory.stores.sql.jobs import QueuedJob
-from memory.stores.sql.message_pieces import contents_of
-from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.turn_rows import TurnRecord
+from memory.stores.sql.rows.jobs import QueuedJob
+from memory.stores.sql.rows.message_pieces import contents_of, note_speaker
+from memory.stores.sql.rows.scopes import ScopeOwner
+from memory.stores.sql.turns.turn_rows import TurnRecord
 
 log = logging.getLogger("mnemogate")
 # Of records in memory alone. From the first on no turn is begun; turns that had begun, whose
@@ -65,6 +65,7 @@ MEMBERS = {
     "kept",
     "seen_head",
     "unread",
+    "said_by",
 }
 
 
@@ -263,8 +264,8 @@ class RecoveryLog:
         def is_theirs(line: FileLine) -> bool:
             data = _decode_beginning(line)
             scope = data.get("scope") if data is not None else None
-            if isinstance(scope, list):
-                return bool(scope[:2] == [tenant, user])
+            if data is not None and isinstance(scope, list) and len(scope) > 1:
+                return scope[0] == tenant and user in (scope[1], data.get("said_by"))
             return any(name in part for part in line.split(SEPARATOR))
 
         self._drop(is_theirs)
@@ -367,6 +368,7 @@ def pack_record(r: TurnRecord) -> dict[str, Any]:
         "kept": r.kept,
         "seen_head": r.seen_head,
         "unread": r.unread,
+        "said_by": r.said_by,
     }
 
 
@@ -405,6 +407,7 @@ def unpack_record(data: dict[str, Any], secret: bytes, screen: Screen) -> TurnRe
         kept=data.get("kept", False),
         seen_head=data.get("seen_head"),
         unread=data.get("unread", False),
+        said_by=data.get("said_by"),
         contents=_contents(data, nodes, screen),
     )
 
@@ -415,7 +418,11 @@ def _contents(
     """Return what the rows of a record's answers say."""
     answers = zip(data["answers"], nodes, strict=True)
     keeps = data.get("kept", False)
-    return [
+    contents = [
         list(contents_of([(a, n.digest)], sliced=True, screen=screen, keeps_secrets=keeps))
         for a, n in answers
     ]
+    if user := data.get("said_by"):
+        for rows in contents:
+            note_speaker(user, rows)
+    return contents

@@ -12,11 +12,13 @@ from sqlalchemy import Connection
 
 from memory.errors import ErasedMeanwhile, RowRefused, StoreUnavailable
 from memory.session.recovery_log import RecoveryLog
-from memory.stores.sql import message_pieces, scopes, turn_writer
-from memory.stores.sql.application_tables import keep_beside
-from memory.stores.sql.database import Database
-from memory.stores.sql.turn_rows import TurnRecord
-from memory.stores.sql.write_lock import owner_lock
+from memory.session.speaker_guard import check_speaker_of
+from memory.stores.sql.engine.application_tables import keep_beside
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.rows import message_pieces, scopes
+from memory.stores.sql.turns import turn_writer
+from memory.stores.sql.turns.turn_rows import TurnRecord
 
 log = logging.getLogger("mnemogate")
 FOLLOW_SECONDS = 1.0  # between looks for records, where the store may be back at any time
@@ -64,6 +66,7 @@ class Replay:
 
     async def _write_rows(self, record: TurnRecord) -> None:
         def work(conn: Connection) -> None:
+            check_speaker_of(conn, record)
             turn_writer.record(conn, record)
             keep_beside(conn, self._db.application_tables, record.beside)
 

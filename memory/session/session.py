@@ -17,7 +17,7 @@ from memory.session.store_deadline import StoreDeadline
 from memory.session.tool_runner import ToolRunner
 from memory.session.trace import ExplainTrace, ObservedCall
 from memory.session.turn_record import TurnOutcome
-from memory.stores.sql.turn_reader import ConversationState
+from memory.stores.sql.turns.turn_reader import ConversationState
 from memory.tools import ToolCall
 
 

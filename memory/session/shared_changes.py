@@ -5,8 +5,8 @@ Where several workers share a database, the count is read with what a turn reads
 
 from __future__ import annotations
 
-from memory.stores.sql import shared_blocks
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import shared_blocks
 
 
 class SharedChanges:

@@ -14,7 +14,8 @@ from memory.errors import ErasedMeanwhile
 from memory.ids import time_of
 from memory.scope import owner_key
 from memory.session.context import TurnContext
-from memory.stores.sql import scopes
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.turns.turn_rows import TurnRecord
 
 
 def speaker_check(turn: TurnContext) -> Callable[[Connection], None] | None:
@@ -24,6 +25,15 @@ def speaker_check(turn: TurnContext) -> Callable[[Connection], None] | None:
     scope = turn.ask.scope
     owner = owner_key(scope.secret, scope.tenant, turn.ask.said_by)
     return partial(_refuse_erased, owner=owner, began=time_of(turn.identity.node_id))
+
+
+def check_speaker_of(conn: Connection, record: TurnRecord) -> None:
+    """Raise ErasedMeanwhile for the record of a turn whose speaker was erased after it began."""
+    if record.said_by is None:
+        return
+    scope, turn = record.owner.scope, record.nodes[0].turn
+    owner = owner_key(scope.secret, scope.tenant, record.said_by)
+    _refuse_erased(conn, owner, time_of(turn))
 
 
 def _refuse_erased(conn: Connection, owner: bytes, began: float) -> None:

@@ -1,7 +1,7 @@
 """Limits the total time that a turn waits for its store.
 
 A stuck store thus costs each client the same, however many rounds its turn has. What a work waits
-for a connection does not count; see `memory.stores.sql.waiting`.
+for a connection does not count; see `memory.stores.sql.engine.waiting`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from memory.stores.sql.waiting import told_of_connection
+from memory.stores.sql.engine.waiting import told_of_connection
 
 TURN_SECONDS = 0.8  # plus the wait of a search for its index: one second
 

@@ -14,9 +14,10 @@ from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.session.context import TurnContext
 from memory.session.speaker_guard import speaker_check
 from memory.session.turn_store import LIGHT_CALLS
-from memory.stores.sql import passage_lifecycle as fact_rows
-from memory.stores.sql import scopes, turn_writer
-from memory.stores.sql.blocks import BlockSet
+from memory.stores.sql.rows import passage_lifecycle as fact_rows
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.turns import turn_writer
 
 EDIT_SECONDS = 0.5  # for the edits of a round
 UNAVAILABLE = (

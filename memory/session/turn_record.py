@@ -22,9 +22,9 @@ from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
 from memory.session.trace import InjectedTokens, TokenCounts
-from memory.stores.sql.message_pieces import contents_of
-from memory.stores.sql.turn_reader import ConversationState, Snapshot
-from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
+from memory.stores.sql.rows.message_pieces import contents_of, note_speaker
+from memory.stores.sql.turns.turn_reader import ConversationState, Snapshot
+from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
 BYTES_A_TOKEN = 4  # a rough estimate, if nothing was counted
 COUNTED_CHARACTERS = 20_000  # of a system message; a longer one is estimated
@@ -70,7 +70,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
         )
     )
     if turn.ask.said_by is not None:
-        _note_speaker(turn, fresh)
+        note_speaker(turn.ask.said_by, fresh)
     return PendingTurn(
         snapshot.owner,
         identity.conversation,
@@ -124,6 +124,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         and turn.is_new_message
         and not outcome.aborted
         and turn.task is None,
+        said_by=turn.ask.said_by,
         beside=outcome.beside,
         holder=turn.services.db.holder,
     )
@@ -139,14 +140,8 @@ def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list
         )
     )
     if turn.ask.said_by is not None:
-        _note_speaker(turn, contents)
+        note_speaker(turn.ask.said_by, contents)
     return contents
-
-
-def _note_speaker(turn: TurnContext, contents: Sequence[Json]) -> None:
-    """Note beside messages which user they are of, where the memory is an agent's own."""
-    for content in contents:
-        content["said_by"] = turn.ask.said_by
 
 
 def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, index: int) -> TurnNode:

@@ -11,19 +11,19 @@ from sqlalchemy import Connection
 from memory.core.blocks import CoreBlock
 from memory.session.context import TurnContext
 from memory.session.speaker_guard import speaker_check
-from memory.stores.sql import turn_statement, turn_writer
-from memory.stores.sql.application_tables import keep_beside
-from memory.stores.sql.blocks import BlockSet
-from memory.stores.sql.journal import (
+from memory.stores.sql.engine.application_tables import keep_beside
+from memory.stores.sql.engine.shortcut import Shortcut
+from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.turns import turn_statement, turn_writer
+from memory.stores.sql.turns.journal import (
     NO_CONVERSATION,
     AppendedTurn,
     BehindJournal,
     JournalPlace,
     entry_of,
 )
-from memory.stores.sql.shortcut import Shortcut
-from memory.stores.sql.turn_rows import PendingTurn, TurnRecord
-from memory.stores.sql.turn_statement import ExpectedLine
+from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
+from memory.stores.sql.turns.turn_statement import ExpectedLine
 
 UNKNOWN = (-1, -1)  # versions that no row has
 Recorded = tuple[

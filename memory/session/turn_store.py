@@ -15,14 +15,15 @@ from memory.conversation.messages import Json
 from memory.errors import MemoryFault, StoreUnavailable
 from memory.session.recovery_log import RecoveryLog
 from memory.session.store_deadline import StoreDeadline
-from memory.stores.sql import message_pieces, scopes, turn_writer
-from memory.stores.sql.database import Database
-from memory.stores.sql.message_pieces import LargeBody
-from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.shortcut import Shortcut
-from memory.stores.sql.turn_rows import TurnRecord
-from memory.stores.sql.waiting import limit_from_connection
-from memory.stores.sql.write_lock import EVERYTHING, WriteLock, owner_lock
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.shortcut import Shortcut
+from memory.stores.sql.engine.waiting import limit_from_connection
+from memory.stores.sql.engine.write_lock import EVERYTHING, WriteLock, owner_lock
+from memory.stores.sql.rows import message_pieces, scopes
+from memory.stores.sql.rows.message_pieces import LargeBody
+from memory.stores.sql.rows.scopes import ScopeOwner
+from memory.stores.sql.turns import turn_writer
+from memory.stores.sql.turns.turn_rows import TurnRecord
 
 T = TypeVar("T")
 log = logging.getLogger("mnemogate")

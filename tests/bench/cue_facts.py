@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 from tests.bench.cue_people import ACKNOWLEDGED, PEOPLE
 from tests.bench.junk import OPENING, settle
 from tests.bench.told_facts import TOLD, ToldFact

@@ -26,7 +26,7 @@ from memory.retrieval.auto_recall import (
     recall_query,
     render_recall,
 )
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 from tests.bench.layout import bill, flat
 from tests.bench.retrieval import locomo
 from tests.bench.retrieval.metrics import ADVERSARIAL

@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from memory.stores.sql.schema import REVISION
+from memory.stores.sql.engine.schema import REVISION
 from tests import stores
 from tests.e2e.fleet_faults import FaultyFleet
 from tests.gateway.cli.command import ROOT, environment
 
-SCHEMA = "memory/stores/sql/schema.py"
+SCHEMA = "memory/stores/sql/engine/schema.py"
 BEFORE_SECONDS = AMID_SECONDS = AFTER_SECONDS = 10.0  # of load, in each state
 FORGET_SECONDS = 5.0  # in which a balancer stops sending to a worker, before it is told to end
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.config.loader import load
-from gateway.upstream.base import Upstream, Wire
+from gateway.upstream.base import Transport, Upstream
 from gateway.upstream.factory import build_upstreams
 from tests.contract import messages_server
 from tests.contract.azure_server import Azure
@@ -33,10 +33,10 @@ class Kind:
     def address(self, server: Model) -> str:
         return server.url.removesuffix("/v1") if self.name == "azure" else server.url
 
-    def upstream(self, server: Model, wire: Wire, **members: Any) -> Upstream:
+    def upstream(self, server: Model, transport: Transport, **members: Any) -> Upstream:
         """The adapter as the gateway wires it."""
         settings = load(None, {}, {**self.config(**members), "upstream": self.address(server)})
-        return build_upstreams(settings, {"p": wire})["p"]
+        return build_upstreams(settings, {"p": transport})["p"]
 
 
 KINDS = [

@@ -16,7 +16,7 @@ from memory.jobs import maintenance
 from memory.jobs.worker import Worker
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.stores.chroma import ChromaIndex
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 
 
 class Stalling:

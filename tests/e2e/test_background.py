@@ -13,9 +13,10 @@ import pytest
 from sqlalchemy import select
 
 from memory.conversation.messages import DigestCache
-from memory.stores.sql import jobs, turn_reader
-from memory.stores.sql import schema as t
-from memory.stores.sql.vacuum import vacuum
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.vacuum import vacuum
+from memory.stores.sql.rows import jobs
+from memory.stores.sql.turns import turn_reader
 from tests import stores
 from tests.conftest import running
 from tests.gateway.wire import test_title_prompts as title_prompts

@@ -12,7 +12,7 @@ import httpx
 
 from gateway.cli.index import _keywords
 from memory.jobs.reindex import ReindexProgress
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.e2e.beside import BULK, beside, chat, passages, served
 
 ROWS = 3000

@@ -14,9 +14,10 @@ from memory.jobs.worker import Worker
 from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
 from memory.stores.chroma import ChromaIndex
-from memory.stores.sql import fts, jobs, passages, scopes
-from memory.stores.sql import schema as t
-from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.rows import jobs, passages, scopes
+from memory.stores.sql.rows.jobs import QueuedJob
 from tests.e2e.test_crash import ROOT
 
 LONG_AGO = 1e9

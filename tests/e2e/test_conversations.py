@@ -8,8 +8,8 @@ import json
 import pytest
 from sqlalchemy import func, select
 
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import VERSION_SECONDS
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import VERSION_SECONDS
 from tests.conftest import running
 from tests.models import Model, call, calls
 

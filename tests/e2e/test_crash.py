@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from memory.stores.sql import journal
+from memory.stores.sql.turns import journal
 from tests.models import Model, call, calls
 from tests.sockets import free_port
 

@@ -13,8 +13,8 @@ import pytest
 from gateway.ui.dropped import MEANINGS
 from memory.ids import clock
 from memory.search.drop_reasons import REASONS, STAGES, Reason
-from memory.stores.sql import job_records
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import job_records
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.e2e.test_extraction import CONFIG, Chat, asked, fact, kept, proposing, talk

@@ -5,13 +5,15 @@ files and what is answered.
 from __future__ import annotations
 
 import asyncio
+import json
 
+import pytest
 from sqlalchemy import select
 
 from memory.retrieval.retriever import _name
-from memory.stores.sql import schema as t
-from memory.stores.sql.vacuum import vacuum
-from memory.stores.sql.vectors import KINDS, VectorSet
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.vacuum import vacuum
+from memory.stores.sql.index.vectors import KINDS, VectorSet
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.e2e.test_faults import REMEMBER, breaking
@@ -259,3 +261,50 @@ async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_ba
                 "Kept words.",
             ]
             assert [c["name"] for c in await rows(live, t.conversations)] == ["kept"]
+
+
+@pytest.mark.parametrize("file", ["of this worker", "left by another"])
+async def test_a_turn_that_waits_in_the_recovery_log_does_not_bring_an_erased_speaker_back(
+    data, monkeypatch, file
+):
+    """The memory is an agent's own, so its generation tells nothing of who spoke to it."""
+    # Nothing is replayed before the next start.
+    monkeypatch.setattr("memory.session.replay.FOLLOW_SECONDS", 3600.0)
+    spill = data / "spill.ndjson"
+    config = {
+        "agents": {"support": {"model": "m", "instruction": "Help.", "home": "agent"}},
+        "server.single_user": False,
+    }
+    async with Model("Hi.", REMEMBER, "Ann's quetzal.", REMEMBER, "Bob's ocelot.") as up:
+        async with running(up.url, data, config) as live:
+            await live.gateway.memory.wait_until_ready()
+            await live.gateway.worker.stop()  # its writes are not the turn's, nor are the index's
+            await live.gateway.memory.retrieval.indexing.stop()
+            await live.chat("Hi", user="cleo")  # proves the key
+            for user in ("ann", "bob"):
+                with monkeypatch.context() as patch:
+                    breaking(patch, writes=3)
+                    named = {"x-memory-conversation": user}
+                    answer = await live.chat(
+                        f"I am {user}", named, user=user, model="agent:support"
+                    )
+                    assert answer.status_code == 200
+            before = spill.read_bytes()
+            assert b"quetzal" in before
+            got = await live.memory("DELETE", "/users/ann")
+            assert got.status_code == 200
+            assert b"quetzal" not in spill.read_bytes()
+            assert b"ocelot" in spill.read_bytes()
+        if file == "left by another":
+            spill.write_bytes(before)
+        async with running(up.url, data, config) as live:
+            await live.gateway.memory.wait_until_ready()
+            assert not spill.exists()
+            found = [(m["content"], m["said_by"]) for m in await rows(live, t.messages)]
+            assert "quetzal" not in json.dumps(found)
+            found = [(said, user) for said, user in found if user is not None]
+            assert found == [("I am bob", "bob"), ("Bob's ocelot.", "bob")]
+            assert "quetzal" not in json.dumps([r["record"] for r in await rows(live, t.explains)])
+            got = await live.memory("DELETE", "/users/bob")
+            assert got.status_code == 200
+            assert "bob" not in [m["said_by"] for m in await rows(live, t.messages)]

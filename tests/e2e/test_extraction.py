@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 from tests.bench import cue_facts
 from tests.bench.cue_people import PEOPLE
 from tests.conftest import running

@@ -10,12 +10,12 @@ import sqlite3
 
 import pytest
 
-from gateway.chat.opening import STORE_SECONDS
+from gateway.chat.turn.opening import STORE_SECONDS
 from memory.errors import StoreUnavailable
 from memory.session.recorder import WRITE_SECONDS
-from memory.stores.sql.database import VERSION_SECONDS, Database
-from memory.stores.sql.journal import FilingStep
-from memory.stores.sql.sqlite import SqliteThreads
+from memory.stores.sql.engine.database import VERSION_SECONDS, Database
+from memory.stores.sql.engine.sqlite.sqlite import SqliteThreads
+from memory.stores.sql.turns.journal import FilingStep
 from tests.conftest import events, running, said
 from tests.models import Model, call, calls
 

@@ -99,7 +99,7 @@ async def test_a_turn_that_waits_for_a_connection_has_its_memory(postgres_url, d
 
 
 async def test_a_turn_that_gets_no_connection_goes_without_memory(postgres_url, data, monkeypatch):
-    monkeypatch.setattr("memory.stores.sql.waiting.WAIT_SECONDS", 0.3)
+    monkeypatch.setattr("memory.stores.sql.engine.waiting.WAIT_SECONDS", 0.3)
     config = storage(postgres_url, **{"storage.pool": 2, "server.jobs": "false"})
     async with Model(text("ok")) as up, running(up.url, data, config) as live:
         memory = live.gateway.memory

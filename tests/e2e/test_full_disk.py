@@ -17,7 +17,7 @@ from memory.errors import StoreUnavailable
 from memory.session import line_file
 from memory.session import recovery_log as spilling
 from memory.session.store_deadline import TURN_SECONDS
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.conftest import events, running, said
 from tests.e2e.test_crash import spawned
 from tests.models import Model, call, calls
@@ -122,7 +122,7 @@ async def test_an_oserror_of_ours_is_no_client_that_left(data, monkeypatch, capl
         def broken(*_):
             raise OSError(errno.EIO, "our own")
 
-        monkeypatch.setattr("gateway.chat.turn.Turn.completion", broken)
+        monkeypatch.setattr("gateway.chat.turn.turn.Turn.completion", broken)
         response = await live.chat("hi", user="ada")
         assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
         assert "our own" in caplog.text

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from memory.conversation.long_json import LONG_CHARACTERS
-from memory.stores.sql import messages as message_rows
-from memory.stores.sql import schema as t
-from memory.stores.sql.message_pieces import LARGE_CHARACTERS
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import messages as message_rows
+from memory.stores.sql.rows.message_pieces import LARGE_CHARACTERS
 from tests.conftest import running
 from tests.e2e.test_background import rows
 from tests.models import Model

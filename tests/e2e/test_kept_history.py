@@ -12,13 +12,14 @@ from memory.conversation.matching import HashChain, TurnNode, complete_node
 from memory.conversation.messages import extend_chain
 from memory.ids import new_id, new_key
 from memory.session.recorder import TurnRecorder
-from memory.stores.sql import messages as message_rows
-from memory.stores.sql import schema as t
-from memory.stores.sql import scopes, server_history
-from memory.stores.sql.message_pieces import contents_of
-from memory.stores.sql.messages import NO_RESULT
-from memory.stores.sql.statements import add_row, add_rows
-from memory.stores.sql.turn_reader import columns
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.statements import add_row, add_rows
+from memory.stores.sql.rows import messages as message_rows
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.message_pieces import contents_of
+from memory.stores.sql.rows.messages import NO_RESULT
+from memory.stores.sql.turns import server_history
+from memory.stores.sql.turns.turn_reader import columns
 from tests.conftest import running
 from tests.e2e.test_fit import CONFIG, WINDOW, chats, model, size, user
 from tests.e2e.test_turns import check_valid

@@ -21,7 +21,7 @@ from gateway.cli.serve import startup_lines
 from gateway.config.loader import load
 from gateway.config.settings import ConfigError
 from gateway.storage.key_probe import KeyCounts, read_key_counts
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.conftest import running
 from tests.e2e.wire.child import DEBUG, child, settled
 from tests.e2e.wire.rows import row

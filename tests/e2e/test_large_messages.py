@@ -12,9 +12,10 @@ import pytest
 from sqlalchemy import text as sql
 
 from memory.scope import Scope
-from memory.stores.sql import message_pieces, rename_owner
-from memory.stores.sql import schema as t
-from memory.stores.sql.write_lock import NOTHING
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.write_lock import NOTHING
+from memory.stores.sql.owners import rename_owner
+from memory.stores.sql.rows import message_pieces
 from tests.conftest import running
 from tests.e2e.test_background import rows
 from tests.models import Model, call, calls

@@ -9,7 +9,7 @@ import json
 import pytest
 from sqlalchemy import update
 
-from memory.stores.sql.schema import nodes
+from memory.stores.sql.engine.schema import nodes
 from tests.conftest import events, running
 from tests.models import Model, call, calls, text
 

@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from memory.stores.sql import turn_reader
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.turns import turn_reader
 from tests.conftest import running
 from tests.e2e.test_background import settled
 from tests.models import Model, call, calls, text

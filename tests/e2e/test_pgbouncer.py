@@ -9,9 +9,9 @@ import asyncio
 import pytest
 
 from memory.errors import NotUpgraded
-from memory.stores.sql import scope_probe
-from memory.stores.sql.database import Database
-from memory.stores.sql.postgres_checks import NO_STATEMENTS
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.postgres.postgres_checks import NO_STATEMENTS
+from memory.stores.sql.rows import scope_probe
 from tests import stores
 from tests.conftest import running
 from tests.e2e.postgres_chat import Chat, storage

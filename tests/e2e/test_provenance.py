@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.e2e.test_extraction import CONFIG, Chat, asked, fact, human, kept, proposing

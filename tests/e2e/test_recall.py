@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 from memory.retrieval.active_scopes import ActiveScopes
-from memory.stores.sql import messages
+from memory.stores.sql.rows import messages
 from tests.conftest import running
 from tests.e2e.test_turns import WEATHER
 from tests.models import Model, call, calls

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory.jobs.reflection import ROUNDS
 from memory.search.decay import FAINT, RATES, strength
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.models import Model, call, calls
@@ -154,7 +154,7 @@ async def test_what_fades_is_set_aside_and_comes_back(data, cleanup):
         live.gateway.worker.wake()
         await settled(live)
         if cleanup == "auto":
-            from memory.stores.sql.jobs import QueuedJob, enqueue
+            from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 
             await live.gateway.memory.db.write(lambda conn: enqueue(conn, QueuedJob("fade")))
             await settled(live)

@@ -14,7 +14,7 @@ from gateway.http.parse_cache import RequestParseCache
 from memory.conversation.history import ServerHistory
 from memory.service import Memory
 from memory.session.conversation_cache import ScopeEntries
-from memory.stores.sql import sqlite
+from memory.stores.sql.engine.sqlite import sqlite
 from tests.conftest import running, said
 from tests.e2e.test_turns import check_valid
 from tests.models import Model, call, calls, text

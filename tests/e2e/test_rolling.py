@@ -11,10 +11,10 @@ import asyncpg
 import pytest
 
 from memory.errors import NotUpgraded
-from memory.stores.sql import scope_probe
-from memory.stores.sql.database import Database
-from memory.stores.sql.schema import REVISION
-from memory.stores.sql.upgrade import upgrade
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.schema import REVISION
+from memory.stores.sql.engine.upgrade import upgrade
+from memory.stores.sql.rows import scope_probe
 from tests import stores
 from tests.conftest import running
 from tests.e2e.postgres_chat import Chat, storage

@@ -12,8 +12,9 @@ import pytest
 
 from memory.core.blocks import apply_note, unescape
 from memory.jobs.human_block import HumanBlock
-from memory.stores.sql import scopes, shared_members, turn_reader
-from memory.stores.sql.blocks import EditSource
+from memory.stores.sql.rows import scopes, shared_members
+from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.turns import turn_reader
 from tests import stores
 from tests.conftest import running
 from tests.e2e.postgres_chat import storage

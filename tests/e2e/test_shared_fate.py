@@ -10,8 +10,8 @@ import pytest
 
 from memory.errors import StoreUnavailable
 from memory.service import FAILURES
-from memory.stores.sql import turn_reader
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.turns import turn_reader
 from tests import stores
 from tests.conftest import running
 from tests.e2e.test_fit import CONFIG, long_chat, user

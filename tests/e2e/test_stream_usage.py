@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.chat import capabilities
+from gateway.chat.intake import capabilities
 from tests.conftest import running
 from tests.e2e.messages.client import OWN
 from tests.models import Model, call, calls

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.models.facts import ModelFacts, facts_file
 from gateway.models.thinking import ThinkingModels
-from gateway.upstream.token_limits import TokenLimits, refused_member, rename_limit
-from memory.stores.sql import schema as t
+from gateway.wire.token_limits import TokenLimits, refused_member, rename_limit
+from memory.stores.sql.engine import schema as t
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.e2e.test_extraction import CONFIG, Chat, asked, due, fact, human, talk

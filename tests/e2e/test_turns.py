@@ -357,7 +357,7 @@ async def test_a_call_cut_by_length_is_not_executed_and_asked_once_more_without_
 
 async def test_fifty_parallel_appends_all_survive(data, monkeypatch):
     # A whole answer waits some 0.1 s for a late store, and says so: that is not asked here.
-    monkeypatch.setattr("gateway.chat.opening.STORE_SECONDS", 20.0)
+    monkeypatch.setattr("gateway.chat.turn.opening.STORE_SECONDS", 20.0)
     for limit in (
         "recorder.TOGETHER_SECONDS",
         "recorder.WRITE_SECONDS",

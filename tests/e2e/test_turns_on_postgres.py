@@ -10,10 +10,10 @@ import re
 import asyncpg
 import pytest
 
-from memory.stores.sql import turn_prefetch, turn_reader, turn_statement
-from memory.stores.sql.postgres import PostgresConnection
-from memory.stores.sql.statements import execute_sql
-from memory.stores.sql.turn_reader import Snapshot
+from memory.stores.sql.engine.postgres.postgres import PostgresConnection
+from memory.stores.sql.engine.statements import execute_sql
+from memory.stores.sql.turns import turn_prefetch, turn_reader, turn_statement
+from memory.stores.sql.turns.turn_reader import Snapshot
 from tests import stores
 from tests.conftest import running
 from tests.e2e.postgres_chat import ADA, Chat, storage
@@ -45,8 +45,8 @@ async def counted(postgres_url, data, monkeypatch, **more):
     Yields it and what returns the round trips before and after the upstream call of a request.
     """
     monkeypatch.setattr("gateway.usage.log.INTERVAL", 3600.0)
-    monkeypatch.setattr("memory.stores.sql.postgres_lease.BEAT_SECONDS", 3600.0)
-    monkeypatch.setattr("memory.stores.sql.postgres_lease.HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr("memory.stores.sql.engine.postgres.postgres_lease.BEAT_SECONDS", 3600.0)
+    monkeypatch.setattr("memory.stores.sql.engine.postgres.postgres_lease.HOLD_SECONDS", 3600.0)
     async with CountingProxy(postgres_url) as proxy:
         called = []
 
@@ -225,7 +225,7 @@ async def test_the_statement_writes_the_rows_that_the_transaction_would(
     postgres_url, data, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("memory.session.model_records.SAVE_SECONDS", 0.0)
-    monkeypatch.setattr("memory.stores.sql.turn_writer.TOUCH_SECONDS", 0.0)
+    monkeypatch.setattr("memory.stores.sql.turns.turn_writer.TOUCH_SECONDS", 0.0)
     at_once = count_written(monkeypatch)
     await converse(postgres_url, data)
     assert (len(at_once["open_turn"]), len(at_once["record"])) == (3, 15)

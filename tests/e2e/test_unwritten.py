@@ -14,7 +14,7 @@ import pytest
 
 from memory.errors import StoreUnavailable
 from memory.session import recovery_log
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.conftest import running
 from tests.e2e.test_crash import spawned, stored
 from tests.models import Model

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from memory.stores.sql import postgres_lease
+from memory.stores.sql.engine.postgres import postgres_lease
 from tests import stores
 from tests.conftest import SENTINEL_KEY, running
 from tests.e2e.postgres_chat import ADA, Chat, storage

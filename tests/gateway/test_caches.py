@@ -29,7 +29,7 @@ from memory.context import tokens
 from memory.conversation import messages
 from memory.retrieval import retriever
 from memory.session import conversation_cache, model_records, policies
-from memory.stores.sql import sqlite
+from memory.stores.sql.engine.sqlite import sqlite
 from tests.bench.mixed import Mix
 from tests.conftest import running
 from tests.models import Model, call, calls, text
@@ -212,14 +212,14 @@ def test_no_cache_is_left_out_of_the_table():
     }
     # Filled on Postgres, by bridges and by the dashboard alone: the docs name them below the table.
     elsewhere = {
-        "memory/stores/sql/stems",
+        "memory/stores/sql/index/stems",
         "gateway/upstream/carried_answers",
         "gateway/auth/sessions",
         # Words of messages that wait for the search index.
-        "memory/stores/sql/index_changes",
+        "memory/stores/sql/index/index_changes",
         # What background calls and bridges learn of models.
         "gateway/models/thinking",
-        "gateway/upstream/token_limits",
+        "gateway/wire/token_limits",
         # Where tenants make agents.
         "gateway/routing/agents",
         "memory/session/agent_profiles",

@@ -30,8 +30,8 @@ def test_a_scope_of_nobody_is_not_the_scope_of_an_empty_name():
 
 async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
     from memory.conversation.matching import TurnNode
-    from memory.stores.sql.scopes import ScopeOwner
-    from memory.stores.sql.turn_rows import TurnRecord
+    from memory.stores.sql.rows.scopes import ScopeOwner
+    from memory.stores.sql.turns.turn_rows import TurnRecord
 
     spill = RecoveryLog(tmp_path / "spill.ndjson", SECRET)
     for user in ("ada", "bob", None):
@@ -55,8 +55,8 @@ async def test_an_erased_users_spilled_turns_are_forgotten(tmp_path):
 
 def record(conversation, said):
     from memory.conversation.matching import TurnNode
-    from memory.stores.sql.scopes import ScopeOwner
-    from memory.stores.sql.turn_rows import TurnRecord
+    from memory.stores.sql.rows.scopes import ScopeOwner
+    from memory.stores.sql.turns.turn_rows import TurnRecord
 
     node = TurnNode(1, 1, digest=b"d", chain=b"c", asked=b"a", trail=b"t")
     return TurnRecord(

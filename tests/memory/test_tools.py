@@ -13,9 +13,9 @@ from memory.core.screen import Screen
 from memory.core.tool_definitions import OURS, SEARCHES
 from memory.errors import BadArguments, StoreUnavailable
 from memory.scope import Scope
-from memory.stores.sql import passage_lifecycle as fact_rows
-from memory.stores.sql import passages, scopes
-from memory.stores.sql.blocks import BlockSet, all_of
+from memory.stores.sql.rows import passage_lifecycle as fact_rows
+from memory.stores.sql.rows import passages, scopes
+from memory.stores.sql.rows.blocks import BlockSet, all_of
 from memory.tools import (
     MAX_ARGUMENT_CHARACTERS,
     MAX_CALLS,

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from gateway.wire.anthropic.response import StreamedAnswer
-from gateway.wire.bridge.chat_reply import ReplyWriter
-from gateway.wire.bridge.chat_tools import ChatTools
-from gateway.wire.bridge.messages_reply import MessagesReply
-from gateway.wire.bridge.reply_stream import BridgedStream
-from gateway.wire.bridge.responses_reply import ResponsesReply
+from gateway.apis.chat.interceptor import Interceptor
+from gateway.apis.envelope import EnvelopeMask
+from gateway.apis.messages.messages_reply import MessagesMask
+from gateway.apis.responses.responses_reply import Echo, ResponsesMask
+from gateway.apis.round_result import RoundResult
+from gateway.apis.translation.chat_reply_parts import ReplyWriter
+from gateway.apis.translation.chat_tools import ChatTools
+from gateway.apis.translation.messages_reply_from_chat import MessagesReply
+from gateway.apis.translation.messages_reply_to_chat import StreamedAnswer
+from gateway.apis.translation.reply_stream import BridgedStream
+from gateway.apis.translation.responses_reply_from_chat import ResponsesReply
+from gateway.apis.translation.responses_reply_to_chat import StreamedResponse
 from gateway.wire.chat import parse_chunk
-from gateway.wire.responses.answer import StreamedResponse
 from gateway.wire.sse import DONE, SseFramer, StreamTranslator, frame
-from gateway.wires.chat.interceptor import Interceptor
-from gateway.wires.envelope import EnvelopeMask
-from gateway.wires.messages.reply import MessagesMask
-from gateway.wires.responses.reply import Echo, ResponsesMask
-from gateway.wires.round_result import RoundResult
 from tests.odd_streams import chat, messages, responses
 from tests.odd_streams.answers import OURS, Answer, calls_of, make_answer, said
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from memory.embed.base import Embed
 from memory.retrieval.retriever import SemanticSearch
 from memory.search import ranking
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.bench.retrieval import both, chinese, latency, locomo, paraphrases
 from tests.bench.retrieval.embedders import STAND_INS, embedder
 from tests.bench.retrieval.locomo import Dialogue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.bench.retrieval import chinese, paraphrases
 from tests.bench.retrieval.locomo import Dialogue
 from tests.bench.retrieval.stored import Store, Utterance

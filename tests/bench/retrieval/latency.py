@@ -14,13 +14,13 @@ from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.scope import Scope
 from memory.search.query import index_text, spoken_day
 from memory.search.similarity import pack_vector
-from memory.stores.sql import passage_lifecycle, passages
-from memory.stores.sql import scopes as owners
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.passages import PassageFilter
-from memory.stores.sql.schema import marks
-from memory.stores.sql.sql_driver import sql_driver
-from memory.stores.sql.statements import put_row
+from memory.stores.sql.engine.schema import marks
+from memory.stores.sql.engine.sql_driver import sql_driver
+from memory.stores.sql.engine.statements import put_row
+from memory.stores.sql.rows import passage_lifecycle, passages
+from memory.stores.sql.rows import scopes as owners
+from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.rows.passages import PassageFilter
 from tests.bench.retrieval.stored import SECRET, Store
 
 USERS = 1000

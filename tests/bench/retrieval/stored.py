@@ -17,9 +17,14 @@ from memory.scope import Scope
 from memory.search.query import iso
 from memory.service import Memory
 from memory.session.request import Policy
-from memory.stores.sql import blocks, passages, scopes
-from memory.stores.sql.database import Database
-from memory.stores.sql.transcripts import ConversationHeader, ImportedMessage, Transcriber, steps_of
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import blocks, passages, scopes
+from memory.stores.sql.transfer.transcripts import (
+    ConversationHeader,
+    ImportedMessage,
+    Transcriber,
+    steps_of,
+)
 from memory.tools import ToolCall, ToolContext, run_searches
 
 SECRET = b"b" * 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests import stores
 from tests.bench.retrieval import both
 

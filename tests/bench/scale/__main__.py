@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from memory.service import Memory
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.bench.scale import paper
 from tests.bench.scale.filling import MESSAGES, POLICY, Filler
 from tests.bench.scale.measures import Measures, Times

@@ -27,12 +27,14 @@ from memory.search.similarity import pack_vector
 from memory.service import Memory
 from memory.session.request import Policy, TurnRequest
 from memory.session.turn_record import TurnOutcome
-from memory.stores.sql import fts, messages, postgres_index
-from memory.stores.sql import schema as t
-from memory.stores.sql.fts import IndexLimit, SearchDocument
-from memory.stores.sql.message_pieces import contents_of
-from memory.stores.sql.messages import MessagePlace
-from memory.stores.sql.turn_reader import columns
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.postgres import postgres_index
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.engine.sqlite.fts import IndexLimit, SearchDocument
+from memory.stores.sql.rows import messages
+from memory.stores.sql.rows.message_pieces import contents_of
+from memory.stores.sql.rows.messages import MessagePlace
+from memory.stores.sql.turns.turn_reader import columns
 from tests.bench.retrieval.latency import DIMENSIONS, Random, said
 
 TENANT = "bench"

@@ -20,9 +20,10 @@ from memory.retrieval.retriever import Retriever, SemanticSearch
 from memory.service import Memory
 from memory.session.request import TurnRequest
 from memory.session.turn_record import TurnOutcome
-from memory.stores.sql import scopes, turn_prefetch
-from memory.stores.sql.messages import SearchQuery
-from memory.stores.sql.turn_reader import SnapshotQuery
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.turns import turn_prefetch
+from memory.stores.sql.turns.turn_reader import SnapshotQuery
 from tests.bench.retrieval.latency import Random, said
 from tests.bench.scale.filling import Line
 from tests.postgres_server import PostgresServer

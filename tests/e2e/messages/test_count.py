@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from memory.errors import StoreUnavailable
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.conftest import running
 from tests.e2e.messages.client import (
     MARK,

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from memory.errors import StoreUnavailable
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.conftest import running
 from tests.e2e.messages.client import (
     OWN,

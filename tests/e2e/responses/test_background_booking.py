@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy import text
 
-from gateway.chat import background_booking
+from gateway.chat.stored import background_booking
 from gateway.limits.limiter import KeyQuota
 from tests.conftest import running
 from tests.e2e import test_fit_of_formats as fit

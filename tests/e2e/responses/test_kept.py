@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from memory.management.renaming import rename_user
-from memory.stores.sql.rename_owner import OwnerRename
+from memory.stores.sql.owners.rename_owner import OwnerRename
 from tests.chat_only_model import ChatOnlyModel
 from tests.conftest import running
 from tests.e2e.responses.asking import APPEND, FACT, WEATHER, ask, check_stream, kinds, texts, user

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.chat import capabilities
+from gateway.chat.intake import capabilities
 from tests.conftest import running
 from tests.e2e.messages.client import OWN
 from tests.e2e.responses.asking import APPEND, FACT, ask, names, user

@@ -195,7 +195,7 @@ async def test_the_first_text_is_there_though_the_store_is_slow_to_take_the_requ
     data, monkeypatch
 ):
     """Past its deadline the store is not waited for: text goes out, flagged."""
-    from memory.stores.sql.database import Database
+    from memory.stores.sql.engine.database import Database
 
     original = Database.write
 

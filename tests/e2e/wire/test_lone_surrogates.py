@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from gateway.apis.chat.chat_format import ChatFormat
 from gateway.wire.json_weight import LIGHT_BYTES
-from gateway.wires.chat.format import ChatFormat
 from tests.chat_only_model import ChatOnlyModel
 from tests.conftest import running
 from tests.e2e.messages import client as claude

@@ -15,9 +15,9 @@ import asyncpg
 import pytest
 
 from memory.errors import StoreUnavailable
-from memory.stores.sql.database import Database
-from memory.stores.sql.postgres import PostgresConnection
-from memory.stores.sql.sqlite import SqliteConnection, SqliteThreads
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.postgres.postgres import PostgresConnection
+from memory.stores.sql.engine.sqlite.sqlite import SqliteConnection, SqliteThreads
 from tests import stores
 from tests.conftest import events, running, said
 from tests.e2e.wire.reading import asked, both, case, check_valid

@@ -324,7 +324,7 @@ async def test_a_trailer_is_no_header(data):
 def names_of_users(conn):
     from sqlalchemy import select
 
-    from memory.stores.sql import schema
+    from memory.stores.sql.engine import schema
 
     return [row.user for row in conn.execute(select(schema.scopes.c.user))]
 

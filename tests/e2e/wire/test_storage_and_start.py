@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests import stores
 from tests.conftest import running
 from tests.e2e.wire.child import MAIN, child, settled

@@ -15,8 +15,8 @@ from gateway.auth import key_store as room
 from gateway.storage import api_keys
 from gateway.storage.key_probe import KeyCounts, read_key_counts
 from memory.errors import StoreUnavailable
-from memory.stores.sql import schema
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine import schema
+from memory.stores.sql.engine.database import Database
 from tests.conftest import running
 from tests.gateway.management.managing import as_key, managed
 from tests.models import Model

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+from gateway.apis.chat.chat_format import CHAT
 from gateway.errors import UpstreamRefused
 from gateway.wire.chat import chunk, encode, lift
 from gateway.wire.sse import SseFramer
-from gateway.wires.chat.format import CHAT
 from memory.session.composer import Composer
 from memory.session.store_deadline import StoreDeadline
 from memory.session.trace import ExplainTrace

@@ -25,7 +25,7 @@ from gateway.cli import jobs
 from gateway.cli.main import cli
 from gateway.demo_model.server import start as start_bundled
 from gateway.models import tokenizers
-from memory.stores.sql import job_admin
+from memory.stores.sql.rows import job_admin
 from tests.gateway.cli.command import mnemogate, started
 
 WORDS = {bytes([i]): i for i in range(256)}

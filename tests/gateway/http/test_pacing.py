@@ -46,6 +46,20 @@ async def test_others_have_their_turn_while_a_stream_is_read(monkeypatch):
     assert turns >= 10
 
 
+async def test_a_pause_is_long_enough_for_a_request_not_for_one_turn_of_it(monkeypatch):
+    monkeypatch.setattr(pacing, "BUSY_SECONDS", 0.0)
+    pauses = []
+
+    async def note(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr(pacing.asyncio, "sleep", note)
+    count = len([piece async for piece in PacedStream(pieces(b"a" * SLICE_BYTES * 20))])
+    assert len(pauses) >= count - 1
+    assert set(pauses) == {pacing.LOOP_PAUSE_SECONDS}
+    assert pacing.LOOP_PAUSE_SECONDS >= pacing.BUSY_SECONDS / 4
+
+
 async def test_to_close_it_closes_what_it_reads_from():
     source = pieces(b"a", b"b")
     paced = PacedStream(source)

@@ -43,7 +43,8 @@ async def rows(live: Live) -> dict[str, int]:
     """
     from sqlalchemy import func, select
 
-    from memory.stores.sql import fts, schema
+    from memory.stores.sql.engine import schema
+    from memory.stores.sql.engine.sqlite import fts
 
     def counted(conn):
         marks = {*conn.execute(select(schema.marks.c.name)).scalars()}

@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy import update
 
 from memory.core.block_space import BlockSpace
-from memory.stores.sql import batches, importer
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import batches
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.transfer import importer
 from tests.e2e.beside import chat, passages
 from tests.gateway.management.managing import as_key, managed, rows
 

@@ -10,7 +10,7 @@ import json
 import pytest
 from sqlalchemy import select
 
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 from tests.gateway.management.managing import as_key, managed, rows
 from tests.models import call, calls, text
 

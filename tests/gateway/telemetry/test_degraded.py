@@ -150,7 +150,7 @@ async def test_a_turn_that_no_store_saw_is_listed_with_its_reason(data, monkeypa
 
 async def test_a_recorded_turn_that_was_not_saved_is_listed_once(data, monkeypatch):
     async with shown(data, "Hello.") as (live, _):
-        producer = "gateway.chat.turn.Turn"
+        producer = "gateway.chat.turn.turn.Turn"
         monkeypatch.setattr(f"{producer}.degraded", property(lambda _: True))
         monkeypatch.setattr(f"{producer}.why_degraded", property(lambda _: "the test says so"))
         await live.chat("Hi", user="ada")

@@ -17,7 +17,7 @@ from gateway.storage.tool_pins import ToolPinTable
 from gateway.tools.kind import ToolCaller
 from gateway.tools.mcp_pinning import ChangedAgain
 from gateway.tools.mcp_tool import McpTool
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
 from tests.gateway.tools.mcp_server import HttpServer, build
 
 ROOT = Path(__file__).parent.parent.parent.parent

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 
 from gateway.errors import Unavailable
 from gateway.ui.live import MAX_FEEDS, MAX_SESSION_FEEDS, FeedLimit
-from memory.stores.sql import schema
+from memory.stores.sql.engine import schema
 from tests.conftest import SENTINEL_KEY
 from tests.gateway.management.managing import as_key
 from tests.gateway.ui.looking import links, shown

@@ -12,9 +12,9 @@ from sqlalchemy import select, update
 
 from memory import iso
 from memory.search.drop_reasons import Drop
-from memory.stores.sql import job_records, passage_lifecycle
-from memory.stores.sql import schema as t
-from memory.stores.sql.job_records import JobRecord
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import job_records, passage_lifecycle
+from memory.stores.sql.rows.job_records import JobRecord
 from tests.conftest import SENTINEL_KEY, running
 from tests.gateway.management.managing import as_key
 from tests.gateway.ui.looking import HOSTILE, Looker, links, shown, walk, words

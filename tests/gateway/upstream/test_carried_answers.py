@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.apis.translation.member_seal import CallMembers, SealedMembers
 from gateway.upstream.carried_answers import EACH_BYTES, CarriedAnswers
-from gateway.wire.bridge.member_seal import CallMembers, SealedMembers
 
 SAID = SealedMembers({"reasoning_content": "Hm."}, [CallMembers(1, "", {"extra_content": 1})])
 ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]

@@ -24,11 +24,26 @@ from gateway.errors import (
     UpstreamUnreachable,
 )
 from gateway.upstream import dialer, http1
-from gateway.upstream.base import Content, UpstreamRequest, WireRequest, join_body, size_of
+from gateway.upstream.base import (
+    Content,
+    Origin,
+    TransportRequest,
+    UpstreamRequest,
+    join_body,
+    size_of,
+)
 from gateway.upstream.deadlines import Deadlines, DeadlineTimer, Timeouts
-from gateway.upstream.http1 import AT_ONCE, UNREAD, WRITTEN, Http1Client
+from gateway.upstream.http1 import (
+    AT_ONCE,
+    STEP_BYTES,
+    UNREAD,
+    WRITTEN,
+    Connection,
+    Http1Client,
+)
 from gateway.upstream.http1_parser import CHUNK_BYTES, ResponseParser
 from gateway.upstream.openai import BaseUrl, OpenAIUpstream
+from gateway.wire.long_content import encode_json_late
 from tests.gateway.upstream.test_http1_parser import CHUNKED, WHOLE
 from tests.sockets import LoopbackServer
 
@@ -127,10 +142,10 @@ def asked(
     method: str = "POST",
     target: bytes = b"/v1/x",
     headers=(),
-) -> WireRequest:
+) -> TransportRequest:
     address = BaseUrl(server.url)
     length = [] if body is None else [(b"content-length", b"%d" % size_of(body))]
-    return WireRequest(address.origin, address.host, method, target, [*headers, *length], body)
+    return TransportRequest(address.origin, address.host, method, target, [*headers, *length], body)
 
 
 def clock(**limits) -> Deadlines:
@@ -528,6 +543,40 @@ async def test_a_body_in_parts_leaves_as_one_and_is_left_as_it_is(pool, sizes):
         assert server.connections == 1
         assert all(request.endswith(b"\r\n\r\n" + whole) for request in server.requests)
     assert join_body(parts) == whole
+
+
+class GreedyTransport:
+    """Takes all that is written at once. turns: how many bytes in each turn of the loop."""
+
+    def __init__(self):
+        self.turns, self._is_over = [0], True
+
+    def write(self, data):
+        if self._is_over:
+            self.turns.append(0)
+            self._is_over = False
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self.turns[-1] += len(data)
+
+    def _end_turn(self):
+        self._is_over = True
+
+    def is_closing(self):
+        return False
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["bytes", "encoded as they leave"])
+async def test_a_long_request_takes_a_bounded_step_in_each_turn_of_the_loop(pool, late):
+    text = "a" * (20 * STEP_BYTES)
+    body = encode_json_late({"content": text}) if late else text.encode()
+    pool.loop = asyncio.get_running_loop()
+    connection, transport = Connection(pool, Origin(False, "localhost", 1)), GreedyTransport()
+    connection.connection_made(transport)
+    connection.begin(b"HEAD", body, False)
+    while connection._rest is not None:
+        await asyncio.sleep(0)
+    assert sum(transport.turns) == len(b"HEAD") + size_of(body)
+    assert max(transport.turns) <= STEP_BYTES + WRITTEN
 
 
 @pytest.mark.parametrize("then", ["takes the rest", "closes"])

@@ -13,7 +13,7 @@ from gateway.errors import StreamIncomplete, Unavailable, UpstreamTimeout, Upstr
 from gateway.upstream.base import UpstreamRequest
 from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.http1 import Http1Client
-from gateway.upstream.httpx_transport import HttpxWire
+from gateway.upstream.httpx_transport import HttpxTransport
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.upstream.scripted import ScriptedUpstream, completion, refusal, stream
 from tests.sockets import RawServer
@@ -34,8 +34,8 @@ def upstream(server, pool, **timeouts):
     return OpenAIUpstream(server.url, pool, Timeouts(**timeouts))
 
 
-async def ok(seen, wire):
-    await wire.json({"ok": True})
+async def ok(seen, transport):
+    await transport.json({"ok": True})
 
 
 async def test_the_body_and_headers_arrive_and_nothing_is_added(pool):
@@ -57,10 +57,10 @@ async def test_a_refused_connection_is_unreachable(pool):
 
 
 async def test_a_cut_body_is_incomplete(pool):
-    async def behave(seen, wire):
-        await wire.start_stream()
-        await wire.event({"a": 1})
-        wire.reset()
+    async def behave(seen, transport):
+        await transport.start_stream()
+        await transport.event({"a": 1})
+        transport.reset()
 
     async with RawServer(behave) as server:
         answer = await upstream(server, pool).send(CALL)
@@ -78,11 +78,11 @@ async def test_a_cut_body_is_incomplete(pool):
     ],
 )
 async def test_each_clock_names_itself_and_closes_the_upstream(pool, stall, limits, code):
-    async def behave(seen, wire):
+    async def behave(seen, transport):
         if stall != "status":
-            await wire.start_stream()
+            await transport.start_stream()
         if stall == "mid-stream":
-            await wire.event({"a": 1})
+            await transport.event({"a": 1})
         await asyncio.sleep(30)
 
     async with RawServer(behave) as server:
@@ -95,11 +95,11 @@ async def test_each_clock_names_itself_and_closes_the_upstream(pool, stall, limi
 
 @pytest.mark.parametrize("phase", ["before headers", "before the body", "mid-stream"])
 async def test_a_cancelled_call_closes_the_upstream_within_a_second(pool, phase):
-    async def behave(seen, wire):
+    async def behave(seen, transport):
         if phase != "before headers":
-            await wire.start_stream()
+            await transport.start_stream()
         if phase == "mid-stream":
-            await wire.event({"a": 1})
+            await transport.event({"a": 1})
         await asyncio.sleep(30)
 
     async def call(up):
@@ -115,7 +115,7 @@ async def test_a_cancelled_call_closes_the_upstream_within_a_second(pool, phase)
 
 
 async def test_a_full_pool_waits_its_budget_and_says_so():
-    async def slow(seen, wire):
+    async def slow(seen, transport):
         await asyncio.sleep(30)
 
     pool = Http1Client(max_connections=1)
@@ -132,8 +132,8 @@ async def test_a_full_pool_waits_its_budget_and_says_so():
 
 
 async def test_closing_an_unread_answer_closes_the_connection(pool):
-    async def behave(seen, wire):
-        await wire.start_stream()
+    async def behave(seen, transport):
+        await transport.start_stream()
         await asyncio.sleep(30)
 
     async with RawServer(behave) as server:
@@ -143,8 +143,10 @@ async def test_closing_an_unread_answer_closes_the_connection(pool):
 
 
 async def test_cookies_are_not_kept_and_redirects_not_followed(pool):
-    async def behave(seen, wire):
-        await wire.answer(302, b"{}", "set-cookie: a=b", "location: http://127.0.0.1:9/elsewhere")
+    async def behave(seen, transport):
+        await transport.answer(
+            302, b"{}", "set-cookie: a=b", "location: http://127.0.0.1:9/elsewhere"
+        )
 
     async with RawServer(behave) as server:
         up = OpenAIUpstream(server.url.replace("127.0.0.1", "localhost"), pool)
@@ -156,10 +158,10 @@ async def test_cookies_are_not_kept_and_redirects_not_followed(pool):
 
 
 async def test_a_thousand_aborts_leak_neither_sockets_nor_places(pool):
-    async def behave(seen, wire):
-        await wire.start_stream()
+    async def behave(seen, transport):
+        await transport.start_stream()
         for _ in range(50):
-            await wire.event({"a": 1})
+            await transport.event({"a": 1})
             await asyncio.sleep(0.01)
 
     async def abort(up, i):
@@ -187,7 +189,7 @@ async def test_an_httpx_transport_does_for_a_wire():
     router = respx.Router()
     route = router.post("http://up.test/v1/chat/completions").respond(json={"ok": 1})
     up = OpenAIUpstream(
-        "http://up.test/v1", HttpxWire(lambda: httpx.MockTransport(router.async_handler))
+        "http://up.test/v1", HttpxTransport(lambda: httpx.MockTransport(router.async_handler))
     )
     answer = await up.send(CALL)
     assert await answer.read() == b'{"ok":1}'
@@ -209,7 +211,7 @@ async def test_an_httpx_transports_failures_are_told_apart(failure, error, code)
 
     with pytest.raises(error) as e:
         await OpenAIUpstream(
-            "http://up.test/v1", HttpxWire(lambda: httpx.MockTransport(fail))
+            "http://up.test/v1", HttpxTransport(lambda: httpx.MockTransport(fail))
         ).send(CALL)
     assert e.value.code == code
     assert "secret" not in e.value.message
@@ -231,17 +233,17 @@ async def test_an_httpx_transports_answer_that_breaks_off_is_incomplete_and_a_si
 
     for breaks, error in ((True, StreamIncomplete), (False, UpstreamTimeout)):
         body = Body(breaks)
-        wire = HttpxWire(
+        transport = HttpxTransport(
             lambda body=body: httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
         )
-        answer = await OpenAIUpstream("http://up.test/v1", wire, Timeouts(idle=0.1)).send(CALL)
+        answer = await OpenAIUpstream("http://up.test/v1", transport, Timeouts(idle=0.1)).send(CALL)
         assert await anext(answer.body) == b"one"
         with pytest.raises(error) as e:
             await anext(answer.body)
         assert "secret" not in e.value.message
         await asyncio.sleep(0.01)
         assert body.closed
-        await wire.aclose()
+        await transport.aclose()
 
 
 async def test_the_scripted_double_plays_its_answers_and_keeps_the_requests():

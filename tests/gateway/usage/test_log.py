@@ -20,7 +20,7 @@ from gateway.storage.usage import UsageFilter
 from gateway.usage import log as usage
 from gateway.usage.log import UsageLog, UsageRecord
 from memory.errors import StoreUnavailable
-from memory.stores.sql.vacuum import vacuum
+from memory.stores.sql.engine.vacuum import vacuum
 from tests.gateway.management.managing import as_key, managed
 from tests.sockets import within
 

@@ -152,3 +152,20 @@ def test_an_event_without_an_end_in_sight_is_too_large(data, monkeypatch):
     monkeypatch.setattr(sse, "EVENT_LINES", 10)
     with pytest.raises(EventTooLarge):
         SseFramer().feed(data)
+
+
+@pytest.mark.parametrize("comment", [b":\n\n", b": keep-alive\n\n"])
+def test_a_flood_of_comments_is_one_block_a_piece_not_one_each(comment):
+    framer = SseFramer()
+    data = b"data: {}\n\n" + comment * 10_000 + b"data: 1\n\n"
+    found = [e for at in range(0, len(data), 8192) for e in framer.feed(data[at : at + 8192])]
+    assert b"".join(e.raw for e in found) == data
+    assert [e.data for e in found if e.data] == [b"{}", b"1"]
+    assert len(found) <= 4 * len(data) / 8192
+
+
+@given(st.lists(st.sampled_from([b":\n\n", b": a\n\n", b":\r\n\r\n", b"data: x\n\n"]), max_size=60))
+def test_comments_that_are_taken_together_hide_no_event(blocks):
+    found = SseFramer().feed(b"".join(blocks))
+    assert b"".join(e.raw for e in found) == b"".join(blocks)
+    assert [e.data for e in found if e.data] == [b"x"] * blocks.count(b"data: x\n\n")

@@ -28,9 +28,9 @@ from memory.context.tokens import estimate
 from memory.errors import TooLong
 from memory.jobs import summarization
 from memory.scope import Scope
-from memory.stores.sql import jobs, scopes
-from memory.stores.sql import schema as t
-from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import jobs, scopes
+from memory.stores.sql.rows.jobs import QueuedJob
 
 TEXTS = {
     "words": "some words about it ",

@@ -15,9 +15,9 @@ from memory.jobs import extraction, reflection, summarization
 from memory.jobs.fact_prompt import ExtractionRules
 from memory.retrieval.retriever import Retriever
 from memory.scope import Scope
-from memory.stores.sql import schema as t
-from memory.stores.sql import scopes
-from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.jobs import QueuedJob
 
 BLOCKS = {"human": CoreBlock("human", "Ada")}
 LINK, BASE = b"\x01" * 16, b"\x02" * 16

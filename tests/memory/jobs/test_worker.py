@@ -15,11 +15,11 @@ from memory.jobs import maintenance
 from memory.jobs.worker import Worker
 from memory.retrieval.retriever import Retriever
 from memory.scope import Scope
-from memory.stores.sql import jobs as queue
-from memory.stores.sql import schema as t
-from memory.stores.sql import scopes as owners
-from memory.stores.sql.database import Database
-from memory.stores.sql.jobs import QueuedJob
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import jobs as queue
+from memory.stores.sql.rows import scopes as owners
+from memory.stores.sql.rows.jobs import QueuedJob
 from tests import stores
 
 

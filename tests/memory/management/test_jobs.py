@@ -7,8 +7,8 @@ from sqlalchemy import update
 
 from memory import NotFound, VisibleScopes
 from memory.management import jobs
-from memory.stores.sql import schema as t
-from memory.stores.sql.jobs import QueuedJob, enqueue
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 
 EVERYTHING = VisibleScopes(None)
 

@@ -22,8 +22,10 @@ from memory import (
 )
 from memory.core.edits import BlockEdit, put_block
 from memory.management import blocks, conversations, merging, passages, users
-from memory.stores.sql import erasure, importer, passage_lifecycle
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.owners import erasure
+from memory.stores.sql.rows import passage_lifecycle
+from memory.stores.sql.transfer import importer
 from tests.memory.management.conftest import SECRET
 
 ADA, ME = Scope("acme", "ada", "default", SECRET), Scope("acme", "me", "default", SECRET)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from memory import BadArguments, NewPassage, NotFound, PassageFilter, SearchQuery
 from memory.management import passages
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
 
 
 async def listed(store, scope, *, forgotten=False):

@@ -15,11 +15,12 @@ from memory.retrieval.gate import pass_gate
 from memory.retrieval.recall_search import RecallSearch
 from memory.retrieval.retriever import RecallHits, Retriever
 from memory.scope import Scope
-from memory.stores.sql import message_index, openings, passage_lifecycle, passages, scopes
-from memory.stores.sql import messages as rows
-from memory.stores.sql import schema as t
-from memory.stores.sql.message_pieces import contents_of
-from memory.stores.sql.messages import MessagePlace
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.index import message_index
+from memory.stores.sql.rows import messages as rows
+from memory.stores.sql.rows import openings, passage_lifecycle, passages, scopes
+from memory.stores.sql.rows.message_pieces import contents_of
+from memory.stores.sql.rows.messages import MessagePlace
 
 # Stop words, irregular forms, names, digits, days, identifiers; scripts that are split, and one
 # that SQLite splits where Python does not.

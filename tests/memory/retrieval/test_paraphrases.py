@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from memory.retrieval.retriever import SemanticSearch
-from memory.stores.sql.messages import SearchQuery
+from memory.stores.sql.rows.messages import SearchQuery
 from tests.bench import cues
 from tests.bench.retrieval import paraphrases
 from tests.bench.retrieval.embedders import embedder

@@ -6,10 +6,10 @@ import pytest
 
 from memory.retrieval.auto_recall import alternate, recall_query
 from memory.retrieval.retriever import SemanticSearch
-from memory.stores.sql import fts
-from memory.stores.sql import schema as t
-from memory.stores.sql.database import Database
-from memory.stores.sql.message_index import index_waits
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.index.message_index import index_waits
 from tests.memory.retrieval.test_active_scopes import TOLD, Person, play
 
 ASKED = recall_query("which boats has Ada bought, albatross?")

@@ -14,9 +14,9 @@ from sqlalchemy import select
 from memory.retrieval.retriever import Retriever
 from memory.scope import Scope
 from memory.search import dedup
-from memory.stores.sql import blocks as block_rows
-from memory.stores.sql import passage_lifecycle, passages, scopes
-from memory.stores.sql import schema as t
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import blocks as block_rows
+from memory.stores.sql.rows import passage_lifecycle, passages, scopes
 from memory.tools import ToolCall, ToolContext, run_edits
 
 SECRET = b"s" * 32

@@ -10,7 +10,7 @@ from memory.session.model_records import (
     SEARCHES,
     ModelRecords,
 )
-from memory.stores.sql import model_records
+from memory.stores.sql.rows import model_records
 
 
 async def test_what_is_saved_is_known_after_a_restart(db):

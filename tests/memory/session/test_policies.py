@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from memory.session.policies import MODES, UserPolicies, strictest
-from memory.stores.sql import policies as rows
-from memory.stores.sql.database import Database
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import policies as rows
 
 ALLOWS = {"full": {"read", "write"}, "read": {"read"}, "write": {"write"}, "off": set()}
 

@@ -17,7 +17,7 @@ from memory.session.in_flight import InFlight
 from memory.session.recorder import TurnRecorder
 from memory.session.turn_record import TurnOutcome
 from memory.session.turn_store import LIGHT_ANSWERS, log_failed_drop
-from memory.stores.sql.turn_reader import ConversationState
+from memory.stores.sql.turns.turn_reader import ConversationState
 from tests.memory.session.turns import BLOCKS, SECRET, FakeSpill, a_turn, late
 
 ANSWER = {"role": "assistant", "content": "hi"}

@@ -20,8 +20,8 @@ from memory.scope import Scope
 from memory.session import line_file
 from memory.session import recovery_log as spilling
 from memory.session.recovery_log import RecoveryLog
-from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.turn_rows import TurnRecord
+from memory.stores.sql.rows.scopes import ScopeOwner
+from memory.stores.sql.turns.turn_rows import TurnRecord
 
 SECRET = b"s" * 32
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from memory.session.store_deadline import StoreDeadline
-from memory.stores.sql.waiting import tell_of_connection
+from memory.stores.sql.engine.waiting import tell_of_connection
 
 
 def test_a_wait_gets_no_more_than_it_asked_for_or_than_is_left():

@@ -7,12 +7,12 @@ import pytest
 from memory.errors import NotUpgraded
 from memory.ids import new_id, new_key
 from memory.scope import Scope
-from memory.stores.sql import scopes
-from memory.stores.sql.conversations import find_explain_record
-from memory.stores.sql.database import Database
-from memory.stores.sql.sql_driver import sql_driver
-from memory.stores.sql.statements import execute
-from memory.stores.sql.turn_writer import upsert_explain
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.sql_driver import sql_driver
+from memory.stores.sql.engine.statements import execute
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.conversations import find_explain_record
+from memory.stores.sql.turns.turn_writer import upsert_explain
 
 
 async def test_each_attempt_at_a_turn_keeps_its_record(db):

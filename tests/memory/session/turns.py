@@ -16,8 +16,8 @@ from memory.session.in_flight import InFlight
 from memory.session.model_records import ModelRecords
 from memory.session.request import Policy, TurnRequest
 from memory.session.shared_changes import SharedChanges
-from memory.stores.sql.scopes import ScopeOwner
-from memory.stores.sql.turn_reader import Snapshot
+from memory.stores.sql.rows.scopes import ScopeOwner
+from memory.stores.sql.turns.turn_reader import Snapshot
 
 BLOCKS = {"human": CoreBlock("human", "Likes tea."), "persona": CoreBlock("persona", "")}
 SECRET = b"s" * 32

@@ -1,10 +1,10 @@
-"""Alembic's environment: runs over the connection that `memory.stores.sql.upgrade` hands it."""
+"""Alembic's environment: runs over the connection that `engine.upgrade` gives it."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from memory.stores.sql import schema
+from memory.stores.sql.engine import schema
 
 connection = context.config.attributes["connection"]
 # SQLite changes a table by copying it: batches.

@@ -13,11 +13,12 @@ import pytest
 from memory.errors import StoreUnavailable
 from memory.scope import Scope
 from memory.search.query import scope_mark
-from memory.stores.sql import passages, schema, scopes
-from memory.stores.sql.database import Database
-from memory.stores.sql.erasure import erase
-from memory.stores.sql.upgrade import upgrade
-from memory.stores.sql.vacuum import vacuum
+from memory.stores.sql.engine import schema
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.upgrade import upgrade
+from memory.stores.sql.engine.vacuum import vacuum
+from memory.stores.sql.owners.erasure import erase
+from memory.stores.sql.rows import passages, scopes
 
 
 def shape(path):
@@ -88,8 +89,8 @@ async def test_what_cannot_be_opened_is_told(tmp_path):
 
 def test_alembic_is_loaded_by_an_upgrade_alone():
     code = (
-        "import sys, memory.stores.sql.upgrade, memory.stores.sql.database; sys.exit('alembic' in "
-        "sys.modules)"
+        "import sys, memory.stores.sql.engine.upgrade, memory.stores.sql.engine.database; "
+        "sys.exit('alembic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

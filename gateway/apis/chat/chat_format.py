@@ -1,0 +1,300 @@
+"""Chat completions as a format of the turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from gateway.apis.base import (
+    ASKS_AGAIN,
+    LIGHT_PARTS,
+    Composed,
+    HiddenRounds,
+    RequestFacts,
+    RoundParts,
+    SentPieces,
+    TargetFacts,
+    chat_only,
+)
+from gateway.apis.chat.hidden_exchange import HiddenExchange, tool_calls
+from gateway.apis.chat.interceptor import Interceptor
+from gateway.apis.round_result import RoundResult
+from gateway.errors import GatewayError
+from gateway.http.json_thread import run_heavy
+from gateway.http.paths import upstream_path
+from gateway.http.upstream_request import UpstreamRequest
+from gateway.wire.chat import (
+    Chunk,
+    Json,
+    MalformedCompletion,
+    broken_stream,
+    chunk,
+    decode_answer,
+    encode,
+    encode_in_parts,
+    lift,
+    parse_chunk,
+)
+from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wire.placement import (
+    Placement,
+    encode_request,
+    for_target,
+    message_spans,
+    place_lasting,
+    place_memory,
+    without_tools,
+)
+from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
+from memory import Messages, Repeat, ToolCall
+from memory.core.tool_definitions import as_json, client_names
+
+
+class ChatFormat:
+    """`POST /v1/chat/completions`."""
+
+    name = "chat"
+    path = upstream_path("chat", "completions")
+    noun = "chat completion"
+    sums_usage = True
+    marks_overflow = True
+    is_chat = True
+    cut_is_final = False
+    repeats: tuple[Repeat, Repeat] = ASKS_AGAIN
+
+    def identity(self, body: Json) -> Json:
+        return body
+
+    def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
+        several = isinstance(body.get("n"), int) and body["n"] > 1
+        return RequestFacts(
+            body["messages"],
+            frozenset(client_names(body.get("tools"))),
+            not (several or body.get("functions") or body.get("function_call")),
+            _wants_json(body),
+        )
+
+    def own_request(self, body: Json, history: Messages | None) -> Composed:
+        return body, (), history, None
+
+    def compose(self, parts: RoundParts, target: str) -> Composed:
+        """See the protocol. What the turn before sent to this target is gone on from.
+
+        The next turn goes on from this one as it is without what was recalled for it alone.
+        """
+        prompt, hidden = parts.prompt, parts.hidden.messages
+        sent = prompt.previous
+        if sent is not None and (
+            sent.by != target or not (prompt.client is None or prompt.client.text)
+        ):
+            sent = None
+        placement = Placement(
+            prompt.core,
+            prompt.notes,
+            chat_only(prompt.splices),
+            prompt.drop,
+            prompt.swap,
+            prompt.recall,
+            as_json(prompt.offered) if parts.tools else (),
+            sent.of.count if sent else 0,
+        )
+        body = place_memory({**parts.body, "messages": prompt.messages}, placement)
+        lasting = place_lasting(prompt.messages, placement) if prompt.recall else None
+        if hidden:
+            body["messages"] = [*body["messages"], *hidden]
+        if not parts.tools and prompt.offered:
+            body = without_tools(body, parts.body)
+        if parts.ask_usage:
+            _ask_usage(body)
+        return body, sent.pieces if sent else (), prompt.client, lasting
+
+    def encode(
+        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
+    ) -> tuple[UpstreamRequest, SentPieces]:
+        body, sent, client, lasting = composed
+        thoughts = not target.settings.speaks_chat
+        messages = for_target(body["messages"], target.label, thoughts=thoughts)
+        found = message_spans(messages, client, sent)
+        content = encode_request({**body, "model": target.model}, found, client)
+        stream = bool(body.get("stream"))
+        if lasting is not None:
+            found = message_spans(
+                for_target(lasting, target.label, thoughts=thoughts), client, sent
+            )
+        return UpstreamRequest(self.path, content, frozen=frozen, stream=stream), found
+
+    def event_error(self, data: bytes) -> Any:
+        return parse_chunk(data).error
+
+    def read_whole(self, data: bytes) -> tuple[Chunk | None, Any]:
+        if not is_readable(data):
+            raise MalformedCompletion(UNREADABLE)
+        body = decode_answer(data)
+        if not isinstance(body, dict):
+            raise MalformedCompletion("not an object")
+        return (None, body["error"]) if body.get("error") else (chunk(lift(body), b""), None)
+
+    def mask(
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
+    ) -> ChatMask:
+        options = body.get("stream_options")
+        wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        stream = bool(body.get("stream"))
+        return ChatMask(Interceptor(owned, wants_usage or not stream, alias, lean=stream))
+
+    def hidden_rounds(self) -> HiddenRounds:
+        return HiddenExchange()
+
+    def calls(self, result: RoundResult) -> list[ToolCall]:
+        return tool_calls(result)
+
+    def error_body(self, error: GatewayError, request: str) -> bytes:
+        return error.body()
+
+
+CHAT = ChatFormat()
+
+
+class FinishedCompletion(NamedTuple):
+    """An upstream's answer that goes to the client as it came: its bytes, and what they say."""
+
+    raw: bytes
+    completion: Json
+
+
+class ChatMask:
+    """The interceptor of chat completions, with its chunks as events."""
+
+    def __init__(self, interceptor: Interceptor) -> None:
+        self._interceptor = interceptor
+        self._finished: FinishedCompletion | None = None  # while it is all of the answer
+        self.over = False
+
+    @property
+    def alias(self) -> str | None:
+        return self._interceptor.alias
+
+    @alias.setter
+    def alias(self, name: str | None) -> None:
+        self._interceptor.alias = name
+
+    @property
+    def usage(self) -> Json | None:
+        return self._interceptor.usage
+
+    @property
+    def ended(self) -> bool:
+        return self._interceptor.ended
+
+    @property
+    def is_long(self) -> bool:
+        return self._interceptor.count_calls() > LIGHT_PARTS
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        return self._interceptor.fast_forward(raw)
+
+    async def show(self, event: SseEvent) -> bytes:
+        if event.data == DONE:
+            self.over = True
+            return _events(self._interceptor.finish_round())
+        piece = await read_chunk(event.data or b"")
+        self.over = piece.error is not None
+        tells_calls = bool(piece.segments) and piece.segments[-1].kind != "text"
+        if tells_calls and self._interceptor.count_held() > LIGHT_PARTS:
+            # What is held of many calls may come out at once.
+            return _events(await run_heavy(self._interceptor.feed, piece))
+        return _events(self._interceptor.feed(piece))
+
+    def show_whole(self, whole: Chunk) -> bytes:
+        return _events(self._interceptor.feed(whole))
+
+    def take_whole(self, whole: Chunk) -> RoundResult | None:
+        return self._interceptor.whole(whole)
+
+    def pass_on(self, raw: bytes, result: RoundResult) -> None:
+        self._finished = FinishedCompletion(raw, result.reply)
+
+    def close(self) -> tuple[bytes, RoundResult]:
+        rest, result = self._interceptor.close()
+        return _events(rest), result
+
+    def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
+        shown = self._interceptor.feed(chunk(lift(reply), b""))
+        rest, result = self._interceptor.close()
+        return _events([*shown, *rest]), result
+
+    def start_next_round(self) -> bytes | None:
+        self._finished, self.over = None, False
+        self._interceptor.start_next_round()
+        return None
+
+    def run_out(self) -> None:
+        """Nothing: the limit is each round's."""
+
+    def finish(self) -> bytes:
+        return _events(self._interceptor.finish())
+
+    def end(self, usage: Json | None) -> bytes:
+        return _events([*self._interceptor.usage_chunk(usage), DONE])
+
+    def answers(self) -> list[Json]:
+        done = self._finished
+        whole = done.completion if done is not None else self._interceptor.answer()
+        return [{"role": "assistant", **(c.get("message") or {})} for c in whole["choices"]]
+
+    def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
+        write = encode_in_parts if long else encode
+        if self._finished is None:
+            out = self._interceptor.answer()
+            return write({**out, "usage": usage} if usage is not None else out)
+        raw, alias = self._finished.raw, self.alias
+        if alias is None:
+            return raw
+        answer = decode_answer(raw)
+        # A long answer is not held in three copies.
+        raw, self._finished = b"", None
+        return write({**answer, "model": alias})
+
+    def fault(self, error: GatewayError) -> bytes:
+        return frame(error.event())
+
+    def keepalive(self) -> bytes:
+        return COMMENT
+
+
+def _events(payloads: Sequence[bytes]) -> bytes:
+    """Return JSON texts as events."""
+    return b"".join(map(frame, payloads))
+
+
+async def read_chunk(data: bytes) -> Chunk:
+    """Read an event's data, off the event loop where it is long.
+
+    Raises StreamIncomplete for what is no chunk.
+    """
+    try:
+        return (
+            parse_chunk(data) if is_light(data) else await asyncio.to_thread(_read_in_thread, data)
+        )
+    except MalformedCompletion as e:
+        raise broken_stream(e) from e
+
+
+def _read_in_thread(data: bytes) -> Chunk:
+    if not is_readable(data):
+        raise MalformedCompletion(f"the upstream sent an event of more than {UNREADABLE} values")
+    return parse_chunk(data)
+
+
+def _ask_usage(body: Json) -> None:
+    """Let the usage of a stream be told, in a body of our own."""
+    options = body.get("stream_options")
+    if body.get("stream") and (options is None or isinstance(options, dict)):
+        body["stream_options"] = {**(options or {}), "include_usage": True}
+
+
+def _wants_json(body: Json) -> bool:
+    """Tell whether the answer is to be one JSON text."""
+    wanted = body.get("response_format")
+    return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")

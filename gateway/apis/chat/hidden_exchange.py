@@ -1,0 +1,151 @@
+"""The messages of a turn that its client does not see: our calls, and what they gave. Pure."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+
+from gateway.apis.round_result import RoundResult
+from gateway.wire.chat import Json, encode
+from gateway.wire.placement import BY
+from memory import Messages, ToolCall, kept_arguments
+
+PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
+SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
+
+
+class HiddenExchange:
+    """The hidden messages of one turn.
+
+    messages: they follow the client's own. recorded: what stands for the answer in the next turn.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Json] = []
+        self.recorded: list[Json] | None = None
+
+    def send_whole(self) -> bool:
+        """False: everything is sent in full."""
+        return False
+
+    def reassign_ids_of(self, calls: Iterable[Json]) -> None:
+        """Give hidden calls new ids where the client's own calls of a reply have theirs."""
+        taken = {c["id"] for c in calls if isinstance(c.get("id"), str)}
+        self.messages = _reassign_ids(self.messages, taken)
+
+    def record_with(self, last: Sequence[Json] = ()) -> None:
+        """Keep the hidden messages, and `last` after them, for the next turn."""
+        self.recorded = [*self.messages, *last]
+
+    def add_round(
+        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+    ) -> None:
+        """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
+        self.append(_message(result, by), result, answers, client)
+
+    def has_room(self, body: Json) -> bool:
+        """True: the limit is each round's."""
+        return True
+
+    def record_mixed(self) -> None:
+        """Record the rounds so far: the client answers the rest of the calls."""
+        self.record_with()
+
+    def record_last(self, result: RoundResult, by: str) -> None:
+        """Record the last round, in which nothing of ours was run, after those before it.
+
+        Without calls of the client in it the answer stands for itself.
+        """
+        if self.messages and result.theirs:
+            last = _message(result, by)
+            # Ours were not run: no result, no call.
+            self.record_with([{**last, "tool_calls": result.theirs} if result.ours else last])
+
+    def append(
+        self, message: Json, result: RoundResult, answers: Sequence[str], client: Messages
+    ) -> None:
+        """Add a round: the assistant's message as received, then our answers to its calls.
+
+        client: the messages whose ids are not used again.
+        """
+        ours = {id(c) for c in result.ours}
+        taken = {str(c.get("id")) for c in [*calls_in(self.messages), *result.theirs]}
+        taken |= _find_taken_ids({str(c["id"]) for c in result.ours if c.get("id")}, client)
+        calls: list[Json] = []
+        answered: list[Json] = []
+        next_answer = iter(answers)
+        for call in message.get("tool_calls") or []:
+            if id(call) in ours:
+                if not call.get("id") or str(call["id"]) in taken:
+                    call = {**call, "id": _new_call_id()}
+                taken.add(str(call["id"]))
+                content = next(next_answer)
+                answered.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+            calls.append(call)
+        self.messages += [{**message, "tool_calls": calls}, *answered]
+
+
+def _message(result: RoundResult, by: str) -> Json:
+    """Return a round's message as received, with who gave it.
+
+    A replayed one, of whom that is not known, is sent as it is.
+    """
+    message: Json = result.reply["choices"][0].get("message") or {}
+    return {"role": "assistant", **message, **({BY: by} if by else {})}
+
+
+def tool_calls(result: RoundResult) -> list[ToolCall]:
+    """Return the calls of ours in a round, as the memory takes them."""
+    return [_tool_call(c) for c in result.ours]
+
+
+def _tool_call(call: Json) -> ToolCall:
+    """Return a call of ours as the memory takes it; arguments that are too long are cut in it."""
+    told = _arguments(call)
+    kept = kept_arguments(told)
+    if kept is not told:
+        call["function"]["arguments"] = kept
+    return ToolCall(str(call.get("id") or ""), str(call["function"]["name"]), kept, len(told))
+
+
+def calls_in(messages: Iterable[Json]) -> list[Json]:
+    """Return the calls in these messages."""
+    return [c for m in messages for c in m.get("tool_calls") or []]
+
+
+def _find_taken_ids(ids: set[str], messages: Messages) -> set[str]:
+    """Find which of these ids the client's messages may hold.
+
+    They are found in the messages' bytes, so that none of them is decoded for it.
+    """
+    if len(ids) > SEARCHED_IDS or not messages.text:
+        return ids & {str(c.get("id")) for c in calls_in(messages)}
+    return {i for i in ids if not PLAIN_ID(i) or f'"{i}"'.encode() in messages.text}
+
+
+def _reassign_ids(hidden: list[Json], taken: set[str]) -> list[Json]:
+    """Return hidden messages with new ids for those calls of ours whose id is taken."""
+    fresh = {i: _new_call_id() for i in taken}
+    out: list[Json] = []
+    for message in hidden:
+        if (answered := str(message.get("tool_call_id"))) in fresh:
+            message = {**message, "tool_call_id": fresh[answered]}
+        elif calls := message.get("tool_calls"):
+            message = {
+                **message,
+                "tool_calls": [
+                    {**c, "id": fresh[i]} if (i := str(c.get("id"))) in fresh else c for c in calls
+                ],
+            }
+        out.append(message)
+    return out
+
+
+def _new_call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _arguments(call: Json) -> str:
+    arguments = call["function"].get("arguments")
+    return arguments if isinstance(arguments, str) else encode(arguments or {}).decode()

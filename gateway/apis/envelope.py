@@ -1,0 +1,472 @@
+"""One answer out of several rounds, for formats whose replies are a sequence of numbered parts.
+
+A round consists of an opening, parts (items or content blocks) and a closing. A part has a
+beginning, pieces and an end, which `Parts` tells apart. So a mask only needs these envelopes: it
+hides the parts that are our calls, numbers the others without gaps over all rounds, and shows one
+opening and one closing. The contents of a part are forwarded as they came.
+
+A call whose name some server tells late waits until it is known whose it is, and so does what
+begins after it: the client sees the parts in their order. The end of reasoning waits until it is
+known whether a call of ours follows, since reasoning that led to one is marked.
+
+Chat completions are different (names grow, parts have no end, several choices interleave) and have
+their own interceptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from gateway.apis.base import LIGHT_PARTS
+from gateway.apis.masked_parts import MaskedPart, MaskedParts
+from gateway.apis.round_result import RoundResult
+from gateway.errors import GatewayError, StreamIncomplete, UnreadableStream
+from gateway.wire.answer_parts import PartKey
+from gateway.wire.chat import (
+    Json,
+    MalformedReply,
+    broken_stream,
+    encode,
+    encode_in_parts,
+    read_object,
+)
+from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wire.merge import usage_sum
+from gateway.wire.own_marks import has_mark, mark_orphan
+from gateway.wire.sse import COMMENT, DONE, SseEvent
+
+OPEN, BEGIN, DELTA, END, CLOSE, ERROR, OTHER = (
+    "open",
+    "begin",
+    "delta",
+    "end",
+    "close",
+    "error",
+    "other",
+)
+PART_EVENTS = frozenset({BEGIN, DELTA, END})
+SHORT_BYTES = 1 << 14  # of an event that is read at once
+MAX_PARTS = 4096  # of one round
+
+
+class EnvelopeMask(ABC):
+    """See `ReplyMask`. A format says what its events are, and how they are written.
+
+    owned: names of calls that are never shown. quick_kinds: of parts whose pieces `fast_forward`
+    knows. reasoning_kind: of parts whose end tells whether a call of ours followed.
+    """
+
+    quick_kinds = frozenset[str]()
+    reasoning_kind = ""
+
+    def __init__(self, owned: Collection[str], alias: str | None) -> None:
+        self.alias = alias
+        self.over = self.ended = False
+        self.usage: Json | None = None
+        self.text_shown = False
+        self.shown: list[Json] = []  # the parts that the client has seen whole
+        self._ends: list[int] = []  # how much was shown at the end of each round before
+        self._owned = frozenset(owned)
+        self._parts = MaskedParts()  # of the round
+        # The part that the newest event belongs to, shown as it came, and what it told of it.
+        self._growing: tuple[MaskedPart, PartKey] | None = None
+        self._hid = False  # something of ours was taken out, so the numbers are ours to give
+        # The reasoning whose end is held until it is known whether a call of ours follows.
+        self._waiting: MaskedPart | None = None
+        self._error: Any = None
+        self._passed: tuple[bytes, RoundResult] | None = None
+        self._closed: RoundResult | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """See the protocol."""
+        return len(self._parts.parts) + len(self.shown) > LIGHT_PARTS
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds came before this one."""
+        return len(self._ends)
+
+    # What a format says.
+
+    @abstractmethod
+    def kind_of(self, event: Json) -> str:
+        """Return which envelope an event is."""
+
+    @abstractmethod
+    def key_of(self, event: Json) -> PartKey:
+        """Return what an event tells of its part."""
+
+    @abstractmethod
+    def part_of(self, event: Json) -> Json:
+        """Return the part that begins."""
+
+    @abstractmethod
+    def call_name(self, part: Json) -> str | None:
+        """Return the name of the function that a part calls, None for any other part."""
+
+    def may_name_late(self, part: MaskedPart) -> bool:
+        """Tell whether a part may still turn out to be a call whose name comes late."""
+        return False
+
+    @abstractmethod
+    def fold(self, kind: str, event: Json) -> None:
+        """Add an opening or a closing to what the round came to."""
+
+    @abstractmethod
+    def fold_part(self, kind: str, event: Json, part: MaskedPart) -> None:
+        """Add an event of a part to what the round came to."""
+
+    @abstractmethod
+    def show_opening(self, event: Json, raw: bytes) -> bytes:
+        """Return the opening as it is shown; of later rounds nothing is."""
+
+    @abstractmethod
+    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
+        """Return an event as it is shown, its part at this place."""
+
+    def is_carrier(self, part: Json) -> bool:
+        """Tell whether a part only carries what the client did not ask for: it is hidden."""
+        return False
+
+    @abstractmethod
+    def ends_reasoning(self, event: Json) -> bool:
+        """Tell whether an event of reasoning holds the member by which that is sent back."""
+
+    @abstractmethod
+    def mark(self, event: Json) -> Json:
+        """Return such an event with the mark that a call of ours followed."""
+
+    @abstractmethod
+    def lift(self, reply: Json) -> Iterable[Json]:
+        """Return a whole reply as the events of a stream."""
+
+    @abstractmethod
+    def fold_whole(self, reply: Json) -> None:
+        """Take a whole reply as what the round came to."""
+
+    @abstractmethod
+    def result(self) -> RoundResult:
+        """Return what the round came to."""
+
+    @abstractmethod
+    def end_round(self) -> None:
+        """Forget the round's own state."""
+
+    @abstractmethod
+    def end(self, usage: Json | None) -> bytes:
+        """Return the closing, once the turn is recorded."""
+
+    @abstractmethod
+    def run_out(self) -> None:
+        """Note that the client's limit of output ends the answer."""
+
+    @abstractmethod
+    def merged(self) -> Json:
+        """Return the whole answer as the client is shown it."""
+
+    @abstractmethod
+    def message_of(self, parts: Sequence[Json]) -> Json:
+        """Return what these parts say, as one message for the memory."""
+
+    @abstractmethod
+    def fault(self, error: GatewayError) -> bytes:
+        """Return an error after the first byte, as the last event."""
+
+    def restored(self, reply: Json) -> Json:
+        """Return a whole reply without what of ours it repeats; the same where nothing is."""
+        return reply if self.alias is None else {**reply, "model": self.alias}
+
+    # What every format does.
+
+    def answers(self) -> list[Json]:
+        """Return what the client was shown: the texts of rounds as a chat completion has them."""
+        message = self.message_of(self.shown)
+        bounds = [0, *self._ends, len(self.shown)]
+        rounds = [self.shown[a:b] for a, b in pairwise(bounds)] if self._ends else []
+        texts = [t for r in rounds if (t := self.message_of(r)["content"]) is not None]
+        if len(texts) > 1 and all(isinstance(t, str) for t in texts):
+            message["content"] = _join_texts(texts)
+        return [message]
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        return b""
+
+    async def show(self, event: SseEvent) -> bytes:
+        """Return what to show for an event. Raises StreamIncomplete."""
+        data = event.data or b""
+        if data == DONE:
+            self.over = True
+            return event.raw if not self.rounds and not self._hid else b""
+        found = read_event(data) if is_light(data) else await asyncio.to_thread(_read_heavy, data)
+        return self.take(found, event.raw)
+
+    def take(self, event: Json, raw: bytes) -> bytes:
+        """Return what to show for an event that was read. raw: as it came, b"" for one of ours."""
+        kind = self.kind_of(event)
+        if kind == OTHER:
+            return self.render(event, raw, None)
+        if kind == ERROR:
+            self._error, self.over = event, True
+            return self._settle(cut=True)
+        if kind in PART_EVENTS:
+            return self._take_part(kind, event, raw)
+        self.fold(kind, event)
+        if kind == OPEN:
+            return b"" if self.rounds else self.show_opening(event, raw)
+        self._growing = None
+        return self._settle()
+
+    def _take_part(self, kind: str, event: Json, raw: bytes) -> bytes:
+        key, self._growing = self.key_of(event), None
+        part = self._parts.find_again(key) if kind == DELTA else None
+        if part is not None and part.place >= 0:
+            self.fold_part(kind, event, part)
+            return self._show_part(event, raw, part, key)
+        part = self._part_at(kind, key)
+        if part is None:
+            return b""  # the end of nothing
+        self.fold_part(kind, event, part)
+        if kind == END:
+            self._parts.end(part)
+        if part.hidden is None:
+            self._decide(part)
+        if part.hidden:
+            self._hid = True
+            part.held.clear()
+            return self._release()
+        if self._parts.is_held(part):
+            part.held.append((event, raw))
+            return self._release()
+        return self._show_part(event, raw, part, key)
+
+    def _show_part(self, event: Json, raw: bytes, part: MaskedPart, key: PartKey) -> bytes:
+        if part.kind == self.reasoning_kind and self._owned:
+            return self._write_reasoning(event, raw, part)
+        shown = self.render(event, raw, part.place)
+        if shown is raw and part.kind in self.quick_kinds and not part.has_ended:
+            self._growing = part, key
+        return shown
+
+    def _write_reasoning(self, event: Json, raw: bytes, part: MaskedPart) -> bytes:
+        """Return an event of reasoning that has its place; b"" for what is held, its end."""
+        if not part.held and not self.ends_reasoning(event):
+            return self.render(event, raw, part.place)
+        part.held.append((event, raw))
+        return self._end_reasoning(part)
+
+    def _end_reasoning(self, part: MaskedPart, *, is_last: bool = False) -> bytes:
+        """Return the end of reasoning, once it is known what follows. is_last: nothing does."""
+        follower = self._parts.after(part)
+        if not is_last and (follower is None or follower.hidden is None):
+            self._waiting = part
+            return b""
+        self._waiting = None
+        held, part.held = part.held, []
+        if held and self._precedes_ours(part) and not part.is_marked:
+            part.is_marked = True
+            held[0] = self.mark(held[0][0]), b""
+        return b"".join(self.render(event, raw, part.place) for event, raw in held)
+
+    def _precedes_ours(self, part: MaskedPart) -> bool:
+        """Tell whether a call follows that is hidden."""
+        follower = self._parts.after(part)
+        if follower is None or not follower.hidden:
+            return False
+        return not self.is_carrier(follower.item)
+
+    def mark_part(self, part: Json) -> Json:
+        """Return reasoning with the mark that a call of ours followed it."""
+        return mark_orphan(part)
+
+    def mark_shown(self, part: Json | None, shown: Json) -> Json:
+        """Mark reasoning as it is shown, unless what carries marks was taken out of it."""
+        return shown if has_mark(part) and not has_mark(shown) else self.mark_part(shown)
+
+    def visible(self, parts: Iterable[tuple[MaskedPart, Json]]) -> list[Json]:
+        """Return the parts that are shown, whole; reasoning before a call of ours is marked."""
+        return [
+            self.mark_shown(part.item, whole) if self._precedes_ours(part) else whole
+            for part, whole in parts
+            if not part.hidden
+        ]
+
+    def _part_at(self, kind: str, key: PartKey) -> MaskedPart | None:
+        """Return the part that an event belongs to. Raises StreamIncomplete."""
+        if key.index is not None and not 0 <= key.index < MAX_PARTS:
+            raise _broken(f"a part without a usable index below {MAX_PARTS}")
+        if kind == BEGIN:
+            part = self._parts.begin(key)
+        elif kind == DELTA:
+            part = self._parts.find(key) or self._parts.imply(key)
+        else:
+            ended = self._parts.find_end(key)
+            if ended is None and not key.kind:
+                return None
+            part = ended or self._parts.imply(key)
+        check_count(part.order + 1)
+        return part
+
+    def _decide(self, part: MaskedPart) -> None:
+        """Decide whose a part is, once that is certain."""
+        if part.name or not (self._owned and self.may_name_late(part)):
+            part.hidden = self._is_hidden(part)
+
+    def _is_hidden(self, part: MaskedPart) -> bool:
+        return self._is_owned(part) or self.is_carrier(part.item)
+
+    def _is_owned(self, part: MaskedPart) -> bool:
+        kind = part.item.get("type") or part.kind
+        return self.call_name({"type": kind, "name": part.name}) in self._owned
+
+    def _settle(self, *, cut: bool = False) -> bytes:
+        """Decide whose each part is, now that no name comes any more; return what was held.
+
+        cut: the round broke off, so that a name may be what is missing.
+        """
+        for part in self._parts.undecided():
+            if part.hidden is None:
+                part.hidden = self._is_hidden(part) or (cut and not part.name)
+            if part.hidden:
+                self._hid = True
+                part.held.clear()
+        shown = self._release()
+        if self._waiting is not None:
+            shown += self._end_reasoning(self._waiting, is_last=True)
+        return shown
+
+    def _release(self) -> bytes:
+        """Return what was held of the parts that are decided now."""
+        visible, out = self._parts.release(), []
+        if self._waiting is not None:
+            out.append(self._end_reasoning(self._waiting))
+        for part in visible:
+            held, part.held = part.held, []
+            if part.kind == self.reasoning_kind and self._owned:
+                out += [self._write_reasoning(event, raw, part) for event, raw in held]
+            else:
+                out += [self.render(event, raw, part.place) for event, raw in held]
+        return b"".join(out)
+
+    def show_whole(self, whole: Json) -> bytes:
+        return b"".join(self.take(event, b"") for event in self.lift(whole))
+
+    def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
+        shown = self.show_whole(reply)
+        rest, result = self.close()
+        return shown + rest, result
+
+    def add_whole_part(self, key: PartKey, item: Json) -> MaskedPart:
+        """Add a part that came whole."""
+        part = self._parts.begin(key)
+        check_count(part.order + 1)
+        part.item, part.is_whole = item, True
+        self._parts.end(part)
+        return part
+
+    def take_whole(self, whole: Json) -> RoundResult | None:
+        self.fold_whole(whole)
+        self._settle()
+        self.over = True
+        return self.close()[1]
+
+    def pass_on(self, raw: bytes, result: RoundResult) -> None:
+        self._passed = raw, result
+
+    def close(self) -> tuple[bytes, RoundResult]:
+        held = b""
+        if self._closed is None:
+            held = self._settle(cut=True)
+            self._closed = self.result()
+            self.usage = usage_sum(self.usage, self._closed.usage)
+        return held, self._closed
+
+    def start_next_round(self) -> None:
+        self._ends.append(len(self.shown))
+        self._hid = True
+        self._passed = self._closed = None
+        self._parts = MaskedParts(self._parts.next_place)
+        self._growing = self._waiting = None
+        self.over = self.ended = False
+        self.end_round()
+
+    def finish(self) -> bytes:
+        return b""
+
+    def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
+        write = encode_in_parts if long else encode
+        if self._passed is None or self._hid:
+            return write(self.merged())
+        raw, result = self._passed
+        whole = self.restored(result.reply)
+        if whole is result.reply:
+            return raw
+        # A long answer is not held in three copies.
+        raw, self._passed = b"", None
+        return write(whole)
+
+    def keepalive(self) -> bytes:
+        return COMMENT
+
+
+def _join_texts(texts: Sequence[str]) -> str:
+    """Return the texts of several rounds as one, as `Interceptor` joins them."""
+    out = texts[0]
+    for text in texts[1:]:
+        spaced = not out or not text or out[-1].isspace() or text[0].isspace()
+        out += text if spaced else f"\n\n{text}"
+    return out
+
+
+def data_of(raw: bytes, lines: bytes) -> bytes | None:
+    """Return the data of one short event that begins with these lines; None for anything else."""
+    end = len(raw) - 2
+    if len(raw) > SHORT_BYTES or not raw.startswith(lines) or not raw.endswith(b"\n\n"):
+        return None
+    if raw.find(b"\n", len(lines)) != end or b"\r" in raw:
+        return None
+    return raw[len(lines) : end]
+
+
+def read_event(data: bytes) -> Json:
+    """Read an event's data. Raises StreamIncomplete if it is not an object."""
+    try:
+        return read_object(data)
+    except MalformedReply as e:
+        raise broken_stream(e) from e
+
+
+def _read_heavy(data: bytes) -> Json:
+    if not is_readable(data):
+        raise _broken(f"an event of {UNREADABLE}")
+    return read_event(data)
+
+
+def _broken(what: str) -> StreamIncomplete:
+    return UnreadableStream(f"The stream broke off: the upstream sent {what}. Try again.")
+
+
+def check_count(parts: int) -> None:
+    """Raise StreamIncomplete for more parts than a round may have."""
+    if parts > MAX_PARTS:
+        raise _broken(f"more than {MAX_PARTS} parts")
+
+
+def event_of(event: Json) -> bytes:
+    """Return an event of ours; its `event:` line names its type, as in both APIs."""
+    return b"event: %b\ndata: %b\n\n" % (str(event.get("type")).encode(), encode(event))
+
+
+def error_parts(error: GatewayError) -> tuple[str | None, str]:
+    """Return the code and the message of an error, which may be an upstream's own."""
+    try:
+        found = msgspec.json.decode(error.event())["error"]
+        return found.get("code") or found.get("type"), str(found.get("message") or error.message)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return error.code, error.message

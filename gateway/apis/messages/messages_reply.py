@@ -1,0 +1,402 @@
+"""Replies of the Messages API: rounds of content blocks shown as one message.
+
+- One `message_start`, one `message_delta`, one `message_stop`; later rounds' starts are not shown.
+- Blocks are numbered without gaps over all rounds; thinking and its signature pass as they came.
+- The closing events wait until the turn is recorded. Their usage is the last round's, which is the
+  size of the context, with every input and cache member; `iterations` lists the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.apis.envelope import (
+    BEGIN,
+    CLOSE,
+    DELTA,
+    END,
+    ERROR,
+    OPEN,
+    OTHER,
+    EnvelopeMask,
+    data_of,
+    error_parts,
+    event_of,
+)
+from gateway.apis.masked_parts import MaskedPart
+from gateway.apis.messages.message_blocks import assistant_message
+from gateway.apis.messages.messages_errors import error_type
+from gateway.apis.round_result import RoundResult
+from gateway.errors import GatewayError, UpstreamFailed
+from gateway.wire.answer_parts import PartKey
+from gateway.wire.chat import Json, encode
+from gateway.wire.own_marks import ORPHANED, SEALED, has_mark, mark_orphan
+from gateway.wire.part_keys import THINKING, TOOL_USE, messages_key
+from memory.conversation.foreign_json import decode_foreign
+
+KINDS = {
+    "message_start": OPEN,
+    "content_block_start": BEGIN,
+    "content_block_delta": DELTA,
+    "content_block_stop": END,
+    "message_delta": CLOSE,
+    "message_stop": CLOSE,
+    "error": ERROR,
+}
+# Reasons to stop that leave a call unfinished, or take precedence over it.
+CUT = frozenset({"max_tokens", "refusal", "pause_turn", "model_context_window_exceeded"})
+GROWING = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+WORDS = tuple(GROWING.values())
+INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")  # told at the end
+DELTA_LINES = b"event: content_block_delta\ndata: "
+PIECES = {"text": "text_delta", TOOL_USE: "input_json_delta"}  # by the kind of block
+
+
+class _Piece(msgspec.Struct):
+    type: str
+    text: str | None = None
+    partial_json: str | None = None
+
+
+class _BlockDelta(msgspec.Struct):
+    """A piece of text or input, as far as it matters here."""
+
+    type: str
+    index: int
+    delta: _Piece
+
+
+_read_delta = msgspec.json.Decoder(_BlockDelta).decode
+PING = event_of({"type": "ping"})
+
+
+class MessagesMask(EnvelopeMask):
+    """The one message that a client sees of a turn.
+
+    hides_seals: its client did not ask for thinking, in which what servers want back is carried.
+    """
+
+    quick_kinds = frozenset(PIECES)
+    reasoning_kind = THINKING
+
+    def __init__(
+        self, owned: Collection[str], alias: str | None, *, hides_seals: bool = False
+    ) -> None:
+        super().__init__(owned, alias)
+        self._hides_seals = hides_seals
+        self._start: Json = {}  # the first round's message
+        self._opened: Json = {}  # this round's message
+        self._delta: Json | None = None  # all that its closing events tell
+        self._closing: bytes = b""  # that event as it came, where it is the only one
+        self._stop: bytes = b""
+        self._whole: Json | None = None
+        self._usages: list[Json] = []
+        self._has_begun = False
+
+    def fast_forward(self, raw: bytes) -> bytes:
+        if (growing := self._growing) is None:
+            return b""
+        part, key = growing
+        kind = PIECES[part.kind]
+        if (data := data_of(raw, DELTA_LINES)) is None:
+            return b""
+        try:
+            found = _read_delta(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return b""
+        piece, is_text = found.delta, part.kind == "text"
+        text = piece.text if is_text else piece.partial_json
+        if text is None or piece.type != kind or found.index != key.index:
+            return b""
+        if KINDS.get(found.type) != DELTA:
+            return b""
+        self.text_shown = self.text_shown or is_text
+        part.pieces.setdefault("text" if is_text else "input", []).append(text)
+        return raw
+
+    def kind_of(self, event: Json) -> str:
+        kind = event.get("type")
+        if kind is None and event.get("error"):
+            return ERROR  # as servers of other formats tell it
+        return KINDS.get(str(kind), OTHER)
+
+    def key_of(self, event: Json) -> PartKey:
+        return messages_key(event)
+
+    def part_of(self, event: Json) -> Json:
+        block = event.get("content_block")
+        return block if isinstance(block, dict) else {}
+
+    def call_name(self, part: Json) -> str | None:
+        name = part.get("name") if part.get("type") == "tool_use" else None
+        return name if isinstance(name, str) else None
+
+    def is_carrier(self, part: Json) -> bool:
+        return self._hides_seals and has_mark(part, SEALED)
+
+    def fold(self, kind: str, event: Json) -> None:
+        if kind == OPEN:
+            found = event.get("message")
+            self._opened = found if isinstance(found, dict) else {}
+            self._start = self._start or self._opened
+        elif event["type"] == "message_delta":
+            self._delta, self.ended = combine_closings(self._delta, event), True
+        elif event["type"] == "message_stop":
+            self.over = True
+
+    def fold_part(self, kind: str, event: Json, part: MaskedPart) -> None:
+        if kind == BEGIN:
+            part.item = dict(self.part_of(event))
+            part.name = self.call_name(part.item) or ""
+        elif kind == DELTA and isinstance(delta := event.get("delta"), dict):
+            self._grow(part, delta)
+
+    def _grow(self, part: MaskedPart, delta: Json) -> None:
+        """Add a piece to a block."""
+        kind = str(delta.get("type"))
+        if not part.item:  # no event told its beginning
+            part.item = {"type": part.kind, part.kind: ""} if part.kind in WORDS else {}
+        if kind == "input_json_delta":
+            part.grow("input", delta.get("partial_json"))
+        elif member := GROWING.get(kind):
+            self.text_shown = self.text_shown or member == "text"
+            part.grow(member, delta.get(member))
+        elif kind == "citations_delta":
+            part.item["citations"] = [*(part.item.get("citations") or ()), delta.get("citation")]
+        else:
+            part.item.update({k: v for k, v in delta.items() if k != "type"})
+
+    def take(self, event: Json, raw: bytes) -> bytes:
+        is_first = self._delta is None
+        out = super().take(event, raw)
+        kind = event.get("type")
+        if kind == "message_delta":
+            self._closing = raw if is_first else b""
+        elif kind == "message_stop":
+            self._stop = raw
+        return out
+
+    def show_opening(self, event: Json, raw: bytes) -> bytes:
+        self._has_begun = True
+        if self.alias is not None and self._opened.get("model") != self.alias:
+            event, raw = {**event, "message": {**self._opened, "model": self.alias}}, b""
+        return raw or event_of(event)
+
+    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
+        if raw and (place is None or event.get("index") == place):
+            return raw
+        return event_of(event if place is None else {**event, "index": place})
+
+    def ends_reasoning(self, event: Json) -> bool:
+        delta = event.get("delta")
+        if isinstance(delta, dict):
+            return delta.get("type") == "signature_delta" and bool(delta.get("signature"))
+        return _is_wordless_seal(self.part_of(event))
+
+    def mark(self, event: Json) -> Json:
+        delta = event.get("delta")
+        if not isinstance(delta, dict):
+            return {**event, "content_block": mark_orphan(self.part_of(event))}
+        return {**event, "delta": {**delta, "signature": f"{ORPHANED}{delta['signature']}"}}
+
+    def lift(self, reply: Json) -> Iterator[Json]:
+        return lift(reply)
+
+    def fold_whole(self, reply: Json) -> None:
+        content = reply.get("content")
+        blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+        self.fold(OPEN, opening_of(reply))
+        for index, block in enumerate(blocks):
+            key = messages_key({"index": index, "content_block": block})
+            part = self.add_whole_part(key, dict(block))
+            part.name = self.call_name(block) or ""
+        shows = any(b.get("type") == "text" and b.get("text") for b in blocks)
+        self.text_shown = self.text_shown or shows
+        self.fold(CLOSE, closing_of(reply))
+
+    def result(self) -> RoundResult:
+        whole = {part: _whole_block(part) for part in self._parts.parts if part.item}
+        self.shown += self.visible(whole.items())
+        blocks = [whole[part] for part in self._parts.by_index() if part in whole]
+        delta = self._delta or {}
+        ending = delta.get("delta")
+        usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}
+        self._usages += [usage] if usage else []
+        calls = [b for b in blocks if b.get("type") == "tool_use"]
+        reply = {**self._opened, **_dict(ending), "content": blocks, "usage": usage}
+        return RoundResult(
+            reply,
+            [c for c in calls if self.call_name(c) in self._owned],
+            [c for c in calls if self.call_name(c) not in self._owned],
+            complete=self._delta is not None and self._error is None,
+            cut=str(_dict(ending).get("stop_reason")) in CUT,
+            text_shown=self.text_shown,
+            usage=usage or None,
+            error=self._error.get("error", self._error) if self._error is not None else None,
+        )
+
+    def end_round(self) -> None:
+        self._opened = {}
+        self._delta, self._closing, self._stop = None, b"", b""
+
+    def run_out(self) -> None:
+        """Nothing: the limit is each round's."""
+
+    def end(self, usage: Json | None) -> bytes:
+        delta, raw = self._delta or {}, self._closing
+        told = _dict(delta.get("usage"))
+        if raw and not self._hid and not self.rounds and _is_complete(told, self._opened):
+            return raw + (self._stop or event_of({"type": "message_stop"}))
+        ending = {**_dict(delta.get("delta"))}
+        ending["stop_reason"] = self._stop_reason(ending.get("stop_reason"))
+        closing = {**delta, "type": "message_delta", "delta": ending, "usage": self._told_usage()}
+        return event_of(closing) + event_of({"type": "message_stop"})
+
+    def _stop_reason(self, reason: Any) -> Any:
+        """Return why the message the client sees has ended: of calls that it sees, or none."""
+        if reason != "tool_use":
+            return reason
+        visible = any(b.get("type") == "tool_use" for b in self.shown)
+        return "tool_use" if visible else "end_turn"
+
+    def _told_usage(self) -> Json:
+        """Return the last round's usage; with several, each of them."""
+        last = self._usages[-1] if self._usages else {}
+        if len(self._usages) < 2:
+            return last
+        return {**last, "iterations": [i for u in self._usages for i in _iterations(u)]}
+
+    def merged(self) -> Json:
+        delta = _dict((self._delta or {}).get("delta"))
+        out = {**self._start, **self._opened, **delta, "content": self.shown}
+        for member in ("id", "model"):
+            if member in self._start:
+                out[member] = self._start[member]
+        if self.alias is not None:
+            out["model"] = self.alias
+        out["stop_reason"] = self._stop_reason(out.get("stop_reason"))
+        return {**out, "usage": self._told_usage()}
+
+    def message_of(self, parts: Sequence[Json]) -> Json:
+        return assistant_message(parts)
+
+    def fault(self, error: GatewayError) -> bytes:
+        if isinstance(error, UpstreamFailed) and self._error is not None:
+            return event_of({**self._error, "type": "error", "error": error.error})
+        _, message = error_parts(error)
+        told = {"type": error_type(error), "message": message}
+        return event_of({"type": "error", "error": told})
+
+    def keepalive(self) -> bytes:
+        return PING if self._has_begun else super().keepalive()
+
+
+def combine_closings(before: Json | None, event: Json) -> Json:
+    """Return what an answer's closing events tell together.
+
+    Some servers tell the reason in one and the usage in another; a null or a zero in the later
+    takes nothing back.
+    """
+    if before is None:
+        return event
+    ending, more = _dict(before.get("delta")), _dict(event.get("delta"))
+    ending = {**ending, **{k: v for k, v in more.items() if v is not None or k not in ending}}
+    usage = {**_dict(before.get("usage"))}
+    usage |= {k: v for k, v in _present(event.get("usage")).items() if v or not usage.get(k)}
+    return {**before, **event, "delta": ending, "usage": usage}
+
+
+def _whole_block(part: MaskedPart) -> Json:
+    """Return a block with all its pieces."""
+    block = part.item
+    for member in WORDS:
+        if text := part.text_of(member):
+            block[member] = str(block.get(member) or "") + text
+    if text := part.text_of("input"):
+        block["input"] = _input_of(text)
+    return block
+
+
+def lift(reply: Json) -> Iterator[Json]:
+    """Return a whole message as the events of a stream."""
+    yield opening_of(reply)
+    content = reply.get("content")
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(block, dict):
+            yield from _lift_block(index, block)
+    yield closing_of(reply)
+    yield {"type": "message_stop"}
+
+
+def opening_of(reply: Json) -> Json:
+    """Return the event that begins a whole message."""
+    unknown = dict.fromkeys(k for k in ENDING if k in reply)
+    return {"type": "message_start", "message": {**reply, "content": [], **unknown}}
+
+
+def closing_of(reply: Json) -> Json:
+    """Return the event that tells how a whole message ended."""
+    ending = {k: reply[k] for k in ENDING if k in reply}
+    return {"type": "message_delta", "delta": ending, "usage": _dict(reply.get("usage"))}
+
+
+def _lift_block(index: int, block: Json) -> Iterator[Json]:
+    """Return one block as events."""
+    begun, deltas = dict(block), []
+    kind = block.get("type")
+    if kind in ("tool_use", "server_tool_use", "mcp_tool_use") and block.get("input"):
+        begun["input"] = {}
+        text = encode(block["input"]).decode()
+        deltas.append({"type": "input_json_delta", "partial_json": text})
+    elif kind in ("text", "thinking") and not _is_wordless_seal(block):
+        for name, member in GROWING.items():
+            if block.get(member):
+                begun[member] = ""
+                deltas.append({"type": name, member: block[member]})
+    yield {"type": "content_block_start", "index": index, "content_block": begun}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def _is_wordless_seal(block: Json) -> bool:
+    """Tell whether a block only carries what a server wants back, which it says as it begins."""
+    return has_mark(block, SEALED) and not block.get("thinking")
+
+
+def _iterations(usage: Json) -> list[Json]:
+    """Return the iterations of one round: those that the API told of, else the round itself."""
+    found = usage.get("iterations")
+    if isinstance(found, list) and found:
+        return found
+    return [{"type": "message", **{k: v for k, v in usage.items() if k != "iterations"}}]
+
+
+def _is_complete(told: Json, opened: Json) -> bool:
+    """Tell whether a closing usage has every member that the opening had."""
+    begun = _dict(opened.get("usage"))
+    return all(m in told for m in INPUT if m in begun)
+
+
+def _present(usage: Any) -> Json:
+    return {k: v for k, v in _dict(usage).items() if v is not None}
+
+
+def _dict(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _input_of(text: str) -> Any:
+    """Return a call's input; input that is not JSON stays a text, which the tool then refuses."""
+    try:
+        return decode_foreign(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text

@@ -1,0 +1,128 @@
+"""What formats share whose requests are sent in their own words. Pure.
+
+The memory sees such a request as messages (a transcript); what it wants placed is told by their
+indexes. A conversation that is also kept here may have messages before the client's own: those are
+not sent, since the client or the provider has them. Where neither keeps the context small itself,
+old messages are left out as in a chat completion; the summary of them is in the core text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gateway.apis.base import FORMAT
+from gateway.wire.chat import Json
+from gateway.wire.placement import BY
+from memory import Messages
+from memory.conversation.history import count_leading_system
+from memory.session.composer import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class NativeView:
+    """A request's messages, and where the native parts of each stand.
+
+    lead: what stands before these: the body's own instructions, as system messages. before: native
+    parts of ours that go first. chained: the client's name for the response it goes on from.
+    stored: the response is kept here, and not at the provider. thread: the conversation kept here
+    that it is in.
+    """
+
+    messages: Sequence[Json]
+    spans: Sequence[tuple[int, int]]
+    lead: Sequence[Json] = ()
+    before: int = 0
+    chained: str = ""
+    stored: bool = False
+    thread: str = ""
+
+    def history(self) -> Messages:
+        """Return the messages as the memory takes them, the body's own instructions first."""
+        return Messages.of([*self.lead, *self.messages])
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedMessage:
+    """One message of the client's as it is sent.
+
+    start, end: where it stands in the client's own. text: what follows it. hidden: the exchange
+    that stands for it, which `by` gave; None for none. left_out: it is not sent. stub: what is sent
+    in place of a tool's long result, "" for itself.
+    """
+
+    message: Json
+    start: int
+    end: int
+    text: str = ""
+    hidden: Sequence[Json] | None = None
+    by: str = ""
+    left_out: bool = False
+    stub: str = ""
+
+
+def place(view: NativeView, prompt: Prompt, name: str) -> Iterator[PlacedMessage]:
+    """Yield the client's messages with what is to be placed at them. name: the format's."""
+    kept = len(prompt.messages) - len(view.messages) - len(view.lead)
+    behind = count_leading_system([*view.lead, *view.messages]) if kept else 0
+    roles = [m["role"] for m in view.messages]
+    newest = max((i for i, role in enumerate(roles) if role == "user"), default=-1)
+    for index, message in enumerate(view.messages):
+        own = index + len(view.lead)
+        at = own + kept if own >= behind else own
+        if at in prompt.drop:
+            yield PlacedMessage(message, *view.spans[index], left_out=True)
+            continue
+        texts = (prompt.notes.get(at, ""), prompt.recall if index == newest else "")
+        hidden = prompt.splices.get(at) or [{}]
+        # A conversation may go on in another format: its answers then stand for themselves.
+        native = hidden[0].get(FORMAT) == name
+        yield PlacedMessage(
+            message,
+            *view.spans[index],
+            "\n\n".join(t for t in texts if t),
+            hidden[1:] if native else None,
+            str(hidden[0].get(BY) or ""),
+            stub=str(prompt.swap[at]["content"]) if at in prompt.swap else "",
+        )
+
+
+@dataclass(slots=True)
+class HiddenParts:
+    """What formats share of `HiddenRounds`.
+
+    messages: native parts that follow the client's own. last: the answers of the newest round.
+    reply: that round. by: who gave it.
+    """
+
+    name: str
+    messages: list[Json] = field(default_factory=list)
+    recorded: list[Json] | None = None
+    last: list[Json] = field(default_factory=list)
+    reply: Json = field(default_factory=dict)
+    by: str = ""
+
+    def reassign_ids_of(self, calls: Sequence[Json]) -> None:
+        """Nothing: these formats give every call an id of its own."""
+
+    def send_whole(self) -> bool:
+        """False: everything is sent in full."""
+        return False
+
+    def has_room(self, body: Json) -> bool:
+        """True: the limit is each round's."""
+        return True
+
+    def record_mixed(self) -> None:
+        """Record the rounds so far: the client answers the rest of the calls."""
+        self.recorded = [{FORMAT: self.name, BY: self.by}, *self.messages]
+
+
+def flat_tools(offered: Sequence[Json], schema: str) -> list[Json]:
+    """Return our tools without their `function`. schema: the member of their parameters."""
+    out = []
+    for tool in offered:
+        function = tool["function"]
+        flat = {k: function[k] for k in ("name", "description")}
+        out.append({**flat, schema: function["parameters"]})
+    return out

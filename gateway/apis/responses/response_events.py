@@ -1,0 +1,106 @@
+"""A whole response as the events of a stream. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gateway.apis.envelope import event_of
+from gateway.wire.chat import Json
+
+OPENINGS = frozenset({"response.created", "response.queued", "response.in_progress"})
+CLOSINGS = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
+TEXT_DELTA = "response.output_text.delta"
+ARGUMENTS_DELTA = "response.function_call_arguments.delta"
+
+
+def lift(reply: Json, cuts: Sequence[Sequence[int]] = ()) -> Iterator[Json]:
+    """Return a whole response as the events of a stream.
+
+    cuts: how long the pieces of each item are; what they do not tell of is one piece.
+    """
+    begun = {**reply, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    items = reply.get("output")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, dict):
+            yield from _lift_item(index, item, iter(cuts[index] if index < len(cuts) else ()))
+    yield closing_of(reply)
+
+
+def events_behind(reply: Json, cuts: Sequence[Sequence[int]], after: int) -> bytes:
+    """Return a response's events behind one number; no ending where it has none yet."""
+    runs = f"response.{reply.get('status')}" in OPENINGS
+    return b"".join(
+        event_of({**event, "sequence_number": number})
+        for number, event in enumerate(lift(reply, cuts))
+        if number > after and not (runs and event["type"] in CLOSINGS)
+    )
+
+
+def closing_of(reply: Json) -> Json:
+    """Return the event that ends a whole response."""
+    kind = f"response.{reply.get('status')}"
+    return {"type": kind if kind in CLOSINGS else "response.completed", "response": reply}
+
+
+def has_text(item: Json) -> bool:
+    """Tell whether an item shows text."""
+    parts = _content_parts(item) if item.get("type") == "message" else []
+    return any(part.get("type") == "output_text" for part in parts)
+
+
+def _content_parts(item: Json) -> list[Json]:
+    """Return the parts of a message's content that can be read."""
+    content = item.get("content")
+    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
+
+
+def _lift_item(index: int, item: Json, sizes: Iterator[int]) -> Iterator[Json]:
+    """Return one item as events: its beginning, its text or arguments, its end."""
+    where = {"output_index": index, "item_id": item.get("id")}
+    kind = item.get("type")
+    begun = {**item, "status": "in_progress"} if "status" in item else dict(item)
+    if kind == "message":
+        begun["content"] = []
+    elif kind == "function_call":
+        begun["arguments"] = ""
+    yield {"type": ADDED, "output_index": index, "item": begun}
+    if kind == "message":
+        for at, part in enumerate(_content_parts(item)):
+            yield from _lift_part({**where, "content_index": at}, part, sizes)
+    elif kind == "function_call":
+        arguments = {**where, "arguments": item.get("arguments")}
+        for piece in _cut(item.get("arguments"), sizes):
+            yield {"type": ARGUMENTS_DELTA, **where, "delta": piece}
+        yield {"type": "response.function_call_arguments.done", **arguments}
+    yield {"type": DONE_ITEM, "output_index": index, "item": item}
+
+
+def _cut(text: Any, sizes: Iterator[int]) -> Iterator[Any]:
+    """Return a text in pieces of these sizes, the rest of it as one."""
+    if not isinstance(text, str) or not text:
+        yield text
+        return
+    at = 0
+    while at < len(text):
+        size = next(sizes, 0) or len(text)
+        yield text[at : at + size]
+        at += size
+
+
+def _lift_part(where: Json, part: Json, sizes: Iterator[int]) -> Iterator[Json]:
+    """Return one part of a message's content as events."""
+    is_text = part.get("type") == "output_text"
+    member = "text" if is_text else "refusal"
+    name = "output_text" if is_text else "refusal"
+    empty = {**part, member: ""}
+    yield {"type": "response.content_part.added", **where, "part": empty}
+    for piece in _cut(part.get(member), sizes):
+        yield {"type": f"response.{name}.delta", **where, "delta": piece}
+    yield {"type": f"response.{name}.done", **where, member: part.get(member)}
+    yield {"type": "response.content_part.done", **where, "part": part}

@@ -1,0 +1,370 @@
+"""The Responses API as a format of the turn.
+
+Where things go: the core text into `instructions` if the client sends them or the provider keeps
+the conversation (input would pile up there), else to the end of the leading developer messages,
+where the client's own static prompt before it stays shared between users; a note to the end of the
+user message it belongs to; our tools, flat, behind the client's. The next round goes on from the
+provider's own state where that is kept, else everything is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.apis.base import (
+    ASKS_AGAIN,
+    Composed,
+    HiddenRounds,
+    RequestFacts,
+    RoundParts,
+    SentPieces,
+    TargetFacts,
+)
+from gateway.apis.native import HiddenParts, NativeView, flat_tools, place
+from gateway.apis.responses.response_items import SYSTEM, assistant_message, transcript_of
+from gateway.apis.responses.responses_reply import Echo, ResponsesMask
+from gateway.apis.round_result import RoundResult
+from gateway.apis.translation.request_to_chat import ENCRYPTED, takes_tokens
+from gateway.errors import BadRequest, GatewayError
+from gateway.http.paths import upstream_path
+from gateway.http.upstream_request import UpstreamRequest
+from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_object
+from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.own_marks import has_seal, without_reasoning
+from memory import Messages, ToolCall, kept_arguments
+from memory.context.tokens import estimate_at_once
+from memory.conversation.messages import text_of
+from memory.core.tool_definitions import client_names
+
+FREE_CHOICES = (None, "auto")
+LEAST_OUTPUT = 16  # tokens: the API takes no lower limit
+
+
+class ResponsesFormat:
+    """`POST /v1/responses`."""
+
+    name = "responses"
+    path = upstream_path("responses")
+    noun = "response"
+    sums_usage = False
+    marks_overflow = True
+    is_chat = False
+    cut_is_final = True
+    repeats = ASKS_AGAIN
+
+    def identity(self, body: Json) -> Json:
+        return body
+
+    def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
+        items = input_items(body)
+        found = transcript_of(items, tuple(summaries))
+        told = [body["instructions"]] if has_instructions(body) else []
+        lead = [{"role": "system", "content": text} for text in told]
+        view = NativeView(found.messages, found.spans, lead)
+        return RequestFacts(
+            view.history(),
+            frozenset(client_names(body.get("tools"))),
+            _takes_tools(body),
+            manages_context=_manages_context(body, items, summaries),
+            view=view,
+        )
+
+    def own_request(self, body: Json, history: Messages | None) -> Composed:
+        return body
+
+    def compose(self, parts: RoundParts, target: str) -> Composed:
+        body, hidden = dict(parts.body), parts.hidden
+        if parts.tools and parts.prompt.offered:
+            own = body.get("tools")
+            body["tools"] = [*(own or ()), *_tools(parts.prompt.offered)]
+            if parts.ask_reasoning and _needs_encrypted(parts.body):
+                body["include"] = [*(parts.body.get("include") or ()), ENCRYPTED]
+        items = _place_memory(parts, target)
+        _put_core(body, items, parts.prompt.core)
+        if isinstance(hidden, HiddenItems) and hidden.messages:
+            items = hidden.go_on(body, items, target)
+            if type(most := body.get("max_output_tokens")) is int:
+                body["max_output_tokens"] = most - hidden.spent
+        if items != input_items(parts.body):
+            body["input"] = items
+        return body
+
+    def encode(
+        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
+    ) -> tuple[UpstreamRequest, SentPieces]:
+        body = {**composed, "model": target.model}
+        content = encode_long(body) if long else encode(body)
+        stream = bool(composed.get("stream"))
+        return UpstreamRequest(self.path, content, stream=stream, masked=True), ()
+
+    def event_error(self, data: bytes) -> Any:
+        if b'"error"' not in data:
+            return None
+        found = read_object(data)
+        if found.get("type") == "error":
+            return found.get("error") or {k: v for k, v in found.items() if k != "type"}
+        return found.get("error") if "response" not in found else None
+
+    def read_whole(self, data: bytes) -> tuple[Json, Any]:
+        if not is_readable(data):
+            raise MalformedReply(UNREADABLE)
+        found = read_object(data)
+        if isinstance(found.get("output"), list):
+            return found, None
+        if found.get("error"):
+            return found, found["error"]
+        raise MalformedReply("no `output`")
+
+    def mask(
+        self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
+    ) -> ResponsesMask:
+        chained, stored, thread = "", False, ""
+        if isinstance(view, NativeView):
+            chained, stored, thread = view.chained, view.stored, view.thread
+        injected = injected or bool(chained or thread) or stored
+        echo = Echo(
+            frozenset(owned),
+            body.get("instructions"),
+            chained or body.get("previous_response_id"),
+            injected and _needs_encrypted(body),
+            body.get("include"),
+            injected,
+            stored,
+            thread,
+            hides_seals=not takes_tokens(self.name, body),
+        )
+        return ResponsesMask(owned, alias, echo)
+
+    def hidden_rounds(self) -> HiddenRounds:
+        return HiddenItems(self.name)
+
+    def calls(self, result: RoundResult) -> list[ToolCall]:
+        return [_tool_call(c) for c in result.ours]
+
+    def error_body(self, error: GatewayError, request: str) -> bytes:
+        return error.body()
+
+
+RESPONSES = ResponsesFormat()
+
+
+@dataclass(slots=True)
+class HiddenItems(HiddenParts):
+    """The items that the client does not see, with the reasoning before them.
+
+    whole: the provider does not go on from its own state, although it said that it keeps it. spent:
+    tokens of what the client was shown so far.
+    """
+
+    whole: bool = False
+    spent: int = 0
+
+    def send_whole(self) -> bool:
+        """Send all items from now on, once the provider has refused to go on from its state."""
+        was, self.whole = self.whole, True
+        unreadable = len(_readable(self.messages)) < len(self.messages)
+        return not was and (self._stored or unreadable)
+
+    @property
+    def _stored(self) -> bool:
+        return self.reply.get("store") is True and bool(self.reply.get("id"))
+
+    def add_round(
+        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+    ) -> None:
+        self.last = [
+            {"type": "function_call_output", "call_id": c.get("call_id"), "output": a}
+            for c, a in zip(result.ours, answers, strict=True)
+        ]
+        self.messages += [*result.reply["output"], *self.last]
+        self.reply, self.by = result.reply, by
+        self.spent += _shown_tokens(result)
+
+    def has_room(self, body: Json) -> bool:
+        most = body.get("max_output_tokens")
+        return type(most) is not int or most - self.spent >= min(most, LEAST_OUTPUT)
+
+    def record_last(self, result: RoundResult, by: str) -> None:
+        """Record the last round after the others; calls of ours in it were not run."""
+        if self.messages or (result.theirs and has_seal(result.reply["output"])):
+            left = {id(c) for c in result.ours}
+            self.messages += [i for i in result.reply["output"] if id(i) not in left]
+            self.by = by or self.by
+            self.record_mixed()
+
+    def go_on(self, body: Json, items: list[Json], target: str) -> list[Json]:
+        """Return the input of the next round; the body may name the state that it goes on from."""
+        if body.get("conversation"):
+            return self.last
+        if self._stored and self.by == target and not self.whole:
+            body["previous_response_id"] = self.reply["id"]
+            return self.last
+        hidden = for_target(self.messages, self.by, target)
+        return [*items, *(_readable(hidden) if self.whole else hidden)]
+
+
+def _tool_call(call: Json) -> ToolCall:
+    """Return a call of ours as the memory takes it; arguments that are too long are cut in it."""
+    told = str(call.get("arguments") or "{}")
+    kept = kept_arguments(told)
+    if kept is not told:
+        call["arguments"] = kept
+    return ToolCall(str(call.get("call_id") or ""), str(call["name"]), kept, len(told))
+
+
+def _shown_tokens(result: RoundResult) -> int:
+    """Return the output tokens of a round, without those of calls that the client does not see.
+
+    So what several rounds show stays within the client's `max_output_tokens`, and our calls cost
+    the answer nothing of it.
+    """
+    calls = (f"{c['name']} {c.get('arguments') or ''}" for c in result.ours)
+    ours = sum(map(estimate_at_once, calls))
+    usage = result.usage or {}
+    details = usage.get("output_tokens_details")
+    thought = details.get("reasoning_tokens") if isinstance(details, dict) else 0
+    ours += thought if result.ours and type(thought) is int else 0  # it led to our call
+    told = usage.get("output_tokens")
+    text = estimate_at_once(text_of(assistant_message(result.reply["output"])))
+    return max(told - ours, text) if type(told) is int else text
+
+
+def _readable(items: Sequence[Json]) -> list[Json]:
+    """Return items without reasoning that only the provider's own state could tell again."""
+    return without_reasoning(items, lambda item: not item.get("encrypted_content"))
+
+
+def input_items(body: Json) -> list[Any]:
+    """Return the input as items. Raises BadRequest."""
+    told = body.get("input")
+    if isinstance(told, str):
+        return [{"role": "user", "content": told}]
+    if told is None:
+        return []
+    if not isinstance(told, list):
+        raise BadRequest("`input` must be a string or a list of items.", param="input")
+    return told
+
+
+def for_target(items: Sequence[Json], by: str, target: str) -> list[Json]:
+    """Return hidden items for a target; another than gave them cannot read their reasoning."""
+    if by in ("", target):
+        return list(items)
+    return without_reasoning(items, lambda _: True)
+
+
+def _place_memory(parts: RoundParts, target: str) -> list[Json]:
+    """Return the client's items with notes and hidden exchanges in their places."""
+    items = input_items(parts.body)
+    out: list[Json] = items[: parts.view.before]
+    for found in place(parts.view, parts.prompt, RESPONSES.name):
+        if found.left_out:
+            continue
+        if found.stub:
+            out.append({**items[found.start], "output": found.stub})
+        elif found.hidden is not None:
+            own = items[found.start : found.end]
+            out += for_target(_with_ids_of(own, found.hidden), found.by, target)
+        elif found.text and found.message["role"] == "user":
+            out += items[found.start : found.end - 1]
+            out.append(_with_text(items[found.end - 1], found.text))
+        else:
+            out += items[found.start : found.end]
+    return out
+
+
+def _with_ids_of(own: Sequence[Json], hidden: Sequence[Json]) -> list[Json]:
+    """Return a hidden exchange with the ids that the client gives its own calls.
+
+    Two answers may say the same under other ids: the client's results name those of its own.
+    """
+    answered = {i.get("call_id") for i in hidden if i.get("type") == "function_call_output"}
+    theirs = [i.get("call_id") for i in hidden if "call_id" in i]
+    theirs = [i for i in theirs if i not in answered]
+    wanted = [i.get("call_id") for i in own if "call_id" in i]
+    if theirs == wanted or len(theirs) != len(wanted):
+        return list(hidden)
+    ids = dict(zip(theirs, wanted, strict=True))
+    return [{**i, "call_id": ids[i["call_id"]]} if i.get("call_id") in ids else i for i in hidden]
+
+
+def _with_text(item: Json, text: str) -> Json:
+    """Return a message with one more part at its end."""
+    content = item.get("content")
+    part = {"type": "input_text", "text": text}
+    if isinstance(content, list):
+        return {**item, "content": [*content, part]}
+    return {**item, "content": [{"type": "input_text", "text": content or ""}, part]}
+
+
+def _put_core(body: Json, items: list[Json], core: str) -> None:
+    """Put the core text where it is replaced, not piled up."""
+    own = body.get("instructions")
+    if not core or not isinstance(own, str | None):
+        return  # what cannot be read has no place for it
+    chained = body.get("previous_response_id") or body.get("conversation")
+    if body.get("prompt"):
+        if not chained:
+            items.insert(0, {"role": "developer", "content": core})
+    elif own is not None or chained:
+        body["instructions"] = f"{own}\n\n{core}" if own else core
+    elif lead := _leading(items):
+        items[lead - 1] = _with_text(items[lead - 1], core)
+    else:
+        body["instructions"] = core
+
+
+def _manages_context(body: Json, items: Sequence[Any], summaries: Sequence[str]) -> bool:
+    """Tell whether the client or the provider keeps the context small.
+
+    summaries: of a program that summarises by itself.
+    """
+    told = (
+        body.get("previous_response_id"),
+        body.get("conversation"),
+        body.get("prompt"),
+        body.get("context_management"),
+        body.get("truncation") == "auto",
+    )
+    compacted = [i for i in items if isinstance(i, dict) and i.get("type") == "compaction"]
+    return bool(summaries or compacted) or any(told)
+
+
+def _leading(items: Sequence[Any]) -> int:
+    """Return how many developer or system messages the input begins with."""
+    count = 0
+    for item in items:
+        if not (isinstance(item, dict) and item.get("role") in SYSTEM):
+            break
+        count += 1
+    return count
+
+
+def has_instructions(body: Json) -> bool:
+    return isinstance(body.get("instructions"), str)
+
+
+def _takes_tools(body: Json) -> bool:
+    """Tell whether tools of ours may be offered beside the client's."""
+    form = body.get("text")
+    wanted = form.get("format") if isinstance(form, dict) else None
+    is_json = isinstance(wanted, dict) and wanted.get("type") in ("json_schema", "json_object")
+    free = body.get("tool_choice") in FREE_CHOICES
+    readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
+    return free and readable and not is_json and not body.get("background")
+
+
+def _needs_encrypted(body: Json) -> bool:
+    """Tell whether reasoning must come back to us to be sent again, and the client did not ask.
+
+    Models reason whether or not a request says so.
+    """
+    asked = body.get("include") or []
+    return body.get("store") is False and isinstance(asked, list) and ENCRYPTED not in asked
+
+
+def _tools(offered: Sequence[Json]) -> list[Json]:
+    """Return our tools flat; not strict, as optional parameters are."""
+    return [{"type": "function", **t, "strict": False} for t in flat_tools(offered, "parameters")]

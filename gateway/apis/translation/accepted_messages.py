@@ -1,0 +1,218 @@
+"""Messages of a chat completion in the form that every server accepts. Pure.
+
+Decisions, where local servers and their templates are stricter than the API:
+
+- There is one system text, at the beginning. A later one keeps its place as user text in `<system>`
+  tags.
+- Adjacent messages of one role are merged. Content that is only text is one string.
+- The model's output between two other messages is one message: its text, then its calls.
+- Results are text. Images in them follow all results of the step, as the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from gateway.apis.translation.member_seal import CallMembers, MemberSeal, SealedMembers
+from gateway.wire.chat import Json
+from gateway.wire.merge import merge, plain_text
+
+IMAGE_BELOW = "(an image, shown below)"
+BETWEEN = "\n\n"
+SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
+CARRIED, CARRIED_CALLS = "carried", "carried_calls"  # of a message that is being built
+
+
+class _Utterance(NamedTuple):
+    """One thing that was said, in the order of the request.
+
+    calls: of the model. call: the id that a result answers. sealed: what a server of chat
+    completions said beside it.
+    """
+
+    role: str
+    parts: Sequence[Json] = ()
+    calls: Sequence[Json] = ()
+    call: Any = None
+    sealed: SealedMembers | None = None
+
+
+class ChatMessages:
+    """Builds messages; `whole` returns them. seal: opens what an answer carried."""
+
+    def __init__(self, seal: MemberSeal | None = None) -> None:
+        self._seal = seal
+        self._steps: list[_Utterance] = []
+        self._messages: list[Json] = []
+        self._images: list[Json] = []  # of results, until the step's last is there
+
+    def add_system(self, text: str) -> None:
+        if text.strip():
+            self._steps.append(_Utterance(SYSTEM, [_text(text)]))
+
+    def add_user(self, parts: Sequence[Json]) -> None:
+        self._steps.append(_Utterance(USER, parts))
+
+    def add_said(self, parts: Sequence[Json], calls: Sequence[Json]) -> None:
+        """Add what the model said."""
+        self._steps.append(_Utterance(ASSISTANT, parts, calls))
+
+    def add_sealed(self, token: Any) -> bool:
+        """Add what a server said beside the model's words; False for a token that is not ours."""
+        sealed = self._seal.open(token) if self._seal is not None else None
+        if sealed is None:
+            return False
+        self._steps.append(_Utterance(ASSISTANT, sealed=sealed))
+        return True
+
+    def add_result(self, call: Any, parts: Sequence[Json]) -> None:
+        """Add the result of a call. call: its id."""
+        self._steps.append(_Utterance(TOOL, parts, call=call))
+
+    def whole(self) -> list[Json]:
+        """Return the messages."""
+        self._messages, self._images = [], []
+        for step in _results_first(self._steps):
+            self._take(step)
+        self._show_images()
+        return [_finished(m) for m in self._messages if not _is_empty(m)]
+
+    def _take(self, step: _Utterance) -> None:
+        if step.role == SYSTEM:
+            self._place_system(step.parts)
+        elif step.role == USER:
+            self._show_images()
+            self._add_parts(USER, step.parts)
+        elif step.role == ASSISTANT:
+            self._place_said(step)
+        else:
+            self._place_result(step)
+
+    def _place_system(self, parts: Sequence[Json]) -> None:
+        if not self._messages or self._last_is(SYSTEM):
+            self._add_parts(SYSTEM, parts)
+        else:
+            text = "".join(p["text"] for p in parts)
+            self._show_images()
+            self._add_parts(USER, [_text(f"<system>\n{text}\n</system>")])
+
+    def _place_said(self, step: _Utterance) -> None:
+        self._show_images()
+        if not self._last_is(ASSISTANT):
+            message: Json = {"role": ASSISTANT, "content": [], "tool_calls": []}
+            # Of an answer that only carried something, nothing is sent.
+            message |= {CARRIED: {}, CARRIED_CALLS: [], "said": False}
+            self._messages.append(message)
+        message = self._messages[-1]
+        if step.sealed is None:
+            message["said"] = True
+            message["content"] += step.parts
+            message["tool_calls"] += step.calls
+            return
+        merge(message[CARRIED], step.sealed.members)
+        count = len(message["tool_calls"])
+        message[CARRIED_CALLS] += [c.at(count) for c in step.sealed.calls]
+
+    def _place_result(self, step: _Utterance) -> None:
+        said = [p if p["type"] == "text" else _text(IMAGE_BELOW) for p in step.parts]
+        self._images += [p for p in step.parts if p["type"] != "text"]
+        self._messages.append({"role": TOOL, "tool_call_id": step.call, "content": said})
+
+    def _last_is(self, role: str) -> bool:
+        return bool(self._messages) and self._messages[-1]["role"] == role
+
+    def _add_parts(self, role: str, parts: Sequence[Json]) -> None:
+        if not self._last_is(role):
+            self._messages.append({"role": role, "content": []})
+        self._messages[-1]["content"] += parts
+
+    def _show_images(self) -> None:
+        if self._images:
+            images, self._images = self._images, []
+            self._add_parts("user", images)
+
+
+def _results_first(steps: Sequence[_Utterance]) -> Iterator[_Utterance]:
+    """Yield the steps with the results of calls directly behind these.
+
+    Servers take nothing between a call and its result: what was said there follows the results.
+    """
+    answers = _answers(steps)
+    moved: set[int] = set()
+    waiting: list[int] = []  # results of the calls before
+    for at, step in enumerate(steps):
+        if step.role != ASSISTANT and waiting:
+            yield from (steps[i] for i in sorted(waiting))
+            moved.update(waiting)
+            waiting = []
+        if at not in moved:
+            yield step
+        waiting += answers.get(at, ())
+    yield from (steps[i] for i in sorted(waiting))
+
+
+def _answers(steps: Sequence[_Utterance]) -> dict[int, list[int]]:
+    """Return where the results of a step's calls stand, by the step.
+
+    Some servers use an id again: a result belongs to the newest call before it.
+    """
+    newest: dict[Any, int] = {}
+    out: dict[int, list[int]] = {}
+    for at, step in enumerate(steps):
+        for call in step.calls:
+            newest[_key(call["id"])] = at
+        if step.role == TOOL and (asked := newest.pop(_key(step.call), None)) is not None:
+            out.setdefault(asked, []).append(at)
+    return out
+
+
+def _key(ident: Any) -> Any:
+    """Return an id as a key; a client may send anything."""
+    return ident if isinstance(ident, str) else repr(ident)
+
+
+def _is_empty(message: Json) -> bool:
+    return message["role"] == ASSISTANT and not message["said"]
+
+
+def _finished(message: Json) -> Json:
+    parts = message["content"]
+    texts = [p["text"] for p in parts if p["type"] == "text"]
+    content: Any = BETWEEN.join(texts) if len(texts) == len(parts) else parts
+    if message["role"] != ASSISTANT:
+        return {**message, "content": content}
+    calls = _with_members(message["tool_calls"], message[CARRIED_CALLS])
+    carried = plain_text(message[CARRIED])
+    if calls:
+        return {**carried, "role": ASSISTANT, "content": content or None, "tool_calls": calls}
+    return {**carried, "role": ASSISTANT, "content": content}
+
+
+def with_carried(message: Json, sealed: SealedMembers) -> Json:
+    """Return a finished message with what its server said beside it."""
+    calls = _with_members(message.get("tool_calls") or (), sealed.calls)
+    return {**sealed.members, **message, **({"tool_calls": calls} if calls else {})}
+
+
+def _with_members(told: Sequence[Json], carried: Sequence[CallMembers]) -> list[Json]:
+    """Return calls with what the server said beside each."""
+    calls = list(told)
+    places = {c["id"]: n for n, c in enumerate(calls) if isinstance(c["id"], str)}
+    for found in carried:
+        place = places.get(found.ident, found.place)
+        if 0 <= place < len(calls):
+            call = calls[place]
+            function = {**call["function"], **found.members.get("function", {})}
+            calls[place] = {**call, **found.members, "function": function}
+    return calls
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def call_of(ident: Any, name: str, arguments: str) -> Json:
+    """Return a call as chat completions have it."""
+    function = {"name": name, "arguments": arguments}
+    return {"id": ident, "type": "function", "function": function}

@@ -1,0 +1,233 @@
+"""A request of Anthropic's Messages API as a chat completion's. Pure.
+
+Decisions, where the two differ:
+
+- Thinking blocks, cache marks and anything else without a counterpart are lost: refused, or dropped
+  as the provider's settings say.
+- A document of plain text becomes text, any other a file. An error in a result becomes part of its
+  text.
+- `output_config` gives `reasoning_effort` and `response_format`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gateway.apis.translation.accepted_messages import ChatMessages, call_of
+from gateway.apis.translation.chat_tools import NO_PARAMETERS, ChatTools, ToolOrigin
+from gateway.apis.translation.member_seal import MemberSeal
+from gateway.errors import BadRequest
+from gateway.wire.chat import Json, encode
+from gateway.wire.losses import Losses
+
+CARRIED = ("model", "stream", "temperature", "top_p")
+READ = (
+    "max_tokens",
+    "messages",
+    "output_config",
+    "stop_sequences",
+    "system",
+    "tools",
+    "tool_choice",
+)
+WITHOUT_EFFECT: tuple[Any, ...] = (None, False, [], {})
+TOOL_KINDS = (None, "custom", "function")
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+THOUGHTS = ("thinking", "redacted_thinking")
+TOOL_MEMBERS = {"name", "description", "input_schema", "type", "cache_control", "strict"}
+
+
+def chat_request(
+    body: Json, losses: Losses, limit: str = "max_tokens", seal: MemberSeal | None = None
+) -> tuple[Json, ChatTools]:
+    """Return the request, and the tools by which its answer is read.
+
+    limit: the server's name for the maximum of output tokens. seal: opens what earlier answers
+    carried. Raises BadRequest.
+    """
+    body = _without_dropped(body, losses)
+    tools = _tools(body.get("tools"), losses)
+    out = {name: body[name] for name in CARRIED if name in body}
+    out["messages"] = _messages(body, losses, seal)
+    if "max_tokens" in body:
+        out[limit] = body["max_tokens"]
+    if "stop_sequences" in body:
+        out["stop"] = body["stop_sequences"]
+    out |= _output(body.get("output_config"), losses)
+    if tools.listed:
+        out["tools"] = tools.listed
+        out |= _tool_choice(body.get("tool_choice"))
+    return out, tools
+
+
+def _without_dropped(body: Json, losses: Losses) -> Json:
+    """Return the request without what is dropped. Raises BadRequest for what cannot be sent."""
+    out = {}
+    for name, value in body.items():
+        if name in CARRIED or name in READ:
+            if value is not None and not losses.drops(name):
+                out[name] = value
+        elif value not in WITHOUT_EFFECT:
+            losses.lose(name, name)
+    return out
+
+
+def _messages(body: Json, losses: Losses, seal: MemberSeal | None) -> list[Json]:
+    out = ChatMessages(seal)
+    for part in _parts(body.get("system"), "system", losses):
+        out.add_system(_only_text(part, "system", losses))
+    told = body.get("messages")
+    for at, message in enumerate(told if isinstance(told, list) else ()):
+        where = f"messages[{at}]"
+        if not isinstance(message, dict):
+            raise BadRequest(f"`{where}` must be an object.", param=where)
+        _add_message(message, f"{where}.content", out, losses)
+    return out.whole()
+
+
+def _add_message(message: Json, where: str, out: ChatMessages, losses: Losses) -> None:
+    content, role = message.get("content"), message.get("role")
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    if role == "assistant":
+        _add_said(blocks, where, out, losses)
+        return
+    for at, block in enumerate(blocks):
+        if _kind(block) == "tool_result":
+            out.add_result(block.get("tool_use_id"), list(_result(block, f"{where}[{at}]", losses)))
+    rest = [b for b in blocks if _kind(b) != "tool_result"]
+    parts = list(_parts(rest, where, losses))
+    if role == "system":
+        for part in parts:
+            out.add_system(_only_text(part, where, losses))
+    elif parts:
+        out.add_user(parts)
+
+
+def _add_said(blocks: list[Any], where: str, out: ChatMessages, losses: Losses) -> None:
+    """Add what the model said, block by block: what it carried belongs to a place between them."""
+    out.add_said([], [])
+    for at, block in enumerate(blocks):
+        if _kind(block) == "tool_use":
+            out.add_said([], [_call(block)])
+        elif _kind(block) != "thinking" or not out.add_sealed(block.get("signature")):
+            out.add_said(list(_block_parts(block, f"{where}[{at}]", losses)), [])
+
+
+def _only_text(part: Json, where: str, losses: Losses) -> str:
+    if part["type"] != "text":
+        losses.lose("messages.system_media", where)
+    return str(part.get("text") or "")
+
+
+def _result(block: Json, where: str, losses: Losses) -> Iterator[Json]:
+    if block.get("is_error"):
+        yield {"type": "text", "text": "Error:"}
+    yield from _parts(block.get("content"), f"{where}.content", losses)
+
+
+def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
+    """Yield blocks as parts of a chat completion. Raises BadRequest."""
+    if not isinstance(content, list):
+        content = [{"type": "text", "text": content}] if isinstance(content, str) else []
+    for at, block in enumerate(content):
+        yield from _block_parts(block, f"{where}[{at}]", losses)
+
+
+def _block_parts(block: Any, where: str, losses: Losses) -> Iterator[Json]:
+    """Yield the part that a block is, if it has a counterpart. Raises BadRequest."""
+    block = block if isinstance(block, dict) else {}
+    if "cache_control" in block:
+        losses.lose("cache_control", f"{where}.cache_control")
+    if (part := _part(block)) is not None:
+        yield part
+    elif block.get("type") in THOUGHTS:
+        losses.lose("messages.thinking", where)
+    else:
+        losses.lose(f"messages.{block.get('type')}", where)
+
+
+def _part(block: Json) -> Json | None:
+    """Return one block as a part; None if chat completions have no counterpart."""
+    kind, source = block.get("type"), block.get("source")
+    if kind == "text" and isinstance(block.get("text"), str):
+        return {"type": "text", "text": block["text"]}
+    if not isinstance(source, dict):
+        return None
+    if kind == "document" and source.get("type") == "text":
+        return {"type": "text", "text": str(source.get("data") or "")}
+    if kind == "image" and source.get("type") == "url":
+        return {"type": "image_url", "image_url": {"url": source.get("url")}}
+    if source.get("type") != "base64":
+        return None
+    data = f"data:{source.get('media_type')};base64,{source.get('data')}"
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": data}}
+    if kind == "document":
+        name = str(block.get("title") or "document.pdf")
+        return {"type": "file", "file": {"filename": name, "file_data": data}}
+    return None
+
+
+def _call(block: Json) -> Json:
+    told = block.get("input")
+    arguments = encode(told if isinstance(told, dict) else {}).decode()
+    return call_of(block.get("id"), str(block.get("name")), arguments)
+
+
+def _kind(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else None
+
+
+def _tools(told: Any, losses: Losses) -> ChatTools:
+    out = ChatTools()
+    for at, tool in enumerate(told if isinstance(told, list) else ()):
+        where, tool = f"tools[{at}]", tool if isinstance(tool, dict) else {}
+        kind, name = tool.get("type"), tool.get("name")
+        if kind not in TOOL_KINDS or not isinstance(name, str) or not name:
+            losses.lose(f"tools.{kind}", where)
+            continue
+        for member in sorted(tool.keys() - TOOL_MEMBERS | tool.keys() & {"cache_control"}):
+            if tool[member] not in WITHOUT_EFFECT:
+                losses.lose(member, f"{where}.{member}")
+        schema = tool.get("input_schema")
+        function = {
+            "description": tool.get("description"),
+            "parameters": schema if isinstance(schema, dict) else NO_PARAMETERS,
+            "strict": tool.get("strict"),
+        }
+        out.add(ToolOrigin(name), function)
+    return out
+
+
+def _tool_choice(told: Any) -> Json:
+    """Return the members that say which tools may be called. Raises BadRequest."""
+    if told is None:
+        return {}
+    told = told if isinstance(told, dict) else {}
+    kind = told.get("type")
+    out: Json = {"parallel_tool_calls": False} if told.get("disable_parallel_tool_use") else {}
+    if kind in CHOICES:
+        return {"tool_choice": CHOICES[kind], **out}
+    if kind == "tool":
+        function = {"name": told.get("name")}
+        return {"tool_choice": {"type": "function", "function": function}, **out}
+    raise BadRequest(
+        f"`tool_choice.type` is {str(kind)[:40]!r}. Send auto, any, tool or none.",
+        param="tool_choice",
+    )
+
+
+def _output(told: Any, losses: Losses) -> Json:
+    out: Json = {}
+    for name, value in told.items() if isinstance(told, dict) else ():
+        if value is None:
+            continue
+        if name == "effort":
+            out |= {} if losses.drops("output_config.effort") else {"reasoning_effort": value}
+        elif name == "format" and isinstance(value, dict) and value.get("type") == "json_schema":
+            schema = {"name": "answer", "schema": value.get("schema"), "strict": True}
+            out["response_format"] = {"type": "json_schema", "json_schema": schema}
+        else:
+            losses.lose(f"output_config.{name}", f"output_config.{name}")
+    return out

@@ -1,0 +1,1 @@
+"""A request with memory, read once: who calls, whose memory, which mode, what its target takes."""

@@ -1,0 +1,105 @@
+"""Reads a request's body, as far as its mode and its size allow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from gateway.apis.base import ApiFormat, RequestFacts
+from gateway.apis.client_profiles import ClientProfile
+from gateway.http.json_thread import run_by_weight
+from gateway.http.request_weight import (
+    TooHeavy,
+    check_values,
+    check_weight,
+    read_routing_members,
+)
+from gateway.state import GatewayState
+from gateway.wire.chat import Json, decode_weighed
+from gateway.wire.chat_request import check_model, parse
+from gateway.wire.json_weight import is_light
+
+log = logging.getLogger("mnemogate")
+
+
+class ModelMissing(Exception):
+    """A request without a model, which its format allows: the provider may know the model.
+
+    body: its bytes, decompressed. members: what they say.
+    """
+
+    def __init__(self, body: bytes, members: Json) -> None:
+        super().__init__("no model")
+        self.body, self.members = body, members
+
+
+class BodySource(msgspec.Struct, frozen=True):
+    """The origin of a body.
+
+    request: its id, for the log. client: the program that sent it. whose: the caller, whose earlier
+    requests may begin with the same bytes.
+    """
+
+    request: str
+    wire: ApiFormat
+    client: ClientProfile
+    whose: object
+
+
+class ReadBody(msgspec.Struct, frozen=True):
+    """What was read of a body.
+
+    facts: None if it was only read as far as routing needs. too_heavy: why memory cannot inspect it
+    in time, "" if it can.
+    """
+
+    members: Json
+    facts: RequestFacts | None = None
+    too_heavy: str = ""
+
+
+async def read_members(
+    gateway: GatewayState, source: BodySource, raw: bytes, *, whole: bool
+) -> ReadBody:
+    """Read a body. whole: memory is used. Raises BadRequest."""
+    too_heavy = ""
+    if whole:
+        try:
+            return await _read_for_memory(gateway, source, raw)
+        except TooHeavy as e:
+            too_heavy = str(e)
+            log.warning(
+                "a request is too long for memory and goes without it (%s): %s",
+                source.request,
+                too_heavy,
+            )
+    if is_light(raw):
+        members = parse(raw, decode_weighed)
+        if not source.wire.is_chat and members.get("model") is None:
+            raise ModelMissing(raw, members)
+        check_model(members)
+        return ReadBody(members, too_heavy=too_heavy)
+    return ReadBody(await asyncio.to_thread(read_routing_members, raw), too_heavy=too_heavy)
+
+
+async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes) -> ReadBody:
+    """Read all of a body. Raises BadRequest, TooHeavy."""
+    if not source.wire.is_chat:
+        return await run_by_weight(raw, _read_whole, raw, source)
+    body = await gateway.prefixes.parse_async(source.whose, raw)
+    return ReadBody(body, source.wire.facts(body))
+
+
+def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
+    """Read a body without a known beginning. Raises BadRequest, TooHeavy."""
+    check_values(raw)
+    members = parse(raw, decode_weighed)
+    if not source.wire.is_chat and members.get("model") is None:
+        raise ModelMissing(raw, members)
+    check_model(members)
+    facts = source.wire.facts(members, source.client.summaries)
+    check_weight(len(raw), facts.history)
+    facts.history.heavy = not is_light(raw)
+    return ReadBody(members, facts)

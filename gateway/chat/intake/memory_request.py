@@ -1,0 +1,116 @@
+"""Builds the memory's view of a request."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import msgspec
+
+from gateway.chat.intake.capabilities import capabilities_of
+from gateway.chat.intake.memory_mode import asks_for_all
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.intake.request_headers import zone_of
+from gateway.config.agents import AgentSettings
+from gateway.memory_adapters.summarizer import Summarizer
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.wire.chat import Json
+from memory import SAVES, SEARCHES, Decision, TurnRequest, decide, keyed_hash
+
+SORTED = msgspec.json.Encoder(order="sorted")
+NO_PROFILE = AgentSettings()  # of a request that calls no agent
+NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
+
+
+async def ask_of(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
+) -> TurnRequest:
+    """Return the memory's view of a request."""
+    memory, body, facts = gateway.settings.memory, request.body, request.facts
+    managed = facts.manages_context or _is_kept_elsewhere(request)
+    takes = capabilities_of(gateway, facts, body, target)
+    agent = request.called.agent
+    profile = agent.settings if agent is not None else NO_PROFILE
+    decisions = _decide(gateway, profile, target, searches=takes.searches)
+    return TurnRequest(
+        scope=gateway.memory.scope(request.principal.tenant, request.owner, request.agent),
+        messages=facts.history,
+        model=request.model,
+        request_id=request.id,
+        mode=request.mode,
+        explicit=request.conversation,
+        resends=request.resends,
+        client_tools=body.get("tools"),
+        offer=takes.tools and profile.memory_tools,
+        inject=takes.additions,
+        recall=decisions["recall"].on,
+        window=None if managed else await _window(gateway, forward, target, profile),
+        tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
+        max_output=request.max_output,
+        complete=Summarizer(gateway, forward, request.model, profile.summarizer),
+        rest=await _digest_rest(body, heavy=facts.history.heavy),
+        idempotency=request.idempotency_key,
+        certain=request.is_retry,
+        repeats=request.wire.repeats[request.is_retry],
+        extract=decisions["extract"].on,
+        unread=decisions["extract"].on or decisions["extract"].open,
+        decisions=decisions,
+        body=request.raw,
+        zone=await _zone(gateway, request, profile),
+        harness=request.harness,
+        tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
+        policy=None if agent is None else gateway.agents.policy_of(agent),
+        said_by=request.user if profile.home == "agent" else None,
+    )
+
+
+def _decide(
+    gateway: GatewayState, profile: AgentSettings, target: Target, *, searches: bool
+) -> dict[str, Decision]:
+    """Return whether recall and extraction are on, and why. searches: our tools are taken."""
+    memory, models = gateway.settings.memory, gateway.memory.models
+    takes_tools = searches and memory.tools != "never" and profile.memory_tools
+    searching, saving = models.of(target.label, SEARCHES), models.of(target.label, SAVES)
+    use = partial(decide, takes_tools=takes_tools)
+    return {
+        "recall": use(profile.recall or memory.recall, record=searching, use="search"),
+        "extract": use(profile.extract or memory.extract, record=saving, use="save"),
+    }
+
+
+async def _zone(gateway: GatewayState, request: TurnInput, profile: AgentSettings) -> str:
+    """Return the time zone of the request, of its user's policy, or of its agent; "" for none."""
+    if zone := zone_of(request.headers):
+        return zone
+    if request.user is not None:
+        memory, who = gateway.memory, (request.principal.tenant, request.user)
+        zone = await memory.policies.zone(who, memory.policy.read_deadline)
+    return zone or ("" if request.called.agent is None else profile.timezone)
+
+
+async def _window(
+    gateway: GatewayState, forward: Dispatcher, target: Target, profile: AgentSettings
+) -> int | None:
+    """Return the tokens that a request may have: of the model, or fewer by the profile."""
+    window = await gateway.windows.find(target, forward.caller)
+    if not profile.context_window:
+        return window
+    return min(window or profile.context_window, profile.context_window)
+
+
+def _is_kept_elsewhere(request: TurnInput) -> bool:
+    """Tell whether the memory may know messages that such a request does not resend."""
+    return not request.wire.is_chat and bool(request.conversation) and not request.resends
+
+
+async def _digest_rest(body: Json, *, heavy: bool) -> bytes:
+    """Return a digest that tells requests with equal messages apart."""
+    members = {k: v for k, v in body.items() if k not in NOT_IDENTITY}
+    digest = partial(_digest, members)
+    return await asyncio.to_thread(digest) if heavy else digest()
+
+
+def _digest(members: Json) -> bytes:
+    return keyed_hash(b"rest", SORTED.encode(members))

@@ -1,0 +1,311 @@
+"""One request with memory, read once: who calls, whose memory, which mode, what for.
+
+Everything that a client can say in headers, path or body is looked at here and nowhere else, in
+the order in which clients know the faults: credentials, body, mode, model, user, conversation,
+agent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.apis.base import ApiFormat, RequestFacts
+from gateway.apis.chat.chat_format import CHAT
+from gateway.apis.client_profiles import ClientProfile
+from gateway.auth.authenticator import Principal
+from gateway.chat.intake.body import BodySource, ReadBody, read_members
+from gateway.chat.intake.called_agent import NO_AGENT, CalledAgent, called_agent
+from gateway.chat.intake.memory_mode import (
+    UNREADABLE,
+    MemoryMode,
+    lower,
+    mode_at_most,
+    mode_in_force,
+)
+from gateway.chat.intake.request_headers import Headers, conversation_of, retry_signals
+from gateway.errors import BadRequest, Unavailable
+from gateway.http.asgi import Receive
+from gateway.http.json_thread import run_by_weight
+from gateway.http.paths import UpstreamPath
+from gateway.http.request_body import read_body
+from gateway.routing.router import Route
+from gateway.state import GatewayState, headers_of, request_id
+from gateway.usage.pricing import MAX_COUNT
+from gateway.wire.chat import Json
+from gateway.wire.model_field import model_for_certain
+from memory import SHIPPED_HARNESS, Harness
+
+
+class KnownCall(msgspec.Struct, frozen=True):
+    """Who calls which agent, where that is known before the request is read."""
+
+    principal: Principal
+    called: CalledAgent
+
+
+class MemoryPath(msgspec.Struct, frozen=True):
+    """A path with memory: its format, and the user that it names (`/u/{user}/v1/...`).
+
+    count: the path below `/v1` that counts a request's tokens, where that alone is asked.
+    """
+
+    wire: ApiFormat = CHAT
+    user: str | None = None
+    count: UpstreamPath | None = None
+    known: KnownCall | None = None
+
+
+CHAT_PATH = MemoryPath()
+
+
+CHAT_PATH = MemoryPath()
+
+
+class TurnInput(msgspec.Struct, frozen=True):
+    """A request as the gateway understands it.
+
+    headers: by lower-case name, for what of them goes upstream. path_user: from `/u/{user}`. raw:
+    the body's bytes, decompressed. started: by perf_counter. body: what the bytes say. mode: the
+    one in force, "off" for a chat UI's own prompts too. user: None where nobody is named.
+    conversation: the one that the client names. resends: its program names it, and sends the
+    history itself. too_heavy: why memory cannot look at the request in time, "" where it can.
+    off_reason: why its memory is off. agent, idempotency_key, is_retry (the client says that it
+    tried before): empty where memory has no part. wire: its format. found: what that says of it,
+    None where the body was not read whole. query: of its URL. chained: the stored response it goes
+    on from, by the name that the client knows. kept: the client's own items, where the response is
+    to be kept here. thread: the conversation kept here that it is in. called: the agent's profile,
+    None where it has none. dropped: members of its own that the profile does not let it set.
+    harness: what its program puts around its user's words.
+
+    A Struct, since a dataclass of so many members takes six times as long to make.
+    """
+
+    id: str
+    principal: Principal
+    headers: Headers
+    path_user: str | None
+    raw: bytes
+    started: float
+    body: Json
+    route: Route
+    mode: str
+    user: str | None
+    conversation: str | None
+    too_heavy: str
+    agent: str
+    idempotency_key: str
+    is_retry: bool
+    wire: ApiFormat
+    found: RequestFacts | None
+    off_reason: str = ""
+    query: bytes = b""
+    resends: bool = False
+    harness: Harness = SHIPPED_HARNESS
+    chained: str = ""
+    kept: list[Any] | None = None
+    thread: str = ""
+    called: CalledAgent = NO_AGENT
+    dropped: Sequence[str] = ()
+
+    @property
+    def model(self) -> str:
+        """The model that is to answer."""
+        return self.called.model or self.body["model"]
+
+    @property
+    def owner(self) -> str | None:
+        """Whose memory it is about; None where nobody's."""
+        agent = self.called.agent
+        return self.user if agent is None else agent.owner(self.user)
+
+    @property
+    def facts(self) -> RequestFacts:
+        """What the format says of the request. Only for one that uses memory."""
+        if self.found is None:
+            raise ValueError("the body was not read whole")
+        return self.found
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether memory has a part in the answer."""
+        return self.mode != "off" and not self.too_heavy
+
+    @property
+    def messages(self) -> object:
+        """What was said, as far as it was read: the memory's view of it, or the body's own."""
+        if self.found is not None:
+            return self.found.history
+        return self.body.get("messages") or self.body.get("input")
+
+    @property
+    def wants_stream(self) -> bool:
+        """Whether the client asked for events."""
+        return bool(self.body.get("stream"))
+
+    @property
+    def max_output(self) -> int | None:
+        """The tokens that one choice may have, where the request says so."""
+        for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"):
+            value = self.body.get(name)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return min(
+                    value, MAX_COUNT
+                )  # what is sent on may be more: here it is reckoned with
+        return None
+
+    @property
+    def total_output(self) -> int | None:
+        """The tokens that all choices together may have, where the request says so."""
+        most, several = self.max_output, self.body.get("n")
+        if most and isinstance(several, int) and several > 1:
+            return min(most * several, MAX_COUNT)
+        return most
+
+    @property
+    def conversation_as_sent(self) -> bytes:
+        """The conversation as the client spelt it, b"" where it named none."""
+        return self.headers.get(b"x-memory-conversation", b"")
+
+
+async def _route(
+    gateway: GatewayState, read: ReadBody, principal: Principal, raw: bytes, called: CalledAgent
+) -> Route:
+    """Return the route of the model that is asked for. Raises UnknownModel, Forbidden, BadRequest.
+
+    For a limited key it matters which model that is, so the body must name one alone.
+    """
+    name = read.members["model"]
+    if called.agent is not None and called.by_model:
+        found = gateway.router.route_agent(called.agent, name, principal)
+    else:
+        found = gateway.router.route(name, principal)
+    if principal.limited:
+        await run_by_weight(raw, model_for_certain, raw, b"application/json")
+    return found
+
+
+def _is_utility(
+    gateway: GatewayState, read: ReadBody, client: ClientProfile, headers: Headers
+) -> bool:
+    """Tell whether this is a program's own background call, which does not use memory."""
+    facts = read.facts
+    if facts is None:
+        return False
+    own = client.asks_for_itself(headers, read.members, facts)
+    return own or gateway.background.matches(facts.history)
+
+
+async def read_turn_input(
+    gateway: GatewayState, scope: Any, receive: Receive, path: MemoryPath = CHAT_PATH
+) -> TurnInput:
+    """Read a request from its connection.
+
+    Raises GatewayError for every fault that can be found without an upstream.
+    """
+    started, name = time.perf_counter(), request_id(scope)
+    headers, path_user, wire, known = headers_of(scope), path.user, path.wire, path.known
+    principal = gateway.keys.caller(headers) if known is None else known.principal
+    limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
+    raw = await read_body(receive, headers, limit)
+    mode = mode_at_most(headers, principal)
+    whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
+    client = gateway.clients.find(headers)
+    source = BodySource(name, wire, client, whose)
+    read = await read_members(gateway, source, raw, whole=mode.name != "off")
+    called = (
+        await called_agent(gateway, principal, read.members["model"], headers, mode)
+        if known is None
+        else known.called
+    )
+    mode, read, dropped = called.apply(wire, mode, read)
+    route = await _route(gateway, read, principal, raw, called)
+    identity = _identity(gateway, principal, wire, read.members)
+    user = gateway.names.user(principal, headers, path_user, identity)
+    asker = _Asker(principal, user, route, headers, client, called)
+    decided = await _decide(gateway, read, mode, asker)
+    without = decided.mode.name == "off" or decided.read.too_heavy
+    signals = ("", "", False) if without else (called.name(headers), *retry_signals(headers))
+    asked = (name, principal, headers, path_user, raw, started, read.members)
+    found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
+    query = scope.get("query_string", b"")
+    more = (decided.mode.off_reason, query, decided.resends)
+    whole = TurnInput(
+        *asked, *found, *signals, wire, decided.read.facts, *more, harness=client.harness
+    )
+    if called is NO_AGENT:
+        return whole
+    return msgspec.structs.replace(whole, called=called, dropped=dropped)
+
+
+def _identity(gateway: GatewayState, principal: Principal, wire: ApiFormat, members: Json) -> Json:
+    """Return the members that may name the user.
+
+    Where one person uses this machine, `metadata.user_id`, which names the machine, is none.
+    """
+    if wire.name == "messages" and principal.default_user and gateway.settings.single_user:
+        return {}
+    return wire.identity(members)
+
+
+class _Asker(NamedTuple):
+    """The caller, the model and the client program."""
+
+    principal: Principal
+    user: str | None
+    route: Route
+    headers: Headers
+    client: ClientProfile
+    called: CalledAgent = NO_AGENT
+
+    @property
+    def owner(self) -> str | None:
+        agent = self.called.agent
+        return self.user if agent is None else agent.owner(self.user)
+
+
+class _Decided(NamedTuple):
+    """The mode in force, what counts of the body, and the conversation that is named.
+
+    resends: see `TurnInput`.
+    """
+
+    mode: MemoryMode
+    read: ReadBody
+    conversation: str | None = None
+    resends: bool = False
+
+
+async def _decide(
+    gateway: GatewayState, read: ReadBody, mode: MemoryMode, asker: _Asker
+) -> _Decided:
+    """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
+    principal, user, route, headers, client = asker[:5]
+    settings, heavy, unread = gateway.settings.memory, read.too_heavy, None
+    if _is_utility(gateway, read, client, headers):
+        return _Decided(MemoryMode("off", "background"), read)
+    try:
+        mode = await mode_in_force(gateway, mode, principal, route, user)
+    except Unavailable as e:
+        heavy, unread = UNREADABLE, e
+    if mode.name == "off":
+        return _Decided(mode, ReadBody(read.members))
+    program = client if read.facts is not None else None
+    conversation, resends = conversation_of(headers, principal, asker.owner, program)
+    if heavy and (settings.on_error == "fail" or (conversation and not resends)):
+        raise unread or _memory_needed(heavy)
+    if settings.conversations == "named" and asker.owner is not None and conversation is None:
+        mode = lower(mode, "read")
+    if mode.name == "off":
+        return _Decided(mode, ReadBody(read.members))
+    read = ReadBody(read.members, read.facts, heavy)
+    return _Decided(mode, read, conversation, resends)
+
+
+def _memory_needed(too_heavy: str) -> BadRequest:
+    return BadRequest(
+        f"This request needs its memory, which cannot look at it in time: {too_heavy}. Send less."
+    )

@@ -1,0 +1,1 @@
+"""Stored objects of the Responses API, here or at the provider: their owners, requests on them."""

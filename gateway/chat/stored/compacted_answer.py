@@ -1,0 +1,101 @@
+"""The answer of `/v1/responses/compact`: the server's own, or one of the gateway's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+from gateway.apis.responses.responses_format import input_items
+from gateway.chat.stored import kept_responses
+from gateway.chat.stored.compactor import JSON, Compactor, new_ident
+from gateway.errors import UpstreamRefused
+from gateway.http.json_thread import run_by_weight
+from gateway.http.response import ResponseHead
+from gateway.relay.endpoint import RelayedContent
+from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState
+from gateway.upstream.bridged import NO_PATH, is_path_missing
+from gateway.wire.chat import Json, encode
+from gateway.wire.item_references import tell_items
+from memory import StoreUnavailable
+
+
+class CompactedAnswer(PassthroughProducer):
+    """The server's answer, or the gateway's where the server has no such path."""
+
+    def __init__(
+        self,
+        gateway: GatewayState,
+        content: RelayedContent,
+        forward: Dispatcher,
+        passing: RelayedRequest,
+    ) -> None:
+        super().__init__(forward, passing, stream=False)
+        self._gateway, self._content = gateway, content
+        self._is_own = False
+
+    async def body(self) -> AsyncGenerator[bytes, None]:
+        try:
+            async for part in super().body():
+                yield part
+        except UpstreamRefused as e:
+            if e.status not in NO_PATH or not is_path_missing(e.status, e.content):
+                raise
+            answer = await self._compact()
+            self._is_own = True
+            yield answer
+
+    def build_head(self, *, committed: bool) -> ResponseHead:
+        return ResponseHead(list(JSON)) if self._is_own else super().build_head(committed=committed)
+
+    async def ready(self) -> CompactedAnswer:
+        """Tell the items in full that the server cannot take by their ids."""
+        gateway, content = self._gateway, self._content
+        if not await kept_responses.may_refer(content.data):
+            return self
+        body = await self._read()
+        items, tenant = body.get("input"), content.principal.tenant
+        if isinstance(items, list):
+            with suppress(StoreUnavailable):  # then the server is asked
+                user = self._user_in(body)
+                whole = await kept_responses.resolve(gateway, tenant, user, items)
+                if (sent := tell_items(items, whole)) != items:
+                    told = {**body, "input": sent}
+                    self.passing.body = await run_by_weight(content.data, encode, told)
+        return self
+
+    async def _read(self) -> Json:
+        data = self._content.data
+        return await run_by_weight(data, kept_responses.read_whole, data)
+
+    def _user_in(self, body: Json) -> str | None:
+        content = self._content
+        return self._gateway.names.user(content.principal, content.headers, content.user, body)
+
+    async def _compact(self) -> bytes:
+        """Return an answer of the gateway's. Raises GatewayError."""
+        body = await self._read()
+        principal, user = self._content.principal, self._user_in(body)
+        items = [*await self._chain(body, user), *input_items(body)]
+        compactor = Compactor(self._gateway, self._forward, principal.tenant, user)
+        compaction = await compactor.compact(str(body.get("model") or ""), items)
+        return encode(
+            {
+                "id": new_ident("resp"),
+                "object": "response.compaction",
+                "created_at": int(time.time()),
+                "output": [*compaction.kept, compaction.item],
+                "usage": compaction.usage,
+            }
+        )
+
+    async def _chain(self, body: Json, user: str | None) -> list[Json]:
+        """Return the items of the stored response that a body goes on from. Raises GatewayError."""
+        named = body.get("previous_response_id")
+        if not isinstance(named, str):
+            return []
+        principal = self._content.principal
+        rows = await kept_responses.chain_rows(self._gateway, principal, user, named)
+        return [item for row in rows for item in kept_responses.items_in(row)]

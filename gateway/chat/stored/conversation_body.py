@@ -1,0 +1,89 @@
+"""Reads the body of a request on a conversation object, and writes its answer.
+
+Both may hold megabytes, and are worked on in a thread then.
+"""
+
+from __future__ import annotations
+
+from gateway.apis.responses.response_items import without_owned
+from gateway.chat.stored import kept_responses
+from gateway.chat.stored.stored_responses import client_items
+from gateway.errors import BadRequest
+from gateway.http.json_thread import run_by_weight, run_heavy
+from gateway.wire.chat import Json, encode
+from gateway.wire.chat_request import parse
+from gateway.wire.json_weight import UNREADABLE, is_readable
+
+MAX_ADDED = 20  # items in one request, as the API has it
+MAX_MEMBERS, MAX_NAME, MAX_VALUE = 16, 64, 512  # of metadata
+
+
+async def read_conversation_body(raw: bytes) -> Json:
+    """Return a body. Raises BadRequest."""
+    return await run_by_weight(raw, _read, raw)
+
+
+async def encode_whole(found: Json) -> bytes:
+    """Return a provider's answer as it is."""
+    return await run_heavy(encode, found)
+
+
+async def encode_page(page: Json, tag: str) -> bytes:
+    """Return a provider's page of items as its client sees it."""
+    return await run_heavy(lambda: encode(client_items(without_owned(page), tag)))
+
+
+async def encode_asked(items: list[Json], query: str) -> bytes:
+    """Return the page of items that a query asks for. Raises BadRequest."""
+    return await run_heavy(lambda: encode(kept_responses.asked_page(items, query)))
+
+
+async def encode_added(items: list[Json]) -> bytes:
+    """Return items that were added as one page."""
+    return await run_heavy(
+        lambda: encode(kept_responses.page_of(items, len(items), "", newest=False))
+    )
+
+
+def _read(raw: bytes) -> Json:
+    if len(raw) > kept_responses.MAX_KEPT_BYTES:
+        raise BadRequest(
+            f"The body has more than {kept_responses.MAX_KEPT_BYTES >> 20} MiB: that is the limit "
+            "of what is added to a conversation at once. Send less."
+        )
+    if not is_readable(raw):
+        raise BadRequest(f"The body has {UNREADABLE}: that is the limit. Send fewer.")
+    return parse(raw or b"{}")
+
+
+def items_in(body: Json) -> list[Json]:
+    """Return the items that a request adds. Raises BadRequest."""
+    items = body.get("items", [])
+    items = [] if items is None else items
+    if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
+        raise BadRequest("`items` must be a list of items.", param="items")
+    if len(items) > MAX_ADDED:
+        raise BadRequest(
+            f"`items` has {len(items)} items; the limit is {MAX_ADDED} in one request. Send the "
+            "others in another.",
+            param="items",
+        )
+    if any(kept_responses.is_deleted(i) or i.get("type") == "item_reference" for i in items):
+        raise BadRequest("`items` must hold the items themselves.", param="items")
+    return items
+
+
+def metadata_in(body: Json) -> Json:
+    """Return a conversation's metadata. Raises BadRequest."""
+    told = body.get("metadata")
+    told = {} if told is None else told
+    if not isinstance(told, dict) or not all(isinstance(v, str) for v in told.values()):
+        raise BadRequest("`metadata` must be an object of texts.", param="metadata")
+    longest = max((len(v) for v in told.values()), default=0)
+    if len(told) > MAX_MEMBERS or longest > MAX_VALUE or any(len(k) > MAX_NAME for k in told):
+        raise BadRequest(
+            f"`metadata` may have {MAX_MEMBERS} members, with names of {MAX_NAME} characters and "
+            f"texts of {MAX_VALUE}.",
+            param="metadata",
+        )
+    return told

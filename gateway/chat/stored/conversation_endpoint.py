@@ -1,0 +1,268 @@
+"""Requests on conversation objects of the Responses API, and on their items.
+
+A server that supports conversations stores them; this module knows their owners, and removes our
+items from listings. For other servers they are stored here.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gateway.chat.stored import kept_responses
+from gateway.chat.stored.conversation_body import (
+    encode_added,
+    encode_asked,
+    encode_page,
+    encode_whole,
+    items_in,
+    metadata_in,
+    read_conversation_body,
+)
+from gateway.chat.stored.kept_conversations import KEPT, find_conversation
+from gateway.chat.stored.provider_call import ProviderCall
+from gateway.chat.stored.stored_names import check_names
+from gateway.chat.stored.stored_responses import user_named
+from gateway.errors import BadRequest, Forbidden, ResourceNotFound
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.storage.responses import ADDED, CONVERSATION, StoredResponse
+from gateway.wire.chat import Json, encode
+from gateway.wire.headers import merge_headers
+from memory import StoreUnavailable, management
+
+ROW_BYTES = 1000  # of a row beside its items, with its metadata
+
+
+class ConversationVerb:
+    """One request on a conversation.
+
+    name: its id, "" to create one. path_user: from `/u/{user}`. body: as it was sent.
+    """
+
+    def __init__(
+        self, gateway: GatewayState, scope: Any, name: str, path_user: str | None, body: bytes
+    ) -> None:
+        self._gateway, self._name, self._raw = gateway, name, body
+        self._headers = merge_headers(scope["headers"])
+        self._principal = gateway.keys.caller(self._headers)
+        # A key that may name others, and did not, makes one for whoever comes first.
+        self._user = user_named(gateway, self._principal, self._headers, path_user)
+        self._asker = gateway.names.user(self._principal, self._headers, path_user, {})
+        self._owner = self._asker  # of the conversation, once it is found
+        self._query = scope.get("query_string", b"").decode("latin-1")
+        self._method = scope["method"]
+
+    async def create(self) -> bytes:
+        """Create a conversation: at the provider, or here if it does not support them."""
+        body = await read_conversation_body(self._raw)
+        await self._check_names()
+        there = self._target.keeps_responses
+        found = await self._provider.ask_if_there("conversations", self._raw) if there else None
+        if found is not None:
+            if isinstance(found.get("id"), str):
+                await self._write(self._row(found["id"], {}, target=self._target.label))
+            return await encode_whole(found)
+        await self._check_may_write()
+        items, metadata = items_in(body), metadata_in(body)
+        await kept_responses.check_room(
+            self._gateway, self._principal.tenant, self._user, "", ROW_BYTES
+        )
+        row = self._row(f"{KEPT}{secrets.token_hex(20)}", metadata)
+        await self._write(row)
+        if items:
+            await self._add(row, items)
+        return encode(_conversation_of(row))
+
+    async def get(self) -> bytes:
+        """Return the conversation."""
+        row = await self._find()
+        if row is None:
+            return await encode_whole(await self._pass_on())
+        return encode(_conversation_of(row))
+
+    async def change(self) -> bytes:
+        """Replace the conversation's metadata."""
+        row = await self._find()
+        if row is None:
+            return await encode_whole(await self._pass_on())
+        body = await read_conversation_body(self._raw)
+        metadata = metadata_in(body)
+        await self._change(row.id, lambda echo: {**echo, "metadata": metadata})
+        return encode(_conversation_of(replace(row, echo={"metadata": metadata})))
+
+    async def delete(self) -> bytes:
+        """Delete the conversation and the items that its client added."""
+        row = await self._find()
+        if row is None:
+            told = await self._pass_on()
+        else:
+            told = {"id": row.id, "object": "conversation.deleted", "deleted": True}
+        try:
+            await self._gateway.responses.remove_thread(self._principal.tenant, self._name)
+            self._gateway.kept_sizes.forget(self._principal.tenant, self._owner, self._name)
+        except StoreUnavailable as e:
+            raise kept_responses.store_is_away() from e
+        return encode(told)
+
+    async def items(self) -> bytes:
+        """Return a page of its items, without ours."""
+        row = await self._find()
+        if row is None:
+            page = await self._pass_on("items")
+            tag = self._gateway.memory.scope(self._principal.tenant, self._owner, "default").tag
+            return await encode_page(page, tag)
+        found = await self._items_of(row)
+        return await encode_asked([i for _, i in found], self._query)
+
+    async def add_items(self) -> bytes:
+        """Add items to it."""
+        row = await self._find()
+        if row is None:
+            return await encode_whole(await self._pass_on("items"))
+        items = items_in(await read_conversation_body(self._raw))
+        if not items:
+            raise BadRequest("`items` must be a list of items, and not empty.", param="items")
+        added = await self._add(row, items)
+        return await encode_added(kept_responses.input_of(added))
+
+    async def item(self, name: str) -> bytes:
+        """Return one of its items."""
+        row = await self._find()
+        if row is None:
+            return await encode_whole(await self._pass_on("items", name))
+        return await encode_whole((await self._item(row, name))[1])
+
+    async def delete_item(self, name: str) -> bytes:
+        """Delete one of its items."""
+        row = await self._find()
+        if row is None:
+            return await encode_whole(await self._pass_on("items", name))
+        turn, item = await self._item(row, name)
+        shown = (turn.shown or {}).get("output") or []
+
+        def edit(echo: Json) -> Json:
+            output = echo.get("output") or shown
+            told = _without(echo["input"], f"{turn.id}_in", item["id"])
+            said = _without(output, f"{turn.id}_out", item["id"])
+            return {**echo, "input": told, "output": said}
+
+        await self._change(turn.id, edit)
+        return encode(_conversation_of(row))
+
+    @property
+    def _target(self) -> Target:
+        return self._gateway.router.default()
+
+    def _row(self, name: str, metadata: Json, *, target: str = "") -> StoredResponse:
+        tenant, now = self._principal.tenant, time.time()
+        echo = {"kind": CONVERSATION, "metadata": metadata}
+        found = StoredResponse(name, tenant, self._user, (), target, "", echo=echo)
+        return replace(found, created_at=now, thread=name)
+
+    async def _find(self) -> StoredResponse | None:
+        """Return the caller's conversation; None if its provider stores it."""
+        asked = (self._gateway, self._principal, self._user, self._name)
+        row = await find_conversation(*asked)
+        self._owner = row.user if row is not None else self._asker
+        return None if row is None or row.target else row
+
+    async def _items_of(self, row: StoredResponse) -> list[tuple[StoredResponse, Json]]:
+        """Return its items, each with its turn."""
+        turns = await kept_responses.thread_rows(
+            self._gateway, self._principal, row.user, self._name
+        )
+        return [(turn, i) for turn in turns for i in _numbered(turn)]
+
+    async def _item(self, row: StoredResponse, name: str) -> tuple[StoredResponse, Json]:
+        for turn, item in await self._items_of(row):
+            if item["id"] == name:
+                return turn, item
+        raise ResourceNotFound(f"Item with id {name[:80]!r} not found.", code="item_not_found")
+
+    async def _add(self, row: StoredResponse, items: list[Json]) -> StoredResponse:
+        await kept_responses.thread_rows(self._gateway, self._principal, row.user, row.id)
+        await self._check_may_write()
+        size = len(encode(items)) + ROW_BYTES
+        await kept_responses.check_room(self._gateway, row.tenant, row.user, row.id, size)
+        name = f"{ADDED}_{secrets.token_hex(16)}"
+        echo = {"kind": ADDED, "input": items, "output": []}
+        added = replace(row, id=name, echo=echo, created_at=time.time())
+        await self._write(added)
+        return added
+
+    async def _write(self, row: StoredResponse) -> None:
+        try:
+            await self._gateway.memory.wait_until_ready()
+            await self._gateway.responses.create(row)
+        except StoreUnavailable as e:
+            raise kept_responses.store_is_away() from e
+
+    async def _change(self, name: str, edit: Any) -> None:
+        try:
+            await self._gateway.responses.change(self._principal.tenant, name, edit)
+        except StoreUnavailable as e:
+            raise kept_responses.store_is_away() from e
+
+    async def _check_may_write(self) -> None:
+        """Raise Forbidden for an unproven key, which anybody may invent."""
+        gateway, principal = self._gateway, self._principal
+        if gateway.settings.mode != "own-key" or gateway.settings.single_user:
+            return
+        try:
+            await gateway.memory.wait_until_ready()
+            proven = await management.users.is_proven(gateway.memory, principal.tenant)
+        except StoreUnavailable as e:
+            raise kept_responses.store_is_away() from e
+        if not proven:
+            raise Forbidden(
+                "No upstream has accepted this key yet, so nothing is stored for it. Ask the model "
+                "something first."
+            )
+
+    async def _check_names(self) -> None:
+        """Raise ResourceNotFound if a body names an object that is not the caller's."""
+        if self._principal.paths is None or not self._raw:
+            return
+        body = await read_conversation_body(self._raw)
+        items_in(body)
+        await check_names(self._gateway, self._principal, self._asker, self._raw, body)
+
+    async def _pass_on(self, *names: str) -> Json:
+        await self._check_names()
+        sent = self._raw if self._method == "POST" else None
+        path = ("conversations", self._name, *names)
+        return await self._provider.ask(self._method, *path, query=self._query, content=sent)
+
+    @property
+    def _provider(self) -> ProviderCall:
+        return ProviderCall(self._gateway, self._principal, self._headers, self._target)
+
+
+def _conversation_of(row: StoredResponse) -> Json:
+    """Return a conversation as the API has it."""
+    metadata = row.echo.get("metadata") or {}
+    at = int(row.created_at)
+    return {"id": row.id, "object": "conversation", "created_at": at, "metadata": metadata}
+
+
+def _numbered(turn: StoredResponse) -> list[Json]:
+    """Return the items of a turn as its client sees them, each with an id."""
+    shown = {i.get("id"): i for i in (turn.shown or {}).get("output") or ()}
+    output = turn.echo.get("output") or list(shown.values())
+    kept = [i for i in _with_ids(output, f"{turn.id}_out") if not kept_responses.is_deleted(i)]
+    return [*kept_responses.input_of(turn), *(shown.get(i["id"], i) for i in kept)]
+
+
+def _with_ids(items: Sequence[Json], prefix: str) -> list[Json]:
+    return [{"id": f"{prefix}_{n}", **item} for n, item in enumerate(items)]
+
+
+def _without(items: Sequence[Json], prefix: str, name: str) -> list[Json]:
+    """Return items with a mark in place of one; the places of the others stay."""
+    gone = {"type": kept_responses.DELETED}
+    named = [item["id"] for item in _with_ids(items, prefix)]
+    return [gone if found == name else i for found, i in zip(named, items, strict=True)]

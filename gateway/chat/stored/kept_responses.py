@@ -1,0 +1,374 @@
+"""Responses kept here, for servers that keep none: `stateful = false`, and servers without the API.
+
+Such a server gets each request whole. What a client stores with it (`store`, true where it does not
+say) is kept in this gateway: the items that it sent, and those it was answered with. A request that
+goes on from one, or is in a conversation that is kept here, is expanded to the items of the whole
+chain, and is then like any other that resends its history: the memory recognises it, and places the
+hidden exchanges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+
+import msgspec
+
+from gateway.apis.base import RequestFacts
+from gateway.apis.native import NativeView
+from gateway.apis.responses.responses_format import RESPONSES, input_items
+from gateway.auth.authenticator import Principal
+from gateway.chat.intake.request import TurnInput
+from gateway.errors import BadRequest, RequestConflict, Unavailable
+from gateway.http.json_thread import look_for
+from gateway.http.request_weight import TooHeavy, check_values, check_weight
+from gateway.state import GatewayState
+from gateway.storage.responses import (
+    COMMAND,
+    MAX_CHAIN,
+    MAX_CHAIN_BYTES,
+    StoredResponse,
+    ThreadTooLong,
+)
+from gateway.wire.chat import Json, encode
+from gateway.wire.chat_request import parse
+from gateway.wire.item_references import REFERENCE, is_reference, references
+from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from memory import StoreUnavailable
+
+log = logging.getLogger("mnemogate")
+CHAINED = ("previous_response_id", "conversation")
+REFERRING = (b"\\u00", REFERENCE.encode())  # an escape may spell a member in other characters
+MOST_ITEMS = 100  # of a page
+KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
+DELETED = "deleted"  # the type of an item that was
+MIB = 1 << 20
+MAX_KEPT_BYTES = 8 << 20  # of one request's items; a longer one is served, and not kept
+
+
+async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") -> TurnInput:
+    """Return a request for a server that keeps nothing, with the items of its chain.
+
+    thread: the conversation kept here that it is in, "" for none. Raises BadRequest for a response
+    or an item that is not kept here, and Unavailable.
+    """
+    named = request.body.get("previous_response_id")
+    if isinstance(named, str) or thread or await may_refer(request.raw):
+        request = await read_input(request)
+    body = request.body
+    sent = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
+    keeps = (
+        body.get("store") is not False and request.uses_memory and request.mode not in KEEPS_NOTHING
+    )
+    kept, found = input_items(body) if keeps else None, request.found
+    chained = named if isinstance(named, str) else ""
+    if not (chained or thread or references(input_items(body))):
+        if found is not None and isinstance(view := found.view, NativeView):
+            found = msgspec.structs.replace(found, view=replace(view, stored=keeps))
+        return msgspec.structs.replace(request, body=sent, found=found, kept=kept)
+    principal, user = request.principal, request.user
+    rows = await chain_rows(gateway, principal, user, chained) if chained else []
+    rows = await thread_rows(gateway, principal, user, thread) if thread else rows
+    before = [item for row in rows for item in items_in(row)]
+    items = [*before, *input_items(sent)]
+    items = await resolve_all(gateway, principal.tenant, user, items)
+    summaries = gateway.clients.find(request.headers).summaries if found is not None else None
+    whole = await asyncio.to_thread(_read_again, {**sent, "input": items}, summaries)
+    changes: dict[str, Any] = {"body": whole.body, "raw": whole.raw}
+    changes |= {"chained": chained, "thread": thread}
+    if whole.facts is None:
+        changes |= {"found": None, "too_heavy": whole.too_heavy or request.too_heavy}
+        return msgspec.structs.replace(request, **changes)
+    view = whole.facts.view
+    if isinstance(view, NativeView):
+        view = replace(view, chained=chained, stored=keeps, thread=thread)
+    facts = msgspec.structs.replace(whole.facts, view=view)
+    return msgspec.structs.replace(request, **changes, found=facts, kept=kept)
+
+
+async def read_input(request: TurnInput) -> TurnInput:
+    """Return a request with all members of its body, also where only a few were read before.
+
+    Raises BadRequest for a body that cannot be read in time.
+    """
+    if request.found is not None or is_light(request.raw):
+        return request
+    body = await asyncio.to_thread(read_whole, request.raw)
+    return msgspec.structs.replace(request, body=body)
+
+
+def read_whole(raw: bytes) -> Json:
+    """Return all members of a body. Raises BadRequest for one that cannot be read in time."""
+    if not is_readable(raw):
+        raise BadRequest(
+            f"The body has {UNREADABLE}: that is the limit of a request that names what is "
+            "stored. Send fewer."
+        )
+    return parse(raw)
+
+
+async def resolve(
+    gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
+) -> list[Any]:
+    """Return items, with what is known of those that are named by their ids alone.
+
+    Returns `items` itself where nothing is. Raises StoreUnavailable.
+    """
+    ids = references(items)
+    if not ids:
+        return items
+    await gateway.memory.wait_until_ready()
+    known = await gateway.responses.items_of(tenant, user, ids)
+    if not known:
+        return items
+    return [known.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
+
+
+async def may_refer(raw: bytes) -> bool:
+    """Tell whether a body may name items by their ids, before it is read."""
+    return await look_for(raw, *REFERRING)
+
+
+async def resolve_all(
+    gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
+) -> list[Any]:
+    """Return items, each in full. Raises BadRequest for one that is not known, and Unavailable."""
+    try:
+        told = await resolve(gateway, tenant, user, items)
+    except StoreUnavailable as e:
+        raise store_is_away() from e
+    if missing := references(told):
+        raise BadRequest(
+            f"The gateway does not have item {missing[0][:80]!r}, and cannot ask this model's "
+            "server for it. It keeps the items of responses that are stored with memory on. Send "
+            "the item itself instead of an `item_reference`.",
+            code="item_not_found",
+            param="input",
+        )
+    return told
+
+
+class _WholeRequest(NamedTuple):
+    """A request with its chain.
+
+    facts: None where memory has no part. too_heavy: why it cannot look at it, "" where it can.
+    """
+
+    body: Json
+    raw: bytes
+    facts: RequestFacts | None = None
+    too_heavy: str = ""
+
+
+def _read_again(body: Json, summaries: Sequence[str] | None) -> _WholeRequest:
+    """Return a request as it is sent on. summaries: None where memory has no part in it."""
+    raw = _encode(body)
+    if summaries is None:
+        return _WholeRequest(body, raw)
+    try:
+        check_values(raw)
+        facts = RESPONSES.facts(body, summaries)
+        check_weight(len(raw), facts.history)
+    except TooHeavy as e:
+        return _WholeRequest(body, raw, too_heavy=str(e))
+    facts.history.heavy = not is_light(raw)
+    return _WholeRequest(body, raw, facts)
+
+
+def _encode(body: Json) -> bytes:
+    return encode(body)
+
+
+async def chain_rows(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> list[StoredResponse]:
+    """Return the responses up to this one, the oldest first. Raises BadRequest, Unavailable."""
+    try:
+        await gateway.memory.wait_until_ready()
+        rows = await gateway.responses.chain(
+            principal.tenant, name, lambda row: is_own(row, principal, user)
+        )
+    except StoreUnavailable as e:
+        raise store_is_away() from e
+    except ThreadTooLong as e:
+        raise too_long(name) from e
+    rooted = rows and (rows[0].thread or not rows[0].echo.get("previous_response_id"))
+    rows = [row for row in rows if row.kind != COMMAND]
+    if not rooted or not all(map(is_kept, rows)):
+        raise BadRequest(
+            f"The gateway does not have all that leads to response {name[:80]!r}, and this model's "
+            f"server keeps none. It keeps what is stored with memory on, up to {MAX_CHAIN} "
+            f"responses and {MAX_CHAIN_BYTES >> 20} MiB in a row. Send the whole input instead.",
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    return rows
+
+
+async def thread_rows(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> list[StoredResponse]:
+    """Return what a conversation of the caller's holds. Raises BadRequest, Unavailable."""
+    try:
+        return await gateway.responses.thread(
+            principal.tenant, name, lambda row: is_own(row, principal, user)
+        )
+    except StoreUnavailable as e:
+        raise store_is_away() from e
+    except ThreadTooLong as e:
+        raise too_long(name) from e
+
+
+def too_long(name: str) -> BadRequest:
+    """Return the refusal of a conversation that no request can be made of."""
+    return BadRequest(
+        f"The conversation {name[:80]!r} has more than {MAX_CHAIN} turns, or more than "
+        f"{MAX_CHAIN_BYTES >> 20} MiB: that is the limit of what is kept here. Begin another.",
+        param="conversation",
+    )
+
+
+def store_is_away() -> Unavailable:
+    """Return the refusal while nobody knows what is kept."""
+    return Unavailable(
+        "The store that keeps responses is unavailable. Try again shortly.",
+        headers=[(b"retry-after", b"1")],
+    )
+
+
+async def check_room(
+    gateway: GatewayState, tenant: str, user: str | None, thread: str, size: int
+) -> None:
+    """Check that so many bytes more may be kept, and count them.
+
+    thread: the conversation that they are of, "" for none. Raises RequestConflict, Unavailable.
+    """
+    settings, sizes = gateway.settings.memory, gateway.kept_sizes
+    try:
+        await gateway.memory.wait_until_ready()
+        mine = await sizes.of_user(tenant, user)
+        there = await sizes.of_conversation(tenant, thread) if thread else 0
+    except StoreUnavailable as e:
+        raise store_is_away() from e
+    whose = f"The user {user[:64]!r}" if user is not None else "Requests that name no user"
+    has = "has" if user is not None else "have"
+    _refuse_if_full(f"{whose} {has}", mine + size, "kept_mib", settings.kept_mib)
+    if thread:
+        limit = settings.kept_conversation_mib
+        where = f"The conversation {thread[:80]!r} has"
+        _refuse_if_full(where, there + size, "kept_conversation_mib", limit)
+    sizes.add(tenant, user, thread, size)
+
+
+def count_answer(gateway: GatewayState, request: TurnInput, kept: Json, shown: Json) -> None:
+    """Count the bytes of an answer that is kept; those of its request are counted already."""
+    size, tenant = (
+        len(_encode(shown)) + len(_encode(kept.get("output") or {})),
+        request.principal.tenant,
+    )
+    gateway.kept_sizes.add(tenant, request.user, request.thread, size)
+
+
+async def has_room(gateway: GatewayState, request: TurnInput, kept: Json, shown: Json) -> bool:
+    """Tell whether what nobody has looked at before the turn may be kept.
+
+    The answer is finished, so it is served all the same.
+    """
+    size = len(_encode(shown)) + len(_encode(kept))
+    try:
+        await check_room(gateway, request.principal.tenant, request.user, request.thread, size)
+    except (RequestConflict, Unavailable) as e:
+        log.warning("a response is not kept: %s", e.message)
+        return False
+    return True
+
+
+def _refuse_if_full(whose: str, size: int, setting: str, limit: float) -> None:
+    if size > limit * MIB:
+        raise RequestConflict(
+            f"{whose} {size / MIB:.1f} MiB of stored responses and conversation items with this "
+            f"request; the limit is {limit:g} MiB (memory.{setting}). Delete some of them, or send "
+            "`store: false`, or have the limit raised.",
+            code="kept_space",
+        )
+
+
+def is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
+    """Tell whether a response is of the user who asks, or of one the key may speak for."""
+    if user is not None or row.user is None:
+        return row.user == user
+    return principal.may_name(row.user)
+
+
+def items_in(row: StoredResponse) -> list[Json]:
+    """Return the items of a turn that is kept here, but for those that were deleted."""
+    return [i for i in (*row.echo["input"], *_output_of(row)) if not is_deleted(i)]
+
+
+def is_deleted(item: Any) -> bool:
+    """Tell whether an item's client has deleted it. Its place stays, since it has a number."""
+    return isinstance(item, dict) and item.get("type") == DELETED
+
+
+def is_kept(row: StoredResponse) -> bool:
+    """Tell whether a response is kept here, with all that is needed to go on from it."""
+    return "input" in row.echo and (row.shown is not None or "output" in row.echo)
+
+
+def _output_of(row: StoredResponse) -> list[Json]:
+    """Return what the client was answered with, with reasoning as the server gave it."""
+    found: list[Json] = row.echo.get("output") or (row.shown or {}).get("output") or []
+    return found
+
+
+def kept_members(items: Sequence[Any], replies: Sequence[Json], shown: Json) -> Json:
+    """Return what is kept of a turn's request and answer; {} where that is too long.
+
+    items: that the client sent. replies: the turn's rounds, as received. shown: the answer.
+    """
+    kept: Json = {"input": list(items)}
+    if len(replies) == 1:
+        calls = {i.get("call_id") for i in shown.get("output") or ()}
+        output = replies[0].get("output") or ()
+        kept["output"] = [i for i in output if i.get("call_id") in calls or "call_id" not in i]
+    return kept if len(_encode(kept)) <= MAX_KEPT_BYTES else {}
+
+
+def input_of(row: StoredResponse) -> list[Json]:
+    """Return the items that a response was asked with, each with an id."""
+    told = enumerate(row.echo["input"])
+    return [{"id": f"{row.id}_in_{i}", **item} for i, item in told if not is_deleted(item)]
+
+
+def asked_page(items: list[Json], query: str) -> Json:
+    """Return the page of items that a query asks for. Raises BadRequest."""
+    asked = {k: v[0] for k, v in parse_qs(query).items()}
+    limit, order = asked.get("limit", "20"), asked.get("order", "desc")
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ITEMS):
+        raise BadRequest(
+            f"`limit` is {limit[:40]!r}: give a number from 1 to {MOST_ITEMS}.", param="limit"
+        )
+    if order not in ("asc", "desc"):
+        raise BadRequest(f"`order` is {order[:40]!r}: use asc or desc.", param="order")
+    return page_of(items, int(limit), asked.get("after", ""), newest=order == "desc")
+
+
+def page_of(items: list[Json], limit: int, after: str, *, newest: bool) -> Json:
+    """Return a page of items, as the API lists them.
+
+    after: id of the item behind which it begins, "" for the first. newest: the newest come first.
+    """
+    items = items[::-1] if newest else items
+    begin = next((i + 1 for i, item in enumerate(items) if item["id"] == after), 0)
+    data = items[begin : begin + limit]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": begin + limit < len(items),
+    }

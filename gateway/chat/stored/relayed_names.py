@@ -1,0 +1,120 @@
+"""Checks what the body of a relayed request names, for keys that share the provider's account.
+
+A path without memory reads stored responses, conversations, items and files as well as one with it
+does, so it is guarded alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from gateway.apis.responses.responses_format import input_items
+from gateway.chat.stored.kept_conversations import conversation_named, find_conversation
+from gateway.chat.stored.named_objects import place_of
+from gateway.chat.stored.stored_names import check_items, check_names, may_name
+from gateway.chat.stored.stored_responses import find_own
+from gateway.errors import BadRequest
+from gateway.http.json_thread import run_by_weight
+from gateway.relay.endpoint import RelayedContent
+from gateway.state import GatewayState
+from gateway.wire.chat import Json, decode
+from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.model_field import URLENCODED
+from gateway.wire.multipart import MalformedForm, fields, is_form
+
+# What JSON may begin with, also in the encodings that some servers detect.
+BEFORE_JSON = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"
+CHAINING = ("previous_response_id", "conversation")
+MARKS = (b"previous_response_id", b'"conversation"', b"item_reference", b"\\u00")
+NAME_BYTES = 1000
+MOST_FIELDS = 1000
+
+
+async def check_content(gateway: GatewayState, content: RelayedContent) -> None:
+    """Raise ResourceNotFound, Forbidden or BadRequest if a body names what is not the caller's."""
+    raw, principal = content.data, content.principal
+    body = await run_by_weight(raw, _body_of, content)
+    if body is None:
+        return
+    user = gateway.names.user(principal, content.headers, content.user, body)
+    await check_names(gateway, principal, user, raw, body)
+    chained = {k.lower(): v for k, v in body.items() if k.lower() in CHAINING}
+    if isinstance(name := chained.get("previous_response_id"), str):
+        await find_own(gateway, principal, user, name)
+    if name := conversation_named(chained):
+        await find_conversation(gateway, principal, user, name)
+    await check_items(gateway, principal, user, input_items(body))
+
+
+def _body_of(content: RelayedContent) -> Json | None:
+    """Return the members of a body that may name something; None for any other.
+
+    Raises BadRequest for one that a server may read although this gateway cannot.
+    """
+    raw = content.data
+    if _is_form(content):
+        return _form_of(content)
+    if not raw.lstrip(BEFORE_JSON).startswith((b"{", b"[")):
+        return None
+    text = raw.replace(b"\x00", b"").lower()  # what is in UTF-16 names things too
+    if not may_name(content.principal, text) and not any(mark in text for mark in MARKS):
+        return None
+    if not is_readable(raw):
+        raise _unreadable(f"it has {UNREADABLE}")
+    try:
+        found: Any = decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise _unreadable(str(e)[:200]) from e
+    return found if isinstance(found, dict) else {"items": found}
+
+
+def _is_form(content: RelayedContent) -> bool:
+    kind = content.content_type.partition(b";")[0].strip().lower()
+    return kind == URLENCODED or is_form(content.content_type)
+
+
+def _form_of(content: RelayedContent) -> Json:
+    """Return the fields of a form that may name something."""
+    data, kind = content.data, content.content_type
+    if not is_form(kind):
+        try:
+            sent = parse_qsl(data.decode("latin-1"), max_num_fields=MOST_FIELDS)
+        except ValueError as e:
+            raise _unreadable(f"the form has more than {MOST_FIELDS} fields") from e
+        return _members(sent)
+    try:
+        parts = list(fields(data, kind))
+    except MalformedForm as e:
+        if any(mark in data.lower() for mark in (b'_id"', b'_ids"', b"_id[", b"_ids[")):
+            raise _unreadable(str(e)) from e
+        return {}
+    texts = [part for part in parts if part.end - part.start <= NAME_BYTES]
+    return _members(
+        [
+            (p.name.decode("latin-1"), data[p.start : p.end].decode("utf-8", "replace"))
+            for p in texts
+        ]
+    )
+
+
+def _members(sent: list[tuple[str, str]]) -> Json:
+    """Return the fields that name something; several of one name as a list."""
+    found: dict[str, Any] = {}
+    for name, value in sent:
+        member = name.strip().partition("[")[0]
+        if place_of(member) is not None:
+            found.setdefault(member, []).append(value)
+        elif member.lower() in CHAINING:
+            found[member] = value
+    return found
+
+
+def _unreadable(why: str) -> BadRequest:
+    return BadRequest(
+        f"The body cannot be checked for what it names: {why}. Send a JSON object in UTF-8, or a "
+        "multipart form, as the SDKs do.",
+        code="invalid_json",
+    )

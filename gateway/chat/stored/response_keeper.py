@@ -1,0 +1,173 @@
+"""Stores a row for each response of the Responses API, with its owner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.apis.base import HiddenRounds, ReplyMask
+from gateway.apis.envelope import EnvelopeMask
+from gateway.apis.native import HiddenParts
+from gateway.apis.responses.responses_format import RESPONSES, input_items
+from gateway.apis.responses.responses_reply import ResponsesMask
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored import kept_responses
+from gateway.chat.stored.background_booking import UNFINISHED, booking_of, runs_in_background, watch
+from gateway.chat.stored.provider_call import ProviderCall
+from gateway.chat.stored.stored_passthrough import response_in
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.storage import responses
+from gateway.storage.responses import StoredResponse
+from gateway.wire.chat import Json
+
+ECHOED = ("instructions", "previous_response_id", "include")
+
+
+def keeper_of(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+) -> ResponseKeeper | None:
+    """Return the keeper of a turn's response; None for a format whose provider stores nothing."""
+    return ResponseKeeper(gateway, request, forward) if request.wire is RESPONSES else None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseKeeper:
+    """Stores what a turn leaves at the provider.
+
+    request: of the turn. forward: its dispatcher.
+    """
+
+    gateway: GatewayState
+    request: TurnInput
+    forward: Dispatcher
+
+    async def row(
+        self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
+    ) -> StoredResponse | None:
+        """Return the row of an answer; None where the provider stores nothing.
+
+        replies: its rounds, as received.
+        """
+        shown = mask.merged() if isinstance(mask, EnvelopeMask) else {}
+        rounds = [str(r["id"]) for r in replies if r.get("id")]
+        served, request = self.forward.served, self.request
+        if not rounds or served is None:
+            return None
+        kept = await self._kept_members(served, replies, shown)
+        unfinished = shown.get("status") in UNFINISHED
+        # Some servers do not tell that they store; what goes on there is stored.
+        goes_on = unfinished and self._in_background
+        if shown.get("store") is not True and not kept and not goes_on:
+            return None
+        pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
+        return StoredResponse(
+            str(shown.get("id")),
+            request.principal.tenant,
+            request.user,
+            rounds,
+            served.label,
+            request.body["model"],
+            conversation,
+            hidden.last if isinstance(hidden, HiddenParts) and pending else (),
+            None if unfinished else shown,
+            self._echo() | self._cuts(mask) | kept,
+            time.time(),
+            request.thread if kept else "",
+        )
+
+    def _cuts(self, mask: ReplyMask) -> Json:
+        """Return how the answer was cut into pieces, to be streamed so again."""
+        cuts = mask.cuts if isinstance(mask, ResponsesMask) and self.request.wants_stream else []
+        return {"cuts": cuts} if any(cuts) else {}
+
+    async def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
+        """Return the members of an answer that are stored here.
+
+        Returns {} if its provider stores them, or nobody does.
+        """
+        request = self.request
+        if request.kept is not None:
+            kept = kept_responses.kept_members(request.kept, replies, shown)
+            if kept:
+                kept_responses.count_answer(self.gateway, request, kept, shown)
+            return kept
+        # Its server was only now found to keep nothing.
+        learnt = not served.keeps_responses and not request.chained
+        if not learnt or request.body.get("store") is False:
+            return {}
+        kept = kept_responses.kept_members(input_items(request.body), replies, shown)
+        has_room = kept and await kept_responses.has_room(self.gateway, request, kept, shown)
+        return kept if has_room else {}
+
+    def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
+        """Return what is written in the turn's transaction."""
+        return {} if found is None else {responses.ResponseTable.counted: responses.plain(found)}
+
+    def note_first(
+        self, events: AsyncGenerator[bytes, None], conversation: str = ""
+    ) -> AsyncGenerator[bytes, None]:
+        """Return a stream's events; a background one's owner is recorded before the first.
+
+        The provider goes on with it after the client left or this worker died.
+        """
+        return self._note_first(events, conversation) if self._in_background else events
+
+    async def _note_first(
+        self, events: AsyncGenerator[bytes, None], conversation: str
+    ) -> AsyncGenerator[bytes, None]:
+        noted = False
+        async with aclosing(events):
+            async for part in events:
+                if not noted and b'"response"' in part:
+                    name, served = response_in(part).get("id"), self.forward.served
+                    if isinstance(name, str) and served is not None:
+                        await self.gateway.responses.note(
+                            self._early_row(name, served, conversation)
+                        )
+                        noted = True
+                yield part
+
+    @property
+    def _in_background(self) -> bool:
+        """Whether the response goes on at its provider without its client."""
+        return runs_in_background(self.request)
+
+    def _early_row(self, name: str, served: Target, conversation: str) -> StoredResponse:
+        """Return the row of a response that has begun."""
+        request = self.request
+        return StoredResponse(
+            name,
+            request.principal.tenant,
+            request.user,
+            [name],
+            served.label,
+            request.body["model"],
+            conversation,
+            echo=self._echo(),
+            created_at=time.time(),
+        )
+
+    def settle(self, found: StoredResponse | None, *, written: bool) -> None:
+        """Write the row by itself, if it was not written with its turn."""
+        if found is not None and not written:
+            self.gateway.responses.save(found)
+        if found is not None and found.shown is None and self.forward.served is not None:
+            request = self.request
+            headers, target = dict(request.headers), self.forward.served
+            watch(ProviderCall(self.gateway, request.principal, headers, target), found)
+        self.gateway.responses.write_held()
+
+    def _echo(self) -> Json:
+        """Return members of the request as the client sent them."""
+        echo = {m: self._client_member(m) for m in ECHOED}
+        return echo | booking_of(self.request, self.forward)
+
+    def _client_member(self, name: str) -> Any:
+        if name == "previous_response_id":
+            return self.request.chained or None
+        return self.request.body.get(name)

@@ -1,0 +1,162 @@
+"""Checks who owns the objects that a request names: items, files, vector stores, containers.
+
+With managed keys all tenants share the provider's account, so the provider would find another
+tenant's object. The owners of items are known here, and those of containers that an answer
+mentioned. Other stored objects may only be named by keys whose `paths` allow them; to any other key
+they are unknown.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from gateway.apis.responses.responses_format import input_items
+from gateway.auth.authenticator import Principal
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored import kept_responses
+from gateway.chat.stored.named_objects import (
+    may_name_models,
+    may_name_objects,
+    models_in,
+    names_nothing,
+    objects_in,
+)
+from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable
+from gateway.http.json_thread import run_by_weight
+from gateway.routing.router import is_model_allowed
+from gateway.state import GatewayState
+from gateway.storage.responses import LOOKED_UP
+from gateway.wire.chat import Json
+from gateway.wire.item_references import references
+from memory import StoreUnavailable
+
+CONTAINERS = "containers"  # those that answers told of are known, as items are
+
+
+async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnInput:
+    """Return the request; it is read whole if it names stored objects.
+
+    Raises ResourceNotFound for objects that the caller may not name, BadRequest, Unavailable.
+    """
+    principal = request.principal
+    if principal.paths is None:
+        return request
+    history = request.found.history if request.found is not None else None
+    text = (history.unchecked if history is not None else b"") or request.raw
+    objects, models = await run_by_weight(text, _look_through, text)
+    if history is not None and not (objects or models):
+        history.after.checked = True
+    if not (objects or (models and "*" not in principal.models)):
+        return request
+    request = await kept_responses.read_input(request)
+    body = request.body
+    if request.wire.is_chat:  # whose messages are not decoded
+        body = await run_by_weight(request.raw, kept_responses.read_whole, request.raw)
+    await check_names(gateway, principal, request.user, request.raw, body)
+    return request
+
+
+def may_name(principal: Principal, raw: bytes) -> bool:
+    """Tell whether a body may name what its key does not reach, before it is read."""
+    limited = "*" not in principal.models
+    return may_name_objects(raw) or (limited and may_name_models(raw))
+
+
+def _look_through(text: bytes) -> tuple[bool, bool]:
+    """Tell whether a body may name stored objects, and other models, before it is read."""
+    if names_nothing(text):
+        return False, False
+    return may_name_objects(text), may_name_models(text)
+
+
+async def check_names(
+    gateway: GatewayState, principal: Principal, user: str | None, raw: bytes, body: Json
+) -> None:
+    """Check that a body names nothing that is beyond the caller's reach.
+
+    Raises ResourceNotFound for a stored object, Forbidden for a model.
+    """
+    if principal.paths is None:
+        return
+    named = await run_by_weight(raw, _out_of_reach, principal, body)
+    told = [name for place, name in named if place == CONTAINERS]
+    owners = await _owners_of(gateway, principal.tenant, told)
+    for place, name in named:
+        if name not in owners or owners[name] != user:
+            raise ResourceNotFound(
+                f"{name[:80]!r} was not found in /v1/{place}. All keys share the provider's "
+                "account, so a key may name what its `paths` reach. The operator can add "
+                f'"/v1/{place}*" there.'
+            )
+
+
+async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
+    """Return the request; it is read whole if it names items by their ids.
+
+    A caller with an account of their own is guarded by the provider, so items that are unknown here
+    are theirs. Raises ResourceNotFound for another owner's item, BadRequest, Unavailable.
+    """
+    account = gateway.keys.own
+    if account and not request.uses_memory:
+        return request
+    request = await kept_responses.read_input(request)
+    await check_items(gateway, request.principal, request.user, input_items(request.body))
+    return request
+
+
+async def check_items(
+    gateway: GatewayState, principal: Principal, user: str | None, items: list[Json]
+) -> None:
+    """Raise ResourceNotFound if items are named by their ids that are another owner's."""
+    ids = list(dict.fromkeys(references(items)))
+    if not ids:
+        return
+    if len(ids) > LOOKED_UP:
+        raise BadRequest(
+            f"The input names {len(ids)} items by their ids; the limit is {LOOKED_UP}. Send the "
+            "items themselves.",
+            param="input",
+        )
+    try:
+        owners = await _owners_of(gateway, principal.tenant, ids)
+    except Unavailable:
+        if not gateway.keys.own:
+            raise
+        return  # the account is the caller's own
+    for name in ids:
+        known = name in owners
+        if owners.get(name) != user if known else not gateway.keys.own:
+            raise ResourceNotFound(
+                f"Item with id {name[:80]!r} not found.", code="item_not_found", param="input"
+            )
+
+
+async def _owners_of(gateway: GatewayState, tenant: str, ids: list[str]) -> dict[str, str | None]:
+    """Return the known owners of these items and containers. Raises Unavailable."""
+    if not ids:
+        return {}
+    try:
+        await gateway.memory.wait_until_ready()
+        return await gateway.responses.owners_of(tenant, ids[:LOOKED_UP])
+    except StoreUnavailable as e:
+        raise kept_responses.store_is_away() from e
+
+
+def _out_of_reach(principal: Principal, body: Json) -> list[tuple[str, str]]:
+    """Return the objects that a body names and the key's `paths` do not reach; the first of many.
+
+    Raises Forbidden for a model that the key may not call.
+    """
+    for model in models_in(body) if "*" not in principal.models else ():
+        if not is_model_allowed(principal, model):
+            raise Forbidden(
+                f"The request names the model {model[:80]!r} beside its own, which this key may "
+                f"not call. It may call: {', '.join(principal.models)}.",
+                code="model_not_allowed",
+                param="model",
+            )
+    paths = principal.paths or ()
+    named = dict.fromkeys(objects_in(body))
+    beyond = (n for n in named if not any(fnmatchcase("/v1/" + "/".join(n), p) for p in paths))
+    return list(islice(beyond, LOOKED_UP + 1))

@@ -1,0 +1,131 @@
+"""Responses that are forwarded unchanged; only their owner is recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import msgspec
+
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored.background_booking import UNFINISHED, booking_of, runs_in_background, watch
+from gateway.chat.stored.provider_call import ProviderCall
+from gateway.http.json_thread import run_by_weight
+from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState
+from gateway.storage.responses import ITEMS, StoredResponse, item_ids
+from gateway.wire.chat import Json, decode
+from gateway.wire.json_weight import is_readable
+
+ADDED = b"response.output_item.added"
+READ_BYTES = 8 << 20  # of an answer that is looked into for its id
+EVENT_LINES = 8  # of a stream, among which its first event is
+
+
+class RelayedTurn(PassthroughProducer):
+    """The answer to a request of a path with memory that is forwarded unchanged."""
+
+    def __init__(
+        self,
+        gateway: GatewayState,
+        request: TurnInput,
+        forward: Dispatcher,
+        passing: RelayedRequest,
+    ) -> None:
+        super().__init__(forward, passing, request.wants_stream)
+        self._gateway, self._asked = gateway, request
+
+
+class StoredPassthrough(RelayedTurn):
+    """A response that is forwarded unchanged; only its owner is recorded.
+
+    Its provider stores it. Its owner may continue from it in any mode, and nobody else.
+    """
+
+    _row: StoredResponse | None = None
+    _items: tuple[str, ...] = ()  # the ids of its items, which their owner may name
+
+    @property
+    def goes_on(self) -> bool:
+        return runs_in_background(self._asked)
+
+    async def body(self) -> AsyncGenerator[bytes, None]:
+        seen, size, noted = [], 0, False
+        async for part in super().body():
+            size += len(part)
+            if not noted and size <= READ_BYTES:
+                seen.append(part)
+                if self._tells_all(part, size):
+                    noted = await self._note_owner(b"".join(seen))
+            if ADDED in part and len(self._items) < ITEMS:
+                self._items += tuple(_items_begun(part))
+            yield part
+        if not noted and size <= READ_BYTES:
+            await self._note_owner(b"".join(seen))
+        if self._row is not None and self._items:
+            row = replace(self._row, echo={**self._row.echo, "items": [*self._items[:ITEMS]]})
+            self._gateway.responses.save(row)
+
+    def _tells_all(self, part: bytes, size: int) -> bool:
+        """Tell whether the bytes so far may contain the response's id."""
+        passed = self._passed
+        if passed is None or passed.more is not None:
+            return b'"response"' in part
+        return passed.incoming.header(b"content-length") == b"%d" % size
+
+    async def _note_owner(self, data: bytes) -> bool:
+        """Record the owner of a response; False if its id has not arrived yet."""
+        found = await run_by_weight(data, response_in, data)
+        served, request = self._forward.served, self._asked
+        if not isinstance(found.get("id"), str) or served is None:
+            return False
+        goes_on = self.goes_on and found.get("status") in UNFINISHED
+        # Some servers do not tell that they store; what goes on there is stored.
+        if found.get("store") is True or goes_on:
+            tenant, model = request.principal.tenant, str(request.body.get("model") or "")
+            row = StoredResponse(
+                found["id"], tenant, request.user, [found["id"]], served.label, model
+            )
+            self._row = replace(
+                row, created_at=time.time(), echo=booking_of(request, self._forward)
+            )
+            self._items += tuple(item_ids(found))
+            if goes_on or found.get("background") is True:  # it goes on without its client
+                await self._gateway.responses.note(self._row)
+                headers = dict(request.headers)
+                watch(ProviderCall(self._gateway, request.principal, headers, served), self._row)
+            else:
+                self._gateway.responses.save(self._row)
+        return True
+
+
+def _items_begun(part: bytes) -> list[str]:
+    """Return the ids of the items that begin in a piece of a stream."""
+    out = []
+    for line in part.split(b"\n"):
+        if not line.startswith(b"data: ") or ADDED not in line or not is_readable(line):
+            continue
+        try:
+            event = decode(line[6:])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            out += item_ids({"output": [event.get("item")]})
+    return out
+
+
+def response_in(data: bytes) -> Json:
+    """Return the response that a body holds, or the first of its events; {} for none."""
+    for text in (data, *(x[6:] for x in data.split(b"\n", EVENT_LINES) if x.startswith(b"data: "))):
+        if not text.lstrip().startswith(b"{") or not is_readable(text):
+            continue
+        try:
+            found = decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        found = found.get("response", found)
+        if isinstance(found, dict) and found.get("object") == "response":
+            return found
+    return {}

@@ -1,0 +1,233 @@
+"""Responses that the provider stores: `previous_response_id`, and requests on them.
+
+The client knows a response by the id of its first round; the provider continues from the last
+round. So each stored response has a row (`gateway.storage.responses`) with both ids, its owner, and
+what the client saw. A response without a row of the caller's is unknown: 404.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from gateway.apis.native import NativeView
+from gateway.apis.responses.responses_format import RESPONSES, input_items
+from gateway.auth.authenticator import Headers, Principal
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored import kept_responses
+from gateway.chat.stored.compaction_trigger import may_ask_for_compaction
+from gateway.chat.stored.kept_conversations import (
+    conversation_named,
+    find_conversation,
+    find_thread,
+)
+from gateway.chat.stored.stored_names import check_references, check_stored_names
+from gateway.errors import RequestConflict, ResourceNotFound, Unavailable
+from gateway.http.json_thread import run_by_weight
+from gateway.state import GatewayState
+from gateway.storage.responses import COMMAND, StoredResponse
+from gateway.wire.chat import Json, encode
+from gateway.wire.item_references import tell_items
+from memory import StoreUnavailable, without_spans
+
+log = logging.getLogger("mnemogate")
+
+
+async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
+    """Return a chained request as it continues at the provider, in the same conversation.
+
+    Raises ResourceNotFound if the response is not the caller's.
+    """
+    request = await check_stored_names(gateway, request)
+    if request.wire is not RESPONSES:
+        if request.principal.paths is not None:
+            await _check_chain(gateway, request)
+        return request
+    thread = await find_thread(gateway, request)
+    kept_here = thread is not None and not thread.target
+    if kept_here or not request.route.keeps_responses:
+        name = thread.id if thread is not None else ""
+        return await _with_room(
+            gateway, request, await kept_responses.expand(gateway, request, name)
+        )
+    if await kept_responses.may_refer(request.raw):
+        request = await check_references(gateway, request)
+        request = await _resolve_references(gateway, request)
+    named = request.body.get("previous_response_id")
+    account = gateway.keys.own and not request.uses_memory  # which the provider guards
+    if not isinstance(named, str) or account:
+        return request
+    row = await find_base(gateway, request.principal, request.user, named)
+    if row is None:
+        return await _begin_anew(request, named)
+    if kept_responses.is_kept(row):  # though the server keeps those of today
+        return await _with_room(gateway, request, await kept_responses.expand(gateway, request))
+    return await _go_on(request, row, named)
+
+
+async def _check_chain(gateway: GatewayState, request: TurnInput) -> None:
+    """Check what a request goes on from in an API that knows no chains: its server may.
+
+    Raises ResourceNotFound for another owner's, BadRequest, Unavailable.
+    """
+    principal, user, body = request.principal, request.user, request.body
+    if isinstance(name := body.get("previous_response_id"), str):
+        await find_own(gateway, principal, user, name)
+    if "conversation" in body and (name := conversation_named(body)):
+        await find_conversation(gateway, principal, user, name)
+
+
+async def _with_room(gateway: GatewayState, asked: TurnInput, request: TurnInput) -> TurnInput:
+    """Return an expanded request, which is kept here if there is room for it.
+
+    One that says nothing of `store`, and goes on from nothing, is served all the same and not kept.
+    asked: as it was sent. Raises RequestConflict, Unavailable.
+    """
+    if request.kept is None:
+        return request
+    tenant, user, size = request.principal.tenant, request.user, len(asked.raw)
+    try:
+        await kept_responses.check_room(gateway, tenant, user, request.thread, size)
+    except RequestConflict as e:
+        if request.thread or request.chained or asked.body.get("store") is True:
+            raise
+        log.warning("a response is not kept: %s", e.message)
+        found = request.found
+        if found is not None and isinstance(view := found.view, NativeView):
+            found = msgspec.structs.replace(found, view=replace(view, stored=False))
+        return msgspec.structs.replace(request, kept=None, found=found)
+    return request
+
+
+async def find_base(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> StoredResponse | None:
+    """Return the response that a request continues; for a command's answer the one before it.
+
+    None if there is none before it. Raises ResourceNotFound, Unavailable.
+    """
+    row = await find_own(gateway, principal, user, name)
+    if row.kind != COMMAND:
+        return row
+    base = row.echo.get("previous_response_id")
+    return await find_own(gateway, principal, user, base) if base else None
+
+
+async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
+    """Return a request that continues only from a command's answer, without anything before it."""
+    if request.found is None:
+        request = await kept_responses.read_input(request)
+    body = {k: v for k, v in request.body.items() if k != "previous_response_id"}
+    changes: dict[str, Any] = {"body": body, "chained": named}
+    if request.found is not None and isinstance(view := request.found.view, NativeView):
+        changes["found"] = msgspec.structs.replace(request.found, view=replace(view, chained=named))
+    else:
+        changes["raw"] = await run_by_weight(request.raw, encode, body)
+    return msgspec.structs.replace(request, **changes)
+
+
+async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInput:
+    """Return a request as it continues a response that its provider stores."""
+    if request.found is None:
+        request = await kept_responses.read_input(request)
+    body, found = request.body, request.found
+    if named != row.rounds[-1] or row.pending:
+        items = [*row.pending, *input_items(body)]
+        body = {**body, "previous_response_id": row.rounds[-1], "input": items}
+    if found is not None and isinstance(view := found.view, NativeView):
+        spans = [(a + len(row.pending), b + len(row.pending)) for a, b in view.spans]
+        view = replace(view, spans=spans, before=len(row.pending), chained=named)
+        found = msgspec.structs.replace(found, view=view)
+    changes: dict[str, Any] = {"body": body, "found": found, "chained": named}
+    if request.uses_memory and not request.conversation and row.conversation:
+        changes["conversation"] = row.conversation
+    if not request.uses_memory:
+        changes["raw"] = await run_by_weight(request.raw, encode, body)
+    return msgspec.structs.replace(request, **changes)
+
+
+async def _resolve_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
+    """Return the request with the memory's view of items that it only names by their ids.
+
+    Those that their server cannot take so are sent in full.
+    """
+    request = await kept_responses.read_input(request)
+    items = request.body.get("input")
+    if not isinstance(items, list):
+        return request
+    try:
+        whole = await kept_responses.resolve(gateway, request.principal.tenant, request.user, items)
+    except StoreUnavailable:
+        return request
+    if whole is items:
+        return request
+    changes: dict[str, Any] = {}
+    if request.found is not None:
+        summaries = gateway.clients.find(request.headers).summaries
+        found = RESPONSES.facts({**request.body, "input": whole}, summaries)
+        found.history.heavy = request.facts.history.heavy
+        changes["found"] = found
+    sent = tell_items(items, whole)
+    body = changes["body"] = {**request.body, "input": sent}
+    if sent != items and (not request.uses_memory or may_ask_for_compaction(request)):
+        changes["raw"] = await run_by_weight(request.raw, encode, body)
+    return msgspec.structs.replace(request, **changes)
+
+
+async def find_own(
+    gateway: GatewayState, principal: Principal, user: str | None, name: str
+) -> StoredResponse:
+    """Return a stored response of the caller's. Raises ResourceNotFound, Unavailable."""
+    try:
+        row = gateway.responses.find_held(principal.tenant, name)
+        if row is None:
+            await gateway.memory.wait_until_ready()
+            row = await gateway.responses.find(principal.tenant, name)
+    except StoreUnavailable as e:
+        raise Unavailable(
+            "The store that knows whose a response is is unavailable. Try again shortly.",
+            headers=[(b"retry-after", b"1")],
+        ) from e
+    found = row is not None and row.kind in ("", COMMAND)
+    if row is None or not found or not kept_responses.is_own(row, principal, user):
+        raise ResourceNotFound(
+            f"Response with id {name[:80]!r} not found.", code="previous_response_not_found"
+        )
+    return row
+
+
+def user_named(
+    gateway: GatewayState, principal: Principal, headers: Headers, path_user: str | None
+) -> str | None:
+    """Return the user whom a request without a body names, None for nobody.
+
+    Such a request cannot name the user as the one did that made the response. So a key that may
+    name any user, and names none, asks for all of them: its default user is not meant. Raises
+    BadRequest, Forbidden.
+    """
+    if principal.trusted:
+        principal = msgspec.structs.replace(principal, default_user="")
+    return gateway.names.user(principal, headers, path_user, {})
+
+
+def client_items(page: Json, tag: str) -> Json:
+    """Return a page of input items without our additions."""
+    data = page.get("data")
+    if not isinstance(data, list):
+        return page
+    return {**page, "data": [_client_item(i, tag) for i in data]}
+
+
+def _client_item(item: Any, tag: str) -> Any:
+    if not isinstance(item, dict) or not isinstance(content := item.get("content"), list):
+        return item
+    cleaned = without_spans(item, tag)["content"]
+    kept = [new for new, old in zip(cleaned, content, strict=True) if new == old or _says(new)]
+    return {**item, "content": kept}
+
+
+def _says(part: Any) -> bool:
+    return not isinstance(part, dict) or bool(str(part.get("text") or "").strip())

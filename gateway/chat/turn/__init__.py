@@ -1,0 +1,1 @@
+"""The turn: compose, then repeat {forward, intercept, execute}, then record."""

@@ -1,0 +1,92 @@
+"""The client's own request while the memory is down.
+
+It is forwarded and answered as usual, and marked `degraded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored.response_keeper import ResponseKeeper
+from gateway.chat.turn.round_stream import (
+    close_round,
+    raise_for_incomplete,
+    stream_round,
+    write_body,
+)
+from gateway.errors import GatewayError
+from gateway.http.response import CompletionProducer, ResponseHead
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.replies import CompletionReply
+from gateway.wire.headers import Pairs
+
+
+class DegradedProducer(CompletionProducer):
+    """An answer without memory, in both modes. keeper: keeps what it leaves at the provider."""
+
+    def __init__(
+        self, request: TurnInput, forward: Dispatcher, keeper: ResponseKeeper | None
+    ) -> None:
+        super().__init__(stream=request.wants_stream)
+        self._request, self._forward, self._keeper = request, forward, keeper
+        view = request.found.view if request.found is not None else None
+        self._mask = request.wire.mask(request.body, (), forward.alias, injected=False, view=view)
+        self._reply: CompletionReply | None = None
+        self._bytes = 0
+
+    @property
+    def memory(self) -> str:
+        return "degraded"
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        answer = self._answer()
+        return answer if self._keeper is None else self._keeper.note_first(answer)
+
+    async def _answer(self) -> AsyncGenerator[bytes, None]:
+        wire, mask, body = self._request.wire, self._mask, self._request.body
+        reply = self._reply = await self._forward.complete(lambda _: wire.own_request(body, None))
+        mask.alias = self._forward.alias
+        try:
+            async for shown in stream_round(reply, mask, self._forward):
+                yield shown
+        finally:
+            await reply.incoming.close()
+        rest, result = await close_round(mask)
+        if rest:
+            yield rest
+        self._forward.meter.record_usage(result.usage)
+        raise_for_incomplete(result, self._forward, whole=reply.plain is not None)
+        if reply.plain is not None:
+            self._bytes = len(reply.plain)
+            mask.pass_on(reply.plain, result)
+            reply.plain = b""  # the mask's now
+        if held := mask.finish():
+            yield held
+        if (keeper := self._keeper) is not None:
+            left = await keeper.row(mask, [result.reply], wire.hidden_rounds(), "")
+            keeper.settle(left, written=False)
+        if self.stream:
+            yield mask.end(mask.usage)
+
+    async def whole(self) -> bytes | list[bytes]:
+        return await write_body(self._mask, self._mask.usage, self._bytes)
+
+    def build_head(self, *, committed: bool) -> ResponseHead:
+        return self.completion_head(self._reply.headers if self._reply is not None else [])
+
+    def extra_headers(self) -> Pairs:
+        return [
+            (b"x-memory-status", b"degraded"),
+            (b"x-memory-reason", b"degraded: the memory store is unavailable"),
+            *self._forward.target_headers(self._request.started),
+        ]
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return self._mask.fault(error)
+
+    def keepalive(self) -> bytes:
+        return self._mask.keepalive()
+
+    def on_finish(self, error: BaseException | None) -> None:
+        return

@@ -1,0 +1,139 @@
+"""Chat completions, Responses and Messages: read a request, choose who answers it, answer.
+
+Requests with memory run as a turn, the others go to the relay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from gateway.apis.responses.responses_format import RESPONSES
+from gateway.chat.intake.body import ModelMissing
+from gateway.chat.intake.request import CHAT_PATH, MemoryPath, TurnInput, read_turn_input
+from gateway.chat.stored.background_booking import runs_in_background
+from gateway.chat.stored.compaction_trigger import begin_compaction, may_ask_for_compaction
+from gateway.chat.stored.nameless_relay import relay_nameless
+from gateway.chat.stored.stored_responses import link_response
+from gateway.chat.turn.commands import command_of, to_command
+from gateway.chat.turn.count import count_response
+from gateway.chat.turn.passing import query_of, relay_turn
+from gateway.chat.turn.producer import begin_turn
+from gateway.errors import GatewayError, TooLarge
+from gateway.http.asgi import UNEXPECTED, EarlyErrorResponse, Receive, Send, respond_error
+from gateway.http.paths import UpstreamPath
+from gateway.http.response import GatewayResponse, ResponseProducer
+from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState, request_id
+from gateway.usage.meter import guess_tokens
+
+log = logging.getLogger("mnemogate")
+
+
+async def serve(
+    gateway: GatewayState,
+    scope: Any,
+    receive: Receive,
+    send: Send,
+    path: MemoryPath | None = None,
+) -> None:
+    """Answer a request over ASGI, also if it fails."""
+    path = path or CHAT_PATH
+    name = request_id(scope)
+    base = [(b"x-mnemogate-request-id", name.encode())]
+    try:
+        request = await read_turn_input(gateway, scope, receive, path)
+        request = await link_response(gateway, request)
+        if not path.count and (command := command_of(gateway, request)) is not None:
+            request = to_command(gateway, request, command)
+        response = response_to(gateway, request, path.count)
+    except ModelMissing as e:
+        await relay_nameless(gateway, scope, e, send)
+    except TooLarge as e:
+        await EarlyErrorResponse(e, base)(scope, receive, send)
+    except GatewayError as e:
+        await respond_error(send, e, base)
+    except Exception:
+        # A defect of ours. The client gets an answer with the request's id, the log the rest.
+        log.exception("unexpected failure (%s)", name)
+        await respond_error(send, GatewayError(UNEXPECTED, code="internal_error"), base)
+    else:
+        await response(scope, receive, send)
+
+
+def response_to(
+    gateway: GatewayState, request: TurnInput, count: UpstreamPath | None = None
+) -> GatewayResponse:
+    """Return the ASGI response to a chat request; nothing has begun yet.
+
+    count: see `MemoryPath`.
+    """
+    forward = dispatcher_of(gateway, request)
+    if count:
+        return count_response(gateway, request, forward, count)
+    compacts = may_ask_for_compaction(request)
+    if compacts:
+        request = replace(request, mode="off", off_reason="background")
+    entry = entry_of(request)
+    begin: Callable[[], Awaitable[ResponseProducer]]
+    if request.uses_memory:
+        begin = partial(begin_turn, gateway, request, forward)
+    else:
+        relayed = relay_turn(gateway, request, forward)
+        begin = relayed.ready
+        if compacts:
+            begin = partial(begin_compaction, gateway, request, forward, relayed)
+    return accounted_response(gateway, forward, entry, begin)
+
+
+def entry_of(request: TurnInput) -> RequestInfo:
+    """Return what the books know of a request before it begins."""
+    off = request.mode == "off"
+    entry = RequestInfo(
+        request.id,
+        request.principal,
+        request.wire.path,
+        request.started,
+        request.body["model"],
+        request.mode,
+        None if off else request.user,
+        request.total_output,
+        request.wire is RESPONSES and runs_in_background(request),
+    )
+    name_memory(entry, request)
+    return entry
+
+
+def name_memory(entry: RequestInfo, request: TurnInput) -> None:
+    """Let the answer name whose memory it is about, where that is not plainly the user's."""
+    if request.mode != "off":
+        entry.agent = request.agent
+        entry.owner = request.owner
+
+
+def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
+    """Return what carries the request to the targets of its route."""
+    principal = request.principal
+    owner = request.user
+    if principal.paths is None and (gateway.settings.single_user or not request.uses_memory):
+        owner = None  # in an account that one person uses, their key passes as it is
+    forward = new_dispatcher(gateway, request.route, request.headers, principal, owner)
+    forward.wire, forward.dropped = request.wire, request.dropped
+    if request.found is not None:
+        history = request.found.history
+        # Of a chat completion, new messages are sent as they came, where it is known how they stand
+        # in the body; earlier ones may be decoded.
+        as_they_came = request.wire.is_chat and history.source is not None
+        forward.writes_off_loop = history.is_long if as_they_came else history.heavy
+    if not request.wire.is_chat:  # as the relay does; what chat completions take is known
+        forward.query = query_of(request)
+    forward.meter.guess = guess_tokens(len(request.raw))
+    if gateway.settings.routing.sticky:
+        whose = f"{principal.tenant}\x00{request.user}"
+        forward.conversation = affinity_key(request.messages, request.conversation, whose)
+    return forward

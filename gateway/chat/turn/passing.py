@@ -1,0 +1,47 @@
+"""Forwards requests of a path with memory that do not use it."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from gateway.apis.responses.responses_format import RESPONSES
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored.stored_passthrough import StoredPassthrough
+from gateway.chat.turn.command_answer import CommandAnswer
+from gateway.http.paths import PRINTABLE, with_query
+from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
+from gateway.routing.dispatcher import Dispatcher
+from gateway.state import GatewayState
+from gateway.storage.responses import COMMAND
+from gateway.wire.headers import Pairs
+
+
+def query_of(request: TurnInput) -> str:
+    """Return the query of a request's URL, as it is forwarded."""
+    return quote(request.query, safe=PRINTABLE)
+
+
+def relay_turn(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+) -> PassthroughProducer:
+    """Return what forwards the request unchanged, without memory."""
+    state, reason = (
+        ("degraded", f"degraded: {request.too_heavy}")
+        if request.too_heavy
+        else ("off", request.off_reason)
+    )
+    status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
+    passing = RelayedRequest(
+        "POST",
+        with_query(request.wire.path, query_of(request)),
+        request.raw,
+        several=request.body.get("n") not in (None, 1),
+        named=status,
+        started=request.started,
+    )
+    if request.wire is RESPONSES and request.off_reason == COMMAND:
+        if request.kept is not None:
+            return CommandAnswer(gateway, request, forward, passing)
+    elif request.wire is RESPONSES and request.body.get("store") is not False:
+        return StoredPassthrough(gateway, request, forward, passing)
+    return PassthroughProducer(forward, passing, request.wants_stream)

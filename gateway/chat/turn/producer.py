@@ -1,0 +1,179 @@
+"""Begins a request with memory, and answers it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from gateway.chat.intake.capabilities import (
+    record_addition,
+    record_rejection,
+    refused_additions,
+    told_rejection,
+)
+from gateway.chat.intake.memory_request import ask_of
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored.response_keeper import keeper_of
+from gateway.chat.turn.degraded import DegradedProducer
+from gateway.chat.turn.round_sender import TargetOptions
+from gateway.chat.turn.turn import Turn, TurnLimits
+from gateway.chat.turn.unread_answer import UnreadTurn, answer_unread, needs_memory
+from gateway.errors import GatewayError, Unavailable
+from gateway.http.response import CompletionProducer, ResponseHead
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.wire.headers import Pairs
+from memory import MemoryFault, Session
+
+HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
+NOBODY = (
+    "nobody was named, so what is remembered is this conversation's alone: send `user` in the "
+    "body, the header X-Memory-User, or name the user in the path, /u/{user}/v1"
+)
+
+
+async def begin_turn(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+) -> TurnProducer | DegradedProducer:
+    """Begin the session of a request; return what answers it.
+
+    A memory that fails never takes the app down, unless the operator or the request needs it: then
+    this raises Unavailable.
+    """
+    memory, body = gateway.settings.memory, request.body
+    target = await forward.first_target()
+    if gateway.credentials.keep(request.principal.tenant, forward.caller.authorization):
+        gateway.worker.resume(request.principal.tenant)
+    try:
+        session = await gateway.memory.begin(await ask_of(gateway, request, forward, target))
+    except MemoryFault as e:
+        if memory.on_error == "fail" or needs_memory(request):
+            raise Unavailable(
+                "The memory store is unavailable, and this request needs it. Try again shortly.",
+                headers=[(b"retry-after", b"1")],
+            ) from e
+        return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
+    if request.owner is None:
+        session.trace.notes.append(NOBODY)
+    turn = Turn(
+        body,
+        session,
+        forward,
+        _turn_limits(gateway, request),
+        _target_options(gateway, request, forward, target, session),
+    )
+    return TurnProducer(request, forward, turn, gateway)
+
+
+def _target_options(
+    gateway: GatewayState,
+    request: TurnInput,
+    forward: Dispatcher,
+    target: Target,
+    session: Session,
+) -> TargetOptions:
+    facts, body = request.facts, request.body
+    return TargetOptions(
+        # A task leaves as its client sent it.
+        target.settings.stream_usage and not session.is_task,
+        partial(record_rejection, gateway, facts, body),
+        gateway.settings.memory.placement == "cache_stable",
+        facts,
+        keeper_of(gateway, request, forward),
+        gateway.windows,
+        refused_additions(gateway, target),
+        partial(record_addition, gateway),
+        told_rejection(gateway, facts, body, target),
+    )
+
+
+def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
+    """Return the rounds and the seconds that a turn beginning now may take."""
+    memory, agent = gateway.settings.memory, request.called.agent
+    rounds, seconds = memory.max_rounds, memory.turn_seconds
+    if agent is not None:
+        rounds = agent.settings.max_rounds or rounds
+        seconds = agent.settings.turn_seconds or seconds
+    until = asyncio.get_running_loop().time() + seconds
+    patience = HEAVY_SECONDS if request.facts.history.heavy else memory.read_deadline_ms / 1000
+    sums = request.wire.sums_usage and memory.usage == "sum"
+    return TurnLimits(rounds, until, sums, patience)
+
+
+class TurnProducer(CompletionProducer):
+    """The answer of a turn whose session has begun."""
+
+    def __init__(
+        self, request: TurnInput, forward: Dispatcher, turn: Turn, gateway: GatewayState
+    ) -> None:
+        super().__init__(stream=request.wants_stream)
+        self._request, self._forward, self._turn = request, forward, turn
+        self._gateway = gateway
+
+    @property
+    def memory(self) -> str:
+        return "degraded" if self._turn.degraded else "ok"
+
+    @property
+    def turn_key(self) -> int:
+        """The row key of the turn, with which the name of its explain record ends."""
+        return int(self._turn.session.explain_id[-16:], 16)
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        return self._turn.events()
+
+    async def whole(self) -> bytes | list[bytes]:
+        return await self._turn.completion()
+
+    def build_head(self, *, committed: bool) -> ResponseHead:
+        reply = self._turn.reply
+        return self.completion_head(reply.headers if reply is not None else [])
+
+    def extra_headers(self) -> Pairs:
+        turn = self._turn
+        session = turn.session
+        why_degraded = turn.why_degraded
+        out = [
+            (b"x-memory-status", b"degraded" if why_degraded else b"ok"),
+            (b"x-memory-conversation", self._conversation_name(session.conversation.name)),
+            *self._forward.target_headers(self._request.started),
+        ]
+        if why_degraded:
+            out.append((b"x-memory-reason", b"degraded: " + why_degraded.encode()))
+        if session.is_recording:
+            out.append((b"x-memory-explain", session.explain_id.encode()))
+        if not self.stream:
+            out += [
+                (b"x-memory-rounds", b"%d" % len(turn.used)),
+                (b"x-memory-injected-tokens", b"%d" % session.injected_tokens),
+            ]
+        return out
+
+    def error_event(self, error: GatewayError) -> bytes:
+        return self._turn.mask.fault(error)
+
+    def keepalive(self) -> bytes:
+        return self._turn.mask.keepalive()
+
+    def _conversation_name(self, name: str) -> bytes:
+        """Return the conversation as the client spelt it, else percent-encoded."""
+        if as_sent := self._request.conversation_as_sent:
+            return as_sent
+        return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
+
+    def instead_of(self, error: Exception) -> UnreadTurn | None:
+        if self._turn.finished:  # what fails now was read, and is recorded
+            return None
+        end = partial(self.on_finish, error)
+        return answer_unread(self._gateway, self._request, self._forward, error, end)
+
+    def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        self._gateway.metrics.observe_turn(self._turn.session)
+        if error is None and self._forward.served is not None:
+            self._gateway.credentials.accept(self._request.principal.authorization)
+        self._forward.tools_run = self._turn.session.trace.tools
+        return None if self._turn.finished else self._turn.abandon(error)

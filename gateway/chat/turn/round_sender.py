@@ -1,0 +1,295 @@
+"""One upstream call of a turn: the request with memory in it, and less of it once it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.apis.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
+from gateway.chat.intake.capabilities import INCLUDE, STATE, USAGE, asks_itself, named_addition
+from gateway.errors import UpstreamRefused
+from gateway.routing.context_windows import ContextWindows
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.failures import as_context_overflow, is_overflow, sizes_told
+from gateway.routing.replies import CompletionReply
+from gateway.routing.router import Target
+from gateway.upstream.bridge_translation import HIDDEN_REASONING
+from gateway.upstream.refused_references import LOST_ITEMS
+from gateway.wire.chat import Json
+from memory import Session
+
+ADDITIONS_REFUSED = (400, 404, 422)
+NOT_KEPT = (400, 404)  # of a round before, whose state the provider was to go on from
+SENT = {  # by the format; "" is the client's own, without what its provider is not sent
+    "": "the request",
+    "chat": "a chat completion",
+    "messages": "a request of the Messages API",
+    "responses": "a request of the Responses API",
+}
+COMPACTIONS = 3  # of a prompt that is refused for its size, before nothing of ours is sent
+
+
+class Injection(Enum):
+    """What of ours is sent: NONE is the client's own body."""
+
+    FULL = auto()
+    WITHOUT_TOOLS = auto()
+    NONE = auto()
+
+
+class TurnKeeper(Protocol):
+    """Keeps what a turn leaves at the provider."""
+
+    async def row(
+        self, mask: ReplyMask, replies: Sequence[Json], hidden: HiddenRounds, conversation: str
+    ) -> Any:
+        """Return what an answer leaves; None for nothing. replies: its rounds, as received."""
+        ...
+
+    def beside(self, found: Any) -> Mapping[str, Json]:
+        """Return what is written in the transaction that records the turn."""
+        ...
+
+    def note_first(
+        self, events: AsyncGenerator[bytes, None], conversation: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Return the events; what goes on without its client is recorded before they are shown."""
+        ...
+
+    def settle(self, found: Any, *, written: bool) -> None:
+        """Write by itself what was not written with its turn."""
+        ...
+
+
+class TargetOptions(msgspec.Struct, frozen=True):
+    """What the target of a turn takes, and what is known of the request.
+
+    ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target
+    refused our additions. frozen: the core text stays the same for an epoch, and is no live one.
+    facts: None where the body is to be asked. keeper: keeps what the turn leaves at the provider.
+    windows: learns from what targets refuse and report. refused: single additions that the target
+    is known to refuse. reject_addition: told when it took a request only without one. given_up:
+    what memory leaves out since an earlier refusal, "" for nothing.
+    """
+
+    ask_usage: bool = True
+    reject: Callable[[Target], None] | None = None
+    frozen: bool = True
+    facts: RequestFacts | None = None
+    keeper: TurnKeeper | None = None
+    windows: ContextWindows | None = None
+    refused: frozenset[str] = frozenset()
+    reject_addition: Callable[[Target, str], None] | None = None
+    given_up: str = ""
+
+
+class RoundSender:
+    """Sends the rounds of one turn.
+
+    reply: the newest. is_last: no round follows for calls of ours. gave_up: a target took only the
+    client's own body. given_up: what memory leaves out since an earlier refusal, "" for nothing.
+    lost_rounds: reasoning was left out whose hidden calls are not known. cut_to: tokens that a
+    target silently cut the request to, 0 if it did not.
+    """
+
+    def __init__(
+        self,
+        body: Json,
+        session: Session,
+        forward: Dispatcher,
+        options: TargetOptions,
+    ) -> None:
+        offers = bool(session.prompt.offered)
+        self.reply: CompletionReply | None = None
+        self.injection = Injection.FULL if offers else Injection.WITHOUT_TOOLS
+        self.is_last = not offers
+        self.gave_up = self.lost_rounds = False
+        self.cut_to = 0
+        self.given_up = options.given_up
+        self.hidden = forward.wire.hidden_rounds()
+        self._body = body
+        self._wire = forward.wire
+        self._session = session
+        self._forward = forward
+        self._options = options
+        self._refused = set(options.refused)
+        if options.given_up:
+            session.trace.notes.append(options.given_up)
+
+    def withdraw_tools(self) -> None:
+        """Let the next round be the last: our tools are not offered in it."""
+        self.is_last = True
+        if self.injection is Injection.FULL:
+            self.injection = Injection.WITHOUT_TOOLS
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client's limit of output leaves room for another round."""
+        return self.hidden.has_room(self._body)
+
+    async def send(self, *, first: bool) -> CompletionReply:
+        """Send a round, composed anew after each refusal that less of ours may mend.
+
+        first: no round went before. What does not fit however hard it is compacted goes without
+        additions, so that no client sees an overflow that we alone caused. Raises GatewayError.
+        """
+        before, compactions, rejected = self.injection, 0, False
+        known = set(self._refused)
+        if STATE in known:
+            self.hidden.send_whole()
+        while True:
+            less = self.injection is Injection.NONE or self._refused != known
+            changed = compactions > 0 or less
+            try:
+                reply = await self._forward.complete(
+                    self.compose, another=changed or not first, frozen=self._is_frozen
+                )
+            except UpstreamRefused as e:
+                if is_overflow(e):
+                    if not await self._shrink(e, compactions):
+                        if self._wire.marks_overflow:
+                            raise as_context_overflow(e) from e
+                        raise
+                    compactions += 1
+                elif not self._leaves_out(e):
+                    raise
+                elif compactions == 0 and self.injection is Injection.NONE:
+                    rejected = True
+                continue
+            self._note_sent(reply)
+            self._note_additions(reply.target, self._refused - known)
+            self._note_known(reply.target, known)
+            if before is not self.injection:
+                self._note_given_up(reply.target, rejected)
+            self.reply = reply
+            return reply
+
+    async def learn_from(self, usage: Json | None) -> None:
+        """Learn from what the first round's upstream counted of its prompt."""
+        windows, facts, reply = self._options.windows, self._options.facts, self.reply
+        managed = facts is not None and facts.manages_context
+        # Some formats count without what was in a cache.
+        if windows is None or reply is None or managed or not self._wire.sums_usage:
+            await self._session.calibrate_token_counter(usage)
+            return
+        caller, size = self._forward.caller, self._session.request_bytes
+        proven = windows.has_taken(reply.target, caller, size)
+        report = await self._session.calibrate_token_counter(usage, proven=proven)
+        self.cut_to = windows.note_report(reply.target, caller, report, size)
+        if self.cut_to:
+            self._session.trace.notes.append(
+                f"{reply.target.label} cut the request without saying so: it counted "
+                f"{self.cut_to} tokens, which is taken for its window now"
+            )
+
+    def compose(self, target: Target) -> Composed:
+        """Return the request as it goes upstream now."""
+        prompt = self._session.prompt
+        if self.injection is Injection.NONE:
+            return self._wire.own_request(self._body, prompt.client)
+        parts = RoundParts(
+            self._body,
+            prompt,
+            self.hidden,
+            self.injection is Injection.FULL,
+            self._options.ask_usage and USAGE not in self._refused,
+            self._options.facts.view if self._options.facts else None,
+            INCLUDE not in self._refused,
+        )
+        return self._wire.compose(parts, target.label)
+
+    @property
+    def _is_frozen(self) -> bool:
+        return (
+            self._options.frozen
+            and bool(self._session.prompt.core)
+            and self.injection is not Injection.NONE
+        )
+
+    async def _shrink(self, refusal: UpstreamRefused, compactions: int) -> bool:
+        """Make the next request smaller; False where it is the client's own already."""
+        if self.injection is Injection.NONE:
+            return False
+        facts = self._options.facts
+        managed = facts is not None and facts.manages_context
+        if not managed and compactions < COMPACTIONS:
+            told = sizes_told(refusal)
+            smaller = await self._session.compact_harder(compactions, told)
+            if (windows := self._options.windows) is not None and self._forward.tried is not None:
+                counted = self._session.refused_tokens
+                windows.note_refusal(self._forward.tried, self._forward.caller, counted, told)
+            if smaller:
+                return True
+        if not (self._session.prompt.adds_anything or self.hidden.messages):
+            return False
+        self.injection, self.is_last = Injection.NONE, True
+        return True
+
+    def _leaves_out(self, refusal: UpstreamRefused) -> bool:
+        """Leave out what a target may have refused; False where that is not ours."""
+        if self._gives_up_addition(refusal):
+            return True
+        if self.hidden.messages and refusal.status in NOT_KEPT and self.hidden.send_whole():
+            self._refused.add(STATE)
+            return True
+        if not self._may_be_our_fault(refusal):
+            return False
+        self.injection = Injection.NONE
+        return True
+
+    def _gives_up_addition(self, refusal: UpstreamRefused) -> bool:
+        """Leave out the one addition of ours that a refusal names; False where it names none."""
+        if refusal.status not in ADDITIONS_REFUSED or self.injection is Injection.NONE:
+            return False
+        name = named_addition(refusal)
+        if not name or name in self._refused or asks_itself(self._body, name):
+            return False
+        self._refused.add(name)
+        return True
+
+    def _note_additions(self, target: Target, names: Collection[str]) -> None:
+        """Note what a target took a request only without."""
+        for name in sorted(names):
+            told = "to go on from its own state" if name == STATE else f"`{name}`"
+            self._session.trace.notes.append(f"{target.label} refused {told}; it was left out")
+            if self._options.reject_addition is not None:
+                self._options.reject_addition(target, name)
+
+    def _note_known(self, target: Target, names: Collection[str]) -> None:
+        """Note what was left out because the target refused it in an earlier request."""
+        if USAGE in names and self._options.ask_usage and self._body.get("stream"):
+            note = f"{target.label} refused `{USAGE}` within the last hour; it was left out"
+            notes = self._session.trace.notes
+            notes += [note] if note not in notes else []
+
+    def _may_be_our_fault(self, refusal: UpstreamRefused) -> bool:
+        """Tell whether a target may have refused our additions, in the first round."""
+        return (
+            refusal.status in ADDITIONS_REFUSED
+            and not self.hidden.messages
+            and self.injection is not Injection.NONE
+            and self._session.prompt.adds_anything
+        )
+
+    def _note_sent(self, reply: CompletionReply) -> None:
+        if self.injection is not Injection.NONE and not self.hidden.messages:
+            self._session.remember_sent_prompt(reply.target.label, reply.messages)
+        if (carriage := reply.incoming.carriage) is not None:
+            lost_reasoning = HIDDEN_REASONING in carriage.lost and not self._session.continues
+            if lost_reasoning or LOST_ITEMS in carriage.lost:
+                self.lost_rounds = True
+            lost = ", ".join(carriage.lost)
+            note = f"{reply.target.label} was sent {SENT[carriage.form]}"
+            note += f"; dropped: {lost}" if lost else ""
+            notes = self._session.trace.notes
+            notes += [note] if note not in notes else []
+
+    def _note_given_up(self, target: Target, rejected: bool) -> None:
+        """Note that a target took the client's own body. rejected: our additions are why."""
+        self.gave_up = True
+        self._session.inject_nothing()
+        if rejected and self._options.reject is not None:
+            self._options.reject(target)

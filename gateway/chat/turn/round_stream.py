@@ -1,0 +1,106 @@
+"""One upstream round as the events to show of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+
+from gateway.apis.base import ReplyMask
+from gateway.apis.round_result import RoundResult
+from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamTimeout
+from gateway.http.json_thread import run_heavy
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.replies import CompletionReply, feed_framer
+from gateway.wire.chat import Json
+from gateway.wire.json_weight import LIGHT_BYTES
+from gateway.wire.sse import SseEvent
+
+
+async def stream_round(  # noqa: C901 - one loop, whose ends stand in their order
+    reply: CompletionReply, mask: ReplyMask, forward: Dispatcher
+) -> AsyncGenerator[bytes, None]:
+    """Yield what to show of one round.
+
+    An error of the upstream's own is its end; what breaks off after every finish is whole.
+    """
+    if reply.chunk is not None and (shown_at_once := mask.show_whole(reply.chunk)):
+        yield shown_at_once
+    events, body, framer = reply.events, reply.incoming.body, reply.framer
+    try:
+        while events:
+            out: list[bytes] = []
+            fault = await _consume_events(events, mask, out)
+            if out:
+                yield b"".join(out)
+            if fault is not None:
+                raise fault
+            if mask.over:
+                if mask.ended:
+                    await reply.incoming.wait_for_end()
+                return
+            async for data in body:
+                if framer.between and (shown := mask.fast_forward(data)):
+                    framer.count += 1
+                    yield shown
+                elif events := feed_framer(framer, data):
+                    break
+            else:
+                events = feed_framer(framer, None)
+    except GatewayError as e:
+        await forward.report_broken_stream(e)
+        if not (mask.ended and isinstance(e, StreamIncomplete | UpstreamTimeout)):
+            raise
+
+
+async def _consume_events(
+    events: list[SseEvent], mask: ReplyMask, out: list[bytes]
+) -> StreamIncomplete | None:
+    """Append the bytes to show for these events to `out`, up to the round's last.
+
+    Return the fault of a malformed one.
+    """
+    for event in events:
+        if shown := mask.fast_forward(event.raw):
+            out.append(shown)
+        elif event.data:
+            try:
+                if shown := await mask.show(event):
+                    out.append(shown)
+            except StreamIncomplete as e:
+                return e
+            if mask.over:
+                break
+    return None
+
+
+def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) -> None:
+    """Raise UpstreamFailed for an error inside the stream.
+
+    Unless it came whole, raise StreamIncomplete for a missing finish.
+    """
+    if result.error is not None:
+        failed = UpstreamFailed(result.error)
+        if forward.served is not None:
+            forward.log_failure(failed, forward.served)
+        raise failed
+    if not result.complete and not whole:
+        raise StreamIncomplete(
+            "The upstream's stream ended before the answer was complete. What came is above; try "
+            "again."
+        )
+
+
+async def close_round(mask: ReplyMask) -> tuple[bytes, RoundResult]:
+    """End a round; in a thread if it has very many parts."""
+    return await run_heavy(mask.close) if mask.is_long else mask.close()
+
+
+async def write_body(mask: ReplyMask, usage: Json | None, size: int) -> bytes | list[bytes]:
+    """Return the whole answer for a client that wants no events, written in a thread if long.
+
+    size: the bytes of what the upstream sent.
+    """
+    if size <= LIGHT_BYTES:
+        return mask.body(usage)
+    return await asyncio.to_thread(partial(mask.body, usage, long=True))

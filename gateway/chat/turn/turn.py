@@ -1,0 +1,341 @@
+"""The turn: compose, then repeat {forward, intercept, execute}, then record.
+
+One generator for stream and plain.
+
+It yields the events to show, those together that came together. An exception before the first of
+them still has its own status; after it, the caller tells it in-band. Rules: MEMORY.md 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import msgspec
+
+from gateway.apis.base import ApiFormat, HiddenRounds, ReplyMask, RequestFacts
+from gateway.apis.round_result import RoundResult
+from gateway.chat.turn.opening import RequestOpening
+from gateway.chat.turn.round_sender import RoundSender, TargetOptions
+from gateway.chat.turn.round_stream import (
+    close_round,
+    raise_for_incomplete,
+    stream_round,
+    write_body,
+)
+from gateway.errors import UpstreamRefused
+from gateway.http.json_thread import run_by_weight
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.replies import CompletionReply
+from gateway.wire.chat import Json
+from gateway.wire.json_weight import LIGHT_BYTES
+from gateway.wire.lone_surrogates import join_halves
+from memory import Session
+from memory.core.tool_definitions import OURS
+from memory.session.turn_record import TurnOutcome
+
+
+class TurnLimits(msgspec.Struct):
+    """rounds: upstream calls before the last one without our tools.
+
+    until: the loop's time after which the next is that one. patience: seconds that an answer waits
+    for the store.
+    """
+
+    rounds: int = 8
+    until: float = float("inf")
+    sum_usage: bool = True
+    patience: float = 0.15
+
+
+class Turn:
+    """One client request, from composing to its last event.
+
+    reply: the upstream's newest. used: the usage of each round, as reported. finished: nothing is
+    left to record.
+    """
+
+    def __init__(
+        self,
+        body: Json,
+        session: Session,
+        forward: Dispatcher,
+        limits: TurnLimits,
+        options: TargetOptions,
+    ) -> None:
+        wire = forward.wire
+        facts = wire.facts(body) if options.facts is None else options.facts
+        self.session = session
+        self.replies: list[Json] = []  # what each round came to, as received
+        self._keeper = options.keeper
+        self.used: list[Json | None] = []
+        self._bytes = 0  # of the answers that came whole
+        self.finished = False
+        self.stream = bool(body.get("stream"))
+        self._forward = forward
+        self._limits = limits
+        self.mask = _mask(wire, body, facts, session, forward)
+        self._json_only = facts.wants_json
+        self._sender = RoundSender(body, session, forward, options)
+        self._opening = RequestOpening(session, streamed=self.stream)
+        self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
+        self._unrecorded = False
+
+    @property
+    def hidden(self) -> HiddenRounds:
+        return self._sender.hidden
+
+    @property
+    def reply(self) -> CompletionReply | None:
+        return self._sender.reply
+
+    @property
+    def degraded(self) -> bool:
+        """Whether memory is missing from the request, or the turn from the memory."""
+        return bool(self.why_degraded)
+
+    @property
+    def why_degraded(self) -> str:
+        """What is missing of a turn that is degraded, "" for nothing."""
+        sender = self._sender
+        if sender.gave_up:
+            return "the upstream took the request only without the memory in it"
+        if sender.cut_to:
+            return (
+                f"the upstream cut the request to {sender.cut_to} tokens without saying so: "
+                "the oldest of it was not read"
+            )
+        if sender.given_up:
+            return sender.given_up
+        if sender.lost_rounds:
+            return (
+                "memory calls of earlier answers could not be put back, so the reasoning that led "
+                "to them was left out"
+            )
+        if self._opening.degraded:
+            return "the memory store did not take the request in time"
+        if self._unrecorded or self.session.unsaved:
+            return "the memory store did not take what was to be saved"
+        return ""
+
+    @property
+    def usage(self) -> Json | None:
+        if self._limits.sum_usage:
+            return self.mask.usage
+        return next((u for u in reversed(self.used) if u), self._replayed_usage)
+
+    def events(self) -> AsyncGenerator[bytes, None]:
+        """Return the events of `run`, after what must be recorded before the first of them."""
+        if self._keeper is None:
+            return self.run()
+        return self._keeper.note_first(self.run(), self.session.conversation.name)
+
+    async def run(  # noqa: C901 - one loop, whose ends stand in their order
+        self,
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
+        self._opening.begin()
+        try:
+            replayed, goes_on = self._replay()
+            if replayed:
+                yield replayed
+            if not goes_on:
+                await self._opening.finish()
+            while goes_on:
+                reply = await self._sender.send(first=not (self.used or self.session.rounds))
+                self.mask.alias = self._forward.alias
+                result = await self._read_whole(reply)
+                try:
+                    await self._opening.wait(self._limits.patience)
+                    if result is None:
+                        async for shown in stream_round(reply, self.mask, self._forward):
+                            yield shown
+                finally:
+                    await reply.incoming.close()
+                if result is None:
+                    rest, result = await close_round(self.mask)
+                    if rest:
+                        yield rest
+                goes_on = await self._end_round(reply, result)
+                if goes_on and (before := self.mask.start_next_round()):
+                    yield before
+            if last := self.mask.finish():
+                yield last
+            await self.record()
+            if self.stream:
+                yield self.mask.end(self.usage)
+        finally:
+            await self._opening.finish()
+
+    def answers(self) -> list[Json]:
+        """Return the messages the client was shown, one a choice."""
+        return join_halves(self.mask.answers())
+
+    async def _look(self, work: Callable[[], list[Json]]) -> list[Json]:
+        """Look at the answer, in a thread if that takes longer than others may wait."""
+        is_long = self._bytes > LIGHT_BYTES or self.mask.is_long
+        return await asyncio.to_thread(work) if is_long else work()
+
+    async def completion(self) -> bytes | list[bytes]:
+        """Return the whole answer for a client that did not ask for a stream.
+
+        It is the upstream's own bytes where nothing was changed.
+        """
+        return await write_body(self.mask, self.usage, self._bytes)
+
+    async def record(self) -> None:
+        """Record what the client was shown."""
+        self.finished = True
+        await self._sender.learn_from(self.used[0] if self.used else None)
+        answers = await self._look(self.answers)
+        if not answers:
+            # The upstream gave no choice at all: there is nothing to record.
+            await self.session.fail()
+            return
+        explain = {"status": "degraded" if self.degraded else "ok"}
+        hidden = self._sender.hidden.recorded
+        keeper, session = self._keeper, self.session
+        left = None
+        if keeper is not None:
+            named = session.conversation.name
+            left = await keeper.row(self.mask, self.replies, self._sender.hidden, named)
+        beside = keeper.beside(left) if keeper is not None else {}
+        outcome = TurnOutcome(
+            answers, hidden, prove=True, explain=explain, beside=beside, served=self._by
+        )
+        kept = await session.finish(outcome)
+        if not kept:
+            self._unrecorded = True
+        if keeper is not None:
+            written = kept and session.is_recording and not session.is_late
+            keeper.settle(left, written=written)
+
+    async def abandon(self, error: BaseException | None) -> None:
+        """End the turn early.
+
+        What was shown is kept, marked aborted; nothing is kept of refused credentials.
+        """
+        if self.finished:
+            return
+        self.finished = True
+        if isinstance(error, UpstreamRefused) and error.status in (401, 403):
+            await self.session.drop_all()
+            return
+        forward = self._forward
+        if forward.among_many and forward.served is None and not await self.session.proven():
+            # Else whoever invents keys and leaves in time could fill the disk.
+            await self.session.drop_all()
+            return
+        await close_round(self.mask)
+        shown = await self._look(self.answers)
+        answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in shown]
+        if not (self.stream and any(a.get("content") for a in answers)):
+            await self.session.fail()
+            return
+        hidden = self._sender.hidden.recorded
+        explain = {"status": "aborted"}
+        await self.session.finish(
+            TurnOutcome(answers, hidden, aborted=True, prove=True, explain=explain)
+        )
+
+    def _replay(self) -> tuple[bytes, bool]:
+        """Return what a retry shows again of the rounds that an earlier attempt finished.
+
+        The flag is False if the last of them ended the turn: then nothing goes upstream.
+        """
+        out = b""
+        for entry in self.session.rounds:
+            shown, result = self.mask.replay(entry["reply"])
+            out += shown
+            self._replayed_usage = result.usage
+            self.replies.append(result.reply)
+            self._sender.hidden.reassign_ids_of(result.theirs)
+            if not self._take_in(result, entry["results"]):
+                return out, False
+            out += self.mask.start_next_round() or b""
+        return out, True
+
+    async def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
+        """Read an answer that is all of the turn's in one piece, None for any other."""
+        if self.stream or self.used or self._sender.hidden.messages or reply.chunk is None:
+            return None
+        return await run_by_weight(reply.plain or b"", self.mask.take_whole, reply.chunk)
+
+    async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
+        """Run the calls of a round; True when another follows. Raises GatewayError."""
+        self._check_result(reply, result)
+        if result.ours:
+            # What it writes now has not had the upstream's time for it.
+            self._opening.begin(at_once=True)
+            await self._opening.wait(self._limits.patience)
+        await self._opening.finish()
+        return await self._run_memory_calls(result)
+
+    def _check_result(self, reply: CompletionReply, result: RoundResult) -> None:
+        self.used.append(result.usage)
+        self.replies.append(result.reply)
+        self._forward.meter.record_usage(result.usage)
+        self.session.trace.rounds.append(result.usage)
+        came_whole = reply.plain is not None and not self.stream
+        raise_for_incomplete(result, self._forward, whole=came_whole)
+        alone = len(self.used) == 1 and not self.session.rounds and not result.ours
+        if reply.plain is None:
+            return
+        self._bytes += len(reply.plain)
+        if alone:
+            self.mask.pass_on(reply.plain, result)
+        reply.plain = b""  # the mask's now, which lets go of it when it writes another
+
+    async def _run_memory_calls(self, result: RoundResult) -> bool:
+        """Run what is ours; True when another round follows."""
+        sender, hidden = self._sender, self._sender.hidden
+        hidden.reassign_ids_of(result.theirs)
+        if not result.ours:
+            hidden.record_last(result, self._by)
+            return False
+        if result.cut or sender.is_last:
+            stands = sender.is_last or (result.cut and self._forward.wire.cut_is_final)
+            alone = not result.theirs and not result.text_shown and not stands
+            sender.withdraw_tools()
+            if not alone:
+                hidden.record_last(result, self._by)
+            return alone
+        answers = await self.session.run(self._forward.wire.calls(result), result.reply)
+        return self._take_in(result, answers)
+
+    def _take_in(self, result: RoundResult, answers: Sequence[str]) -> bool:
+        """Take in what our calls of a round came to, now or in an earlier attempt.
+
+        True when another round follows.
+        """
+        sender = self._sender
+        client = self.session.prompt.messages
+        sender.hidden.add_round(result, answers, client, self._by)
+        if result.theirs:
+            sender.hidden.record_mixed()
+            return False
+        if not sender.has_room:
+            sender.hidden.record_mixed()
+            self.mask.run_out()
+            return False
+        if self._json_only and result.text_shown:
+            return False
+        late = asyncio.get_running_loop().time() > self._limits.until
+        if late or len(self.session.rounds) >= self._limits.rounds:
+            sender.withdraw_tools()
+        return True
+
+    @property
+    def _by(self) -> str:
+        """Who gave the newest round; "" for a replayed one, of which that is not known."""
+        return self.reply.target.label if self.reply is not None else ""
+
+
+def _mask(
+    wire: ApiFormat, body: Json, facts: RequestFacts, session: Session, forward: Dispatcher
+) -> ReplyMask:
+    """Return the mask of a request: our names are hidden where it may know of them."""
+    prompt = session.prompt
+    knows = bool(prompt.offered or prompt.core)
+    owned = OURS - facts.tool_names if knows else frozenset()
+    return wire.mask(body, owned, forward.alias, injected=prompt.adds_anything, view=facts.view)

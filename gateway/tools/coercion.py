@@ -1,0 +1,366 @@
+"""Arguments of a call, made to fit the JSON Schema of its tool. Pure.
+
+Models write `"3"` for 3 and a list as JSON text. What pydantic accepts in its lax mode is accepted
+here as well, and numbers where text is due. Nothing is guessed: `"3.5"` is no integer, and 5 is no
+list. Regular expressions of a schema (`pattern`) are left to the server that it describes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time
+from typing import Any
+
+import msgspec
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from gateway.wire.chat import decode
+
+MAX_DEPTH = 16  # of a schema
+QUOTED_CHARACTERS = 80  # of a value, in an error
+LISTED_NAMES = 20  # in an error
+Schema = Mapping[str, Any]
+
+# As pydantic names and reads them; built once.
+SCALARS: dict[str, TypeAdapter[Any]] = {
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(float),
+    "boolean": TypeAdapter(bool),
+    "string": TypeAdapter(str, config=ConfigDict(coerce_numbers_to_str=True)),
+}
+NOUNS = {
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "text",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+SHORT_NOUNS = {"boolean": "boolean", "string": "text", "array": "list"}  # in a list of arguments
+PLURALS = {"integer": "integers", "number": "numbers", "boolean": "booleans", "object": "objects"}
+EXACT: dict[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "string": (str,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+class ArgumentMismatch(ValueError):
+    """An argument that does not fit. The text names it, what it must be, and what it is."""
+
+
+def coerce_arguments(schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
+    """Return the arguments as the schema has them, or the text of an error.
+
+    The text has no `Error: ` in front: `days must be an integer, got "soon".` Defaults of the
+    schema are filled in. An argument that the schema does not name is an error, unless it says
+    `additionalProperties`. Dates and times stay ISO text.
+    """
+    properties = schema.get("properties") or {}
+    if not schema.get("additionalProperties"):
+        for name in arguments:
+            if name not in properties:
+                return f"there is no argument {quote(name)}. {list_arguments(properties)}"
+    try:
+        values = _coerce_members(schema, arguments, "", 0)
+    except ArgumentMismatch as e:
+        return str(e)
+    for name in schema.get("required") or ():
+        if name not in values:
+            return f"{name} is missing. {list_arguments(properties)}"
+    return values
+
+
+def list_arguments(properties: Schema) -> str:
+    """Return a sentence that names the arguments of a tool, with their types."""
+    if not properties:
+        return "This tool takes no arguments."
+    names = list(properties)
+    shown = [f"{name} ({_short_noun(properties[name])})" for name in names[:LISTED_NAMES]]
+    if len(names) > LISTED_NAMES:
+        shown.append(f"and {len(names) - LISTED_NAMES} more")
+    return f"The arguments are: {', '.join(shown)}."
+
+
+def quote(value: Any) -> str:
+    """Return a value as short JSON text."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        text = str(type(value).__name__)
+    if len(text) <= QUOTED_CHARACTERS:
+        return text
+    return text[: QUOTED_CHARACTERS - 3] + "..."
+
+
+def _coerce(schema: Any, value: Any, path: str, depth: int) -> Any:
+    """Return the value as the schema has it. Raises ArgumentMismatch."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        return value
+    if "const" in schema:
+        return _choose((schema["const"],), schema, value, path)
+    if isinstance(schema.get("enum"), list):
+        return _choose(schema["enum"], schema, value, path)
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(branches, list):
+        return _coerce_to_first(branches, value, path, depth)
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        branches = [{**schema, "type": kind} for kind in kinds]
+        return _coerce_to_first(branches, value, path, depth)
+    result = _coerce_kind(schema, kinds, value, path, depth)
+    _check_bounds(schema, result, path)
+    return result
+
+
+def _coerce_kind(schema: Schema, kind: Any, value: Any, path: str, depth: int) -> Any:
+    if kind == "array":
+        return _coerce_list(schema, value, path, depth)
+    if kind == "object":
+        members = value if isinstance(value, Mapping) else _from_text(value, dict)
+        if members is None:
+            raise _mismatch(schema, value, path)
+        return _coerce_members(schema, members, path, depth)
+    if kind == "null":
+        if value is not None:
+            raise _mismatch(schema, value, path)
+        return None
+    if kind in SCALARS:
+        return _coerce_scalar(schema, value, path)
+    return value
+
+
+def _coerce_scalar(schema: Schema, value: Any, path: str) -> Any:
+    kind = schema["type"]
+    read_moment = MOMENTS.get(schema.get("format", "")) if kind == "string" else None
+    try:
+        if read_moment is not None:
+            return read_moment(value)
+        scalar = SCALARS[kind].validate_python(value)
+        # JSON has neither NaN nor infinity. A whole number stays as it was written.
+        if kind == "number" and not math.isfinite(scalar):
+            raise ValueError(value)
+        if kind == "number" and type(value) is int:
+            return value
+    except (ValidationError, ValueError, OverflowError):
+        raise _mismatch(schema, value, path) from None
+    else:
+        return scalar
+
+
+def _read_date(value: Any) -> str:
+    """Return ISO text of a day. Raises ValueError."""
+    if not isinstance(value, str) or not 10 <= len(value) <= 40:
+        raise ValueError("no date")
+    if len(value) == 10:
+        return date.fromisoformat(value).isoformat()
+    moment = datetime.fromisoformat(value)
+    if moment.time() != time():
+        raise ValueError("a time of day")
+    return moment.date().isoformat()
+
+
+def _read_moment(value: Any) -> str:
+    """Return the text, if it is a date and time in ISO form. Raises ValueError."""
+    if not isinstance(value, str) or not 10 <= len(value) <= 40:
+        raise ValueError("no time")
+    datetime.fromisoformat(value)
+    return value
+
+
+MOMENTS: dict[str, Callable[[Any], str]] = {"date": _read_date, "date-time": _read_moment}
+
+
+def _coerce_list(schema: Schema, value: Any, path: str, depth: int) -> list[Any]:
+    items = value if isinstance(value, list) else _from_text(value, list)
+    if items is None:
+        raise _mismatch(schema, value, path)
+    of_each = schema.get("items")
+    return [_coerce(of_each, item, f"{path}[{at}]", depth + 1) for at, item in enumerate(items)]
+
+
+def _from_text(value: Any, kind: type) -> Any:
+    """Return a list or an object that is written as JSON text, or None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        decoded = decode(value.encode())
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+    return decoded if isinstance(decoded, kind) else None
+
+
+def _coerce_members(
+    schema: Schema, members: Mapping[str, Any], path: str, depth: int
+) -> dict[str, Any]:
+    properties = schema.get("properties") or {}
+    extra = schema.get("additionalProperties")
+    values: dict[str, Any] = {}
+    for name, value in members.items():
+        member_path = f"{path}.{name}" if path else str(name)
+        member = properties.get(name)
+        if member is None:
+            if extra is False and path:
+                raise ArgumentMismatch(f"{path} has no member {quote(name)}.")
+            values[name] = _coerce(extra, value, member_path, depth + 1)
+        elif not _stands_for_default(schema, name, value):
+            values[name] = _coerce(member, value, member_path, depth + 1)
+    for name, member in properties.items():
+        if name not in values and isinstance(member, Mapping) and "default" in member:
+            values[name] = member["default"]
+    if path:
+        for name in schema.get("required") or ():
+            if name not in values:
+                raise ArgumentMismatch(f"{path}.{name} is missing.")
+    return values
+
+
+def _stands_for_default(schema: Schema, name: str, value: Any) -> bool:
+    """Tell whether a null means that the argument was left out."""
+    if value is not None:
+        return False
+    member = schema["properties"][name]
+    if not isinstance(member, Mapping) or _allows_null(member):
+        return False
+    return "default" in member or name not in (schema.get("required") or ())
+
+
+def _allows_null(schema: Schema, depth: int = 0) -> bool:
+    if "enum" in schema or "const" in schema:
+        return None in (schema.get("enum") or [schema.get("const")])
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(branches, list):
+        return depth > MAX_DEPTH or any(
+            _allows_null(branch, depth + 1) for branch in branches if isinstance(branch, Mapping)
+        )
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        return "null" in kinds
+    return kinds in ("null", None)
+
+
+def _coerce_to_first(branches: list[Any], value: Any, path: str, depth: int) -> Any:
+    """Return the value as the first branch has it that it is already, else that it can be."""
+    exact = [branch for branch in branches if _is_already(branch, value)]
+    for branch in [*exact, *(branch for branch in branches if branch not in exact)]:
+        try:
+            return _coerce(branch, value, path, depth + 1)
+        except ArgumentMismatch:
+            continue
+    raise _mismatch({"anyOf": branches}, value, path)
+
+
+def _is_already(schema: Any, value: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    if isinstance(schema.get("enum"), list):
+        return any(_is_same(choice, value) for choice in schema["enum"])
+    kind = schema.get("type")
+    if isinstance(value, bool):
+        return kind == "boolean"
+    # A whole number is an integer before it is a number, whatever the order of the branches.
+    exact = (float,) if kind == "number" else EXACT.get(kind, ()) if isinstance(kind, str) else ()
+    return isinstance(value, exact)
+
+
+def _choose(choices: Iterable[Any], schema: Schema, value: Any, path: str) -> Any:
+    """Return the choice that the value is, or that it is the text of."""
+    options = list(choices)
+    for choice in options:
+        if _is_same(choice, value):
+            return choice
+    for choice in options:
+        if isinstance(choice, str) != isinstance(value, str) and _text_of(choice) == _text_of(
+            value
+        ):
+            return choice
+    raise _mismatch(schema, value, path)
+
+
+def _is_same(choice: Any, value: Any) -> bool:
+    return isinstance(choice, bool) == isinstance(value, bool) and bool(choice == value)
+
+
+def _text_of(value: Any) -> str | None:
+    """Return how a scalar is written as text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else None
+
+
+def _check_bounds(schema: Schema, value: Any, path: str) -> None:
+    """Refuse a number, text or list outside the schema's bounds. Raises ArgumentMismatch."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    for name, (say, is_outside) in BOUNDS.items():
+        bound = schema.get(name)
+        if not isinstance(bound, (int, float)) or isinstance(bound, bool):
+            continue
+        measured = value
+        if name.endswith(("Length", "Items")):
+            if not isinstance(value, str if name.endswith("Length") else list):
+                continue
+            measured = len(value)
+        elif not is_number:
+            continue
+        if is_outside(measured, bound):
+            raise ArgumentMismatch(f"{path} must {say} {bound:g}, got {quote(value)}.")
+
+
+Outside = Callable[[float, float], bool]
+BOUNDS: dict[str, tuple[str, Outside]] = {
+    "minimum": ("be at least", lambda value, bound: value < bound),
+    "maximum": ("be at most", lambda value, bound: value > bound),
+    "exclusiveMinimum": ("be more than", lambda value, bound: value <= bound),
+    "exclusiveMaximum": ("be less than", lambda value, bound: value >= bound),
+    "minLength": ("have a length of at least", lambda value, bound: value < bound),
+    "maxLength": ("have a length of at most", lambda value, bound: value > bound),
+    "minItems": ("have a length of at least", lambda value, bound: value < bound),
+    "maxItems": ("have a length of at most", lambda value, bound: value > bound),
+}
+
+
+def _mismatch(schema: Schema, value: Any, path: str) -> ArgumentMismatch:
+    return ArgumentMismatch(f"{path or 'the value'} must be {_noun(schema)}, got {quote(value)}.")
+
+
+def _noun(schema: Any, depth: int = 0) -> str:
+    """Return what a value must be, as a person says it."""
+    if not isinstance(schema, Mapping) or depth > 4:
+        return "a value"
+    if "const" in schema:
+        return quote(schema["const"])
+    if isinstance(schema.get("enum"), list):
+        choices = [quote(choice) for choice in schema["enum"][:LISTED_NAMES]]
+        return "one of " + ", ".join(choices) if len(choices) > 1 else "".join(choices)
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(branches, list):
+        return " or ".join(_noun(branch, depth + 1) for branch in branches)
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(NOUNS.get(name, "a value") for name in kind)
+    if kind == "string" and schema.get("format") == "date":
+        return "a date such as 2026-11-26"
+    if kind == "string" and schema.get("format") == "date-time":
+        return "a date and time such as 2026-11-26T10:30:00Z"
+    if kind == "array":
+        item_kind = (schema.get("items") or {}).get("type")
+        plural = PLURALS.get(item_kind) if isinstance(item_kind, str) else None
+        return f"a list of {plural}" if plural else "a list"
+    return NOUNS.get(kind, "a value") if isinstance(kind, str) else "a value"
+
+
+def _short_noun(schema: Any) -> str:
+    """Return a type in one or two words."""
+    noun = _noun(schema)
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    if isinstance(kind, str) and noun == NOUNS.get(kind) and kind in SHORT_NOUNS:
+        return SHORT_NOUNS[kind]
+    return noun.removeprefix("a ").removeprefix("an ")

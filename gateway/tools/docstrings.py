@@ -1,0 +1,52 @@
+"""What a docstring says of a function and its parameters, in Google's style. Pure."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+SECTION = re.compile(
+    r"(Args|Arguments|Parameters|Params|Attributes|Returns?|Yields?|Raises|Examples?|Notes?|"
+    r"References|Todo|See Also|Warnings?):\s*"
+)
+ARGUMENT_SECTIONS = ("Args", "Arguments", "Parameters", "Params")
+# `name: text` or `name (type): text`
+ARGUMENT = re.compile(r"\*{0,2}([A-Za-z_][A-Za-z0-9_]*)\s{0,9}(\([^()]{0,200}\))?\s{0,9}:(?:\s|$)")
+BLANKS = re.compile(r"\s+")
+DESCRIPTION_CHARACTERS = 1024
+
+
+def read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
+    """Return the text up to the first section, and what it says of each parameter."""
+    lines = inspect.cleandoc(docstring).split("\n")
+    sections = [at for at, line in enumerate(lines) if SECTION.fullmatch(line)]
+    first = sections[0] if sections else len(lines)
+    description = "\n".join(line.rstrip() for line in lines[:first]).strip()
+    parameters: dict[str, str] = {}
+    for at in sections:
+        if lines[at].split(":")[0] in ARGUMENT_SECTIONS:
+            end = next((next_at for next_at in sections if next_at > at), len(lines))
+            parameters |= _read_arguments(lines[at + 1 : end])
+    return description[:DESCRIPTION_CHARACTERS], parameters
+
+
+def _read_arguments(lines: list[str]) -> dict[str, str]:
+    """Return what the lines of a section say of each parameter."""
+    filled = [line for line in lines if line.strip()]
+    if not filled:
+        return {}
+    indent = min(len(line) - len(line.lstrip()) for line in filled)
+    pieces: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in filled:
+        begins = len(line) - len(line.lstrip()) == indent
+        match = ARGUMENT.match(line.strip()) if begins else None
+        if match is not None:
+            current = pieces.setdefault(match[1], [])
+            current.append(line.strip()[match.end() :])
+        else:
+            current.append(line.strip())
+    return {
+        name: BLANKS.sub(" ", " ".join(texts)).strip()[:DESCRIPTION_CHARACTERS]
+        for name, texts in pieces.items()
+    }

@@ -1,0 +1,153 @@
+"""The tool `fetch_url`: the text of a public web page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.config.web_tools import FetchUrlSettings
+from gateway.tools.coercion import coerce_arguments
+from gateway.tools.guarded_http import (
+    AnswerLimits,
+    GuardedAnswer,
+    GuardedHttp,
+    GuardedRequest,
+    RequestFailed,
+)
+from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.url_guard import Resolve, UrlGuard, UrlRefused, UrlRules
+from gateway.tools.web_page import PageText, read_bytes, read_html
+
+PAGE_CHARACTERS = 20_000  # of one result
+FOUND_LINES = 200
+QUOTED_CHARACTERS = 300
+SNIFFED_BYTES = 4096
+DESCRIPTION = "Read a public web page, text or JSON file by its URL. Returns title and text."
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "url": {"type": "string", "description": "An https:// or http:// address."},
+        "offset": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "The character to begin at, in a long text.",
+        },
+        "find": {"type": "string", "description": "Show only lines that hold this text."},
+    },
+    "required": ["url"],
+}
+TEXT_TYPES = ("json", "xml", "javascript", "ecmascript", "yaml", "csv", "x-sh", "toml")
+
+
+class FetchUrlTool:
+    """One `[tools.NAME]` of kind `fetch_url`."""
+
+    def __init__(
+        self, name: str, settings: FetchUrlSettings, resolve: Resolve | None = None
+    ) -> None:
+        self.problem = ""
+        self._settings = settings
+        rules = UrlRules(
+            settings.allow_hosts, settings.deny_hosts, settings.private_hosts, settings.ports
+        )
+        self._http = GuardedHttp(UrlGuard(rules, resolve))
+        tool = OperatorTool(
+            name,
+            name,
+            settings.description or DESCRIPTION,
+            PARAMETERS,
+            settings.effect or "read",
+            settings.idempotent,
+            settings.pinned,
+        )
+        # The same object at each call: that is how the registry sees that nothing changed.
+        self._tools = (tool,)
+
+    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
+        """Return the tool."""
+        return self._tools
+
+    def check_arguments(
+        self, tool: OperatorTool, arguments: dict[str, Any]
+    ) -> dict[str, Any] | str:
+        """Return the coerced arguments, or the text of an error."""
+        return coerce_arguments(tool.parameters, arguments)
+
+    async def run(
+        self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
+    ) -> ToolOutput:
+        """Read one page."""
+        settings = self._settings
+        limits = AnswerLimits(settings.max_mib << 20, settings.redirects, settings.timeout)
+        try:
+            answer = await self._http.send(GuardedRequest(str(arguments["url"])), limits)
+            if not 200 <= answer.status < 300:
+                return _failure(f"HTTP {answer.status}", answer.url)
+            page = await asyncio.to_thread(read_page, answer)
+        except (UrlRefused, RequestFailed) as e:
+            return _failure(str(e))
+        find = arguments.get("find") or ""
+        offset = int(arguments.get("offset") or 0)
+        body = find_lines(page.text, find) if find else cut_text(page.text, offset)
+        head = [page.title, answer.url] if page.title else [answer.url]
+        if answer.is_cut:
+            body += f"\n[The page is longer than {settings.max_mib} MiB; the rest was not read.]"
+        return ToolOutput("\n".join([*head, "", body]), origin=answer.url)
+
+    async def close(self) -> None:
+        """Nothing stays open between two calls."""
+
+
+def read_page(answer: GuardedAnswer) -> PageText:
+    """Return the text of an answer. Raises RequestFailed for what is no text."""
+    content_type = answer.headers.get("content-type", "")
+    kind = content_type.split(";")[0].strip().lower()
+    is_html = kind in ("text/html", "application/xhtml+xml")
+    is_text = is_html or kind.startswith("text/") or any(part in kind for part in TEXT_TYPES)
+    start = answer.body[:SNIFFED_BYTES]
+    if not is_text and (kind not in ("", "application/octet-stream") or b"\0" in start):
+        raise RequestFailed(
+            f"{answer.url[:QUOTED_CHARACTERS]} is {kind[:60] or 'not text'}, "
+            f"{len(answer.body):,} bytes, and cannot be read as text."
+        )
+    text = read_bytes(answer.body, content_type)
+    if is_html or (not kind and text[:200].lstrip()[:9].lower() in ("<!doctype", "<html")):
+        return read_html(text)
+    return PageText("", text.replace("\0", ""))
+
+
+def cut_text(text: str, offset: int) -> str:
+    """Return the part of a text that begins at `offset`, and say what is behind it."""
+    if not text:
+        return "[The page has no text.]"
+    if offset >= len(text):
+        return f"[The text has {len(text):,} characters; offset {offset:,} is behind its end.]"
+    end = offset + PAGE_CHARACTERS
+    left = len(text) - end
+    shown = text[offset:end]
+    if left <= 0:
+        return shown
+    return f"{shown}\n[{left:,} more characters; offset = {end} shows them.]"
+
+
+def find_lines(text: str, find: str) -> str:
+    """Return the lines that hold a text, whatever its case, with their numbers."""
+    sought = find.casefold()
+    shown: list[str] = []
+    size = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if sought in line.casefold():
+            shown.append(f"{number}: {line[:1000]}")
+            size += len(shown[-1])
+        if len(shown) == FOUND_LINES or size > PAGE_CHARACTERS:
+            shown.append("[More lines hold it; look for a longer text.]")
+            break
+    return "\n".join(shown) or f"No line of the page holds {find[:QUOTED_CHARACTERS]!r}."
+
+
+def _failure(cause: str, url: str = "") -> ToolOutput:
+    end = f" from {url}" if url else ""
+    text = f"{cause}{end}"[: QUOTED_CHARACTERS * 2].rstrip(".")
+    return ToolOutput(f"Error: {text}.", status="error", origin=url)

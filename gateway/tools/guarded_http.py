@@ -1,0 +1,245 @@
+"""One HTTP request to an address that `url_guard` checked, and its bounded answer.
+
+A connection of its own for each request, closed behind the answer. Nothing of the environment
+(proxies, cookies, netrc) is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gateway.tools.url_guard import Address, CheckedUrl, UrlGuard, UrlRefused
+from gateway.upstream.http1_parser import MalformedResponse, ResponseParser
+from gateway.upstream.tls_trust import trust
+from gateway.wire.compression import Decompressor
+
+READ_BYTES = 1 << 16
+CONNECT_SECONDS = 5.0  # for each address
+MAX_ADDRESSES = 4  # of a name that are tried
+HEADER_CHARACTERS = 8192  # of one header of a request
+REDIRECTS = (301, 302, 303, 307, 308)
+# The length of a body, how it is framed and where it goes are the transport's.
+RESERVED_HEADERS = frozenset(
+    """
+    host content-length transfer-encoding connection upgrade te trailer expect
+    accept-encoding proxy-authorization proxy-connection keep-alive
+    """.split()  # noqa: SIM905
+)
+BODY_HEADERS = ("content-type",)
+
+
+class RequestFailed(Exception):
+    """A request without a whole answer. The text is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """max_bytes: of the body, unpacked; what is behind them is left out."""
+
+    max_bytes: int = 1 << 20
+    redirects: int = 5
+    seconds: float = 20.0
+    same_host: bool = False  # a redirect leads to no other host
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedRequest:
+    """A request. headers: by name, without those of the transport."""
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedAnswer:
+    """An answer. headers: by lower-case name. url: after redirects. is_cut: over the limit."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+    is_cut: bool = False
+
+
+def product_name() -> str:
+    """Return what stands in `User-Agent`."""
+    try:
+        return f"mnemogate/{version('mnemogate')}"
+    except PackageNotFoundError:
+        return "mnemogate"
+
+
+class GuardedHttp:
+    """Sends requests through a guard."""
+
+    def __init__(self, guard: UrlGuard) -> None:
+        self.guard = guard
+        self._tls: ssl.SSLContext | None = None
+        self._user_agent = product_name()
+
+    async def send(self, request: GuardedRequest, limits: AnswerLimits) -> GuardedAnswer:
+        """Return the answer, after redirects. Raises UrlRefused, RequestFailed."""
+        checked = self.guard.check(request.url)
+        host = checked.host
+        try:
+            async with asyncio.timeout(limits.seconds):
+                for _ in range(limits.redirects + 1):
+                    answer = await self._send_once(checked, request, limits)
+                    location = answer.headers.get("location", "")
+                    if answer.status not in REDIRECTS or not location:
+                        return answer
+                    checked = self.guard.follow(checked, location)
+                    if limits.same_host and checked.host != host:
+                        raise UrlRefused(f"{host} redirects to another host, {checked.host}.")
+                    request = _redirected(request, answer.status, same_host=checked.host == host)
+        except TimeoutError:
+            raise RequestFailed(f"{host} did not answer within {limits.seconds:g} s.") from None
+        raise RequestFailed(f"{host} redirected more than {limits.redirects} times.")
+
+    async def _send_once(
+        self, checked: CheckedUrl, request: GuardedRequest, limits: AnswerLimits
+    ) -> GuardedAnswer:
+        head = self._write_head(checked, request)
+        reader, writer = await self._connect(checked)
+        try:
+            writer.write(head + request.body)
+            await writer.drain()
+            return await _read_answer(reader, checked, request, limits.max_bytes)
+        except (OSError, ssl.SSLError, MalformedResponse, zlib.error) as e:
+            raise RequestFailed(
+                f"{checked.host} did not send a whole answer ({type(e).__name__})."
+            ) from None
+        finally:
+            writer.transport.abort()
+
+    async def _connect(
+        self, checked: CheckedUrl
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        addresses = await self.guard.find_addresses(checked)
+        secured: dict[str, Any] = {}
+        if checked.scheme == "https":
+            if self._tls is None:
+                self._tls = await asyncio.to_thread(_make_tls)
+            secured = {"ssl": self._tls, "server_hostname": checked.host}
+        cause = "no address"
+        for address in addresses[:MAX_ADDRESSES]:
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await _open_streams(address, checked.port, secured)
+            except TimeoutError:
+                cause = "no connection in time"
+            except ssl.SSLCertVerificationError:
+                cause = "its certificate is not valid"
+            except OSError as e:
+                cause = type(e).__name__
+        raise RequestFailed(f"{checked.host} cannot be reached ({cause}).")
+
+    def _write_head(self, checked: CheckedUrl, request: GuardedRequest) -> bytes:
+        headers = {
+            "Host": checked.authority,
+            "User-Agent": self._user_agent,
+            "Accept": "*/*",
+            "Accept-Encoding": "gzip, deflate",
+            "Connection": "close",
+        }
+        fixed = {name.lower() for name in headers}
+        for name, value in request.headers.items():
+            if name.lower() in RESERVED_HEADERS:
+                continue
+            if name.lower() in fixed:
+                headers = {n: v for n, v in headers.items() if n.lower() != name.lower()}
+            headers[name] = value
+        if request.body or request.method in ("POST", "PUT", "PATCH"):
+            headers["Content-Length"] = str(len(request.body))
+        lines = [f"{request.method} {checked.target} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if any(_is_unfit(line) for line in lines):
+            raise UrlRefused("a header has a line break or is too long.")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+
+
+def _is_unfit(line: str) -> bool:
+    return len(line) > HEADER_CHARACTERS + 256 or any(mark in line for mark in "\r\n\0")
+
+
+def _make_tls() -> ssl.SSLContext:
+    context = trust()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+async def _open_streams(
+    address: Address, port: int, secured: Mapping[str, Any]
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the streams of a connection to exactly this address."""
+    is_ipv4 = address.version == 4
+    sock = socket.socket(socket.AF_INET if is_ipv4 else socket.AF_INET6, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        where = (str(address), port) if is_ipv4 else (str(address), port, 0, 0)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+        return await asyncio.open_connection(sock=sock, **secured)
+    except BaseException:
+        sock.close()
+        raise
+
+
+async def _read_answer(
+    reader: asyncio.StreamReader, checked: CheckedUrl, request: GuardedRequest, max_bytes: int
+) -> GuardedAnswer:
+    """Read an answer until its end, or until there are more bytes than allowed."""
+    parser = ResponseParser(request.method == "HEAD")
+    body = bytearray()
+    unpack: Decompressor | None = None
+    is_cut = False
+    while not parser.whole and not is_cut:
+        data = await reader.read(READ_BYTES)
+        if not data:
+            parser.end("")
+            if not parser.whole:
+                raise MalformedResponse(parser.fault)
+        else:
+            parser.feed(data)
+        if parser.status and unpack is None and _is_packed(parser):
+            unpack = Decompressor(members=64)
+        while piece := parser.take():
+            for part in unpack.pieces(piece) if unpack is not None else (piece,):
+                body += part
+                if len(body) > max_bytes:
+                    is_cut = True
+                    break
+            if is_cut:
+                break
+    headers: dict[str, str] = {}
+    for name, value in parser.headers:
+        headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+    return GuardedAnswer(
+        parser.status, headers, bytes(body[:max_bytes]), checked.text, is_cut=is_cut
+    )
+
+
+def _is_packed(parser: ResponseParser) -> bool:
+    return any(
+        name.lower() == b"content-encoding"
+        and value.strip().lower() in (b"gzip", b"x-gzip", b"deflate")
+        for name, value in parser.headers
+    )
+
+
+def _redirected(request: GuardedRequest, status: int, *, same_host: bool) -> GuardedRequest:
+    """Return the request that follows a redirect (RFC 9110, section 15.4)."""
+    headers = request.headers if same_host else {}
+    becomes_get = status == 303 or (status in (301, 302) and request.method == "POST")
+    if not becomes_get or request.method == "HEAD":
+        return replace(request, headers=headers, body=request.body if same_host else b"")
+    headers = {name: text for name, text in headers.items() if name.lower() not in BODY_HEADERS}
+    return replace(request, method="GET", headers=headers, body=b"")

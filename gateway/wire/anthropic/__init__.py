@@ -1,1 +1,0 @@
-"""Chat completions as Anthropic's Messages API says them, there and back. Pure."""

@@ -1,1 +1,0 @@
-"""Chat completions as OpenAI's Responses API says them, there and back. Pure."""

@@ -1,0 +1,89 @@
+"""How the most tokens of an answer are named to a server of chat completions.
+
+Newer models take `max_completion_tokens` alone (OpenAI's GPT-5 and o series), most servers take
+`max_tokens`. What a server was seen to want is remembered for each model.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gateway.wire.chat import decode, encode
+from memory.cache import Cache
+
+MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
+MODELS_BYTES, MODEL_BYTES = 1 << 17, 150  # clients choose the names of models
+# Of refusals that are about a member, and of those that are about its value.
+UNKNOWN = re.compile(
+    r"(?i)unsupported|not (?:supported|permitted|allowed|recogni[sz]ed|accepted|expected)"
+    r"|un(?:known|expected|recogni[sz]ed)|extra|deprecated|invalid (?:parameter|argument|field)"
+    r"|\buse\b|instead|forbidden"
+)
+VALUE = re.compile(r"(?i)too (?:large|big|many|high)|at most|less than|greater than|exceed|context")
+_newer = re.compile(r"(?:gpt-[5-9]|o[1-9])(?![a-z0-9])")
+ERROR_CHARACTERS = 4000
+
+
+class TokenLimits:
+    """Names the limit for one provider. usual: the member for a model that nothing is known of."""
+
+    def __init__(self, usual: str = MAX_TOKENS) -> None:
+        self._usual = usual
+        self._seen: Cache[str, str] = Cache(
+            MODELS_BYTES, MODEL_BYTES, lambda model, _: 4 * len(model)
+        )
+
+    def member_of(self, model: str) -> str:
+        """Return the member that a model's server takes."""
+        if (member := self._seen.get(model)) is not None:
+            return member
+        return usual_member(model, self._usual)
+
+    def note(self, model: str, member: str) -> None:
+        """Remember that a model's server took a member after it had refused the other one."""
+        self._seen.put(model, member)
+
+
+def usual_member(model: str, usual: str = MAX_TOKENS) -> str:
+    """Return the member that a model's server most likely takes. usual: of one not known."""
+    is_newer = _newer.match(model.rsplit("/", 1)[-1].lower()) is not None
+    return MAX_COMPLETION_TOKENS if is_newer else usual
+
+
+def rename_limit(body: bytes, member: str) -> bytes:
+    """Return a chat completion's body with its limit under this name."""
+    found = decode(body)
+    old = _other(member)
+    if old not in found or member in found:
+        return body
+    return encode({member if name == old else name: value for name, value in found.items()})
+
+
+def refused_member(status: int, sent: bytes, refusal: bytes) -> str:
+    """Return the member that a server wants in place of the one it refused, "" for none."""
+    if status not in (400, 422):
+        return ""
+    text = refusal[:ERROR_CHARACTERS].decode("utf-8", "replace")
+    for member in (MAX_TOKENS, MAX_COMPLETION_TOKENS):
+        if f'"{member}"'.encode() in sent and _is_about(member, text, refusal):
+            return _other(member)
+    return ""
+
+
+def _is_about(member: str, text: str, refusal: bytes) -> bool:
+    """Tell whether an error refuses a member, whatever its value."""
+    if not re.search(rf"\b{member}\b", text) or VALUE.search(text):
+        return False
+    if UNKNOWN.search(text):
+        return True
+    try:
+        error = decode(refusal).get("error")
+        return isinstance(error, dict) and error.get("param") == member
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
+        return False
+
+
+def _other(member: str) -> str:
+    return MAX_TOKENS if member == MAX_COMPLETION_TOKENS else MAX_COMPLETION_TOKENS

@@ -1,0 +1,102 @@
+"""Which passages of a file may hold a text: the numbers of their trigrams. Pure.
+
+A trigram is three characters, without case; its number has 16 bits, so two may share one, and a
+passage that has all numbers of a text is looked at. The passages of a number are a bitmap of their
+places, or a list of places where that is shorter.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from sys import byteorder
+from zlib import crc32
+
+LENGTH = 3
+NUMBERS = 1 << 16
+CACHED = 200_000  # trigrams whose numbers are kept at hand
+BITMAP, PLACES = b"\x00", b"\x01"
+
+
+class _GramNumbers(dict[str, int]):
+    """The numbers of trigrams, by the trigram."""
+
+    def __missing__(self, gram: str) -> int:
+        if len(self) >= CACHED:
+            self.clear()
+        number = crc32(gram.encode("utf-8", "surrogatepass")) & (NUMBERS - 1)
+        self[gram] = number
+        return number
+
+
+def gram_numbers(text: str, numbers: _GramNumbers | None = None) -> set[int]:
+    """Return the numbers of the trigrams of a text."""
+    folded = text.casefold()
+    grams = {folded[i : i + LENGTH] for i in range(len(folded) - LENGTH + 1)}
+    known = _GramNumbers() if numbers is None else numbers
+    return {known[gram] for gram in grams}
+
+
+class GramIndex:
+    """The places of trigrams in the passages of one file, which are added in order."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, array[int]] = {}
+        self._numbers = _GramNumbers()
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        """Add the next passage."""
+        for number in gram_numbers(text, self._numbers):
+            places = self._places.get(number)
+            if places is None:
+                places = self._places[number] = array("I")
+            places.append(self._size)
+        self._size += 1
+
+    def encode(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each number with its places, as `decode_places` reads them."""
+        for number in sorted(self._places):
+            yield number, encode_places(self._places[number], self._size)
+
+
+def encode_places(places: array[int], size: int) -> bytes:
+    """Return places as bytes. size: how many passages there are."""
+    if len(places) * 4 < size // 8:
+        if byteorder == "big":
+            places = array("I", places)
+            places.byteswap()
+        return PLACES + places.tobytes()
+    bits = bytearray(size // 8 + 1)
+    for place in places:
+        bits[place >> 3] |= 1 << (place & 7)
+    return BITMAP + bytes(bits)
+
+
+def decode_places(data: bytes) -> int:
+    """Return places as the bits of a number."""
+    if data[:1] == BITMAP:
+        return int.from_bytes(data[1:], "little")
+    bits = 0
+    for i in range(1, len(data) - 3, 4):
+        bits |= 1 << int.from_bytes(data[i : i + 4], "little")
+    return bits
+
+
+def common_places(bitmaps: Iterable[int]) -> int:
+    """Return the places that are in each of some bitmaps."""
+    common = -1
+    for bits in bitmaps:
+        common &= bits
+    return max(common, 0)
+
+
+def list_places(bits: int) -> list[int]:
+    """Return the places of a bitmap, in order."""
+    text = bin(bits)[:1:-1]
+    places: list[int] = []
+    at = text.find("1")
+    while at >= 0:
+        places.append(at)
+        at = text.find("1", at + 1)
+    return places

@@ -1,0 +1,297 @@
+"""Searches a user's files: by words, by name of a definition, by text; and tells their text."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from memory.errors import BadArguments
+from memory.formats.documents.cutting import CutPassage, join_lines
+from memory.formats.documents.line_matching import (
+    PATTERN_CHARACTERS,
+    GrepPassage,
+    LineMatcher,
+    MatchedLine,
+    has_trigrams,
+    make_matcher,
+    match_passages,
+)
+from memory.scope import Scope
+from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.file_tables import file_versions
+from memory.stores.sql.rows import file_grams, file_passages, file_symbols, files, scopes
+
+READ_SECONDS = 10.0
+GREP_SECONDS = 2.0
+TOGETHER = 200  # passages looked at in one step
+LINES = 2000  # of a text that is told at once
+TEXT_CHARACTERS = 200_000
+QUERY_CHARACTERS = 4000
+KINDS = ("text", "symbol")
+decode = msgspec.json.decode
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuery:
+    """What is looked for by words. file: an id or a name, "" for all. kind: one of KINDS."""
+
+    query: str
+    file: str = ""
+    kind: str = "text"
+    limit: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class GrepQuery:
+    """What is looked for by text. file: an id or a name, "" for all."""
+
+    pattern: str
+    file: str = ""
+    regex: bool = False
+    limit: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """Which part of a file is told: from a page, or from a line on."""
+
+    file: str
+    page: int | None = None
+    line: int | None = None
+    lines: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FileHit:
+    """A line or a passage. page: None where the file has none."""
+
+    file: str
+    name: str
+    page: int | None
+    line_start: int
+    line_end: int
+    content: str
+    score: float
+    kind: str = ""
+    symbol: str = ""
+
+
+@dataclass(slots=True)
+class GrepResult:
+    """is_cut: the time was over before all was looked at."""
+
+    hits: list[FileHit] = field(default_factory=list)
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """Numbered lines of a file. row: the file's."""
+
+    row: Any
+    lines: list[tuple[int, str]]
+    page_lines: list[int]
+
+    @property
+    def page(self) -> int | None:
+        """The page of the first line."""
+        return page_of(self.page_lines, self.lines[0][0])
+
+
+class FileSearch:
+    """The files of a database."""
+
+    def __init__(self, db: Database, *, grep_seconds: float = GREP_SECONDS) -> None:
+        self._db, self._grep_seconds = db, grep_seconds
+
+    async def search(self, scope: Scope, wanted: FileQuery) -> list[FileHit]:
+        """Return hits, best first. Raises NotFound, BadArguments, StoreUnavailable."""
+        if wanted.kind not in KINDS:
+            raise BadArguments(f"`kind` is {wanted.kind[:60]!r}: use text or symbol.")
+        if not wanted.query.strip():
+            raise BadArguments("`query` is empty: give words to search for.")
+        return await self._read(partial(_search, scope=scope, wanted=wanted))
+
+    async def grep(self, scope: Scope, wanted: GrepQuery) -> GrepResult:
+        """Return the lines that hold a text. Raises NotFound, BadArguments, StoreUnavailable."""
+        until = time.monotonic() + self._grep_seconds
+        matcher = make_matcher(wanted.pattern, regex=wanted.regex)
+        plan = await self._read(partial(_plan_grep, scope=scope, wanted=wanted, matcher=matcher))
+        result = GrepResult()
+        for row, places in plan:
+            seen: set[int] = set()
+            for some in _steps(places):
+                left = wanted.limit - len(result.hits)
+                if left <= 0:
+                    return result
+                if time.monotonic() > until:
+                    result.is_cut = True
+                    return result
+                for match in await self._match(row, some, matcher, left):
+                    # What stands in the beginning of the passage behind is seen twice.
+                    if match.line not in seen:
+                        seen.add(match.line)
+                        result.hits.append(_to_hit(row, match))
+        return result
+
+    async def _match(
+        self, row: Any, places: Sequence[int], matcher: LineMatcher, limit: int
+    ) -> list[MatchedLine]:
+        passages = await self._read(partial(_read_candidates, upload=row.shown, places=places))
+        return await asyncio.to_thread(match_passages, matcher, passages, limit)
+
+    async def open(self, scope: Scope, wanted: TextQuery) -> FileText:
+        """Return lines of a file. Raises NotFound, BadArguments, StoreUnavailable."""
+        if wanted.page is not None and wanted.line is not None:
+            raise BadArguments("Give `page` or `line`, not both.")
+        return await self._read(partial(_read_text, scope=scope, wanted=wanted))
+
+    async def list_files(self, scope: Scope) -> list[Any]:
+        """Return the files of a scope, by name. Raises StoreUnavailable."""
+        return await self._read(partial(_list_files, scope=scope))
+
+    async def _read(self, work: Any) -> Any:
+        return await self._db.read(work, READ_SECONDS, of=NO_TURNS)
+
+
+def _list_files(conn: Connection, scope: Scope) -> list[Any]:
+    scope_id = scopes.find(conn, scope)
+    return [] if scope_id is None else files.list_files(conn, scope_id)
+
+
+def _search(conn: Connection, scope: Scope, wanted: FileQuery) -> list[FileHit]:
+    scope_id = scopes.find(conn, scope)
+    if scope_id is None:
+        return _none_of(conn, 0, wanted.file)
+    upload = 0
+    if wanted.file:
+        upload = files.get_file(conn, scope_id, wanted.file).shown
+        if not upload:
+            return []
+    query = wanted.query[:QUERY_CHARACTERS]
+    rows = (file_symbols if wanted.kind == "symbol" else file_passages).search(
+        conn, scope_id, query, wanted.limit, upload
+    )
+    return [
+        FileHit(
+            row["file"],
+            row["name"],
+            row["page"] or None,
+            row["line_start"],
+            row["line_end"],
+            row["content"],
+            row["score"],
+            row.get("kind", ""),
+            row.get("symbol", ""),
+        )
+        for row in rows
+    ]
+
+
+def _none_of(conn: Connection, scope_id: int, file: str) -> list[Any]:
+    """Return nothing. Raises NotFound if a file is named."""
+    if file:
+        files.get_file(conn, scope_id, file)
+    return []
+
+
+def _plan_grep(
+    conn: Connection, scope: Scope, wanted: GrepQuery, matcher: LineMatcher
+) -> list[tuple[Any, Sequence[int]]]:
+    """Return the files with the places of passages that are to be looked at."""
+    scope_id = scopes.find(conn, scope)
+    if scope_id is None:
+        return _none_of(conn, 0, wanted.file)
+    if wanted.file:
+        rows = [files.get_file(conn, scope_id, wanted.file)]
+    else:
+        rows = files.list_files(conn, scope_id)
+    rows = [row for row in rows if row.shown]
+    if not has_trigrams(matcher):
+        return [(row, range(row.passages)) for row in rows]
+    places = file_grams.find_places(conn, scope_id, [row.shown for row in rows], matcher.texts)
+    return [(row, places[row.shown]) for row in rows if places.get(row.shown)]
+
+
+def _steps(places: Sequence[int]) -> Iterator[Sequence[int]]:
+    for i in range(0, len(places), TOGETHER):
+        yield places[i : i + TOGETHER]
+
+
+def _read_candidates(conn: Connection, upload: int, places: Sequence[int]) -> list[GrepPassage]:
+    """Return passages with what their last line goes on with."""
+    wanted = sorted({*places, *(place + 1 for place in places)})
+    by_place = {row.position: row for row in file_passages.read_places(conn, upload, wanted)}
+    passages: list[GrepPassage] = []
+    for place in places:
+        row, behind = by_place.get(place), by_place.get(place + 1)
+        if row is None:
+            continue
+        goes_on = behind is not None and behind.line_start == row.line_end
+        following = behind.content.split("\n", 1)[0][:PATTERN_CHARACTERS] if goes_on else ""
+        passages.append(GrepPassage(row.page, row.line_start, row.content, following))
+    return passages
+
+
+def _to_hit(row: Any, match: MatchedLine) -> FileHit:
+    page = match.page or None
+    return FileHit(row.public_id, row.name, page, match.line, match.line, match.content, 1.0)
+
+
+def _read_text(conn: Connection, scope: Scope, wanted: TextQuery) -> FileText:
+    scope_id = scopes.find(conn, scope)
+    row = files.get_file(conn, scope_id or 0, wanted.file)
+    if row.status == files.FAILED:
+        raise BadArguments(f"{row.name!r} has no text: {row.reason}.")
+    if not row.shown:
+        raise BadArguments(f"{row.name!r} is being read: try again in some seconds.")
+    stored = select(file_versions.c.page_lines).where(file_versions.c.id == row.shown)
+    page_lines: list[int] = decode(conn.execute(stored).scalar() or "[]")
+    first = _first_line(row, wanted, page_lines)
+    last = min(first + max(1, min(wanted.lines, LINES)) - 1, row.lines)
+    passages = [
+        CutPassage(p.page, p.line_start, p.line_end, p.content)
+        for p in file_passages.read_lines(conn, row.shown, first, last)
+    ]
+    numbered = [(n, line) for n, line in join_lines(passages) if first <= n <= last]
+    return FileText(row, _bounded(numbered), page_lines)
+
+
+def _first_line(row: Any, wanted: TextQuery, page_lines: list[int]) -> int:
+    """Return the first line that is told. Raises BadArguments."""
+    if wanted.page is not None:
+        if not page_lines:
+            raise BadArguments(f"{row.name!r} has no pages: give `line`, from 1 to {row.lines}.")
+        if not 1 <= wanted.page <= len(page_lines):
+            raise BadArguments(
+                f"`page` is {wanted.page}: {row.name!r} has {len(page_lines)} pages."
+            )
+        return page_lines[wanted.page - 1]
+    line = 1 if wanted.line is None else wanted.line
+    if not 1 <= line <= row.lines:
+        raise BadArguments(f"`line` is {line}: {row.name!r} has {row.lines} lines.")
+    return line
+
+
+def _bounded(numbered: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return lines up to a number of characters, at least one."""
+    left, told = TEXT_CHARACTERS, []
+    for number, line in numbered:
+        if told and len(line) > left:
+            break
+        told.append((number, line[:TEXT_CHARACTERS]))
+        left -= len(line)
+    return told
+
+
+def page_of(page_lines: Sequence[int], line: int) -> int | None:
+    """Return the page of a line, None where there are no pages."""
+    return bisect_right(page_lines, line) or None

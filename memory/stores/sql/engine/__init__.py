@@ -1,0 +1,1 @@
+"""The database itself: tables, connections, transactions, statements, a driver for each kind."""

@@ -1,0 +1,453 @@
+"""The database: many readers, one writer with group commit.
+
+Work is a function of a SQLAlchemy connection.
+
+- A write is a function that may run twice: writes that wait together share one transaction, and if
+  one of them fails the others run again, each in its own transaction. A caller that is cancelled
+  withdraws a write that has not begun.
+- Long work (an import, an erasure) is written in pieces (see `batches`). Each piece has its own
+  commit, and only one piece waits at a time: any other write waits for the current piece at most.
+- A read has a deadline, from when it has a connection. After it the caller continues without; the
+  query is left to end by itself, since cancelling it would cost its connection.
+- On SQLite a whole work is one hop to a connection's thread, or none (see `sqlite`): through the
+  asynchronous engine every statement is three or four, which measured 114 hops and 26 ms of CPU a
+  turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+from memory.errors import NotUpgraded, RowRefused, StoreUnavailable
+from memory.stores.sql.engine.application_tables import ApplicationTables
+from memory.stores.sql.engine.connections import Connections, Work
+from memory.stores.sql.engine.database_kinds import load_connections
+from memory.stores.sql.engine.preparation import prepare_tables
+from memory.stores.sql.engine.shortcut import Shortcut
+from memory.stores.sql.engine.sqlite.fts import INDEX_CHARACTERS, LIMIT_OPTION, IndexLimit
+from memory.stores.sql.engine.waiting import (
+    WAIT_SECONDS,
+    ends_within,
+    gets_connection,
+    told_of_connection,
+)
+from memory.stores.sql.engine.write_lock import EVERYTHING, Withdrawn, WriteLock
+from memory.stores.sql.index.index_changes import IndexChanges
+from memory.stores.sql.turns.journal import (
+    FILED_TOGETHER,
+    NOTHING_WAITS,
+    BehindJournal,
+    FilingStep,
+    Journal,
+)
+from memory.stores.sql.turns.journal_filer import JournalFiler
+
+if TYPE_CHECKING:
+    from memory.stores.sql.engine.postgres.postgres_lease import SlotLease
+
+log = logging.getLogger("mnemogate")
+T = TypeVar("T")
+POOL = 8  # connections to a server
+GROUP = 64  # writes that share a commit
+NO_LEASE = "others may take over what this worker does: it has lost its lease"
+NO_TURNS = NOTHING_WAITS  # the scope of works that touch no turns
+VERSION_SECONDS = 0.02  # how long another process's write may go unnoticed
+
+
+class WaitingWork(NamedTuple):
+    """A queued write and its waiting caller. alone: it shares its commit with no other."""
+
+    work: Work[Any]
+    done: asyncio.Future[Any]
+    alone: bool = False
+
+
+CLOSE_SECONDS = 2.0  # by then, callers have given up or used the recovery log
+
+
+class Database:
+    """The database of a memory. Opens on `open()`.
+
+    url: `sqlite+aiosqlite:///file.db` or `postgresql+asyncpg://...`. synchronous: SQLite's, NORMAL
+    or FULL. index_characters: of one message that are indexed. secret: the server's, which on
+    Postgres keys the search index and is checked. pool: connections to Postgres at most.
+    application_tables: tables of the application; it registers them, and is told of erasures and
+    expiry.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        synchronous: str = "NORMAL",
+        index_characters: int = INDEX_CHARACTERS,
+        secret: bytes = b"",
+        pool: int = POOL,
+    ) -> None:
+        if synchronous not in ("NORMAL", "FULL"):
+            raise ValueError(f"storage.synchronous is {synchronous!r}: use NORMAL or FULL")
+        self.url = url
+        self.index_limit = IndexLimit(index_characters)
+        options = {LIMIT_OPTION: self.index_limit}
+        self._connections: Connections = load_connections(url).open_connections(
+            url, synchronous, options, (secret, pool)
+        )
+        # Whether others may write without `version` telling: what is kept has to be compared.
+        self.is_shared = self._connections.parallel
+        self._secret = secret
+        self._queue: asyncio.Queue[WaitingWork] = asyncio.Queue()
+        self._writer: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[Any]] = set()  # reads, and writes side by side
+        self._next: WaitingWork | None = (
+            None  # taken from the queue, but not part of the previous group
+        )
+        self._pieces = asyncio.Lock()  # its holder may have a piece in the queue
+        self._small: list[WaitingWork] = []
+        self._committing = False
+        self._versions = 0  # writes of this process that were not small
+        # When the connections were last checked, and their version then.
+        self._seen: tuple[float, int | None] = (-VERSION_SECONDS, None)
+        self.filer = JournalFiler(Journal(), self._write_small_work)
+
+    def need_lease(self) -> None:
+        """Write only as one of the workers of this database; a file needs no lease."""
+        self._connections.need_lease()
+
+    @property
+    def lease(self) -> SlotLease | None:
+        return self._connections.lease
+
+    @property
+    def holder(self) -> int | None:
+        """What names this process at the nodes that it works on; None on a file."""
+        if not self.is_shared:
+            return None
+        return self.lease.incarnation if self.lease is not None else None
+
+    def count_workers(self) -> int:
+        """Return how many processes serve this database, as far as is known; 1 for a file."""
+        return self.lease.living if self.lease is not None else 1
+
+    @property
+    def may_write(self) -> bool:
+        return self.lease is None or self.lease.is_held
+
+    async def check_may_write(self) -> None:
+        """Renew a lease that lapsed while this process stood still.
+
+        Raises StoreUnavailable if others may take over what this worker does.
+        """
+        if not self.is_shared or self.may_write or self.lease is None:
+            return
+        if not await self.lease.catch_up():
+            raise StoreUnavailable(NO_LEASE)
+
+    @property
+    def journal(self) -> Journal:
+        return self.filer.journal
+
+    @property
+    def application_tables(self) -> list[ApplicationTables]:
+        return self.journal.tables
+
+    @application_tables.setter
+    def application_tables(self, tables: list[ApplicationTables]) -> None:
+        self.journal.tables = tables
+
+    @property
+    def version(self) -> tuple[int, int] | None:
+        """Unchanged while only small writes happened, in this process and any other.
+
+        Writes of other processes show after some milliseconds. None if that is unknown.
+        """
+        looked, seen = self._seen
+        if (now := time.monotonic()) - looked > VERSION_SECONDS:
+            seen = self._connections.version()
+            self._seen = now, seen
+        return None if seen is None else (self._versions, seen)
+
+    @property
+    def index_changes(self) -> IndexChanges:
+        """What small writes changed of the search index; other writes change `version`."""
+        return self._connections.index_changes
+
+    async def open(self) -> None:
+        """Create the tables of an empty database, refuses one of another version, starts the
+        writer.
+
+        A database that is refused is closed again.
+        """
+        try:
+            await self._connections.open()
+            prepare = partial(prepare_tables, secret=self._secret)
+            # Of a server it is only read as a rule: a worker that stands still may hold its locks.
+            if not self.is_shared or not await self._connections.read(
+                partial(prepare, reading=True)
+            ):
+                await self._connections.write([prepare])
+        except NotUpgraded:
+            await self._connections.close()
+            raise
+        except (SQLAlchemyError, OSError) as e:
+            await self._connections.close()
+            raise StoreUnavailable(
+                f"the database {make_url(self.url).render_as_string()} cannot be opened: {e}"
+            ) from e
+        self._writer = asyncio.create_task(self._write_on(), name="memory-writer")
+        if not self.is_shared:
+            await self.filer.file_rest()
+
+    async def close(self) -> None:
+        """Finish waiting writes, for at most `CLOSE_SECONDS`, then close every connection."""
+        if self._writer is not None and not self._writer.done():
+            await self.filer.close(CLOSE_SECONDS)
+        if self._writer is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    if self._connections.pause is not None:
+                        await asyncio.wait(
+                            [self._connections.pause]
+                        )  # shielded: a caller that gives up must not cancel it for all
+                    await self._queue.join()
+            self._writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writer
+            self._give_up()
+        if self._running:
+            await asyncio.wait(self._running, timeout=CLOSE_SECONDS / 2)
+        await self._connections.close()
+        if self.lease is not None:
+            await self.lease.release()
+
+    def _give_up(self) -> None:
+        """Fail the remaining writes: a checkpoint or another write took too long."""
+        left, self._small = [*self._small, *([self._next] if self._next else ())], []
+        while not self._queue.empty():
+            left.append(self._queue.get_nowait())
+        for one in left:
+            if not one.done.done():
+                one.done.set_exception(StoreUnavailable("the store was closed meanwhile"))
+
+    async def read(
+        self,
+        work: Work[T],
+        deadline: float | None = None,
+        *,
+        small: bool = False,
+        single: bool = False,
+        of: bytes | None = None,
+    ) -> T:
+        """Run `work` in a read transaction; turns that wait in the journal are filed before.
+
+        of: the key of the only scope whose turns it reads, `NO_TURNS` if it reads none. small:
+        reads a few rows by key, so it may run at once on this thread. single: is one statement,
+        which needs no transaction. Raises StoreUnavailable after `deadline` seconds, if no
+        connection is free in time, or if the database fails.
+        """
+        await self.filer.file_of(of, deadline)
+        if small and (found := self._connections.at_once([work], reading=True)) is not None:
+            one: T = found[0]
+            return one
+        has_connection = asyncio.Event()
+        waits = self.is_shared and deadline is not None
+        with told_of_connection(has_connection.set) if waits else contextlib.nullcontext():
+            task = asyncio.create_task(self._read_once(work, single))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        if waits and not await gets_connection(task, has_connection):
+            task.cancel()  # it has no connection that this would cost
+            raise StoreUnavailable(f"no connection to the store was free within {WAIT_SECONDS:g} s")
+        if not await ends_within(task, deadline):
+            task.add_done_callback(lambda t: t.cancelled() or t.exception())
+            raise StoreUnavailable(f"the store did not answer within {deadline} s")
+        return task.result()
+
+    async def fill_pool(self) -> None:
+        """Open every connection to a server, before the first request needs one."""
+        await self._connections.fill()
+
+    async def _read_once(self, work: Work[T], single: bool) -> T:
+        try:
+            return await self._connections.read(work, single=single)
+        except (SQLAlchemyError, OSError) as e:
+            raise StoreUnavailable(f"the store failed: {type(e).__name__}") from e
+
+    async def write(
+        self,
+        work: Work[T],
+        *,
+        small: bool = False,
+        piece: bool = False,
+        lock: WriteLock = EVERYTHING,
+        shortcut: Shortcut[T] | None = None,
+    ) -> T:
+        """Run `work` in a write transaction; it is durable when this returns.
+
+        Turns that wait in the journal are filed before, in the same transaction; a `BehindJournal`
+        decides that itself. small: writes a few rows, so it may run at once on this thread.
+        `version` does not change by it: a caller that caches what it changes must handle that.
+        piece: of long work, after all other writes. lock: see `write_lock`. shortcut: tried first
+        on Postgres. Raises what `work` raised, or StoreUnavailable.
+        """
+        await self.check_may_write()
+        behind = work if isinstance(work, BehindJournal) else BehindJournal(self.journal, work)
+        is_long = self.journal.rows > FILED_TOGETHER and not isinstance(behind, FilingStep)
+        if is_long and behind.of is None:
+            await self.filer.file()
+        if self._connections.parallel:
+            async with self._pieces if piece else contextlib.nullcontext():
+                return await self._write_beside(behind, lock, once=piece, shortcut=shortcut)
+        out: T = await self._write_in_turn(behind, small=small, piece=piece)
+        if behind.filed:
+            self.journal.note_filed(behind.of, behind.filed)
+            for call in self.filer.on_filed:
+                call()
+        if self.journal.rows:
+            self.filer.file_later()
+        return out
+
+    def behind_turns_of(self, scope_id: int | None, work: Work[T]) -> BehindJournal[T]:
+        """Return a work that needs the turns of one scope, or of all, for `write`."""
+        return BehindJournal(self.journal, work, self.journal.key_of(scope_id))
+
+    def apart_from_turns(self, work: Work[T]) -> BehindJournal[T]:
+        """Return a work that touches no turns, for `write`."""
+        return BehindJournal(self.journal, work, NO_TURNS)
+
+    async def _write_small_work(self, work: Work[T]) -> T:
+        return await self.write(work, small=True)
+
+    async def _write_in_turn(self, work: Work[T], *, small: bool, piece: bool) -> T:
+        """Write after what waits already, with others in one transaction."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        async with self._pieces if piece else contextlib.nullcontext():
+            self._wait(WaitingWork(work, done, alone=piece), small)
+            return await done
+
+    async def _write_beside(
+        self, work: Work[T], lock: WriteLock, *, once: bool, shortcut: Shortcut[T] | None
+    ) -> T:
+        """Write beside other writes.
+
+        A caller that is cancelled withdraws what is not committed.
+        """
+        if self._writer is None or self._writer.done():
+            raise StoreUnavailable("the store is not open")
+        waits = True
+        task: asyncio.Task[T] = asyncio.create_task(
+            self._connections.write_one(
+                work, lock, once=once, wanted=lambda: waits and self.may_write, shortcut=shortcut
+            )
+        )
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waits = False
+            task.add_done_callback(lambda t: t.cancelled() or t.exception())
+            raise
+        except Withdrawn as e:
+            raise StoreUnavailable(NO_LEASE) from e
+        except (SQLAlchemyError, OSError) as e:
+            raise _as_store_error(e) from e
+
+    def _wait(self, one: WaitingWork, small: bool) -> None:
+        if self._writer is None or self._writer.done():
+            raise StoreUnavailable("the store is not open")
+        if small:
+            if not self._small:
+                # after other ready tasks ran, so that writes which come together share a
+                # transaction
+                one.done.get_loop().call_soon(self._write_small)
+            self._small.append(one)
+        else:
+            self._queue.put_nowait(one)
+
+    def _write_small(self, _: object = None) -> None:
+        """Run the small writes that came together at once, or queue them."""
+        if (
+            self._connections.pause is not None
+        ):  # some ms: to be made by another connection costs every cached line its validity
+            self._connections.pause.add_done_callback(self._write_small)
+            return
+        group, self._small = self._small, []
+        if not group:
+            return
+        if self._queue.empty() and not self._committing:
+            with contextlib.suppress(
+                Exception
+            ):  # one of them failed; its error is raised when it runs alone
+                made = self._connections.at_once([_unless_taken_back(one) for one in group])
+                if made is not None:
+                    _tell(group, made)
+                    return
+        for one in group:
+            self._queue.put_nowait(one)
+
+    async def _write_on(self) -> None:
+        while True:
+            group = await self._group()
+            self._committing = True
+            try:
+                await self._commit(group)
+            finally:
+                self._committing = False
+                for _ in group:
+                    self._queue.task_done()
+
+    async def _group(self) -> list[WaitingWork]:
+        """Return waiting writes that may share a commit, at least one."""
+        first, self._next = self._next or await self._queue.get(), None
+        group = [first]
+        while not first.alone and len(group) < GROUP and not self._queue.empty():
+            one = self._queue.get_nowait()
+            if one.alone:
+                self._next = one
+                break
+            group.append(one)
+        return group
+
+    async def _commit(self, group: list[WaitingWork]) -> None:
+        try:
+            results = await self._connections.write([_unless_taken_back(one) for one in group])
+        except Exception as e:
+            # Each caller gets its own error; the writer must not end.
+            if len(group) > 1:
+                for one in group:
+                    await self._commit([one])
+            elif not group[0].done.done():
+                group[0].done.set_exception(_as_store_error(e))
+            else:  # its caller left; without the message, which may quote a row
+                log.warning("a write that nobody waits for failed: %s", type(e).__name__)
+            return
+        self._versions += 1
+        _tell(group, results)
+
+
+def _tell(group: Sequence[WaitingWork], results: Sequence[Any]) -> None:
+    for one, result in zip(group, results, strict=True):
+        if not one.done.done():
+            one.done.set_result(result)
+
+
+def _unless_taken_back(one: WaitingWork) -> Work[Any]:
+    return lambda conn: None if one.done.cancelled() else one.work(conn)
+
+
+def _as_store_error(error: Exception) -> Exception:
+    if not isinstance(error, SQLAlchemyError | OSError):
+        return error
+    # SQLAlchemy tells values that do not fit from an outage by their SQLSTATE alone.
+    state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
+    refused = isinstance(error, DataError | IntegrityError) or state.startswith(("22", "54"))
+    kind = RowRefused if refused else StoreUnavailable
+    return kind(f"the store failed: {type(error).__name__}")

@@ -1,0 +1,1 @@
+"""Postgres: its connections, driver, search index, lease and maintenance."""

@@ -1,0 +1,254 @@
+"""The search index on Postgres: the numbers of a row's words in an array, under a GIN index.
+
+- A number stands for a column and the stored form of a word, as SQLite's tokenizer makes it, in one
+  scope. It is keyed by the server's secret: the index holds no word. 28 bits of the scope stand
+  above 36 of the word, so that one scope's numbers lie together in the index. Two of 3,000 words of
+  a scope share a number with probability 7e-5, which costs a wrong posting in that scope alone.
+- It answers what `fts` asks of SQLite: which rows of a scope have a word, the newest first. All
+  ranking is done there, so both stores rank alike.
+- Many workers commit at once, so a key up to which all is indexed would pass over some for ever:
+  each message that waits is named, in the transaction that stores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, literal, select, text
+
+from memory.search.query import TermLookup, scope_mark
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.postgres.postgres_statements import fetch, fetch_sql
+from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords
+from memory.stores.sql.index.stems import Stemmer
+
+TABLES = {
+    "messages_fts": "message_terms",
+    "passages_fts": "passage_terms",
+    "file_passages_fts": "file_passage_terms",
+}
+WORD_BITS = 36
+_stems = Stemmer()
+_OF_SCOPE = "AND u.scope_id = :scope ORDER BY u.id DESC"
+_NEXT = "SELECT m.* FROM unindexed u JOIN messages m ON m.id = u.id WHERE true {} LIMIT :most"
+# Another indexer's messages are left to it. A search waits for those of its scope.
+NEXT = {
+    (False, False): text(_NEXT.format("ORDER BY u.id")),
+    (False, True): text(_NEXT.format("ORDER BY u.id") + " FOR UPDATE OF u SKIP LOCKED"),
+    (True, False): text(_NEXT.format(_OF_SCOPE)),
+    (True, True): text(_NEXT.format(_OF_SCOPE) + " FOR UPDATE OF u"),
+}
+WAITS = """SELECT EXISTS (SELECT FROM unindexed u JOIN messages m ON m.id = u.id
+WHERE u.scope_id = $1 AND m.conversation IS DISTINCT FROM $2::bigint)"""
+# Only what is said in one conversation has an order.
+NEWEST_SAID = select(
+    select(func.max(t.messages.c.id))
+    .where(t.messages.c.conversation == bindparam("conversation"))
+    .scalar_subquery()
+    .label("stored")
+)
+
+
+class PostgresIndex:
+    """What `SearchIndex` says, of a server."""
+
+    newest: Sequence[Any] = (*NEWEST_SAID.selected_columns, literal(0).label("indexed"))
+
+    def put_document(
+        self, conn: Connection, table: str, place: tuple[int, int], columns: Mapping[str, str]
+    ) -> None:
+        key, scope_id = place
+        fetch_sql(
+            conn,
+            # a constant name
+            f"INSERT INTO {TABLES[table]} (id, scope_id, terms) VALUES ($1, $2, $3) ON CONFLICT "
+            "(id) DO UPDATE SET scope_id = excluded.scope_id, terms = excluded.terms",
+            key,
+            scope_id,
+            term_numbers(_key(conn), scope_id, columns),
+        )
+
+    def drop(self, conn: Connection, table: str, keys: Sequence[int]) -> None:
+        """Remove documents, and what waits to become one."""
+        if table == "messages_fts":  # first: who is indexing one of them is waited for
+            self._end_waiting(conn, keys)
+        # a constant name
+        sql = f"DELETE FROM {TABLES[table]} WHERE id = ANY($1::bigint[])"
+        fetch_sql(conn, sql, list(keys))
+
+    def postings(
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
+    ) -> list[list[int]]:
+        words = [("speaker" if x.column == "voice" else x.column, x.words) for x in lookups]
+        return _postings(conn, place, words, most)
+
+    def list_sharing_words(self, conn: Connection, scope_id: int, shared: SharedWords) -> list[int]:
+        key = _key(conn)
+        two = [n for w in shared.pairs for n in _of_query(key, scope_id, "body", [w])]
+        every = [n for w in shared.every for n in _of_query(key, scope_id, "body", [w])]
+        last = fetch_sql(
+            conn,
+            "SELECT id FROM passages WHERE scope_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
+            scope_id,
+            shared.newest,
+        )
+        look = "SELECT * FROM (SELECT id FROM passage_terms WHERE scope_id = $1 AND {} ORDER BY id"
+        look += f" + 0 DESC LIMIT {shared.most}) q"
+        common = "(SELECT count(*) FROM unnest($2::bigint[]) x WHERE x = ANY(terms))"
+        rows = fetch_sql(
+            conn,
+            f"{look.format(f'terms && $2::bigint[] AND id > $3 AND {common} >= $5')} UNION "
+            f"{look.format('terms @> $4::bigint[]')} ORDER BY 1",
+            scope_id,
+            two,
+            last[0][0] if last else 0,
+            every,
+            min(len(two), 2),
+        )
+        return [row[0] for row in rows]
+
+    def list_speakers(
+        self, conn: Connection, place: tuple[str, int], words: Sequence[str]
+    ) -> list[str]:
+        matches = _postings(conn, IndexPlace(*place), [("speaker", (word,)) for word in words], 1)
+        return [word for word, keys in zip(words, matches, strict=True) if keys]
+
+    def count_rows(self, conn: Connection, rows: str, scope_id: int, most: int) -> int:
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = $1 LIMIT {most}) q"
+        return int(fetch_sql(conn, sql, scope_id)[0][0])
+
+    def is_outdated(self, conn: Connection) -> bool:
+        """Return False: its format has not changed yet."""
+        return False
+
+    def empty(self, conn: Connection) -> None:
+        """Remove every document; all messages wait to be indexed again by a rebuild."""
+        tables = ", ".join(("unindexed", *TABLES.values()))  # constant names
+        fetch_sql(conn, f"TRUNCATE {tables}")
+
+    def list_beside_rows(
+        self, conn: Connection, tables: tuple[str, str], after: int, limit: int
+    ) -> list[tuple[int, int | None]]:
+        table, rows = tables
+        sql = (
+            f"SELECT f.id, r.id FROM (SELECT id FROM {TABLES[table]} WHERE id > $1 ORDER BY id "
+            f"LIMIT $2) f LEFT JOIN {rows} r ON r.id = f.id ORDER BY f.id"
+        )
+        return [(row[0], row[1]) for row in fetch_sql(conn, sql, after, limit)]
+
+    def newest_key(self, conn: Connection, conversation: int) -> int:
+        rows = fetch(conn, NEWEST_SAID, {"conversation": conversation})
+        return rows[0][0] or 0
+
+    def add_waiting(self, conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
+        fetch_sql(
+            conn,
+            "INSERT INTO unindexed (id, scope_id) SELECT k, $2 FROM unnest($1::bigint[]) AS u(k) "
+            "ON CONFLICT DO NOTHING",
+            list(keys),
+            scope_id,
+        )
+
+    def list_waiting(
+        self, conn: Connection, most: int, scope_id: int | None, *, to_index: bool
+    ) -> Sequence[Any]:
+        values = {"most": most} if scope_id is None else {"most": most, "scope": scope_id}
+        return conn.execute(NEXT[scope_id is not None, to_index], values).all()
+
+    def settle(self, conn: Connection, rows: Sequence[Any], most: int, scope_id: int | None) -> int:
+        self._end_waiting(conn, [row.id for row in rows])
+        return len(rows)
+
+    def _end_waiting(self, conn: Connection, keys: Sequence[int]) -> None:
+        fetch_sql(conn, "DELETE FROM unindexed WHERE id = ANY($1::bigint[])", list(keys))
+
+    def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:
+        return bool(fetch_sql(conn, WAITS, scope_id, but)[0][0])
+
+    def note_indexed(self, conn: Connection, key: int, before: Any) -> None:
+        """Do nothing: what was indexed at once never waited."""
+
+    def read_newest(self, conn: Connection) -> Any:
+        """Return nothing, since no key says up to which all is indexed."""
+
+
+def term_numbers(key: bytes, scope_id: int, columns: Mapping[str, str]) -> list[int]:
+    """Return the numbers that stand for a document. key: the server's secret."""
+    numbers: set[int] = set()
+    mark = len(scope_mark(scope_id))
+    for column, marked in columns.items():
+        words = [word[mark:] for word in marked.split()]
+        numbers.update(_of_words(key, scope_id, column, words))
+    return list(numbers)
+
+
+def _postings(
+    conn: Connection,
+    place: IndexPlace,
+    lookups: Sequence[tuple[str, Sequence[str]]],
+    most: int,
+) -> list[list[int]]:
+    """Return for each lookup the newest rows with any of its words in its column.
+
+    lookups: column and words, without the scope's mark. most: rows of one
+    lookup.
+    """
+    table, scope_id = place.table, place.scope_id
+    at: list[int] = []
+    numbers: list[int] = []
+    for i, (column, words) in enumerate(lookups):
+        for number in _of_query(_key(conn), scope_id, column, words):
+            at.append(i)
+            numbers.append(number)
+    out: list[list[int]] = [[] for _ in lookups]
+    between = f"AND id BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
+    # + 0: sorted, not walked through everyone's rows in the order of their keys
+    sql = (
+        "SELECT l.i, r.keys FROM (SELECT i, array_agg(x) AS n FROM unnest($2::int[], $3::bigint[]) "
+        "AS u(i, x) GROUP BY i) l, LATERAL (SELECT array_agg(q.id) AS keys FROM (SELECT id FROM "
+        f"{TABLES[table]} WHERE scope_id = $1 AND terms && l.n {between}ORDER BY id + 0 DESC "
+        f"LIMIT {most}) q) r WHERE r.keys IS NOT NULL"
+    )
+    for i, keys in fetch_sql(conn, sql, scope_id, at, numbers):
+        out[i] = keys
+    return out
+
+
+def _key(conn: Connection) -> bytes:
+    return bytes(conn.info["key"])
+
+
+def _of_words(key: bytes, scope_id: int, column: str, words: Sequence[str]) -> Iterator[int]:
+    """Yield the numbers of words as they are stored.
+
+    A word that SQLite splits is found by each beginning of its tokens.
+    """
+    above = _above(key, scope_id)
+    for tokens in _stems.tokens(words, len(scope_mark(scope_id))):
+        for end in range(1, len(tokens) + 1):
+            yield above | _below(key, column, tokens[:end])
+
+
+def _of_query(key: bytes, scope_id: int, column: str, words: Sequence[str]) -> list[int]:
+    """Return the number of each word of a query."""
+    above = _above(key, scope_id)
+    found = _stems.tokens(words, len(scope_mark(scope_id)))
+    return [above | _below(key, column, tokens) for tokens in found]
+
+
+@lru_cache(65_536)
+def _below(key: bytes, column: str, tokens: tuple[str, ...]) -> int:
+    """Return the lower bits of the number of a column and a stored word."""
+    word = "\x00".join((column, *tokens)).encode("utf-8", "surrogatepass")
+    digest = blake2b(word, key=key[:64], digest_size=8, person=b"term").digest()
+    return int.from_bytes(digest, "big") >> (64 - WORD_BITS)
+
+
+@lru_cache(4096)
+def _above(key: bytes, scope_id: int) -> int:
+    """Return the upper bits of a scope's numbers, as a signed number of 64 bits."""
+    digest = blake2b(str(scope_id).encode(), key=key[:64], digest_size=8, person=b"scope").digest()
+    return int.from_bytes(digest, "big", signed=True) >> WORD_BITS << WORD_BITS

@@ -1,0 +1,1 @@
+"""SQLite: its connections, driver, search index and maintenance."""

@@ -1,0 +1,369 @@
+"""The search index of messages and passages: add, remove, look up, rebuild.
+
+The index is the database's own (see `SearchIndex`): FTS5 on SQLite, arrays on Postgres. A search
+reads the postings of its words in its own scope and scores them here (see `memory.search.ranking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from memory.ids import MAX_KEY
+from memory.search.expansion import HITS, MAX_RELATED, related_words, widen
+from memory.search.query import (
+    TERMS_VERSION,
+    TermLookup,
+    excerpt,
+    has_words,
+    index_words,
+    mark_words,
+    spoken_day,
+    term_lookups,
+    terms,
+    word_lookup,
+)
+from memory.search.ranking import (
+    DIGITS,
+    POOL,
+    Matches,
+    Ranked,
+    SearchHits,
+    SimilarityScores,
+    rank,
+    weigh_postings,
+)
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords, sql_driver
+from memory.stores.sql.engine.statements import execute, key_list, put_row
+from memory.stores.sql.index.index_changes import DocumentWords, IndexChange, note_change
+
+# most postings of a word that are read; a frequent word distinguishes nothing
+MAX_OCCURRENCES = 5000
+COUNTED = 20_000  # most documents counted for the rarity of a word
+CHUNK = 400
+MAX_DOCUMENT_CHARACTERS = 100_000  # indexed of a text
+INDEX_CHARACTERS = 8000  # of one message, unless the database says otherwise
+MESSAGES_INDEX, PASSAGES_INDEX = "messages_fts", "passages_fts"
+FILES_INDEX = "file_passages_fts"
+TERMS_MARK = "terms"  # of `TERMS_VERSION`, among the marks
+_TERMS_MARK = select(t.marks.c.upto).where(t.marks.c.name == TERMS_MARK)
+_ANY_ROW = (
+    select(t.messages.c.id)
+    .union_all(select(t.passages.c.id), select(t.file_tables.file_passages.c.id))
+    .limit(1)
+)
+LIMIT_OPTION = "mnemogate_index_limit"
+BESIDE_CHARACTERS = 500  # indexed of a speaker, and of the message before
+DAY = 86400  # seconds
+TEXT = 400  # characters of a candidate that are inspected
+ROLES = ("user", "assistant")  # speakers without names
+SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
+RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24  # passages among which, and that are looked at
+QUICK_POOL = 50  # candidates of a search that each turn makes
+Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDocument:
+    """What is indexed of one row.
+
+    before: the words of the preceding message. at: Unix time.
+    """
+
+    scope_id: int
+    body: str
+    speaker: str
+    before: str
+    at: float
+
+
+@dataclass(slots=True)
+class IndexLimit:
+    """How many characters of one message are indexed, see `excerpt`.
+
+    A database's connections carry it, since whoever stores a message indexes it.
+    """
+
+    characters: int = INDEX_CHARACTERS
+
+
+def index_limit(conn: Connection) -> IndexLimit:
+    """Return the limit of a connection's database."""
+    found = conn.get_execution_options().get(LIMIT_OPTION)
+    return found if isinstance(found, IndexLimit) else IndexLimit()  # of a migration, or a command
+
+
+def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
+    """Add one document to the index, replacing one with the same key."""
+    put_words(conn, table, key, doc.scope_id, document_words(table, doc, index_limit(conn)))
+
+
+def put_words(conn: Connection, table: str, key: int, s: int, words: DocumentWords) -> None:
+    """Add one document of a scope to the index."""
+    note_change(conn, IndexChange(table, s, key=key, words=words))
+    columns = {name: mark_words(s, some) for name, some in words.items()}
+    sql_driver(conn).index.put_document(conn, table, (key, s), columns)
+
+
+def document_columns(table: str, doc: SearchDocument, limit: IndexLimit) -> dict[str, str]:
+    """Return what is indexed of a document, by column. limit: of a message."""
+    words = document_words(table, doc, limit)
+    return {name: mark_words(doc.scope_id, some) for name, some in words.items()}
+
+
+def document_words(table: str, doc: SearchDocument, limit: IndexLimit) -> DocumentWords:
+    """Return the words of a document, by column. limit: of a message."""
+    most = MAX_DOCUMENT_CHARACTERS
+    if table == MESSAGES_INDEX:
+        most = min(most, limit.characters)
+    body = excerpt(doc.body, most)
+    return {
+        "body": index_words(body),
+        "speaker": index_words(doc.speaker[:BESIDE_CHARACTERS]),
+        "prev": index_words(doc.before[:BESIDE_CHARACTERS], telling=True),
+        "day": index_words(_day(int(doc.at // DAY))),
+    }
+
+
+@lru_cache(64)
+def _day(number: int) -> str:
+    """Return the words for a day, counted from 1970; cached, since most rows are of today."""
+    return spoken_day(number * DAY)
+
+
+def candidates_sharing_words(conn: Connection, scope_id: int, words: Sequence[str]) -> list[int]:
+    """Return row keys of the newest passages that may be near duplicates, a limited number.
+
+    words: rarest first. Returns passages of any age with all of the rarest words, and of the newest
+    ones those with two of a few words: of two near duplicates each lacks at most a fifth of the
+    other's words, so of that many words plus two, two are in both.
+    """
+    if not words:
+        return []
+    pairs = words[: min(len(words), SHARED) // 5 + 2]
+    shared = SharedWords(pairs, words[:RAREST], RECENT_ROWS, MAX_ALIKE_ROWS)
+    return sql_driver(conn).index.list_sharing_words(conn, scope_id, shared)
+
+
+def drop(conn: Connection, table: str, key: int) -> None:
+    """Remove one document."""
+    note_change(conn, IndexChange(table, None, gone=key))
+    sql_driver(conn).index.drop(conn, table, [key])
+
+
+@dataclass(frozen=True, slots=True)
+class IndexScope:
+    """One scope's part of an index.
+
+    rows: query for (id, place, at, text) of those of `key_list` that are visible, a kept statement.
+    values: its other parameters. beside: returns the rows before and after given rows; None if rows
+    have no neighbours. first, last: of the row keys that are looked at.
+    """
+
+    table: str
+    scope_id: int
+    rows: Any
+    values: Mapping[str, Any]
+    beside: Beside | None = None
+    first: int = 0
+    last: int = MAX_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """What is looked for.
+
+    wanted: rows at least, if there are so many. thorough: all terms count, of many candidates, and
+    words of the best hits are looked for too; else it is quick enough for every turn. least: the
+    coverage that the best row of a quick search needs, else nothing is returned.
+    """
+
+    text: str
+    wanted: int
+    thorough: bool = True
+    least: float = 0.0
+
+    @property
+    def candidates(self) -> int:
+        """How many rows are looked at closely."""
+        return max(POOL if self.thorough else QUICK_POOL, self.wanted)
+
+
+def find_rows(
+    conn: Connection, corner: IndexScope, query: IndexQuery, near: SimilarityScores
+) -> dict[int, Ranked] | None:
+    """Return row keys with scores, best first.
+
+    None without words to search. near: rows by similarity. Raises StoreUnavailable.
+    """
+    if not has_words(query.text):
+        return None
+    if not (size := _size(conn, corner)):
+        return {}
+    asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
+    matches = _matches(conn, corner, asked, size)
+    rows, most = _StoredRows(conn, corner), (query.candidates, query.wanted)
+    if not query.thorough:
+        covered = round(matches.best_coverage(), DIGITS) >= query.least
+        if query.least and not (near or covered or matches.sharing):
+            return {}
+        return rank(rows, query.text, matches, near, most)[0]
+    # By words alone: what is similar is not to choose the words that are looked for.
+    alone = SimilarityScores()
+    found, pool = rank(rows, query.text, matches, alone, (query.candidates, None))
+    texts = [(pool[k].text, r.score) for k, r in islice(found.items(), HITS) if k in pool]
+    words = related_words({w for x in asked for w in x.words}, texts)
+    lookups = [word_lookup(corner.scope_id, w) for w in words]
+    postings = _postings(conn, corner, lookups, MAX_RELATED) if lookups else []
+    return rank(rows, query.text, widen(matches, words, postings), near, most)[0]
+
+
+def list_hits(
+    conn: Connection, listed: Any, ranked: Mapping[int, Ranked], near: SimilarityScores
+) -> list[dict[str, Any]]:
+    """Return ranked rows as a search shows them. listed: statement for those of `key_list`."""
+    by_key = {row.id: row for row in execute(conn, listed, key_list(conn, list(ranked)))}
+    return [
+        {
+            **by_key[k]._asdict(),
+            "score": round(found.score, DIGITS),
+            "coverage": round(found.coverage, DIGITS),
+            "sharing": found.is_sharing,
+            "why": found.why | ({"similarity": round(near[k], 4)} if k in near else {}),
+        }
+        for k, found in ranked.items()
+        if k in by_key
+    ]
+
+
+class _StoredRows:
+    """The candidates of one search, each read once: it ranks them twice."""
+
+    def __init__(self, conn: Connection, corner: IndexScope) -> None:
+        self._conn, self._corner = conn, corner
+        self._rows: dict[int, SearchHits | None] = {}
+        self._beside: dict[int, tuple[int | None, int | None]] = {}
+
+    def get(self, keys: Sequence[int]) -> dict[int, SearchHits]:
+        """Return the rows that pass the filters, in order."""
+        if new := [k for k in keys if k not in self._rows]:
+            self._rows |= dict.fromkeys(new) | _rows(self._conn, self._corner, new)
+        return {k: row for k in keys if (row := self._rows[k]) is not None}
+
+    def leading(self, matches: Matches, wanted: int) -> list[SearchHits]:
+        """Return the best `wanted` rows that pass the filters, in order."""
+        keys = matches.best()
+        out: list[SearchHits] = []
+        step = min(CHUNK, wanted)
+        for i in range(0, len(keys), step):
+            out += self.get(keys[i : i + step]).values()
+            if len(out) >= wanted:
+                break
+        return out[:wanted]
+
+    def neighbours(
+        self, keys: Sequence[int]
+    ) -> dict[int, tuple[SearchHits | None, SearchHits | None]]:
+        """Return the rows before and after each of these, if they may be shown."""
+        if self._corner.beside is None:
+            return {}
+        if new := [k for k in keys if k not in self._beside]:
+            found = self._corner.beside(self._conn, new)
+            self._beside |= {key: found.get(key, (None, None)) for key in new}
+        pairs = {key: self._beside[key] for key in keys}
+        there = self.get(sorted({k for pair in pairs.values() for k in pair if k is not None}))
+        return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in pairs.items()}
+
+
+def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:
+    """Return the words of a query that are part of a speaker's name or a tag in the scope.
+
+    kind: messages or passages.
+    """
+    asked = [w for w in terms(query) if w not in ROLES]
+    if not asked:
+        return []
+    return sql_driver(conn).index.list_speakers(conn, (f"{kind}_fts", scope_id), asked)
+
+
+def _size(conn: Connection, corner: IndexScope) -> int:
+    """Return how many rows the scope has; of many, that it has `COUNTED`."""
+    rows = corner.table.removesuffix("_fts")
+    return sql_driver(conn).index.count_rows(conn, rows, corner.scope_id, COUNTED)
+
+
+def _matches(
+    conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], size: int
+) -> Matches:
+    """Read the postings of each lookup, and weigh them. size: rows of the scope."""
+    keys = _postings(conn, corner, asked, MAX_OCCURRENCES)
+    postings = ((x.term, x.column, k) for x, k in zip(asked, keys, strict=True))
+    return weigh_postings(postings, size, {x.term for x in asked if x.is_rare})
+
+
+def _postings(
+    conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], most: int
+) -> list[list[int]]:
+    """Return the newest rows of each lookup, at most so many."""
+    place = IndexPlace(corner.table, corner.scope_id, corner.first, corner.last)
+    return sql_driver(conn).index.postings(conn, place, asked, most)
+
+
+def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int, SearchHits]:
+    rows = execute(conn, corner.rows, {**corner.values, **key_list(conn, keys)})
+    return {row[0]: SearchHits(row[0], row[1], row[2], row[3]) for row in rows}
+
+
+def is_outdated(conn: Connection) -> bool:
+    """Tell whether an older version made the index, in another format or of other words."""
+    if sql_driver(conn).index.is_outdated(conn):
+        return True
+    made = execute(conn, _TERMS_MARK, {}).scalar()
+    return made != TERMS_VERSION and execute(conn, _ANY_ROW, {}).first() is not None
+
+
+def note_terms(conn: Connection) -> None:
+    """Note that all documents are of this version's words."""
+    put_row(conn, t.marks, ("name",), name=TERMS_MARK, upto=TERMS_VERSION)
+
+
+def note_terms_of_nothing(conn: Connection) -> None:
+    """Note that what will be indexed is of this version's words, if nothing is yet."""
+    if execute(conn, _ANY_ROW, {}).first() is None:
+        note_terms(conn)
+
+
+def recreate_indexes(conn: Connection) -> None:
+    """Recreate both indexes, empty."""
+    sql_driver(conn).index.empty(conn)
+
+
+def delete_orphans(
+    conn: Connection, table: str, rows: str, after: int, limit: int = 200
+) -> Sequence[int]:
+    """Remove documents without a row, among the next ones after a row key.
+
+    Returns the keys that were checked.
+    """
+    index = sql_driver(conn).index
+    beside = index.list_beside_rows(conn, (table, rows), after, limit)
+    orphans = [key for key, row in beside if row is None]
+    for key in orphans:
+        note_change(conn, IndexChange(table, None, gone=key))
+    index.drop(conn, table, orphans)
+    return [key for key, _ in beside]
+
+
+def reindex_documents(
+    conn: Connection, table: str, docs: Iterable[tuple[int, SearchDocument]]
+) -> None:
+    """Index documents again."""
+    for key, doc in docs:
+        drop(conn, table, key)
+        put_document(conn, table, key, doc)

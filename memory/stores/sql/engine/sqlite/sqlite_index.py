@@ -1,0 +1,203 @@
+"""The search index on SQLite: two FTS5 tables, whose documents have the keys of their rows.
+
+Messages are indexed in the order of their keys: one mark says up to which all are indexed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from sqlalchemy import DDL, Connection, event, func, select, text
+
+from memory.ids import time_of
+from memory.search.query import TermLookup, scope_mark
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords
+from memory.stores.sql.engine.statements import execute, put_row
+
+LOOK_AHEAD_ROWS = 512  # most messages of an import that one check skips
+SET_BACK = 60.0  # how far a clock may be set back without hiding new messages from search
+MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
+# Messages are put into the index in the order of their keys, so the key of one to be stored has to
+# be greater than all, even with a clock set back.
+NEWEST = select(
+    select(func.max(t.messages.c.id)).scalar_subquery().label("stored"),
+    MARK.scalar_subquery().label("indexed"),
+)
+# those indexed at once, or before a search
+THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"
+AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
+# contains no input
+NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")
+PASSED = text(f"SELECT count(*), max(id) FROM (SELECT id {AHEAD})")
+NEXT_HERE = text(
+    "SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id "
+    f"> :mark AND NOT {THERE} ORDER BY m.id DESC LIMIT :most"
+)
+WAITS = (
+    "SELECT 1 FROM messages m WHERE m.scope_id = ? AND m.created_at >= ? AND m.id > ? AND "
+    f"m.conversation != ? AND NOT {THERE} LIMIT 1"
+)
+# Columns: scope, and with the scope before each word (memory.search.indexed): body, speaker,
+# previous message, date.
+FTS_SQL = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS {} USING fts5(scope, body, speaker, prev, day, "
+    "tokenize='porter unicode61')"
+)
+for _name in t.FTS:
+    _create = DDL(FTS_SQL.format(_name))  # type: ignore[no-untyped-call]
+    event.listen(t.metadata, "after_create", _create.execute_if(dialect="sqlite"))
+INDEXED = (t.messages, t.passages, t.file_tables.file_passages)  # as `schema.FTS`
+PUT = "INSERT OR REPLACE INTO {} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class SqliteIndex:
+    """What `SearchIndex` says, of a file."""
+
+    newest: Sequence[Any] = tuple(NEWEST.selected_columns)
+
+    def put_document(
+        self, conn: Connection, table: str, place: tuple[int, int], columns: Mapping[str, str]
+    ) -> None:
+        key, scope_id = place
+        mark = scope_mark(scope_id)[:-1]
+        _raw(conn).execute(PUT.format(table), (key, mark, *columns.values()))
+
+    def drop(self, conn: Connection, table: str, keys: Sequence[int]) -> None:
+        rows = [(key,) for key in keys]
+        # a constant name
+        _raw(conn).executemany(f"DELETE FROM {table} WHERE rowid = ?", rows)
+
+    def postings(
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
+    ) -> list[list[int]]:
+        table = place.table
+        between = f"AND rowid BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
+        query = (
+            f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? {between}"
+            f"ORDER BY rowid DESC LIMIT {most})"
+        )
+        sql = " UNION ALL ".join(query % i for i in range(len(lookups)))
+        keys: list[list[int]] = [[] for _ in lookups]
+        for i, key in _raw(conn).execute(sql, tuple(x.expression for x in lookups)):
+            keys[i].append(key)
+        return keys
+
+    def list_sharing_words(self, conn: Connection, scope_id: int, shared: SharedWords) -> list[int]:
+        raw, mark = _raw(conn), scope_mark(scope_id)
+        terms = [f'"{mark}{word}"' for word in shared.pairs]
+        pairs = " OR ".join(f"({a} AND {b})" for a, b in combinations(terms, 2)) or terms[0]
+        every = " AND ".join(f'"{mark}{word}"' for word in shared.every)
+        last = raw.execute(
+            "SELECT id FROM passages WHERE scope_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?",
+            (scope_id, shared.newest),
+        ).fetchone()
+        look = (
+            "SELECT * FROM (SELECT rowid FROM passages_fts WHERE passages_fts MATCH ? AND rowid > "
+            f"? ORDER BY rowid DESC LIMIT {shared.most})"
+        )
+        recent = (f"body : ({pairs})", last[0] if last else 0)
+        values = (*recent, f"body : ({every})", 0)
+        return [key for (key,) in raw.execute(f"{look} UNION {look}", values)]
+
+    def list_speakers(
+        self, conn: Connection, place: tuple[str, int], words: Sequence[str]
+    ) -> list[str]:
+        table, mark = place[0], scope_mark(place[1])
+        # a constant name
+        query = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {table} WHERE {table} MATCH ?)"
+        sql = " UNION ALL ".join(query % i for i in range(len(words)))
+        values = tuple(f'speaker : "{mark}{word}"' for word in words)
+        return [words[i] for (i,) in _raw(conn).execute(sql, values)]
+
+    def count_rows(self, conn: Connection, rows: str, scope_id: int, most: int) -> int:
+        (size,) = (
+            _raw(conn)
+            .execute(
+                f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {most})",
+                (scope_id,),
+            )
+            .fetchone()
+        )
+        return int(size)
+
+    def is_outdated(self, conn: Connection) -> bool:
+        for table, rows in zip(t.FTS, INDEXED, strict=True):
+            row = conn.exec_driver_sql(
+                f"SELECT r.scope_id, f.day FROM {table} f JOIN {rows.name} r ON r.id = f.rowid "
+                "ORDER BY f.rowid LIMIT 1"
+            ).first()
+            if row is not None and not str(row.day).startswith(scope_mark(row.scope_id)):
+                return True
+        return False
+
+    def empty(self, conn: Connection) -> None:
+        for table in t.FTS:
+            conn.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+            conn.exec_driver_sql(FTS_SQL.format(table))
+
+    def list_beside_rows(
+        self, conn: Connection, tables: tuple[str, str], after: int, limit: int
+    ) -> list[tuple[int, int | None]]:
+        table, rows = tables
+        look = (
+            f"SELECT f.rowid, r.id FROM (SELECT rowid FROM {table} WHERE rowid > ? ORDER BY rowid "
+            f"LIMIT ?) f LEFT JOIN {rows} r ON r.id = f.rowid"
+        )
+        return sorted((key, row) for key, row in _raw(conn).execute(look, (after, limit)))
+
+    def newest_key(self, conn: Connection, conversation: int) -> int:
+        newest = self.read_newest(conn)
+        return max(newest.stored or 0, newest.indexed or 0)
+
+    def add_waiting(self, conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
+        """Do nothing: what is behind the mark waits."""
+
+    def list_waiting(
+        self, conn: Connection, most: int, scope_id: int | None, *, to_index: bool
+    ) -> Sequence[Any]:
+        mark = _mark(conn)
+        if scope_id is None:
+            return conn.execute(NEXT, {"mark": mark, "ahead": LOOK_AHEAD_ROWS, "most": most}).all()
+        since = time_of(mark) - SET_BACK
+        values = {"scope": scope_id, "since": since, "mark": mark, "most": most}
+        return conn.execute(NEXT_HERE, values).all()
+
+    def settle(self, conn: Connection, rows: Sequence[Any], most: int, scope_id: int | None) -> int:
+        """Move the mark. What was indexed of one scope stays behind it, and is passed over."""
+        done = passed = len(rows)
+        if scope_id is not None:
+            return done
+        if done == most:
+            upto = rows[-1].id
+        else:
+            values = {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS}
+            passed, upto = conn.execute(PASSED, values).one()
+        if upto is not None:
+            put_row(conn, t.marks, ("name",), name="messages", upto=upto)
+        return most if passed == LOOK_AHEAD_ROWS else done
+
+    def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:
+        mark = _mark(conn)
+        values = (scope_id, time_of(mark) - SET_BACK, mark, but or 0)
+        return _raw(conn).execute(WAITS, values).fetchone() is not None
+
+    def note_indexed(self, conn: Connection, key: int, before: Any) -> None:
+        """Move the mark if nothing else is pending, so that a search need not scan an import."""
+        indexed = before.indexed or 0
+        if (before.stored or 0) <= indexed:
+            put_row(conn, t.marks, ("name",), name="messages", upto=max(key, indexed))
+
+    def read_newest(self, conn: Connection) -> Any:
+        return execute(conn, NEWEST, {}).one()
+
+
+def _raw(conn: Connection) -> Any:
+    """Return Python's connection under SQLAlchemy's, with the same transaction."""
+    return conn.connection.dbapi_connection
+
+
+def _mark(conn: Connection) -> int:
+    return int(execute(conn, MARK, {}).scalar() or 0)

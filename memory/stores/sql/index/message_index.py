@@ -1,0 +1,135 @@
+"""Adds recorded messages to the search index, after their turns."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.engine.sqlite.fts import MESSAGES_INDEX, SearchDocument
+from memory.stores.sql.engine.statements import execute, key_list
+from memory.stores.sql.index.index_changes import DocumentWords, take_document
+from memory.stores.sql.rows.messages import speaker, words_before
+
+log = logging.getLogger("mnemogate")
+m, n = t.messages.c, t.nodes.c
+
+
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
+    """Return row keys and documents, in order, after a row key."""
+    rows = conn.execute(select(t.messages).where(m.id > after).order_by(m.id).limit(limit))
+    return [(r.id, _doc(conn, r)) for r in rows]
+
+
+class MadeDocuments(NamedTuple):
+    """What is indexed of messages, by row key. limit: of each, see `IndexLimit`."""
+
+    words: Mapping[int, DocumentWords]
+    limit: int
+
+
+@cache
+def _statement_of_keys(driver: SqlDriver) -> Any:
+    return select(t.messages).where(driver.is_listed(m.id))
+
+
+def make_documents(conn: Connection, keys: Sequence[int], most: int) -> MadeDocuments | None:
+    """Return what the index will hold of messages; None if their texts are longer than `most`."""
+    rows = execute(conn, _statement_of_keys(sql_driver(conn)), key_list(conn, keys))
+    if sum(len(row.content) + len(row.body) for row in rows) > most:
+        return None
+    limit = fts.index_limit(conn)
+    words = {row.id: fts.document_words(MESSAGES_INDEX, _doc(conn, row), limit) for row in rows}
+    return MadeDocuments(words, limit.characters)
+
+
+class _SpeakerNames(msgspec.Struct):
+    """The members of a message that the index needs besides its text."""
+
+    name: Any = None
+
+
+_named = msgspec.json.Decoder(_SpeakerNames).decode
+
+
+# What compaction evicts at once stands one after the other, apart from the history.
+EVICTED_BEFORE = text(
+    "SELECT content FROM messages WHERE conversation = :conversation AND id < :key AND node = "
+    ":node AND source = 'evicted' AND created_at = :at ORDER BY id DESC LIMIT 1"
+)
+
+
+def _doc(conn: Connection, row: Any) -> SearchDocument:
+    if row.source == "evicted":
+        where = {"conversation": row.conversation, "key": row.id, "node": row.node}
+        before = execute(conn, EVICTED_BEFORE, {**where, "at": row.created_at}).scalar() or ""
+    else:
+        before = words_before(conn, row.conversation, row.node, row.id)
+    name = _named(row.body).name if row.body else None
+    return SearchDocument(
+        row.scope_id,
+        row.content,
+        speaker({"name": name, "role": row.role, "content": row.content}),
+        before,
+        row.created_at,
+    )
+
+
+def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> int:
+    """Index the next messages, at most `most`; return how many.
+
+    scope_id: of one scope, newest first. Returns `most` if more may wait. A message that cannot be
+    indexed is skipped if another can; otherwise raises its error.
+    """
+    rows = _next_unindexed(conn, most, scope_id, to_index=True)
+    failed = {row.id: e for row in rows if (e := _index_message(conn, row)) is not None}
+    if rows and len(failed) == len(rows):
+        raise failed[rows[0].id]
+    for key, e in failed.items():
+        log.warning(
+            "message row %d cannot be put into the search index: %s", key, type(e).__name__
+        )  # without its message, which may quote a user
+    return sql_driver(conn).index.settle(conn, rows, most, scope_id)
+
+
+def _index_message(conn: Connection, row: Any) -> Exception | None:
+    """Index one message; return why it cannot be, if so.
+
+    Raises errors of the database, which are not the row's fault.
+    """
+    try:
+        words = take_document(conn, row.id, fts.index_limit(conn).characters)
+        if words is None:
+            fts.put_document(conn, MESSAGES_INDEX, row.id, _doc(conn, row))
+        else:
+            fts.put_words(conn, MESSAGES_INDEX, row.id, row.scope_id, words)
+    except (sqlite3.Error, SQLAlchemyError):
+        raise
+    except Exception as e:
+        return e  # the caller logs it, or raises it if all fail
+    return None
+
+
+def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> int:
+    """Return the characters of the next `most` messages to index."""
+    return sum(len(row.content) + len(row.body) for row in _next_unindexed(conn, most, scope_id))
+
+
+def index_waits(conn: Connection, scope_id: int, but: int | None = None) -> bool:
+    """Tell whether a message of the scope waits to be indexed. but: one of another conversation."""
+    return sql_driver(conn).index.has_waiting(conn, scope_id, but)
+
+
+def _next_unindexed(
+    conn: Connection, most: int, scope_id: int | None = None, *, to_index: bool = False
+) -> Sequence[Any]:
+    return sql_driver(conn).index.list_waiting(conn, most, scope_id, to_index=to_index)

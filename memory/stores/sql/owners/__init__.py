@@ -1,0 +1,1 @@
+"""What happens to all that somebody owns: erasure, renaming, merging, expiry."""

@@ -1,0 +1,135 @@
+"""Takes a user out of the shared blocks: their memberships, the lines they wrote, their name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, select, update
+
+from memory.core.shared import Writers, rename_writer, without_lines_of
+from memory.ids import clock, new_key
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.statements import run_pure
+from memory.stores.sql.rows.scopes import UserName
+from memory.stores.sql.rows.shared_blocks import ERASE, raise_changes, read_writers
+
+b, m, v = t.shared_blocks.c, t.shared_members.c, t.shared_versions.c
+encode = msgspec.json.encode
+KINDS = ("memberships", "lines", "versions")
+
+
+def forget_member(conn: Connection, who: UserName) -> dict[str, int]:
+    """Remove a user's memberships and lines; return the counts.
+
+    who: tenant and user. Of each block that they wrote in, the older versions lose their texts.
+    """
+    counts = {"memberships": _leave(conn, who), "lines": 0, "versions": 0}
+    for row in _written_by(conn, who):
+        counts["lines"] += _remove_lines(conn, row, who[1])
+        texts = v.block_id == row.id, v.version <= row.version
+        held = (v.before.is_not(None)) | (v.after.is_not(None))
+        empty = {"before": None, "after": None, "writers": None}
+        counts["versions"] += conn.execute(
+            update(t.shared_versions).where(*texts, held).values(empty)
+        ).rowcount
+        _drop_name(conn, row, who[1])
+    if any(counts.values()):
+        raise_changes(conn, who[0])
+    return counts
+
+
+def keep_lines(conn: Connection, who: UserName) -> dict[str, int]:
+    """Remove a user's memberships, and their name beside what they wrote; return the counts."""
+    counts = {"memberships": _leave(conn, who), "lines": 0, "versions": 0}
+    for row in _written_by(conn, who):
+        counts["versions"] += _drop_name(conn, row, who[1])
+        _put_writers(conn, row.id, rename_writer(read_writers(row.writers), who[1], None))
+    if any(counts.values()):
+        raise_changes(conn, who[0])
+    return counts
+
+
+def rename(conn: Connection, source: UserName, target: UserName) -> None:
+    """Give memberships and lines to another name; of another tenant they are left behind."""
+    if source[0] != target[0]:
+        keep_lines(conn, source)
+        return
+    own = m.tenant == source[0], m.kind == "user", m.name == source[1]
+    twin = t.shared_members.alias()
+    there = select(twin.c.block_id).where(
+        twin.c.block_id == m.block_id,
+        twin.c.kind == "user",
+        twin.c.name == target[1],
+        twin.c.agent == m.agent,
+    )
+    conn.execute(delete(t.shared_members).where(*own, there.exists()))
+    conn.execute(update(t.shared_members).where(*own).values(name=target[1]))
+    for row in _written_by(conn, source):
+        names = rename_writer(read_writers(row.writers), source[1], target[1])
+        _put_writers(conn, row.id, names)
+        _drop_name(conn, row, source[1], target[1])
+    raise_changes(conn, source[0])
+
+
+def _leave(conn: Connection, who: UserName) -> int:
+    own = m.tenant == who[0], m.kind == "user", m.name == who[1]
+    return conn.execute(delete(t.shared_members).where(*own)).rowcount
+
+
+def _written_by(conn: Connection, who: UserName) -> Iterator[Row[Any]]:
+    """Yield the blocks that a user wrote in, held one after the other in the order of their ids."""
+    named = select(v.block_id).where(v.user == who[1])
+    query = select(t.shared_blocks).where(b.tenant == who[0], b.id.in_(named)).order_by(b.id)
+    yield from conn.execute(query.with_for_update()).all()
+
+
+def _remove_lines(conn: Connection, row: Row[Any], user: str) -> int:
+    """Remove a user's lines of a block, by a new version; return how many.
+
+    The version has no text before, which the older ones have lost too.
+    """
+    writers = read_writers(row.writers)
+    value, others = run_pure(
+        conn, lambda old: without_lines_of(old, writers, user), row.value, len(row.value)
+    )
+    removed = len(writers) - len(others)
+    if not removed:
+        return 0
+    now, version = clock.now(), row.version + 1
+    changed = {
+        "value": value,
+        "writers": encode(others).decode(),
+        "version": version,
+        "outside": row.outside + 1,
+        "updated_at": now,
+        "actor": ERASE,
+        "user": None,
+        "agent": None,
+    }
+    conn.execute(update(t.shared_blocks).where(b.id == row.id).values(changed))
+    conn.execute(
+        t.shared_versions.insert().values(
+            id=new_key(),
+            block_id=row.id,
+            version=version,
+            after=value,
+            actor=ERASE,
+            created_at=now,
+        )
+    )
+    return removed
+
+
+def _drop_name(conn: Connection, row: Row[Any], user: str, other: str | None = None) -> int:
+    """Put another name, or none, in the place of a user's beside what they wrote."""
+    conn.execute(update(t.shared_blocks).where(b.id == row.id, b.user == user).values(user=other))
+    named = v.block_id == row.id, v.user == user
+    return conn.execute(update(t.shared_versions).where(*named).values(user=other)).rowcount
+
+
+def _put_writers(conn: Connection, ident: str, writers: Writers) -> None:
+    conn.execute(
+        update(t.shared_blocks).where(b.id == ident).values(writers=encode(writers).decode())
+    )

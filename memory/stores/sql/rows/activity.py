@@ -1,0 +1,246 @@
+"""What happened lately, for monitors: turns by their explain records, growth, edits of blocks.
+
+Row keys grow with time, so recent rows are a range of keys. Every query reads a bounded number of
+rows, whatever the tables hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Subquery,
+    case,
+    cast,
+    func,
+    select,
+)
+
+from memory.ids import key_at, time_of
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows.scopes import VisibleScopes
+
+MAX_SCANNED_TURNS = 5_000  # newest turns that are looked at, of whomever they are
+MAX_ENDED_TURNS = 300  # newest turns of whom one may see, among which the last to end are sought
+MAX_RECORD_CHARACTERS = 1 << 18  # of a turn's records; longer ones are not read
+MAX_COUNTED_ROWS = 50_000  # newest rows that a growth curve counts
+MAX_TOTAL = 100_000  # to which totals are counted
+MAX_TURN_MESSAGES, MAX_SUMMARIES, MAX_FORKS = 50, 5, 20
+EXPLAIN_ID = re.compile(r"explain_[0-9a-f]{48}")
+EXPLAIN_ID_CHARACTERS = 100  # of a record, which begins with its id
+DAY_SECONDS = 86_400
+DAY_KEYS = DAY_SECONDS * 1_000_000 << 12  # row keys of a day
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedActivity:
+    """A turn as it was recorded.
+
+    key: grows with the time at which the turn began. record: the explain records of its attempts,
+    a line of JSON each; empty where they are too long to read. Times are Unix times.
+    """
+
+    key: int
+    tenant: str
+    user: str | None
+    agent: str
+    record: str
+    began_at: float
+    ended_at: float
+
+
+def turns(
+    conn: Connection, reach: VisibleScopes, since: float, limit: int, user: str | None = None
+) -> list[RecordedActivity]:
+    """Return turns that began after a Unix time, newest first.
+
+    Of a busy gateway the newest `MAX_SCANNED_TURNS` are looked at.
+    """
+    found = _newest_turns(reach, since, limit, user)
+    query = _with_records(found).order_by(found.c.id.desc())
+    return [_activity(row) for row in conn.execute(query)]
+
+
+def ended_turns(
+    conn: Connection, reach: VisibleScopes, since: float, limit: int
+) -> list[RecordedActivity]:
+    """Return turns that began after a Unix time, the last to end first.
+
+    They are sought among the newest `MAX_ENDED_TURNS`.
+    """
+    found = _newest_turns(reach, since, MAX_ENDED_TURNS, None)
+    by_end = t.explains.c.created_at.desc(), found.c.id.desc()
+    query = _with_records(found).order_by(*by_end).limit(limit)
+    return [_activity(row) for row in conn.execute(query)]
+
+
+def _newest_turns(reach: VisibleScopes, since: float, limit: int, user: str | None) -> Subquery:
+    x, s = t.explains.c, t.scopes.c
+    newest = (
+        select(x.id, x.scope_id)
+        .where(x.id > key_at(since))
+        .order_by(x.id.desc())
+        .limit(MAX_SCANNED_TURNS)
+        .subquery()
+    )
+    return (
+        select(newest.c.id, s.tenant, s.user, s.agent)
+        .join(t.scopes, s.id == newest.c.scope_id)
+        .where(*reach.conditions(), *_owned(user))
+        .order_by(newest.c.id.desc())
+        .limit(limit)
+        .subquery()
+    )
+
+
+def _with_records(found: Subquery) -> Select[Any]:
+    x = t.explains.c
+    record = case((func.length(x.record) <= MAX_RECORD_CHARACTERS, x.record), else_="")
+    return select(*found.c, record, x.created_at).join(t.explains, x.id == found.c.id)
+
+
+def _activity(row: Sequence[Any]) -> RecordedActivity:
+    key, tenant, user, agent, record, ended_at = row
+    return RecordedActivity(key, tenant, user, agent, record, time_of(key), ended_at)
+
+
+def _owned(user: str | None) -> list[ColumnElement[bool]]:
+    return [t.scopes.c.user == user] if user is not None else []
+
+
+def count_passages(conn: Connection, reach: VisibleScopes, user: str | None = None) -> int:
+    """Count the passages that a search may find, up to `MAX_TOTAL`."""
+    p, s = t.passages.c, t.scopes.c
+    found = (
+        select(p.id)
+        .join(t.scopes, s.id == p.scope_id)
+        .where(p.deleted_at.is_(None), *reach.conditions(), *_owned(user))
+        .limit(MAX_TOTAL)
+        .subquery()
+    )
+    return int(conn.execute(select(func.count()).select_from(found)).scalar() or 0)
+
+
+def passages_by_day(
+    conn: Connection, reach: VisibleScopes, since: float, user: str | None = None
+) -> dict[str, int]:
+    """Count the passages added on each UTC day since a Unix time."""
+    p, s = t.passages.c, t.scopes.c
+    added = (
+        select((p.id // DAY_KEYS).label("day"))
+        .join(t.scopes, s.id == p.scope_id)
+        .where(p.id >= key_at(since), *reach.conditions(), *_owned(user))
+        .limit(MAX_COUNTED_ROWS)
+        .subquery()
+    )
+    query = select(added.c.day, func.count()).group_by(added.c.day).order_by(added.c.day)
+    return {_date(int(day)): n for day, n in conn.execute(query)}
+
+
+def edits_by_day(
+    conn: Connection, reach: VisibleScopes, since: float, user: str | None = None
+) -> dict[str, dict[str, int]]:
+    """Count the edits of blocks on each UTC day since a Unix time, by who made them.
+
+    The newest `MAX_COUNTED_ROWS` edits are looked at, whosever they are.
+    """
+    v, s = t.block_versions.c, t.scopes.c
+    newest = (
+        select(v.scope_id, v.created_at, v.actor)
+        .order_by(v.id.desc())
+        .limit(MAX_COUNTED_ROWS)
+        .subquery()
+    )
+    days = newest.c.created_at / DAY_SECONDS
+    day = cast(days, Integer)  # some databases round a cast, others truncate
+    edits = (
+        select((day - case((day > days, 1), else_=0)).label("day"), newest.c.actor)
+        .join(t.scopes, s.id == newest.c.scope_id)
+        .where(newest.c.created_at >= since, *reach.conditions(), *_owned(user))
+        .subquery()
+    )
+    query = select(edits.c.day, edits.c.actor, func.count()).group_by(edits.c.day, edits.c.actor)
+    out: dict[str, dict[str, int]] = {}
+    for day, actor, n in conn.execute(query.order_by(edits.c.day)):
+        out.setdefault(_date(day), {})[actor] = n
+    return out
+
+
+def newest_edit(conn: Connection, scope_id: int) -> tuple[int, int]:
+    """Return what changes with any edit of a scope from outside, and with any of its blocks."""
+    v = t.block_versions.c
+    edits = conn.execute(select(t.scopes.c.edits).where(t.scopes.c.id == scope_id)).scalar()
+    newest = conn.execute(select(func.max(v.id)).where(v.scope_id == scope_id)).scalar()
+    return int(edits or 0), int(newest or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedMessage:
+    """What was said in a turn, as text. Times are Unix times."""
+
+    role: str
+    content: str
+    aborted: bool
+    created_at: float
+
+
+def turn_messages(conn: Connection, reach: VisibleScopes, key: int) -> list[RecordedMessage]:
+    """Return the first messages of a turn, by its key: the client's new ones, then the answer."""
+    m, s = t.messages.c, t.scopes.c
+    content = func.substr(m.content, 1, MAX_RECORD_CHARACTERS)
+    query = (
+        select(m.role, content, m.aborted, m.created_at)
+        .join(t.scopes, s.id == m.scope_id)
+        .where(m.node == key, *reach.conditions())
+        .order_by(m.id)
+        .limit(MAX_TURN_MESSAGES)
+    )
+    return [RecordedMessage(*row) for row in conn.execute(query)]
+
+
+def explain_ids(conn: Connection, keys: Sequence[int]) -> dict[int, str]:
+    """Return the ids of the newest explain records of turns, by the turns' keys."""
+    x = t.explains.c
+    tail = func.substr(x.record, 1, EXPLAIN_ID_CHARACTERS)
+    rows = conn.execute(select(x.id, tail).where(x.id.in_(keys)))
+    return {key: found[0] for key, text in rows if (found := EXPLAIN_ID.search(text))}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """A summary of a conversation's first messages. count: how many it covers."""
+
+    content: str
+    count: int
+    created_at: float
+
+
+def summaries(conn: Connection, scope_id: int, conversation: int) -> list[StoredSummary]:
+    """Return the newest summaries of a conversation, newest first."""
+    s = t.summaries.c
+    query = (
+        select(s.content, s.count, s.created_at)
+        .where(s.scope_id == scope_id, s.conversation == conversation)
+        .order_by(s.id.desc())
+        .limit(MAX_SUMMARIES)
+    )
+    return [StoredSummary(*row) for row in conn.execute(query)]
+
+
+def forks(conn: Connection, scope_id: int, name: str) -> list[str]:
+    """Return the names of conversations that forked from this one, newest first."""
+    c = t.conversations.c
+    query = select(c.name).where(c.scope_id == scope_id, c.forked_from == name)
+    return list(conn.execute(query.order_by(c.id.desc()).limit(MAX_FORKS)).scalars())
+
+
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date().isoformat()

@@ -1,0 +1,286 @@
+"""The profiles of agents that tenants made: rows, their versions, undo.
+
+A row of a deleted profile stays, so that undo restores it under its id. What a profile says is the
+caller's: here it is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
+
+from memory.errors import Conflict, NotFound, TooManyAgents
+from memory.ids import clock, new_id, new_key
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import sql_driver
+from memory.stores.sql.engine.statements import Query, execute, execute_sql
+from memory.stores.sql.rows.blocks import EditSource
+
+a, v = t.agents.c, t.agent_versions.c
+# Built once: it runs in a turn of an agent. An id is looked up first.
+ONE = select(t.agents).where(
+    a.tenant == bindparam("tenant"), or_(a.name == bindparam("name"), a.id == bindparam("name"))
+)
+ANY = select(a.id).limit(1)
+# How a Letta client spells an id, which is the name of an agent that it makes.
+LETTA_NAME = re.compile(r"agent-([0-9a-f]{8})-" + r"([0-9a-f]{4})-" * 3 + r"([0-9a-f]{12})")
+CHANGES = "agents"
+CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
+MAX_NAMES = 100_000  # that a list looks through
+MAX_TOLD = 100  # tenants that the log tells of
+GLANCE_CHARACTERS = 1024  # of a description, in lists of all
+
+
+class StoredAgent(msgspec.Struct, frozen=True):
+    """One profile. profile: its members, as JSON text. Times are Unix times."""
+
+    id: str
+    name: str
+    profile: str
+    version: int
+    created_at: float
+    updated_at: float
+    updated_by: str
+
+
+class AgentGlance(msgspec.Struct, omit_defaults=True):
+    """What lists of all agents need of a profile. description: its beginning."""
+
+    title: str = ""
+    description: str = ""
+    model: str = ""
+    home: str = "user"
+    tags: list[str] = []
+
+
+class ListedAgent(msgspec.Struct, frozen=True):
+    """One entry of a list of all agents. created_at: Unix time."""
+
+    id: str
+    name: str
+    glance: AgentGlance
+    created_at: float
+
+
+read_glance = msgspec.json.Decoder(AgentGlance).decode
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChange:
+    """A profile before and after (None: absent). undoes: the version that this undoes."""
+
+    before: str | None
+    after: str | None
+    undoes: int | None = None
+
+
+Edit = Callable[[StoredAgent | None], str | None]
+
+
+def find(conn: Connection, tenant: str, name: str) -> StoredAgent | None:
+    """Return the profile of a name or an id."""
+    row = _row(conn, tenant, name)
+    return None if row is None or row.deleted else _stored(row)
+
+
+def any_made(conn: Connection) -> bool:
+    """Tell whether any tenant ever made a profile."""
+    return conn.execute(ANY).first() is not None
+
+
+def changes() -> Query:
+    """Return the query for what differs after each change that any worker made."""
+    return Query(CHANGED, {"name": CHANGES})
+
+
+def list_agents(conn: Connection, tenant: str) -> list[ListedAgent]:
+    """Return a tenant's agents in the order of their names."""
+    query = select(a.id, a.name, a.listed, a.created_at).where(
+        a.tenant == tenant, a.deleted.is_(False)
+    )
+    rows = conn.execute(query.order_by(a.name).limit(MAX_NAMES))
+    return [ListedAgent(r.id, r.name, read_glance(r.listed), r.created_at) for r in rows]
+
+
+def list_tenants(conn: Connection, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the tenants that have agents of these names, with the name."""
+    query = select(a.tenant, a.name).where(a.deleted.is_(False), a.name.in_(names))
+    rows = conn.execute(query.order_by(a.name, a.tenant).limit(MAX_TOLD))
+    return [(row.tenant, row.name) for row in rows]
+
+
+def read_named(conn: Connection, tenant: str, names: Sequence[str]) -> list[StoredAgent]:
+    """Return the profiles of these names in their order."""
+    query = select(t.agents).where(a.tenant == tenant, a.deleted.is_(False), a.name.in_(names))
+    return [_stored(row) for row in conn.execute(query.order_by(a.name))]
+
+
+def edit(
+    conn: Connection, who: tuple[str, str], how: Edit, source: EditSource, most: int
+) -> StoredAgent | None:
+    """Apply `how` to a profile (None: absent; returning None deletes it), with a version row.
+
+    who: tenant, and name or id. most: profiles of a tenant. An edit that changes nothing writes
+    nothing. Returns the profile as it is now. Raises Conflict, TooManyAgents.
+    """
+    tenant, name = who
+    row = _row(conn, tenant, name)
+    before = None if row is None or row.deleted else _stored(row)
+    version = before.version if before else 0
+    if source.expect is not None and source.expect != version:
+        raise Conflict(
+            f"the agent {name!r} is at version {version}, not {source.expect}: read it again and "
+            "repeat the edit"
+        )
+    after = how(before)
+    if after == (before.profile if before else None):
+        return before
+    if before is None:
+        _check_room(conn, tenant, most)
+    change = AgentChange(before.profile if before else None, after)
+    return _write(conn, who, row, change, source)
+
+
+def undo(
+    conn: Connection, who: tuple[str, str], source: EditSource, most: int
+) -> StoredAgent | None:
+    """Undo the newest edit that is not undone yet, as a new version.
+
+    Returns the profile; None if that edit had made it. Raises NotFound if none is left,
+    TooManyAgents.
+    """
+    tenant, name = who
+    row = _row(conn, tenant, name)
+    if row is None:
+        raise NotFound(f"there is no agent {name!r} with a history")
+    undone = select(v.undoes).where(v.agent == row.id, v.undoes.is_not(None))
+    edits = select(t.agent_versions).where(
+        v.agent == row.id, v.undoes.is_(None), v.version.not_in(undone)
+    )
+    last = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+    if last is None:
+        raise NotFound(f"nothing is left to undo in the agent {name!r}")
+    if row.deleted and last.before is not None:
+        _check_room(conn, tenant, most)
+    now = None if row.deleted else row.profile
+    return _write(conn, who, row, AgentChange(now, last.before, last.version), source)
+
+
+def versions(
+    conn: Connection, who: tuple[str, str], before: int | None, limit: int
+) -> list[dict[str, Any]]:
+    """Return versions, newest first. Raises NotFound for a name that no profile ever had."""
+    row = _row(conn, *who)
+    if row is None:
+        raise NotFound(f"there is no agent {who[1]!r}")
+    query = select(t.agent_versions).where(v.agent == row.id)
+    if before is not None:
+        query = query.where(v.version < before)
+    names = ("version", "before", "after", "actor", "request_id", "created_at")
+    rows = conn.execute(query.order_by(v.version.desc()).limit(limit))
+    return [{name: getattr(found, name) for name in names} for found in rows]
+
+
+def _row(conn: Connection, tenant: str, name: str) -> Row[Any] | None:
+    rows = execute(conn, ONE, {"tenant": tenant, "name": name})
+    return next((row for row in rows if row.id == name), rows[0] if rows else None)
+
+
+def _stored(row: Row[Any]) -> StoredAgent:
+    return StoredAgent(
+        row.id,
+        row.name,
+        row.profile,
+        row.version,
+        row.created_at,
+        row.updated_at,
+        row.updated_by,
+    )
+
+
+def _check_room(conn: Connection, tenant: str, most: int) -> None:
+    own = a.tenant == tenant, a.deleted.is_(False)
+    count = conn.execute(select(func.count()).select_from(t.agents).where(*own)).scalar() or 0
+    if count >= most:
+        raise TooManyAgents(f"There are {count} agents, and {most} at most. Delete one first.")
+
+
+def _write(
+    conn: Connection,
+    who: tuple[str, str],
+    row: Row[Any] | None,
+    change: AgentChange,
+    source: EditSource,
+) -> StoredAgent | None:
+    """Write the profile and its version row. Raises Conflict."""
+    now, tenant = clock.now(), who[0]
+    name = row.name if row is not None else who[1]
+    version = (row.version if row is not None else 0) + 1
+    ident = row.id if row is not None else _new_ident(name)
+    values = {
+        "profile": change.after if change.after is not None else "{}",
+        "listed": _summarize_profile(change.after or "{}"),
+        "version": version,
+        "deleted": change.after is None,
+        "updated_at": now,
+        "updated_by": source.actor,
+    }
+    if row is None:
+        conn.execute(
+            insert(t.agents).values(id=ident, tenant=tenant, name=name, created_at=now, **values)
+        )
+    else:
+        unchanged = (a.id == ident) & (a.version == row.version)
+        if not conn.execute(update(t.agents).where(unchanged).values(**values)).rowcount:
+            raise Conflict(f"the agent {name!r} changed meanwhile: read it again and repeat")
+    _add_version(conn, {"agent": ident, "version": version, "created_at": now}, change, source)
+    _tell_others(conn)
+    if change.after is None:
+        return None
+    created = row.created_at if row is not None else now
+    return StoredAgent(ident, name, change.after, version, created, now, source.actor)
+
+
+def _new_ident(name: str) -> str:
+    """Return the id of a new profile: for one that is named by its id, the same digits."""
+    if found := LETTA_NAME.fullmatch(name):
+        return f"agent_{''.join(found.groups())}"
+    return new_id("agent")
+
+
+def _summarize_profile(profile: str) -> str:
+    glance = read_glance(profile)
+    glance.description = glance.description[:GLANCE_CHARACTERS]
+    return msgspec.json.encode(glance).decode()
+
+
+def _add_version(
+    conn: Connection, of: dict[str, Any], change: AgentChange, source: EditSource
+) -> None:
+    """Write the version row of a change. of: the profile, its version, and the time."""
+    conn.execute(
+        insert(t.agent_versions).values(
+            id=new_key(),
+            **of,
+            before=change.before,
+            after=change.after,
+            actor=source.actor,
+            request_id=source.request_id,
+            undoes=change.undoes,
+        )
+    )
+
+
+def _tell_others(conn: Connection) -> None:
+    """Let other workers notice a change."""
+    if sql_driver(conn).is_shared:
+        execute_sql(
+            conn,
+            f"INSERT INTO meta (name, value) VALUES ('{CHANGES}', '1') ON CONFLICT (name) DO "
+            "UPDATE SET value = (meta.value::bigint + 1)::text",
+        )

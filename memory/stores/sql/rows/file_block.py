@@ -1,0 +1,77 @@
+"""The block `files`, which tells the model what files there are. It is written by jobs alone.
+
+It is a row like that of any block, and who has no file has no such row. A block of this label that
+somebody else made stays as it is, and no list is shown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from memory.core.blocks import CoreBlock
+from memory.errors import ToolError
+from memory.stores.sql.engine.file_tables import files
+from memory.stores.sql.rows import blocks
+from memory.stores.sql.rows.blocks import BlockSet, EditSource
+
+log = logging.getLogger("mnemogate")
+LABEL = "files"
+DESCRIPTION = "The user's files. file_search, file_grep and file_open read them."
+LINES, CHARACTERS = 50, 4000
+NAME_CHARACTERS = 200  # of a name in a line
+BlockDefaults = Callable[[], Mapping[str, CoreBlock]]
+f = files.c
+
+
+def refresh(conn: Connection, scope_id: int, defaults: BlockDefaults) -> None:
+    """Write the list of a scope's files into its block, if that differs."""
+    rows = conn.execute(select(files).where(f.scope_id == scope_id).order_by(f.name)).all()
+    value = list_lines([describe(row) for row in rows])
+
+    def edit(block: CoreBlock | None) -> CoreBlock | None:
+        if block is not None and not is_own(block):
+            return block
+        if not rows:
+            return None
+        new = block or CoreBlock(LABEL, "", DESCRIPTION, CHARACTERS, read_only=True)
+        return replace(new, value=value)
+
+    try:
+        blocks.edit(conn, BlockSet(scope_id, defaults()), LABEL, edit, EditSource("files"))
+    except ToolError as e:
+        log.info("the block `files` is not shown: %s", e)
+
+
+def is_own(block: CoreBlock) -> bool:
+    """Tell whether a block is the list of files."""
+    return block.read_only and block.description == DESCRIPTION
+
+
+def describe(row: Any) -> str:
+    """Return the line of a file."""
+    name = row.name[:NAME_CHARACTERS]
+    if row.status == "failed":
+        return f"{name} (cannot be read: {row.reason[:100]})"
+    if row.status != "ready":
+        return f"{name} (is being read)"
+    unit, count = ("line", row.lines) if row.pages is None else ("page", row.pages)
+    return f"{name} ({count} {unit}{'' if count == 1 else 's'})"
+
+
+def list_lines(lines: list[str]) -> str:
+    """Return lines as a block's value, within its bounds."""
+    listed: list[str] = []
+    left = CHARACTERS - 40  # for the line that tells of the others
+    for line in lines[:LINES]:
+        left -= len(line) + 1
+        if left < 0:
+            break
+        listed.append(line)
+    if len(listed) < len(lines):
+        listed.append(f"({len(lines) - len(listed)} more)")
+    return "\n".join(listed)

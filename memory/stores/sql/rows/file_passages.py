@@ -1,0 +1,189 @@
+"""Passages of files with their search documents, and the text that they tell again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, literal, select
+
+from memory.formats.documents.cutting import SIZE
+from memory.ids import STEP, new_key
+from memory.search.query import index_words, mark_words
+from memory.search.ranking import SimilarityScores
+from memory.stores.sql.engine.file_tables import file_passages, file_versions, files
+from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.engine.sqlite.fts import (
+    FILES_INDEX,
+    TEXT,
+    IndexQuery,
+    IndexScope,
+    SearchDocument,
+)
+from memory.stores.sql.engine.sqlite.fts import find_rows as find_in_index
+from memory.stores.sql.engine.sqlite.fts import list_hits as list_index_hits
+from memory.stores.sql.engine.statements import add_rows, rows_of_keys
+
+p, f, v = file_passages.c, files.c, file_versions.c
+BESIDE = (
+    "SELECT p.id, (SELECT a.id FROM file_passages a WHERE a.upload = p.upload AND a.position = "
+    "p.position - 1), (SELECT b.id FROM file_passages b WHERE b.upload = p.upload AND b.position "
+    "= p.position + 1) FROM {listed} JOIN file_passages p ON p.id = k.value"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFilePassage:
+    """A passage to store. words: of its content, as they are indexed."""
+
+    position: int
+    page: int
+    line_start: int
+    line_end: int
+    content: str
+    named: str
+    words: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UploadPlace:
+    """Where passages are stored. at: Unix time of the upload."""
+
+    scope_id: int
+    key: int
+    name: str
+    at: float
+
+
+def add_passages(conn: Connection, place: UploadPlace, new: Sequence[NewFilePassage]) -> None:
+    """Store passages of an upload, with their search documents."""
+    first = new_key(len(new))
+    rows = [
+        {
+            "id": first + i * STEP,
+            "scope_id": place.scope_id,
+            "upload": place.key,
+            "position": one.position,
+            "page": one.page,
+            "line_start": one.line_start,
+            "line_end": one.line_end,
+            "content": one.content,
+            "named": one.named,
+        }
+        for i, one in enumerate(new)
+    ]
+    add_rows(conn, file_passages, rows)
+    index, scope_id = sql_driver(conn).index, place.scope_id
+    beside = {
+        "prev": mark_words(scope_id, index_words(place.name, telling=True)),
+        "day": mark_words(scope_id, ()),
+    }
+    for row, one in zip(rows, new, strict=True):
+        columns = {
+            "body": mark_words(scope_id, one.words),
+            "speaker": mark_words(scope_id, index_words(one.named)),
+            **beside,
+        }
+        index.put_document(conn, FILES_INDEX, (row["id"], scope_id), columns)
+
+
+def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
+    """Return row keys and documents, in order, after a row key."""
+    query = (
+        select(file_passages, v.name, v.created_at)
+        .join(file_versions, v.id == p.upload)
+        .where(p.id > after)
+    )
+    return [
+        (r.id, SearchDocument(r.scope_id, r.content, r.named, r.name, r.created_at))
+        for r in conn.execute(query.order_by(p.id).limit(limit))
+    ]
+
+
+def search(
+    conn: Connection, scope_id: int, query: str, limit: int, upload: int = 0
+) -> list[dict[str, Any]]:
+    """Return the passages that match a query, best first. upload: of one file, 0 for all."""
+    first, last = (0, 0)
+    if upload:
+        bounds = select(func.min(p.id), func.max(p.id)).where(p.upload == upload)
+        first, last = (int(key or 0) for key in conn.execute(bounds).one())
+        if not last:
+            return []
+    driver = sql_driver(conn)
+    where: Mapping[str, Any] = {"scope": scope_id}
+    corner = IndexScope(FILES_INDEX, scope_id, _select_candidates(driver), where, _neighbours)
+    if upload:
+        corner = IndexScope(
+            FILES_INDEX, scope_id, _select_candidates(driver), where, _neighbours, first, last
+        )
+    near = SimilarityScores()
+    ranked = find_in_index(conn, corner, IndexQuery(query, limit), near)
+    if not ranked:
+        return []
+    best = dict(list(ranked.items())[:limit])
+    return list_index_hits(conn, _select_hits(driver), best, near)
+
+
+@cache
+def _select_candidates(driver: SqlDriver) -> Any:
+    """Return the statement for candidates: those of the uploads that files show."""
+    return (
+        select(p.id, p.upload, literal(0.0), func.substr(p.content, 1, TEXT))
+        .join(files, f.shown == p.upload)
+        .where(f.scope_id == bindparam("scope"), driver.is_listed(p.id))
+    )
+
+
+@cache
+def _select_hits(driver: SqlDriver) -> Any:
+    return (
+        select(
+            p.id,
+            p.page,
+            p.line_start,
+            p.line_end,
+            p.content,
+            f.public_id.label("file"),
+            f.name.label("name"),
+        )
+        .join(files, f.shown == p.upload)
+        .where(driver.is_listed(p.id))
+    )
+
+
+def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    """Return the passages before and after each, in its file."""
+    return {key: (before, after) for key, before, after in rows_of_keys(conn, BESIDE, keys)}
+
+
+def read_lines(conn: Connection, upload: int, first: int, last: int) -> list[Any]:
+    """Return the passages that hold lines of an upload, in order."""
+    query = select(file_passages).where(
+        p.upload == upload,
+        p.line_end.between(first, last + SIZE),  # a passage has no more lines than characters
+        p.line_start <= last,
+    )
+    return list(conn.execute(query.order_by(p.line_end, p.position).limit(last - first + 200)))
+
+
+def read_places(conn: Connection, upload: int, places: Sequence[int] | range) -> list[Any]:
+    """Return passages by their places, in order."""
+    within = (
+        p.position.between(places.start, places.stop - 1)
+        if isinstance(places, range)
+        else p.position.in_(places)
+    )
+    query = select(file_passages).where(p.upload == upload, within)
+    return list(conn.execute(query.order_by(p.position)))
+
+
+def remove_next(conn: Connection, upload: int, limit: int) -> int:
+    """Remove some passages of an upload with their documents; return how many."""
+    keys = list(conn.execute(select(p.id).where(p.upload == upload).limit(limit)).scalars())
+    sql_driver(conn).index.drop(conn, FILES_INDEX, keys)
+    if keys:
+        conn.execute(delete(file_passages).where(p.id.in_(keys)))
+    return len(keys)

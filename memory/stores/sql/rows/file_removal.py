@@ -1,0 +1,92 @@
+"""Removes uploads that no file shows any more, in pieces (see `batches`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, delete, exists, select, update
+
+from memory.stores.sql.engine.batches import ROWS_PER_STATEMENT, WriterShare
+from memory.stores.sql.engine.file_tables import file_chunks, file_symbols, file_versions, files
+from memory.stores.sql.rows import file_grams, file_passages
+
+c, s, v, f = file_chunks.c, file_symbols.c, file_versions.c, files.c
+GRAMS_TOGETHER = 200
+
+
+class Upload(NamedTuple):
+    """An upload of a scope."""
+
+    scope_id: int
+    key: int
+
+
+def remove_upload(
+    conn: Connection, share: WriterShare, upload: Upload, count: Callable[[int], None]
+) -> bool:
+    """Remove the next rows of an upload, but its own; return whether nothing is left.
+
+    count: told of removed passages.
+    """
+    return remove_read_rows(conn, share, upload, count) and _remove_chunks(conn, share, upload.key)
+
+
+def remove_read_rows(
+    conn: Connection, share: WriterShare, of: Upload, count: Callable[[int], None]
+) -> bool:
+    """Remove the next rows that were read of an upload; return whether nothing is left."""
+    scope_id, upload = of
+    while removed := file_passages.remove_next(conn, upload, ROWS_PER_STATEMENT):
+        count(removed)
+        if share.count_row(removed):
+            return False
+    while removed := file_grams.remove_next(conn, scope_id, upload, GRAMS_TOGETHER):
+        if share.count_row(removed // 10):
+            return False
+    while keys := list(
+        conn.execute(select(s.id).where(s.upload == upload).limit(GRAMS_TOGETHER)).scalars()
+    ):
+        conn.execute(delete(file_symbols).where(s.id.in_(keys)))
+        if share.count_row(len(keys) // 10):
+            return False
+    return True
+
+
+def _remove_chunks(conn: Connection, share: WriterShare, upload: int) -> bool:
+    """Remove the bytes of an upload, a chunk at a time; return whether nothing is left."""
+    while (
+        position := conn.execute(select(c.position).where(c.upload == upload).limit(1)).scalar()
+    ) is not None:
+        conn.execute(delete(file_chunks).where(c.upload == upload, c.position == position))
+        if share.count_row():
+            return False
+    return True
+
+
+def clean_upload(conn: Connection, share: WriterShare, upload: int) -> bool | None:
+    """Remove the next rows of an upload that no file names; None once nothing is left."""
+    row = conn.execute(select(file_versions).where(v.id == upload)).first()
+    if row is None or _is_used(conn, upload):
+        return None
+    if not remove_upload(conn, share, Upload(row.scope_id, upload), _count_nothing):
+        return True
+    if row.version and _has_file(conn, row):
+        conn.execute(update(file_versions).where(v.id == upload).values(state="replaced"))
+    else:
+        conn.execute(delete(file_versions).where(v.id == upload))
+    return None
+
+
+def _count_nothing(removed: int) -> None:
+    """Count nothing."""
+
+
+def _is_used(conn: Connection, upload: int) -> bool:
+    query = select(f.id).where((f.upload == upload) | (f.shown == upload)).limit(1)
+    return conn.execute(query).first() is not None
+
+
+def _has_file(conn: Connection, row: Any) -> bool:
+    mine = exists().where(f.scope_id == row.scope_id, f.name == row.name)
+    return bool(conn.execute(select(mine)).scalar())

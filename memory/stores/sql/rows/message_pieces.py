@@ -1,0 +1,216 @@
+"""What the rows of messages say, and the bodies of large ones in pieces.
+
+There is one writer, and everybody's small writes wait while it works: a row of 60 MiB takes it 130
+ms and more. So the body of a large message is written before its row, in pieces that are
+transactions of their own, and others pass between them. The row names the pieces and comes last: a
+message is there whole or not at all. Pieces that no row came to name are taken back; those of a
+process that ended leave by age.
+
+Nothing is left out for its size: a history that is kept here needs its images again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
+
+from memory.conversation.harness import SHIPPED_HARNESS, Harness
+from memory.conversation.long_json import count_long_characters, encode_part_by_part
+from memory.conversation.messages import Json, is_system, with_image_addresses
+from memory.conversation.thoughts import spoken_text
+from memory.core.screen import Screen
+from memory.ids import key_at, new_key
+from memory.search.query import excerpt
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.batches import BatchedWork
+from memory.stores.sql.engine.sqlite.fts import MAX_DOCUMENT_CHARACTERS
+from memory.stores.sql.engine.statements import add_row
+from memory.stores.sql.engine.write_lock import WriteLock
+
+LARGE_CHARACTERS = 1 << 22  # of a message; one with more is kept in pieces
+PIECE_CHARACTERS = 1 << 19  # each takes several times that while it is written
+ORPHAN_SECONDS = 3600.0  # after which no turn will name its pieces any more
+p, m = t.message_pieces.c, t.messages.c
+NAMED = exists().where(m.pieces == p.body)
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+
+@dataclass(frozen=True, slots=True)
+class LargeBody:
+    """A body to be written in pieces. key: what its row names it by."""
+
+    key: int
+    parts: Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LongBody:
+    """The body of a message with very long strings, encoded part by part as it is read.
+
+    size: of these strings, in characters.
+    """
+
+    message: Json
+    size: int
+
+    def __iter__(self) -> Iterator[str]:
+        return (part.decode() for part in encode_part_by_part(self.message))
+
+
+def contents_of(
+    found: Iterable[tuple[Json, bytes]],
+    *,
+    sliced: bool = False,
+    screen: Screen | None = None,
+    keeps_secrets: bool = False,
+    harness: Harness = SHIPPED_HARNESS,
+) -> Iterator[dict[str, Any]]:
+    """Return messages with digests as rows store them, wherever they belong.
+
+    System text is left out: it is the app's, not the user's. sliced: a body with very long strings
+    is a `LongBody`, for `split_off`. screen: what is left out of the text, which is
+    indexed, recalled and shown, and of the body, unless it keeps_secrets, since the conversation
+    is made of it again. harness: what its client puts around the user's words.
+    """
+    for message, digest in found:
+        if is_system(message):
+            continue
+        words, role = spoken_text(message), str(message.get("role") or "")
+        if role == "user":
+            # What a harness says around them are not the user's words.
+            own = harness.own_part(words)
+            words = words if own == words.strip() else own
+        if screen is not None:
+            words, message = _screened(screen, words, message, keeps_secrets=keeps_secrets)
+        # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
+        plain = list(message.items()) == [("role", role), ("content", words)]
+        plain = plain and "\x00" not in words
+        yield {
+            "role": role,
+            "body": "" if plain else _body_of(message, sliced=sliced),
+            "content": words,
+            "digest": digest,
+            "pieces": None,
+        }
+
+
+def note_speaker(user: str, contents: Sequence[dict[str, Any]]) -> None:
+    """Note beside messages which user they are of, where the memory is an agent's own."""
+    for content in contents:
+        content["said_by"] = user
+
+
+def _screened(
+    screen: Screen, words: str, message: Json, *, keeps_secrets: bool
+) -> tuple[str, Json]:
+    """Return words without secrets, and the message without them unless it keeps_secrets."""
+    masked, secrets = screen.mask(words) if words else (words, [])
+    if keeps_secrets or not (secrets or message.get("tool_calls")):
+        return masked, message
+    if message.get("content") is words:
+        # It is searched again, but where nothing is replaced there is no other copy of it.
+        message = {**message, "content": masked}
+    return masked, screen.mask_message(message)
+
+
+def _body_of(message: Json, *, sliced: bool) -> str | LongBody:
+    if sliced and (size := count_long_characters(message)):
+        return LongBody(message, size)
+    return encode(message).decode()
+
+
+def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
+    """Take the bodies out of contents (see `contents_of`) that are large.
+
+    Such a row keeps what the search index reads: the speaker's name, and the beginning and the end
+    of its words.
+    """
+    found: list[LargeBody] = []
+    for content in contents:
+        body, words = content["body"], content["content"]
+        is_long = isinstance(body, LongBody)
+        size = body.size if is_long else len(body or words)
+        if len(words) + size > LARGE_CHARACTERS:
+            found.append(LargeBody(new_key(), body if is_long else [body or words]))
+            content["pieces"] = found[-1].key
+            if is_long or body:
+                name = body.message.get("name") if is_long else _name_in(body)
+                content["body"] = encode({"name": name} if name else {}).decode()
+            if len(words) > MAX_DOCUMENT_CHARACTERS:
+                content["content"] = excerpt(words, MAX_DOCUMENT_CHARACTERS, "\n[...]\n")
+        elif is_long:
+            content["body"] = "".join(body)
+    return found
+
+
+def _name_in(body: str) -> Any:
+    """Return the speaker's name in a body."""
+    return _named(body).name if '"name"' in body else None
+
+
+class _Named(msgspec.Struct):
+    name: Any = None
+
+
+_named = msgspec.json.Decoder(_Named).decode
+
+
+async def write(
+    db: BatchedWork,
+    scope: Callable[[Connection], int],
+    bodies: Iterable[LargeBody],
+    lock: WriteLock,
+) -> None:
+    """Write bodies, piece by piece.
+
+    scope: finds the scope's row, and raises ErasedMeanwhile. lock: the owner's. Raises
+    StoreUnavailable.
+    """
+    for body in bodies:
+        pieces = (
+            part[begin : begin + PIECE_CHARACTERS]
+            for part in body.parts
+            for begin in range(0, len(part), PIECE_CHARACTERS)
+        )
+        for position, data in enumerate(pieces):
+            row = {"body": body.key, "position": position, "data": data}
+            await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
+
+
+def _put(conn: Connection, scope: Callable[[Connection], int], row: dict[str, Any]) -> None:
+    add_row(conn, t.message_pieces, scope_id=scope(conn), **row)
+
+
+def read(conn: Connection, row: Any) -> Json:
+    """Return the message of a row that names pieces."""
+    found = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
+    text = "".join(found.scalars())
+    return with_image_addresses(decode(text)) if row.body else {"role": row.role, "content": text}
+
+
+def remove(conn: Connection, bodies: Iterable[int]) -> None:
+    """Remove the pieces of these bodies."""
+    conn.execute(delete(t.message_pieces).where(p.body.in_(list(bodies))))
+
+
+def remove_unnamed(conn: Connection, bodies: Iterable[int]) -> None:
+    """Remove the pieces of those of these bodies that no row names."""
+    conn.execute(delete(t.message_pieces).where(p.body.in_(list(bodies)), ~NAMED))
+
+
+def remove_next(conn: Connection, which: ColumnElement[bool]) -> bool:
+    """Remove one of these pieces. Returns whether there was one."""
+    found = conn.execute(select(p.body, p.position).where(which).limit(1)).first()
+    if found is not None:
+        conn.execute(delete(t.message_pieces).where(tuple_(p.body, p.position) == tuple(found)))
+    return found is not None
+
+
+def expire_orphans(conn: Connection, now: float) -> bool:
+    """Remove a piece that no row names. Returns whether there was one."""
+    return remove_next(conn, (p.body < key_at(now - ORPHAN_SECONDS)) & ~NAMED)

@@ -1,0 +1,480 @@
+"""Recall memory rows: every message once, with its search document."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, bindparam, case, delete, exists, func, literal, select, text
+
+from memory.conversation.long_json import LONG_CHARACTERS
+from memory.conversation.messages import Json, text_of, with_image_addresses
+from memory.ids import STEP, new_id, new_message_key
+from memory.search.query import speaker_name
+from memory.search.ranking import SimilarityScores
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.engine.sqlite.fts import TEXT, IndexScope, SearchDocument
+from memory.stores.sql.engine.statements import (
+    add_row,
+    add_rows,
+    execute,
+    in_clause,
+    rows_of_keys,
+    select_in_batches,
+)
+from memory.stores.sql.index import vectors
+from memory.stores.sql.index.index_changes import IndexChange, note_change
+from memory.stores.sql.rows import message_pieces
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
+from memory.stores.sql.rows.message_pieces import contents_of
+from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, complete_hits
+
+m, n = t.messages.c, t.nodes.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+
+class MessagePlace(msgspec.Struct):
+    """Where messages belong.
+
+    source: chat (of a request), answer, evicted, import. at: Unix time. before: words of the
+    preceding message, for the search index; looked up if not given. public_id: of one message; a
+    new one if not given.
+    """
+
+    conversation: int
+    node: int | None
+    source: str
+    at: float
+    aborted: bool = False
+    before: str = ""
+    public_id: str = ""
+
+
+def message_of(conn: Connection, row: Any) -> Json:
+    """Return a message as it was given, from its row."""
+    if row.pieces is not None:
+        return message_pieces.read(conn, row)
+    return parse_message(row.body, row.role, row.content)
+
+
+def parse_message(body: str, role: str, content: str) -> Json:
+    """Return a message whose body is whole as it was given."""
+    if not body:
+        return {"role": role, "content": content}
+    message: Json = decode(body)
+    return message if len(body) <= LONG_CHARACTERS else with_image_addresses(message)
+
+
+def rows_of(
+    scope_id: int, place: MessagePlace, contents: Iterable[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield rows, without keys, of what `message_pieces.contents_of` returned."""
+    for content in contents:
+        yield {
+            "public_id": place.public_id or new_id("msg"),
+            "scope_id": scope_id,
+            "conversation": place.conversation,
+            "node": place.node,
+            **content,
+            "aborted": place.aborted,
+            "source": place.source,
+            "created_at": place.at,
+        }
+
+
+def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None = None) -> None:
+    """Store rows of `rows_of` in order; `index_pending` indexes them later.
+
+    newest: the key that theirs have to be above, looked up if not given.
+    """
+    if not rows:
+        return
+    index = sql_driver(conn).index
+    if newest is None:
+        newest = index.newest_key(conn, rows[0]["conversation"])
+    first = new_message_key(len(rows), newest)
+    keys = range(first, first + STEP * len(rows), STEP)
+    added = [{"id": key, **row} for key, row in zip(keys, rows, strict=True)]
+    add_rows(conn, t.messages, added)
+    note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], added))
+    index.add_waiting(conn, rows[0]["scope_id"], keys)
+
+
+def add(
+    conn: Connection,
+    scope_id: int,
+    place: MessagePlace,
+    found: Sequence[tuple[Json, bytes]],
+    once: bool = False,
+) -> int:
+    """Store messages with digests, in order, and index them; return how many.
+
+    once: skip messages that the conversation has already.
+    """
+    # What compaction evicts is older than what is stored already.
+    before = place.before
+    if not before and place.source != "evicted":
+        before = words_before(conn, place.conversation, place.node, None)
+    new = _not_there(conn, place.conversation, found) if once else found
+    rows, index = list(rows_of(scope_id, place, contents_of(new))), sql_driver(conn).index
+    newest_before, greatest = index.read_newest(conn), 0
+    for row in rows:
+        key = new_message_key()
+        greatest = max(greatest, key)
+        add_row(conn, t.messages, id=key, **row)
+        note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id, [{"id": key, **row}]))
+        words = row["content"]
+        who = speaker(parse_message(row["body"], row["role"], words))
+        document = SearchDocument(scope_id, words, who, before, place.at)
+        fts.put_document(conn, "messages_fts", key, document)
+        before = words
+    if rows:
+        index.note_indexed(conn, greatest, newest_before)
+    return len(rows)
+
+
+def _not_there(
+    conn: Connection, conversation: int, found: Sequence[tuple[Json, bytes]]
+) -> list[tuple[Json, bytes]]:
+    """Leave out messages that the conversation has already; of duplicates keep the last."""
+    there = _there(conn, conversation, [digest for _, digest in found])
+    new = {digest: (message, digest) for message, digest in reversed(found) if digest not in there}
+    return list(new.values())[::-1]
+
+
+def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:
+    """Return which digests the conversation has already, in few queries.
+
+    A compaction may evict a long history at once.
+    """
+    return {
+        row.digest
+        for row in select_in_batches(conn, _with_digest, {"conversation": conversation}, digests)
+    }
+
+
+@cache
+def _with_digest(size: int) -> Any:
+    return select(m.digest).where(
+        m.conversation == bindparam("conversation"), in_clause(m.digest, size)
+    )
+
+
+def speaker(message: Json) -> str:
+    """Return the speaker as indexed: the name, if any, and the role."""
+    return (
+        f"{message.get('name') or ''} {speaker_name(text_of(message))} {message.get('role') or ''}"
+    )
+
+
+LAST = 2**63 - 1
+
+
+BEFORE = text(
+    "SELECT content FROM messages WHERE conversation = :conversation AND id < :key AND (node = "
+    ":node OR node = (SELECT parent FROM nodes WHERE id = :node)) AND role IN ('user', "
+    "'assistant') AND content != '' AND source != 'evicted' ORDER BY id DESC LIMIT 1"
+)
+
+
+def words_before(conn: Connection, conversation: int, node: int | None, key: int | None) -> str:
+    """Return the words before a message (key; None: a new one), never of another branch.
+
+    They are of its own turn or of the one that it continues.
+    """
+    if node is None:
+        return ""
+    row = execute(
+        conn,
+        BEFORE,
+        {"conversation": conversation, "node": node, "key": LAST if key is None else key},
+    ).first()
+    return str(row[0]) if row else ""
+
+
+def remove(conn: Connection, which: Any) -> int:
+    """Remove messages, their documents and their vectors. Returns how many."""
+    found = conn.execute(select(m.id, m.pieces).where(which)).all()
+    message_pieces.remove(conn, [row.pieces for row in found if row.pieces is not None])
+    keys = [row.id for row in found]
+    for key in keys:
+        fts.drop(conn, "messages_fts", key)
+    if keys:
+        if embedded := vectors.drop(conn, vectors.MESSAGES, keys):
+            enqueue(
+                conn,
+                QueuedJob(
+                    "erase",
+                    {
+                        "scopes": [],
+                        "messages": {str(scope): found for scope, found in embedded.items()},
+                    },
+                ),
+            )
+        conn.execute(delete(t.messages).where(m.id.in_(keys)))
+    return len(keys)
+
+
+def ancestors(node: int) -> Any:
+    """Return the node and all before it, as a query of ids."""
+    line = select(n.id, n.parent).where(n.id == node).cte("line", recursive=True)
+    older = t.nodes.alias("older")
+    line = line.union_all(select(older.c.id, older.c.parent).where(older.c.id == line.c.parent))
+    return select(line.c.id)
+
+
+def pair_tool_results(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
+    """Return the messages with a result for each call, and without results of no call.
+
+    Upstreams refuse either. A call that its client never answered gets `NO_RESULT`, so that the
+    message stays as it was said, and is recognised. asked: what follows them; results at its
+    beginning count.
+    """
+    following = itertools.takewhile(
+        lambda x: x.get("role") in ("tool", "system", "developer"), asked
+    )
+    coming = {str(x.get("tool_call_id")) for x in following if x.get("role") == "tool"}
+    out: list[Json] = []
+    waiting: list[str] = []
+    for message in found:
+        if message.get("role") == "tool":
+            if (name := str(message.get("tool_call_id"))) in waiting:
+                waiting.remove(name)
+                out.append(message)
+            continue
+        out += _missing_results(waiting)
+        waiting = [str(c.get("id")) for c in message.get("tool_calls") or []]
+        out.append(message)
+    return out + _missing_results([name for name in waiting if name not in coming])
+
+
+def _missing_results(calls: Sequence[str]) -> list[Json]:
+    return [{"role": "tool", "tool_call_id": name, "content": NO_RESULT} for name in calls]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """A search.
+
+    roles: empty for any. within: only nodes on the line that ends here (unnamed users). skip: this
+    node's messages are left out. thorough, least: see `fts.IndexQuery`. talk: not what was said in
+    tasks (see `conversation.openings`). Times are Unix times.
+    """
+
+    text: str = ""
+    roles: Sequence[str] = ()
+    since: float | None = None
+    until: float | None = None
+    limit: int = 10
+    offset: int = 0
+    within: int | None = None
+    skip: int | None = None
+    thorough: bool = True
+    talk: bool = False
+    least: float = 0.0
+
+
+BOUNDS = ("since", "until", "within", "skip")  # of a search, each None for none
+_here: Any = bindparam("scope")
+MORE_THAN_ONE = select(
+    exists(select(t.passages.c.id).where(t.passages.c.scope_id == _here))
+    | exists(
+        select(t.conversations.c.id).where(
+            t.conversations.c.scope_id == _here,
+            t.conversations.c.id != bindparam("conversation"),
+        )
+    )
+)
+NO_RESULT = "[No result: the conversation went on without one.]"
+FEW_ROWS = 500  # messages, or passages
+HAS_FEW = select(
+    ~exists(select(m.id).where(m.scope_id == _here).offset(FEW_ROWS).limit(1)),
+    ~exists(
+        select(t.passages.c.id).where(t.passages.c.scope_id == _here).offset(FEW_ROWS).limit(1)
+    ),
+)
+HITS = select(
+    m.id,
+    m.public_id,
+    m.role,
+    m.content,
+    m.created_at,
+    m.aborted,
+    t.conversations.c.name.label("conversation"),
+    m.node,
+    m.conversation.label("place"),
+    m.said_by,
+    case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body"),
+).join(t.conversations, t.conversations.c.id == m.conversation)
+
+
+@cache
+def listed_hits(driver: SqlDriver) -> Any:
+    return HITS.where(driver.is_listed(m.id))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """The rows that a search shows.
+
+    listed: statement for those of `key_list`. newest: reads the newest visible ones.
+    """
+
+    listed: Any
+    newest: Callable[[], Iterable[Any]]
+
+
+def search(
+    conn: Connection, scope_id: int, q: SearchQuery, near: SimilarityScores | None = None
+) -> list[dict[str, Any]]:
+    """Return hits, best first; without words, the newest.
+
+    A hit has id, role, content, conversation, created_at, score and why, and where they apply
+    speaker and replaced (see `replaced_turns`). near: rows by similarity.
+    """
+    driver = sql_driver(conn)
+    bounds = tuple(name for name in BOUNDS if getattr(q, name) is not None)
+    rows = _candidates(driver, tuple(q.roles), bounds, talk=q.talk)
+    values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
+
+    def newest() -> Any:
+        listed = _apply_filters(HITS.where(m.scope_id == scope_id), q)
+        return conn.execute(listed.order_by(m.id.desc()).limit(q.limit).offset(q.offset))
+
+    hits = search_index(
+        conn,
+        IndexScope("messages_fts", scope_id, rows, values, _neighbours),
+        FoundRows(listed_hits(driver), newest),
+        q,
+        near or SimilarityScores(),
+    )
+    return complete_hits(conn, scope_id, hits)
+
+
+def is_more_than(conn: Connection, scope_id: int, conversation: int) -> bool:
+    """Tell whether a scope has passages, or conversations besides this one."""
+    asked = {"scope": scope_id, "conversation": conversation}
+    return bool(execute(conn, MORE_THAN_ONE, asked).scalar())
+
+
+def has_few(conn: Connection, scope_id: int) -> bool:
+    """Tell whether a scope has so few messages and passages that a quick search is short."""
+    return all(execute(conn, HAS_FEW, {"scope": scope_id}).one())
+
+
+@lru_cache(64)
+def _candidates(
+    driver: SqlDriver, roles: tuple[str, ...], bounds: tuple[str, ...], *, talk: bool
+) -> Any:
+    """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
+    unknown: Any = {name: bindparam(name) for name in bounds}
+    visible = replace(SearchQuery(roles=roles, talk=talk), **unknown)
+    return _apply_filters(
+        select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
+            m.scope_id + 0 == bindparam("scope"), driver.is_listed(m.id)
+        ),
+        visible,
+    )  # + 0: by row key
+
+
+def filter_keys(scope_id: int, q: SearchQuery) -> Any:
+    """Return the rows that pass the filters, as a query of row keys.
+
+    None if every row with a vector passes.
+    """
+    if (
+        q.since is None
+        and q.until is None
+        and q.within is None
+        and (not q.roles or {"user", "assistant"} <= set(q.roles))
+    ):
+        return None
+    return _apply_filters(select(m.id).where(m.scope_id == scope_id), q)
+
+
+def _apply_filters(query: Any, q: SearchQuery) -> Any:
+    query = query.where(m.content != "")
+    if q.roles:
+        query = query.where(m.role.in_([literal(role) for role in q.roles]))
+    if q.since is not None:
+        query = query.where(m.created_at >= q.since)
+    if q.until is not None:
+        query = query.where(m.created_at <= q.until)
+    if q.within is not None:
+        query = query.where(m.node.in_(ancestors(q.within)))
+    if q.skip is not None:
+        query = query.where(m.node.is_distinct_from(q.skip))
+    if q.talk:
+        c = t.conversations.c
+        query = query.where(~exists(select(c.id).where(c.id == m.conversation, c.task)))
+    return query
+
+
+def search_index(
+    conn: Connection,
+    corner: IndexScope,
+    rows: FoundRows,
+    q: SearchQuery,
+    near: SimilarityScores,
+) -> list[dict[str, Any]]:
+    """Search an index; by date if there are no words to search."""
+    if not q.text.strip():
+        return [
+            {
+                **row._mapping,
+                "score": 0.0,
+                "coverage": 0.0,
+                "sharing": False,
+                "why": {"newest": True},
+            }
+            for row in rows.newest()
+        ]
+    wish = fts.IndexQuery(q.text, q.offset + q.limit, q.thorough, q.least)
+    order = fts.find_rows(conn, corner, wish, near) or {}
+    wanted = dict(itertools.islice(order.items(), q.offset, q.offset + q.limit))
+    return fts.list_hits(conn, rows.listed, wanted, near) if wanted else []
+
+
+def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+    """Return the messages before and after each one in its conversation."""
+    said = (
+        "SELECT n.id FROM messages n WHERE n.conversation = m.conversation AND n.role IN ('user', "
+        "'assistant') AND n.content != '' AND n.id"
+    )
+    rows = rows_of_keys(
+        conn,
+        f"SELECT m.id, ({said} < m.id ORDER BY n.id DESC LIMIT 1), ({said} > m.id ORDER BY n.id "
+        "LIMIT 1) FROM {listed} JOIN messages m ON m.id = k.value",
+        keys,
+    )
+    return {key: (before, after) for key, before, after in rows}
+
+
+def page(conn: Connection, conversation: int, after: int, limit: int) -> list[dict[str, Any]]:
+    """Return messages of a conversation in order, after a row key."""
+    rows = conn.execute(
+        select(t.messages)
+        .where(m.conversation == conversation, m.id > after)
+        .order_by(m.id)
+        .limit(limit)
+    ).all()
+    return [
+        dict(r._mapping)
+        | ({"body": encode(message_of(conn, r)).decode()} if r.pieces is not None else {})
+        for r in rows
+    ]
+
+
+def count(conn: Connection, conversation: int) -> int:
+    return int(
+        conn.execute(
+            select(func.count()).select_from(t.messages).where(m.conversation == conversation)
+        ).scalar()
+        or 0
+    )

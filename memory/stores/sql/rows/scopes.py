@@ -1,0 +1,393 @@
+"""Scope rows and generations: the only place that decides whether a write may still happen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+
+from memory.errors import ErasedMeanwhile
+from memory.ids import clock, new_key
+from memory.scope import AGENT_KIND, Scope, owner_key
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.engine.statements import Query, execute, insert_with_conflict
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOwner:
+    """A scope as a turn found it.
+
+    generation: number of the owner's erasures; a later one makes this turn's writes void.
+    """
+
+    scope: Scope
+    generation: int
+
+
+ERASED_MEANWHILE = "the user was erased while this ran; nothing of it is kept"
+# Built once: they run in every turn, and building a statement costs more than running it.
+_c = t.scopes.c
+GENERATION = select(t.generations.c.generation).where(t.generations.c.owner == bindparam("owner"))
+_changes = t.shared_changes.c
+WITH_CHANGES = select(
+    select(t.generations.c.generation)
+    .where(t.generations.c.owner == bindparam("owner"))
+    .scalar_subquery(),
+    select(_changes.changes).where(_changes.tenant == bindparam("tenant")).scalar_subquery(),
+)
+FIND = select(_c.id).where(
+    _c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent")
+)
+FIND_UNNAMED = select(_c.id).where(
+    _c.tenant == bindparam("tenant"), _c.user.is_(None), _c.agent == bindparam("agent")
+)
+
+
+@cache
+def _select_status(driver: SqlDriver) -> Any:
+    # Where others may write too, versions are compared.
+    versions = (_c.version.label("scope_version"), t.conversations.c.version.label("version"))
+    return (
+        select(
+            _c.id,
+            _c.active_at,
+            _c.proven,
+            func.coalesce(
+                select(t.generations.c.generation)
+                .where(t.generations.c.owner == bindparam("owner"))
+                .scalar_subquery(),
+                0,
+            ).label("generation"),
+            t.conversations.c.id.label("conversation"),
+            t.conversations.c.head,
+            t.conversations.c.explicit,
+            t.conversations.c.resent,
+            t.conversations.c.opening,
+            t.conversations.c.task,
+            *driver.index.newest,
+            *(versions if driver.is_shared else ()),
+        )
+        .join_from(
+            t.scopes,
+            t.conversations,
+            (t.conversations.c.id == bindparam("conversation"))
+            & (t.conversations.c.scope_id == _c.id),
+            isouter=True,
+        )
+        .where(_c.id == bindparam("which"))
+    )
+
+
+TOUCH = update(t.scopes).where(_c.id == bindparam("which")).values(active_at=bindparam("now"))
+TOUCH_OUTSIDE = TOUCH.values(edits=_c.edits + 1, version=_c.version + 1)
+RAISE = update(t.scopes).where(_c.id == bindparam("which")).values(version=_c.version + 1)
+VERSIONS = (
+    select(
+        _c.version,
+        t.conversations.c.version,
+        select(_changes.changes).where(_changes.tenant == _c.tenant).scalar_subquery(),
+    )
+    .join_from(
+        t.scopes,
+        t.conversations,
+        (t.conversations.c.id == bindparam("conversation")) & (t.conversations.c.scope_id == _c.id),
+        isouter=True,
+    )
+    .where(_c.id == bindparam("which"))
+)
+PROVE = (
+    update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
+)
+
+
+def erased_at(conn: Connection, owners: Sequence[bytes]) -> dict[bytes, float]:
+    """Return when owners were erased, of those that ever were."""
+    g = t.generations.c
+    found = conn.execute(
+        select(g.owner, g.erased_at).where(g.owner.in_(owners), g.erased_at.is_not(None))
+    )
+    return {row.owner: row.erased_at for row in found}
+
+
+def generation(conn: Connection, owner: bytes) -> int:
+    return int(execute(conn, GENERATION, {"owner": owner}).scalar() or 0)
+
+
+def find(conn: Connection, scope: Scope) -> int | None:
+    """Return the scope's row id, if it has one."""
+    values = {"tenant": scope.tenant, "agent": scope.agent}
+    found: int | None = (
+        execute(conn, FIND, {**values, "user": scope.user}).scalar()
+        if scope.is_named
+        else execute(conn, FIND_UNNAMED, values).scalar()
+    )
+    return found
+
+
+def scope_status(
+    conn: Connection, owner: ScopeOwner, scope_id: int | None, conversation: int
+) -> Any:
+    """Read the status of a known scope and of a conversation of it, in one query.
+
+    Returns id, active_at, proven, generation, conversation (None if missing), head, explicit,
+    resent, opening, task, stored and indexed (see `SearchIndex`); None if the scope is
+    missing. Raises ErasedMeanwhile if the owner was erased after this turn began.
+    """
+    if scope_id is None:
+        return None
+    found = execute(
+        conn,
+        _select_status(sql_driver(conn)),
+        {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation},
+    ).first()
+    if (
+        found.generation if found is not None else generation(conn, owner.scope.owner)
+    ) != owner.generation:
+        raise ErasedMeanwhile(ERASED_MEANWHILE)
+    return found
+
+
+def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
+    return ScopeOwner(scope, generation(conn, scope.owner))
+
+
+def owner_and_changes(conn: Connection, scope: Scope) -> tuple[ScopeOwner, int | None]:
+    """Return the owner, and how often shared blocks of the tenant changed, None for never."""
+    row = execute(conn, WITH_CHANGES, {"owner": scope.owner, "tenant": scope.tenant}).one()
+    return ScopeOwner(scope, int(row[0] or 0)), row[1]
+
+
+def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
+    """Return the scope's row id, created if missing.
+
+    Raises ErasedMeanwhile if the owner was erased after this turn began.
+    """
+    if generation(conn, owner.scope.owner) != owner.generation:
+        raise ErasedMeanwhile(ERASED_MEANWHILE)
+    if (found := find(conn, owner.scope)) is not None:
+        return found
+    now = clock.now()
+    ident = new_key()
+    row = {
+        "id": ident,
+        "tenant": owner.scope.tenant,
+        "user": owner.scope.user,
+        "agent": owner.scope.agent,
+        "created_at": now,
+        "active_at": now,
+    }
+    execute(conn, _add_if_missing(sql_driver(conn), tuple(row)), row)
+    # The unnamed of a tenant have one scope, and on a server write side by side.
+    there = None if owner.scope.is_named else find(conn, owner.scope)
+    return there or ident
+
+
+@cache
+def _add_if_missing(driver: SqlDriver, columns: tuple[str, ...]) -> Any:
+    return insert_with_conflict(driver, t.scopes, columns).on_conflict_do_nothing()
+
+
+def remove_if_empty(conn: Connection, scope_id: int) -> None:
+    """Remove a scope that holds nothing."""
+    kinds = (t.conversations, t.blocks, t.passages, t.file_tables.file_versions)
+    if all(
+        conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None
+        for k in kinds
+    ):
+        conn.execute(delete(t.scopes).where(t.scopes.c.id == scope_id))
+
+
+def touch(conn: Connection, scope_id: int, *, outside: bool = False) -> None:
+    """Record activity.
+
+    outside: an edit from outside the conversation, which outdates every frozen core text.
+    """
+    execute(conn, TOUCH_OUTSIDE if outside else TOUCH, {"which": scope_id, "now": clock.now()})
+
+
+def raise_version(conn: Connection, scope_id: int) -> None:
+    """Outdate what is kept of the scope, where others may keep it too."""
+    if sql_driver(conn).is_shared:
+        execute(conn, RAISE, {"which": scope_id})
+
+
+def versions(scope_id: int, conversation: int) -> Query:
+    """Return the query for the versions of a scope, a conversation of it, and shared blocks."""
+    return Query(VERSIONS, {"which": scope_id, "conversation": conversation})
+
+
+def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
+    """Count a turn of the scope; return whether `every` turns have passed."""
+    conn.execute(update(t.scopes).where(_c.id == scope_id).values(turns=_c.turns + 1))
+    return bool(
+        conn.execute(
+            update(t.scopes).where(_c.id == scope_id, _c.turns >= every).values(turns=0)
+        ).rowcount
+    )
+
+
+def prove(conn: Connection, scope_id: int) -> None:
+    """Record that an upstream accepted the scope's tenant."""
+    execute(conn, PROVE, {"which": scope_id})
+
+
+def proven(conn: Connection, tenant: str) -> bool:
+    return (
+        conn.execute(
+            select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.proven).limit(1)
+        ).first()
+        is not None
+    )
+
+
+def probe(conn: Connection) -> None:
+    """Run the smallest possible query."""
+    conn.execute(select(_c.id).limit(1)).first()
+
+
+def scopes_of(conn: Connection, tenant: str, user: str) -> list[int]:
+    """Return the scopes of all agents of this user."""
+    return list(
+        conn.execute(
+            select(t.scopes.c.id).where(t.scopes.c.tenant == tenant, t.scopes.c.user == user)
+        ).scalars()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleScopes:
+    """What a key may see.
+
+    tenant: None for every tenant. users: None for every user, and unnamed users' conversations.
+    """
+
+    tenant: str | None
+    users: Sequence[str] | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return the predicate on scopes, which every query by id must have."""
+        found: list[ColumnElement[bool]] = []
+        if self.tenant is not None:
+            found.append(t.scopes.c.tenant == self.tenant)
+        if self.users is not None:
+            found.append(t.scopes.c.user.in_(self.users))
+        return found
+
+
+COUNTED = {
+    "blocks": t.blocks,
+    "passages": t.passages,
+    "messages": t.messages,
+    "conversations": t.conversations,
+}
+UserName = tuple[str, str]  # tenant, user
+
+
+def users(
+    conn: Connection, reach: VisibleScopes, after: UserName | None, limit: int, part: str = ""
+) -> list[dict[str, Any]]:
+    """Return users by tenant and name after `after`, with counts over all agents.
+
+    part: of their names, upper or lower case.
+    """
+    c = t.scopes.c
+    query = _USERS.where(*reach.conditions())
+    if part:
+        query = query.where(c.user.icontains(part, autoescape=True))
+    if after is not None:
+        query = query.where(tuple_(c.tenant, c.user) > tuple_(*map(literal, after)))
+    return _describe_users(conn, query.order_by(c.tenant, c.user).limit(limit))
+
+
+def users_named(conn: Connection, names: Sequence[UserName]) -> list[dict[str, Any]]:
+    """Return users of these tenants and names, in this order, as `users` does."""
+    if not names:
+        return []
+    c = t.scopes.c
+    rows = _describe_users(conn, _USERS.where(tuple_(c.tenant, c.user).in_(names)))
+    by_name = {(row["tenant"], row["id"]): row for row in rows}
+    return [by_name[name] for name in names if name in by_name]
+
+
+# Those of agents are no users.
+_USERS = (
+    select(
+        t.scopes.c.tenant,
+        t.scopes.c.user,
+        func.min(t.scopes.c.created_at),
+        func.max(t.scopes.c.active_at),
+    )
+    .where(t.scopes.c.user.is_not(None), ~t.scopes.c.user.startswith(AGENT_KIND, autoescape=True))
+    .group_by(t.scopes.c.tenant, t.scopes.c.user)
+)
+
+
+def _describe_users(conn: Connection, query: Select[Any]) -> list[dict[str, Any]]:
+    """Return users with counts over all agents."""
+    rows = conn.execute(query).all()
+    names = [(r[0], r[1]) for r in rows]
+    counts = {kind: _counts(conn, table, names) for kind, table in COUNTED.items()} if names else {}
+    return [
+        {
+            "tenant": r[0],
+            "id": r[1],
+            "created_at": r[2],
+            "last_active_at": r[3],
+            **{kind: counts[kind].get((r[0], r[1]), 0) for kind in COUNTED},
+        }
+        for r in rows
+    ]
+
+
+def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[UserName, int]:
+    c = t.scopes.c
+    query = (
+        select(c.tenant, c.user, func.count())
+        .select_from(table.join(t.scopes, c.id == table.c.scope_id))
+        .where(tuple_(c.tenant, c.user).in_(names))
+    )
+    if "deleted" in table.c:
+        query = query.where(table.c.deleted.is_(False))
+    if "deleted_at" in table.c:
+        query = query.where(table.c.deleted_at.is_(None))
+    return {(r[0], r[1]): r[2] for r in conn.execute(query.group_by(c.tenant, c.user))}
+
+
+def void(conn: Connection, owner: bytes) -> None:
+    """Increase the owner's generation: what began before can no longer write."""
+    g = t.generations.c
+    moved = update(t.generations).where(g.owner == owner).values(generation=g.generation + 1)
+    if conn.execute(moved).rowcount == 0:
+        conn.execute(insert(t.generations).values(owner=owner, generation=1))
+
+
+def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> tuple[list[int], int]:
+    """Increase the user's generation and remove the scopes and their jobs.
+
+    So nobody finds the rows, and no job writes any more. Returns the scopes' row keys, for
+    `row_removal`, and the number of jobs.
+    """
+    owner = owner_key(secret, tenant, user)
+    void(conn, owner)
+    g = t.generations.c
+    conn.execute(update(t.generations).where(g.owner == owner).values(erased_at=clock.now()))
+    ids = scopes_of(conn, tenant, user)
+    conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
+    return ids, conn.execute(delete(t.jobs).where(t.jobs.c.scope_id.in_(ids))).rowcount

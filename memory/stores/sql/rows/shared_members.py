@@ -1,0 +1,288 @@
+"""Rows of who sees a shared block, and the blocks that one memory sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from memory.core.blocks import CoreBlock
+from memory.core.shared import Membership, SeenBlock
+from memory.errors import Conflict, NotFound, TooManySharers
+from memory.ids import clock
+from memory.scope import AGENT_KIND, Scope
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.statements import add_rows, execute
+from memory.stores.sql.rows import shared_blocks
+from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.rows.shared_blocks import BlockName, OutsideEdit, StoredShared, block_of
+
+b, m = t.shared_blocks.c, t.shared_members.c
+MOST_MEMBERS = 10_000  # of a block
+MOST_BLOCKS = 64  # of one member
+FULL = (
+    f"this member sees {MOST_BLOCKS} shared blocks, and no more are possible: remove it from one "
+    "first"
+)
+EVERYONE = "everyone"
+NOBODY = "-"  # in place of `everyone`, for the own memory of an agent, who is no user
+ROWS = 1024  # memberships that are looked at for one memory
+
+
+class MemberName(NamedTuple):
+    """A member. kind: see `shared.RANKS`. agent: of a user, "" for all their agents."""
+
+    kind: str
+    name: str = ""
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A membership. joined_at: Unix time."""
+
+    member: MemberName
+    write: bool
+    joined_at: float
+
+
+_MINE = or_(
+    and_(
+        m.kind == "user",
+        m.name == bindparam("user"),
+        or_(m.agent == "", m.agent == bindparam("agent")),
+    ),
+    and_(m.kind == "agent", m.name == bindparam("agent")),
+    and_(m.kind == bindparam("everyone"), m.name == ""),
+)
+# Built once: it runs in turns.
+SEEN = (
+    select(m.kind, m.agent.label("member_agent"), m.write, t.shared_blocks)
+    .join_from(t.shared_members, t.shared_blocks, b.id == m.block_id)
+    .where(m.tenant == bindparam("tenant"), b.deleted.is_(False), _MINE)
+    .order_by(b.id)
+    .limit(ROWS)
+)
+HELD = SEEN.with_for_update(of=t.shared_blocks)
+
+
+def seen_values(scope: Scope) -> dict[str, Any]:
+    """Return the parameters of `SEEN` for a scope."""
+    return {
+        "tenant": scope.tenant,
+        "user": scope.user or "",
+        "agent": scope.agent,
+        "everyone": NOBODY if is_home(scope) else EVERYONE,
+    }
+
+
+def list_seen(conn: Connection, scope: Scope, *, held: bool = False) -> list[SeenBlock]:
+    """Return the blocks of which a named scope is a member. held: keep others from editing them."""
+    rows = execute(conn, HELD if held else SEEN, seen_values(scope))
+    found = [_merge(list(group)) for _, group in groupby(rows, lambda row: row.id)]
+    if not is_home(scope):
+        return found
+    # It is a member by its name alone, so all of them are attached to it.
+    return [replace(one, attached=True) for one in found]
+
+
+def is_home(scope: Scope) -> bool:
+    """Tell whether a memory is an agent's own."""
+    return (scope.user or "").startswith(AGENT_KIND)
+
+
+def _merge(rows: Sequence[Any]) -> SeenBlock:
+    first = rows[0]
+    by = [Membership(row.kind, row.member_agent, bool(row.write)) for row in rows]
+    return SeenBlock.of(block_of(first), by, first.created_at, first.outside)
+
+
+def _where(which: BlockName, member: MemberName) -> tuple[ColumnElement[bool], ...]:
+    named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
+    return m.tenant == which[0], m.block_id == which[1], *named
+
+
+def put(conn: Connection, which: BlockName, member: MemberName, write: bool | None) -> StoredMember:
+    """Let a member see a block. write: whether it may write, None for what the block says.
+
+    Raises NotFound, TooManySharers, Conflict.
+    """
+    block = shared_blocks.find(conn, which)
+    may_write = block.default_write if write is None else write
+    if not conn.execute(
+        update(t.shared_members).where(*_where(which, member)).values(write=may_write)
+    ).rowcount:
+        _check_space(conn, which, member)
+        conn.execute(
+            insert(t.shared_members).values(
+                block_id=which[1],
+                tenant=which[0],
+                **member._asdict(),
+                write=may_write,
+                joined_at=clock.now(),
+            )
+        )
+    shared_blocks.raise_changes(conn, which[0])
+    return find(conn, which, member)
+
+
+def add_all(
+    conn: Connection,
+    block: StoredShared,
+    tenant: str,
+    new: Sequence[tuple[MemberName, bool | None]],
+) -> None:
+    """Give a new block its members, the last word on each. Raises Conflict."""
+    members = {member: block.default_write if write is None else write for member, write in new}
+    place = m.kind, m.name, m.agent
+    full = select(*place).where(m.tenant == tenant).group_by(*place)
+    rows = conn.execute(full.having(func.count() >= MOST_BLOCKS))
+    if not members.keys().isdisjoint(MemberName(*row) for row in rows):
+        raise Conflict(FULL)
+    now = clock.now()
+    listed = [
+        {
+            "block_id": block.id,
+            "tenant": tenant,
+            **member._asdict(),
+            "write": write,
+            "joined_at": now,
+        }
+        for member, write in members.items()
+    ]
+    add_rows(conn, t.shared_members, listed)
+
+
+def _check_space(conn: Connection, which: BlockName, member: MemberName) -> None:
+    """Raise TooManySharers or Conflict if no membership more is possible."""
+    members = select(func.count()).where(m.tenant == which[0], m.block_id == which[1])
+    if (conn.execute(members).scalar() or 0) >= MOST_MEMBERS:
+        raise TooManySharers(
+            f"the shared block {which[1]!r} has {MOST_MEMBERS} members, and no more are possible"
+        )
+    named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
+    # Members of a deleted block stay, since undo restores it.
+    alive = m.block_id == b.id, b.deleted.is_(False)
+    blocks = select(func.count()).where(m.tenant == which[0], *named, *alive)
+    if (conn.execute(blocks).scalar() or 0) >= MOST_BLOCKS:
+        raise Conflict(FULL)
+
+
+def find(conn: Connection, which: BlockName, member: MemberName) -> StoredMember:
+    """Return a membership. Raises NotFound."""
+    row = conn.execute(select(t.shared_members).where(*_where(which, member))).first()
+    if row is None:
+        raise NotFound(f"the shared block {which[1]!r} has no such member")
+    return _stored(row)
+
+
+def remove(conn: Connection, which: BlockName, member: MemberName) -> None:
+    """Take a membership away. Raises NotFound."""
+    shared_blocks.find(conn, which)
+    if not conn.execute(delete(t.shared_members).where(*_where(which, member))).rowcount:
+        raise NotFound(f"the shared block {which[1]!r} has no such member")
+    shared_blocks.raise_changes(conn, which[0])
+
+
+def list_blocks(conn: Connection, tenant: str, member: MemberName) -> list[CoreBlock]:
+    """Return the blocks of which something is a member itself."""
+    query = (
+        select(t.shared_blocks)
+        .join_from(t.shared_members, t.shared_blocks, b.id == m.block_id)
+        .where(m.tenant == tenant, b.deleted.is_(False), m.kind == member.kind)
+        .where(m.name == member.name, m.agent == member.agent)
+    )
+    return [block_of(row) for row in conn.execute(query.order_by(b.id).limit(ROWS))]
+
+
+def leave(conn: Connection, which: BlockName, member: MemberName, source: EditSource) -> bool:
+    """Take a membership away, and delete a block that was made with an agent and has no other.
+
+    Tells whether it is deleted. A membership that is gone already is no fault.
+    """
+    others = [one for one in page(conn, which, None, 2) if one.member != member]
+    if not others and shared_blocks.is_made_with_agent(conn, which[1]):
+        shared_blocks.edit(conn, which, lambda _: None, source, OutsideEdit())
+        return True
+    with suppress(NotFound):
+        remove(conn, which, member)
+    return False
+
+
+def page(
+    conn: Connection, which: BlockName, after: MemberName | None, limit: int
+) -> list[StoredMember]:
+    """Return the members of a block in the order of their names, behind a place."""
+    place = m.kind, m.name, m.agent
+    query = select(t.shared_members).where(m.tenant == which[0], m.block_id == which[1])
+    if after is not None:
+        query = query.where(tuple_(*place) > tuple(after))
+    return [_stored(row) for row in conn.execute(query.order_by(*place).limit(limit))]
+
+
+def list_of(
+    conn: Connection, tenant: str, blocks: Sequence[str], most: int
+) -> dict[str, list[StoredMember]]:
+    """Return the first members of each block, by its id."""
+    found: dict[str, list[StoredMember]] = {ident: [] for ident in blocks}
+    for ident in blocks:
+        found[ident] = page(conn, (tenant, ident), None, most)
+    return found
+
+
+def _stored(row: Any) -> StoredMember:
+    member = MemberName(row.kind, row.name, row.agent)
+    return StoredMember(member, bool(row.write), row.joined_at)
+
+
+def seen_by(users: Sequence[str], agent: str | None = None) -> ColumnElement[bool]:
+    """Return the condition for blocks that users see. agent: with it; None for any of theirs."""
+    s = t.scopes.c
+    if agent is None:
+        of_user = and_(m.kind == "user", m.name.in_(users))
+        used = select(s.agent).where(s.tenant == m.tenant, s.user.in_(users))
+        of_agent = and_(m.kind == "agent", m.name.in_(used))
+    else:
+        of_user = and_(m.kind == "user", m.name.in_(users), m.agent.in_(["", agent]))
+        of_agent = and_(m.kind == "agent", m.name == agent)
+    return b.id.in_(select(m.block_id).where(or_(of_user, of_agent, m.kind == EVERYONE)))
+
+
+def of_member(kind: str, name: str) -> ColumnElement[bool]:
+    """Return the condition for blocks of which something is a member itself."""
+    return b.id.in_(select(m.block_id).where(m.kind == kind, m.name == name))
+
+
+def list_access(conn: Connection, which: BlockName, users: Sequence[str]) -> dict[str, bool]:
+    """Return which of these users see a block, and whether each may write in it."""
+    s = t.scopes.c
+    here = m.tenant == which[0], m.block_id == which[1]
+    by_name = select(m.name, m.write).where(*here, m.kind == "user", m.name.in_(users))
+    by_agent = (
+        select(s.user, m.write)
+        .join(t.scopes, (s.tenant == m.tenant) & (s.agent == m.name))
+        .where(*here, m.kind == "agent", s.user.in_(users))
+    )
+    found: dict[str, bool] = {}
+    for name, write in (*conn.execute(by_name), *conn.execute(by_agent)):
+        found[name] = found.get(name, False) or bool(write)
+    everyone = conn.execute(select(m.write).where(*here, m.kind == EVERYONE)).first()
+    if everyone is not None:
+        found = {name: found.get(name, False) or bool(everyone.write) for name in users}
+    return found

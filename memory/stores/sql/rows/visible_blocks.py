@@ -1,0 +1,122 @@
+"""The blocks that a memory shows: its own, and in their place shared ones of the same label."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlalchemy import Connection, select
+
+from memory.core.block_space import BlockSpace, space_of
+from memory.core.blocks import CoreBlock
+from memory.core.shared import ShownBlocks, choose_shown
+from memory.scope import Scope
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import blocks, shared_blocks, shared_members
+from memory.stores.sql.rows.blocks import BlockSet, Edit, EditSource
+
+NOTHING_SHARED = ShownBlocks({})
+BOUNDLESS = BlockSpace(sys.maxsize, sys.maxsize, sys.maxsize)
+
+
+def read_own(
+    conn: Connection, scope_id: int, defaults: Mapping[str, CoreBlock], branch: int
+) -> dict[str, CoreBlock]:
+    """Return the own blocks of a scope, or of a branch of it."""
+    return blocks.all_of(conn, BlockSet(scope_id, defaults, branch, branch))
+
+
+def read_shared(
+    conn: Connection, scope: Scope, defaults: Mapping[str, CoreBlock], *, held: bool = False
+) -> ShownBlocks:
+    """Return the shared blocks that a named scope shows. held: keep others from editing them."""
+    seen = shared_members.list_seen(conn, scope, held=held)
+    return choose_shown(seen, space_of(defaults))
+
+
+def read_all(conn: Connection, shelf: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
+    """Return the blocks of a named scope, whether they fit its prompt or not."""
+    seen = shared_members.list_seen(conn, scope)
+    return choose_shown(seen, BOUNDLESS).over(blocks.all_of(conn, shelf))
+
+
+def hide_own(
+    conn: Connection, scope: Scope, own: Mapping[str, CoreBlock], defaults: Mapping[str, CoreBlock]
+) -> dict[str, CoreBlock]:
+    """Return own blocks, each with the id of the shared one that is shown in its place."""
+    shown = read_shared(conn, scope, defaults).blocks
+    hidden = {
+        label: replace(block, hidden_by=shown[label].block.id)
+        for label, block in own.items()
+        if label in shown
+    }
+    return {**own, **hidden}
+
+
+def is_hidden(conn: Connection, scope_id: int, label: str) -> bool:
+    """Tell whether a shared block is shown in the place of an own one."""
+    s = t.scopes.c
+    query = (
+        select(s.tenant, s.user, s.agent)
+        .join(t.shared_changes, t.shared_changes.c.tenant == s.tenant)
+        .where(s.id == scope_id)
+    )
+    row = conn.execute(query).first()
+    if row is None or row.user is None:
+        return False
+    seen = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
+    return any(one.block.label == label for one in seen)
+
+
+class VisibleBlocks:
+    """The blocks of one memory, as a transaction that may edit them reads them.
+
+    Shared ones are held from the first edit on, all of them, so that no two wait for each other.
+    """
+
+    def __init__(self, conn: Connection, shelf: BlockSet) -> None:
+        self._conn, self._shelf = conn, shelf
+        self._held = False
+        self._shared = self._read()
+
+    def _read(self) -> ShownBlocks:
+        scope = self._shelf.shared
+        if scope is None or not scope.is_named:
+            return NOTHING_SHARED
+        return read_shared(self._conn, scope, self._shelf.defaults, held=self._held)
+
+    def hold(self, label: str) -> bool:
+        """Keep others from editing a block, if it is shared; tell whether it is."""
+        if label in self._shared.blocks and not self._held:
+            self._held = True
+            self._shared = self._read()
+        return label in self._shared.blocks
+
+    def read(self) -> dict[str, CoreBlock]:
+        """Return the blocks by label, as they are now."""
+        own = blocks.all_of(self._conn, self._shelf)
+        return self._shared.over(own)
+
+    def edit(self, label: str, how: Edit, source: EditSource) -> CoreBlock | None:
+        """Apply `how` to a block, shared or not; see `blocks.edit`."""
+        scope = self._shelf.shared
+        if scope is None or not self.hold(label):
+            return blocks.edit(self._conn, self._shelf, label, how, source)
+        seen = self._shared.blocks[label].block
+
+        def edit(block: CoreBlock) -> CoreBlock | None:
+            after = how(replace(block, read_only=seen.read_only))
+            return after and replace(after, read_only=block.read_only)
+
+        found = shared_blocks.edit(self._conn, (scope.tenant, seen.id), edit, _by(source, scope))
+        self._shared = self._read()
+        return None if found is None else replace(found.block, read_only=seen.read_only)
+
+
+def _by(source: EditSource, scope: Scope) -> EditSource:
+    """Return who makes an edit, with whose request it is."""
+    user = source.user
+    if user is None and not shared_members.is_home(scope):
+        user = scope.user
+    return replace(source, user=user, agent=scope.agent)

@@ -1,0 +1,1 @@
+"""Memory that goes elsewhere or comes from there: exports, imports, copies, backups."""

@@ -1,0 +1,250 @@
+"""Reads a user's memory page by page, each page in its own read transaction.
+
+So an export of any size blocks nobody and needs little memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, Table, select
+
+from memory.export_format import (
+    BlockLine,
+    ConversationLine,
+    Export,
+    ExportEnd,
+    ExportLine,
+    MessageLine,
+    NodeLine,
+    PassageLine,
+    PolicyLine,
+    SharedBlockLine,
+    VersionLine,
+)
+from memory.scope import Scope
+from memory.search.query import iso
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import policies, shared_members
+from memory.stores.sql.rows.messages import message_of as given
+
+PAGE = 200
+decode = msgspec.json.decode
+Rows = Sequence[Row[Any]]
+
+
+async def export(
+    db: Database, tenant: str, user: str, agent: str | None = None
+) -> AsyncIterator[ExportLine]:
+    """Yield every line of the user's memory, of one agent or all. Raises StoreUnavailable."""
+    count = 1
+    yield Export(user=user)
+    policy = await db.read(lambda conn: policies.find(conn, (tenant, user)))
+    if policy != policies.NO_POLICY:
+        count += 1
+        yield PolicyLine(
+            memory=policy.memory,  # type: ignore[arg-type]
+            timezone=policy.timezone or None,
+        )
+    for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
+        for kind in (_blocks, _versions, _passages, _conversations, _nodes):
+            after: Any = None
+            while after is not DONE:
+                lines, after = await db.read(
+                    lambda conn, k=kind, s=scope_id, a=after, n=name: k(conn, s, a, n)  # type: ignore[misc]
+                )
+                for line in lines:
+                    count += 1
+                    yield line
+    for shared in await db.read(lambda conn: _shared_blocks(conn, tenant, user, agent)):
+        count += 1
+        yield shared
+    yield ExportEnd(lines=count)
+
+
+DONE = object()
+Page = tuple[list[ExportLine], Any]
+
+
+def _shared_blocks(
+    conn: Connection, tenant: str, user: str, agent: str | None
+) -> list[SharedBlockLine]:
+    """Return the shared blocks that a user sees, with an agent or with any of theirs."""
+    agents = [agent] if agent is not None else [a for _, a in _scopes(conn, tenant, user, None)]
+    lines: dict[str, SharedBlockLine] = {}
+    for name in agents or ["default"]:
+        for seen in shared_members.list_seen(conn, Scope(tenant, user, name, b"")):
+            block = seen.block
+            write = not block.read_only or (block.id in lines and lines[block.id].write)
+            lines[block.id] = SharedBlockLine(
+                kind="shared_block",
+                id=block.id,
+                label=block.label,
+                description=block.description,
+                value=block.value,
+                write=write,
+            )
+    return sorted(lines.values(), key=lambda line: (line.label, line.id))
+
+
+def _scopes(conn: Connection, tenant: str, user: str, agent: str | None) -> list[tuple[int, str]]:
+    c = t.scopes.c
+    query = select(c.id, c.agent).where(
+        c.tenant == tenant, c.user == user, *([c.agent == agent] if agent is not None else [])
+    )
+    return [(row.id, row.agent) for row in conn.execute(query.order_by(c.agent))]
+
+
+def _read_page(
+    conn: Connection,
+    table: Table,
+    scope_id: int,
+    after: Any,
+    line: Callable[[Row[Any]], ExportLine],
+) -> Page:
+    query = select(table).where(table.c.scope_id == scope_id).order_by(table.c.id).limit(PAGE)
+    rows = conn.execute(query if after is None else query.where(table.c.id > after)).all()
+    return [line(row) for row in rows], rows[-1].id if len(rows) == PAGE else DONE
+
+
+def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
+    """Return the blocks ordered by label; a scope has few."""
+    rows = conn.execute(
+        select(t.blocks)
+        .where(t.blocks.c.scope_id == scope_id, t.blocks.c.branch == 0)
+        .order_by(t.blocks.c.label)
+    )
+    return [
+        BlockLine(
+            agent=agent,
+            label=r.label,
+            value=r.value,
+            description=r.description,
+            limit=r.limit,
+            read_only=r.read_only,
+            version=r.version,
+            deleted=r.deleted,
+            updated_at=iso(r.updated_at),
+        )
+        for r in rows
+    ], DONE
+
+
+def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
+    v, b = t.block_versions.c, t.blocks.c
+    query = (
+        select(t.block_versions, b.label)
+        .join(t.blocks, b.id == v.block_id)
+        .where(v.scope_id == scope_id, b.branch == 0)
+        .order_by(v.id)
+        .limit(PAGE)
+    )
+    rows = conn.execute(query if after is None else query.where(v.id > after)).all()
+    return [
+        VersionLine(
+            agent=agent,
+            label=r.label,
+            version=r.version,
+            before=r.before,
+            after=r.after,
+            actor=r.actor,
+            request_id=r.request_id,
+            tool_call_id=r.tool_call_id,
+            undoes=r.undoes,
+            quote=r.quote,
+            created_at=iso(r.created_at),
+        )
+        for r in rows
+    ], rows[-1].id if len(rows) == PAGE else DONE
+
+
+def _passages(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
+    return _read_page(
+        conn,
+        t.passages,
+        scope_id,
+        after,
+        lambda r: PassageLine(
+            agent=agent,
+            id=r.public_id,
+            content=r.content,
+            tags=decode(r.tags),
+            type=r.type,
+            importance=r.importance,
+            actor=r.actor,
+            created_at=iso(r.created_at),
+            forgotten_at=None if r.deleted_at is None else iso(r.deleted_at),
+            forgotten_by=r.deleted_by,
+            superseded_by=r.superseded_by,
+            quote=r.quote,
+            speaker=r.speaker,
+        ),
+    )
+
+
+def _conversations(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
+    return _read_page(
+        conn,
+        t.conversations,
+        scope_id,
+        after,
+        lambda r: ConversationLine(
+            agent=agent,
+            id=r.name,
+            explicit=r.explicit,
+            resent=r.resent,
+            forked_from=r.forked_from,
+            head=None if r.head is None else str(r.head),
+            created_at=iso(r.created_at),
+            updated_at=iso(r.updated_at),
+        ),
+    )
+
+
+def _nodes(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
+    """Return each node, followed by its messages."""
+    n, m, names = t.nodes.c, t.messages.c, t.conversations.c
+    query = (
+        select(t.nodes, names.name)
+        .join(t.conversations, names.id == n.conversation)
+        .where(n.scope_id == scope_id)
+        .order_by(n.id)
+        .limit(PAGE)
+    )
+    rows = conn.execute(query if after is None else query.where(n.id > after)).all()
+    said: dict[int, list[Row[Any]]] = {}
+    for message in conn.execute(
+        select(t.messages)
+        .where(m.scope_id == scope_id, m.node.in_([r.id for r in rows]))
+        .order_by(m.id)
+    ):
+        said.setdefault(message.node, []).append(message)
+    lines = [line for row in rows for line in _node(conn, row, said.get(row.id, ()), agent)]
+    return lines, rows[-1].id if len(rows) == PAGE else DONE
+
+
+def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[ExportLine]:
+    ident = str(row.id)
+    yield NodeLine(
+        agent=agent,
+        conversation=row.name,
+        id=ident,
+        parent=None if row.parent is None else str(row.parent),
+        first=None if row.turn == row.id else str(row.turn),
+        state=row.state,
+        created_at=iso(row.at),
+    )
+    for m in said:
+        yield MessageLine(
+            agent=agent,
+            conversation=row.name,
+            node=ident,
+            message=given(conn, m),
+            id=m.public_id,
+            source=m.source,
+            aborted=m.aborted,
+            created_at=iso(m.created_at),
+        )

@@ -1,0 +1,1 @@
+"""How a turn is read from the store, and how it ends there."""

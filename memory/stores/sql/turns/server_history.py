@@ -1,0 +1,179 @@
+"""Reads the end of a stored history, as far as a turn can use it.
+
+A conversation is read backwards from its newest turn: as much as the window holds, with the stored
+summary of the rest. So a turn that is not cached costs the same however long its conversation is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, literal, select
+
+from memory.conversation.messages import Json, canonical, is_system
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.statements import execute, in_clause, select_in_batches
+from memory.stores.sql.rows import messages as message_rows
+from memory.stores.sql.rows.message_pieces import PIECE_CHARACTERS
+
+n, m, s = t.nodes.c, t.messages.c, t.summaries.c
+MAX_HISTORY_BYTES = 8 << 20  # bytes to read if there is no summary
+READ_STEPS, MOST_STEPS = 64, 1024  # turns read by one query, at first and at most
+LEFT_OUT = "[Earlier messages were left out. conversation_search finds them.]"
+SUMMARISED = select(s.chain).where(
+    s.scope_id == bindparam("scope"), s.conversation == bindparam("which")
+)
+CUT = select(t.epochs.c.cut).where(
+    t.epochs.c.scope_id == bindparam("scope"),
+    t.epochs.c.id == select(n.epoch).where(n.id == bindparam("head")).scalar_subquery(),
+)
+PARENT = select(n.parent).where(n.id == bindparam("node"), n.scope_id == bindparam("scope"))
+SUMMARY = select(s.content).where(s.scope_id == bindparam("scope"), s.chain == bindparam("link"))
+
+
+@dataclass(slots=True)
+class HistoryEnd:
+    """The end of a history. messages: oldest first.
+
+    behind: link of what came before them, and the text that stands for it; None if nothing did.
+    """
+
+    messages: list[Json] = field(default_factory=list)
+    behind: tuple[bytes, str] | None = None
+
+
+@cache
+def _back() -> Any:
+    """Return at most `most` turns back from `head`, each with its size in bytes."""
+    scope: Any = bindparam("scope")
+    older = t.nodes.alias("older")
+    line = (
+        select(n.id, n.parent, n.chain, literal(1).label("step"))
+        .where(n.id == bindparam("head"), n.scope_id == scope)
+        .cte("line", recursive=True)
+    )
+    line = line.union_all(
+        select(older.c.id, older.c.parent, older.c.chain, line.c.step + 1).where(
+            older.c.id == line.c.parent, older.c.scope_id == scope, line.c.step < bindparam("most")
+        )
+    )
+    of_pieces = select(func.count() * PIECE_CHARACTERS).where(t.message_pieces.c.body == m.pieces)
+    characters = func.length(m.body) + func.length(m.content)
+    size = (
+        select(func.coalesce(func.sum(characters + of_pieces.scalar_subquery()), 0))
+        .where(m.node == line.c.id, m.scope_id == scope, m.source != "evicted")
+        .scalar_subquery()
+    )
+    return select(line.c.id, line.c.parent, line.c.chain, size.label("size")).order_by(line.c.step)
+
+
+@cache
+def _select_messages(size: int) -> Any:
+    return select(m.id, m.node, m.body, m.role, m.content, m.pieces).where(
+        m.scope_id == bindparam("scope"), in_clause(m.node, size), m.source != "evicted"
+    )
+
+
+def read_end(
+    conn: Connection, scope_id: int, conversation: tuple[int, int], asked: Sequence[Json], room: int
+) -> HistoryEnd:
+    """Return the end of a conversation, about `room` bytes.
+
+    conversation: its row key and head. asked: the request's own messages; if they repeat the
+    newest, the end is that of the turn before.
+    """
+    which, head = conversation
+    there = {row.chain for row in execute(conn, SUMMARISED, {"scope": scope_id, "which": which})}
+    turns, link = _turns_back_from(conn, scope_id, head, there, room)
+    said = _messages(conn, scope_id, turns)
+    if _repeats(said, asked):
+        del said[0]
+        if link is not None and not said:
+            # All of the rest is summarised. Without an answer in it the new turn would be the
+            # first of its conversation, and later ones would find nothing of what was before.
+            parent = execute(conn, PARENT, {"scope": scope_id, "node": turns[0]}).scalar()
+            turns, link = _turns_back_from(conn, scope_id, parent, there, room)
+            said = _messages(conn, scope_id, turns)
+    out = HistoryEnd(
+        message_rows.pair_tool_results([x for turn in reversed(said) for x in turn], asked)
+    )
+    if link is not None:
+        found = execute(conn, SUMMARY, {"scope": scope_id, "link": link}).scalar()
+        out.behind = link, found or LEFT_OUT
+    return out
+
+
+def _turns_back_from(
+    conn: Connection, scope_id: int, head: int, there: Collection[bytes], room: int
+) -> tuple[list[int], bytes | None]:
+    """Return the turns to read from `head` on; see `_choose_turns`."""
+    cut = execute(conn, CUT, {"scope": scope_id, "head": head}).scalar() if there else None
+    return _choose_turns(_walk_turns(conn, scope_id, head), there, cut, room)
+
+
+def _repeats(said: Sequence[Sequence[Json]], asked: Sequence[Json]) -> bool:
+    """Tell whether a request asks once more what the newest turn asked.
+
+    A result of what that turn called is none, even if the result before it was the same.
+    """
+    newest = next((x for x in reversed(asked) if not is_system(x)), None)
+    requested = [x for x in said[0] if x.get("role") != "assistant"] if said else []
+    if newest is None or not requested:
+        return False
+    calls = [c for x in said[0] for c in x.get("tool_calls") or ()]
+    if newest.get("role") == "tool" and newest.get("tool_call_id") in [c.get("id") for c in calls]:
+        return False
+    return bool(canonical(requested[-1]) == canonical(newest))
+
+
+def _walk_turns(conn: Connection, scope_id: int, head: int) -> Iterator[Any]:
+    """Yield the turns, newest first."""
+    at, most = head, READ_STEPS
+    while True:
+        found = list(execute(conn, _back(), {"scope": scope_id, "head": at, "most": most}))
+        yield from found
+        if len(found) < most or found[-1].parent is None:
+            return
+        at, most = found[-1].parent, min(2 * most, MOST_STEPS)
+
+
+def _choose_turns(
+    walked: Iterator[Any],
+    there: Collection[bytes],
+    cut: bytes | None,
+    room: int,
+) -> tuple[list[int], bytes | None]:
+    """Return the turns to read, newest first, and the link of what comes before; None if nothing.
+
+    Goes back to the cut of the current epoch; otherwise to the summary that leaves out least within
+    `room`; otherwise to the next one. there: links with a summary.
+    """
+    turns: list[int] = []
+    best: tuple[int, bytes] | None = None
+    size = 0
+    for turn in walked:
+        known = turn.chain in there and bool(turns)
+        if known and (turn.chain == cut or (size > room and best is None)):
+            return turns, turn.chain
+        if size > room and best is not None:
+            break
+        if size > MAX_HISTORY_BYTES and turn.chain:
+            return turns, turn.chain
+        if known:
+            best = len(turns), turn.chain
+        turns.append(turn.id)
+        size += turn.size
+    if best is None or size <= room:
+        return turns, None
+    return turns[: best[0]], best[1]
+
+
+def _messages(conn: Connection, scope_id: int, turns: Sequence[int]) -> list[list[Json]]:
+    """Return the messages of each turn."""
+    found: dict[int, list[tuple[int, Json]]] = {turn: [] for turn in turns}
+    for row in select_in_batches(conn, _select_messages, {"scope": scope_id}, turns):
+        found[row.node].append((row.id, message_rows.message_of(conn, row)))
+    return [[message for _, message in sorted(one, key=lambda x: x[0])] for one in found.values()]

@@ -1,0 +1,210 @@
+"""Reads what a turn usually needs on Postgres with one statement, which is one round trip.
+
+`turn_reader.snapshot` asks for one thing after the other: eight to fifteen statements and a
+transaction around them. Here one statement reads all that it would ask for in the usual case, and
+answers it. What was not foreseen is not asked for: then the transaction reads everything, since
+two statements are not one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, LargeBinary, Table
+
+from memory.conversation.matching import LOOKS, RequestHistory
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import SILENT_SECONDS, sql_driver
+from memory.stores.sql.engine.statements import batch_values, execute_sql, key_list
+from memory.stores.sql.rows import openings, scopes, shared_members
+from memory.stores.sql.rows.blocks import SHELF
+from memory.stores.sql.turns import turn_reader
+from memory.stores.sql.turns.foreseen import ForeseenRows, NotForeseen, foresee
+from memory.stores.sql.turns.turn_reader import CANDIDATES, Snapshot, SnapshotQuery
+
+EPOCHS = 4  # of the newest nodes that were found
+CARRYING = 2  # nodes found, whose carriers are read
+decode = msgspec.json.decode
+NODES = f"""SELECT n.* FROM nodes n, s WHERE n.scope_id = s.id AND {{}}
+  ORDER BY n.id DESC LIMIT {CANDIDATES}"""
+SQL = f"""
+WITH s AS MATERIALIZED (
+  SELECT id, edits, version FROM scopes
+  WHERE tenant = $1::text AND {{user}} AND agent = $3::text),
+answers AS ({NODES.format("n.digest = ANY($4::bytea[]) AND n.state <> 'open'")}),
+exact AS ({NODES.format("n.digest = $5::bytea AND n.chain = $6::bytea AND n.state <> 'open'")}),
+attempt AS ({NODES.format("n.request = $7::bytea")}),
+waiting AS ({NODES.format("n.state <> 'done' AND n.state = 'open' AND n.asked = $8::bytea")}),
+found AS (
+  SELECT id, conversation, epoch, carriers FROM answers
+  UNION SELECT id, conversation, epoch, carriers FROM exact
+  UNION SELECT id, conversation, epoch, carriers FROM attempt
+  UNION SELECT id, conversation, epoch, carriers FROM waiting)
+SELECT s.id, s.edits, s.version,
+  (SELECT generation FROM generations WHERE owner = $9::bytea),
+  (SELECT json_agg(x)::text FROM (SELECT * FROM blocks WHERE scope_id = s.id AND branch = 0) x),
+  (SELECT json_agg(x ORDER BY id DESC)::text FROM answers x),
+  (SELECT json_agg(x ORDER BY id DESC)::text FROM exact x),
+  (SELECT json_agg(x ORDER BY id DESC)::text FROM attempt x),
+  (SELECT json_agg(x ORDER BY id DESC)::text FROM waiting x),
+  (SELECT json_agg(x)::text FROM (
+    SELECT * FROM conversations WHERE scope_id = s.id AND name = $10::text
+    UNION SELECT * FROM conversations
+    WHERE scope_id = s.id AND id IN (SELECT conversation FROM found)) x),
+  (SELECT json_agg(x)::text FROM (
+    SELECT * FROM epochs WHERE scope_id = s.id AND id IN (
+      SELECT epoch FROM (SELECT epoch FROM found ORDER BY id DESC LIMIT {EPOCHS}) q)) x),
+  (SELECT json_agg(x ORDER BY id)::text FROM (
+    SELECT * FROM nodes WHERE scope_id = s.id AND id IN (
+      SELECT json_array_elements_text(carriers::json)::bigint FROM (
+        SELECT carriers FROM found WHERE carriers IS NOT NULL ORDER BY id DESC LIMIT {CARRYING}
+      ) q)) x),
+  (SELECT array_agg(incarnation) FROM workers
+    WHERE seen_at > extract(epoch FROM clock_timestamp()) - {SILENT_SECONDS} AND incarnation IN (
+      SELECT holder FROM attempt UNION SELECT holder FROM waiting)),
+  (SELECT json_agg(x ORDER BY id DESC)::text FROM (
+    SELECT id, opening, task FROM conversations
+    WHERE $11::boolean AND scope_id = s.id AND opening IS NOT NULL
+    ORDER BY id DESC LIMIT {openings.READ}) x),
+  (SELECT changes FROM shared_changes WHERE tenant = $1::text),
+  (SELECT json_agg(x)::text FROM (
+    SELECT m.kind, m.agent AS member_agent, m.write, b.* FROM shared_members m
+    JOIN shared_blocks b ON b.id = m.block_id
+    WHERE m.tenant = $1::text AND NOT b.deleted AND (
+      m.kind = 'user' AND m.name = $2::text AND m.agent IN ('', $3::text)
+      OR m.kind = 'agent' AND m.name = $3::text OR m.kind = $12::text AND m.name = '')
+    ORDER BY b.id LIMIT {shared_members.ROWS}) x)
+FROM (SELECT 1) one LEFT JOIN s ON true"""
+NAMED = SQL.format(user='"user" = $2::text')
+UNNAMED = SQL.format(user='"user" IS NULL AND $2::text IS NULL')
+
+
+def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot | None:
+    """Read what a turn needs; None where one statement does not tell it."""
+    if ask.explicit and ask.turn.newest < 0 and not ask.resends:
+        return None  # its history is stored here
+    wanted = _Wanted(ask)
+    row = execute_sql(conn, NAMED if ask.scope.is_named else UNNAMED, *wanted.values())[0]
+    with foresee(conn) as known:
+        wanted.tell(conn, row, known)
+        try:
+            return turn_reader.snapshot(conn, ask)
+        except NotForeseen:
+            return None
+
+
+class _Wanted:
+    """What the recognition of a request begins with."""
+
+    def __init__(self, ask: SnapshotQuery) -> None:
+        self._ask, turn = ask, ask.turn
+        self._shared = shared_members.seen_values(ask.scope)
+        self.digests: list[bytes] = []
+        self.exact: tuple[bytes, bytes] | None = None
+        if turn.newest >= 0:
+            turn.enter()
+            spoken = list(islice(_spoken(turn), LOOKS[0])) if ask.scope.is_named else []
+            self.digests = [turn.chain.digest(i) for i in spoken]
+            first = spoken[0] if spoken else turn.newest
+            self.exact = (turn.chain.digest(first), turn.chain.link(first))
+
+    def values(self) -> Sequence[Any]:
+        """Return the parameters of the statement."""
+        ask = self._ask
+        digest, link = self.exact or (None, None)
+        return (
+            ask.scope.tenant,
+            ask.scope.user,
+            ask.scope.agent,
+            self.digests,
+            digest,
+            link,
+            ask.request,
+            ask.turn.chain.end,
+            ask.scope.owner,
+            ask.explicit,
+            ask.openings,
+            self._shared["everyone"],
+        )
+
+    def _tell_shared(self, row: Sequence[Any], known: ForeseenRows) -> None:
+        scope = self._ask.scope
+        owner = {"owner": scope.owner, "tenant": scope.tenant}
+        known.put(scopes.WITH_CHANGES, owner, [(row[3], row[14])])
+        known.put(shared_members.SEEN, self._shared, list(_rows(t.shared_blocks, row[15])))
+
+    def tell(self, conn: Connection, row: Sequence[Any], known: ForeseenRows) -> None:
+        """Answer what `turn_reader.snapshot` will ask with a row of the statement."""
+        ask, scope = self._ask, row[0]
+        named: dict[str, Any] = {"tenant": ask.scope.tenant, "agent": ask.scope.agent}
+        find = scopes.FIND_UNNAMED
+        if ask.scope.is_named:
+            find, named = scopes.FIND, {**named, "user": ask.scope.user}
+        self._tell_shared(row, known)
+        known.put(find, named, [(scope,)] if scope is not None else [])
+        if scope is None:
+            return
+        of = {"scope": scope}
+        answers, exact, attempt, waiting = (list(_rows(t.nodes, x)) for x in row[5:9])
+        known.put(turn_reader.EDITS, of, [(row[1], row[2])])
+        known.put(SHELF, {**of, "branch": 0}, list(_rows(t.blocks, row[4])))
+        if self.digests:
+            size, values = batch_values(of, self.digests)
+            known.put(turn_reader.select_by_digest(size), values, answers)
+        if self.exact:
+            digest, chain = self.exact
+            known.put(turn_reader.BY_CHAIN, {**of, "digest": digest, "chain": chain}, exact)
+        known.put(turn_reader.ATTEMPT, {**of, "request": ask.request}, attempt[:1])
+        known.put(turn_reader.WAITING, {**of, "asked": ask.turn.chain.end}, waiting)
+        known.put(openings.NEWEST, of, list(_rows(t.conversations, row[13])))
+        _tell_living((*attempt, *waiting), row[12] or (), known)
+        lines = list(_rows(t.conversations, row[9]))
+        if ask.explicit:
+            own = [line for line in lines if line.name == ask.explicit]
+            known.put(turn_reader.BY_NAME, {**of, "which": ask.explicit}, own)
+        for line in lines:
+            known.put(turn_reader.BY_KEY, {**of, "which": line.id}, [line])
+        for epoch in _rows(t.epochs, row[10]):
+            known.put(turn_reader.EPOCH, {**of, "epoch": epoch.id}, [epoch])
+        carriers = {carrier.id: carrier for carrier in _rows(t.nodes, row[11])}
+        for node in (*answers, *exact):
+            keys = decode(node.carriers) if node.carriers else []
+            if all(key in carriers for key in keys):
+                found = [carriers[key] for key in sorted(set(keys))]
+                listed = {**of, **key_list(conn, keys)}
+                known.put(turn_reader.select_carriers(sql_driver(conn)), listed, found)
+
+
+def _tell_living(nodes: Sequence[Any], living: Sequence[int], known: ForeseenRows) -> None:
+    from memory.stores.sql.engine.postgres.postgres_driver import LIVING_WORKER
+
+    for holder in {node.holder for node in nodes} - {None}:
+        found = [(holder,)] if holder in living else []
+        known.put(LIVING_WORKER, {"holder": holder}, found)
+
+
+def _spoken(turn: RequestHistory) -> Iterator[int]:
+    """Yield the answers that say something, newest first."""
+    silent = turn.silent
+    return (i for i in turn.answers() if turn.chain.digest(i) != silent)
+
+
+def _rows(table: Table, found: str | None) -> Iterator[Any]:
+    """Yield rows of a table that were read as JSON, in which bytes are hexadecimal."""
+    if found is None:
+        return
+    for row in decode(found):
+        for name in _binary_columns(table):
+            if (value := row[name]) is not None:
+                row[name] = bytes.fromhex(value[2:])
+        yield SimpleNamespace(**row)
+
+
+@cache
+def _binary_columns(table: Table) -> list[str]:
+    return [c.name for c in table.c if isinstance(c.type, LargeBinary)]

@@ -1,0 +1,453 @@
+"""Reads all that a turn needs, once: blocks, epoch, the recognised conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, literal_column, select
+
+from memory.context.epoch import Epoch, PreviousTurn
+from memory.context.fitted import SentPrompt
+from memory.conversation.history import Messages, PrefixInfo, ServerHistory, count_leading_system
+from memory.conversation.matching import Repeat, RequestHistory, TurnNode, recognise
+from memory.conversation.messages import Json
+from memory.core.blocks import CoreBlock
+from memory.scope import Scope
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.engine.statements import execute, in_clause, key_list, select_in_batches
+from memory.stores.sql.rows import openings as opening_rows
+from memory.stores.sql.rows import scopes, visible_blocks
+from memory.stores.sql.rows.openings import StoredOpening
+from memory.stores.sql.turns import node_holders, server_history
+
+n, cv = t.nodes.c, t.conversations.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+CANDIDATES = 64
+
+
+# Built once, like those below: they run in every turn, and building a statement costs more than
+# running it.
+EDITS = select(t.scopes.c.edits, t.scopes.c.version).where(t.scopes.c.id == bindparam("scope"))
+
+
+BY_NAME = select(t.conversations).where(
+    cv.scope_id == bindparam("scope"), cv.name == bindparam("which")
+)
+
+
+BY_KEY = select(t.conversations).where(
+    cv.scope_id == bindparam("scope"), cv.id == bindparam("which")
+)
+
+
+EPOCH = select(t.epochs).where(
+    t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch")
+)
+
+
+ATTEMPT = (
+    select(t.nodes)
+    .where(n.request == bindparam("request"), n.scope_id == bindparam("scope"))
+    .order_by(n.id.desc())
+    .limit(1)
+)
+
+
+_m = t.messages.c
+
+
+SAID = select(_m.digest).where(_m.node == bindparam("node"), _m.source == "chat").order_by(_m.id)
+
+
+RETRY_SECONDS = 600
+
+
+class SnapshotQuery(msgspec.Struct):
+    """What a turn asks the store.
+
+    explicit: name of the conversation, if the client gave one. request: key of the request among
+    its retries. room: bytes of stored history that fit the model's window. resends: see
+    `TurnRequest`. openings: what the user's earlier requests were like is needed. shares: how often
+    shared blocks of the tenant changed, None if there never was one, or if the store tells.
+    repeats: see `Repeat`.
+    """
+
+    scope: Scope
+    turn: RequestHistory
+    defaults: Mapping[str, CoreBlock]
+    explicit: str | None = None
+    request: bytes | None = None
+    room: int = server_history.MAX_HISTORY_BYTES
+    resends: bool = False
+    openings: bool = False
+    shares: int | None = None
+    repeats: Repeat = "again"
+
+
+class ConversationState(msgspec.Struct):
+    """A conversation.
+
+    task: it is a task, which its second turn ends. opening: of a new one (see `openings`).
+    same_tasks: the conversations that are tasks too, as a new one shows.
+    """
+
+    id: int
+    name: str
+    explicit: bool
+    resent: bool
+    head: int | None
+    version: int = 0
+    task: bool = False
+    opening: bytes | None = None
+    same_tasks: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class PreviousAttempt:
+    """An earlier attempt at this request: its node, and its finished hidden rounds."""
+
+    node: TurnNode
+    rounds: list[Json]
+
+
+class Snapshot(msgspec.Struct):
+    """Everything a turn needs, read in one transaction."""
+
+    owner: scopes.ScopeOwner
+    scope_id: int | None
+    turn: RequestHistory
+    # messages of server-kept history, after the `lead` system messages that the client begins with
+    prepended: int = 0
+    lead: int = 0
+    behind: tuple[bytes, str] | None = (
+        None  # the link of what came before the stored messages, and its summary
+    )
+    edits: int = 0
+    version: int = 0  # the scope's
+    blocks: dict[str, CoreBlock] = msgspec.field(default_factory=dict)
+    defaults: Mapping[str, CoreBlock] = msgspec.field(default_factory=dict)
+    past: PreviousTurn = msgspec.field(default_factory=PreviousTurn)
+    conversation: ConversationState | None = (
+        None  # the one named, or the one of the recognised node
+    )
+    waiting: TurnNode | None = (
+        None  # the earlier attempt's node, otherwise an unanswered one for exactly this history
+    )
+    waiting_in: ConversationState | None = None  # and its conversation
+    ledger: PreviousAttempt | None = None
+    held: bool = False  # another worker works on the earlier attempt
+    sent: SentPrompt | None = (
+        None  # what the previous turn sent, if this one continues its exact messages
+    )
+    kept: ServerHistory | None = (
+        None  # the conversation after the previous turn, if its history is stored here
+    )
+    own: int = 0  # size in the cache, without those two
+    # the user's last requests that were never continued, newest first, if this continues nothing
+    openings: Sequence[StoredOpening] = ()
+    # how often shared blocks of the tenant had changed; None if there never was one
+    shares: int | None = None
+    left_out: Sequence[str] = ()  # labels of shared blocks that are not shown, since they are many
+
+    @property
+    def since(self) -> int:
+        """Index of the first message that this request adds."""
+        return self.lead + self.prepended if self.prepended else self.turn.suffix
+
+
+def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
+    """Read the scope, its blocks, the continued conversation, and an earlier attempt."""
+    if sql_driver(conn).is_shared:
+        owner, shares = scopes.owner_and_changes(conn, ask.scope)
+    else:
+        owner, shares = scopes.current_owner(conn, ask.scope), ask.shares
+    out = _read_scope(conn, ask, owner)
+    out.shares = shares
+    if shares is not None and ask.scope.is_named:
+        shown = visible_blocks.read_shared(conn, ask.scope, ask.defaults)
+        out.blocks, out.left_out = shown.over(out.blocks), shown.left_out
+        out.edits = shown.mix_mark(out.edits)
+    return out
+
+
+def _read_scope(conn: Connection, ask: SnapshotQuery, owner: scopes.ScopeOwner) -> Snapshot:
+    scope_id = scopes.find(conn, ask.scope)
+    turn = ask.turn
+    out = Snapshot(owner, scope_id, turn, blocks=dict(ask.defaults), defaults=ask.defaults)
+    if scope_id is None:
+        return out
+    out.edits, out.version = execute(conn, EDITS, {"scope": scope_id}).one()
+    if ask.explicit:
+        out.conversation = find_conversation(conn, scope_id, ask.explicit)
+    line = out.conversation
+    if line and line.head and turn.newest < 0 and not (line.resent or ask.resends):
+        out.turn = turn = _prepend_kept_history(conn, out, line.head, ask)
+    out.openings = _read_openings(conn, scope_id, ask, line)
+    node, at = recognise(turn, ask.scope.is_named, NodeRows(conn, scope_id))
+    if node:
+        out.past = _read_previous_turn(conn, scope_id, node, at)
+        if out.conversation is None and not ask.explicit:
+            out.conversation = find_conversation(conn, scope_id, node.conversation)
+    branch = node.branch if node and not ask.scope.is_named else 0
+    out.blocks = visible_blocks.read_own(conn, scope_id, ask.defaults, branch)
+    if ask.request:
+        out.ledger = _read_previous_attempt(conn, ask.request, scope_id)
+    parent = node.id if node else None
+    unanswered = NodeRows(conn, scope_id).find_unanswered
+    out.waiting = out.ledger.node if out.ledger else unanswered(turn.chain.end, parent)
+    if out.waiting:
+        out.waiting_in = find_conversation(conn, scope_id, out.waiting.conversation)
+        if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
+            out.waiting = out.waiting_in = None  # the same text occurs in another conversation
+        elif out.waiting.holder is not None:
+            out.held = node_holders.lives(conn, out.waiting.holder)
+    return out
+
+
+def _read_openings(
+    conn: Connection, scope_id: int, ask: SnapshotQuery, line: ConversationState | None
+) -> Sequence[StoredOpening]:
+    """Return what earlier requests were like, if this one continues nothing."""
+    is_first = line is None or line.head is None
+    return opening_rows.read(conn, scope_id) if ask.openings and is_first else ()
+
+
+def _prepend_kept_history(
+    conn: Connection, out: Snapshot, head: int, ask: SnapshotQuery
+) -> RequestHistory:
+    """Return the request preceded by the stored history."""
+    messages, line = ask.turn.messages, out.conversation
+    # the head belongs to the conversation
+    assert line is not None and out.scope_id is not None  # noqa: S101, PT018
+    again = ask.repeats == "again" or _is_attempt(conn, out.scope_id, head, ask)
+    repeating = messages if again else ()  # what is a new message repeats nothing
+    end = server_history.read_end(conn, out.scope_id, (line.id, head), repeating, ask.room)
+    out.lead, out.prepended, out.behind = (
+        count_leading_system(messages),
+        len(end.messages),
+        end.behind,
+    )
+    whole = [*messages[: out.lead], *end.messages, *messages[out.lead :]]
+    return RequestHistory.of(
+        ask.scope.key,
+        Messages(PrefixInfo(behind=end.behind[0] if end.behind else b""), whole),
+        not ask.scope.is_named,
+    )
+
+
+def _is_attempt(conn: Connection, scope_id: int, node: int, ask: SnapshotQuery) -> bool:
+    """Tell whether a node is what an earlier attempt at the request left."""
+    if ask.repeats == "new" or not ask.request:
+        return False
+    attempt = _read_previous_attempt(conn, ask.request, scope_id)
+    return attempt is not None and attempt.node.id == node
+
+
+def find_conversation(
+    conn: Connection, scope_id: int, which: str | int
+) -> ConversationState | None:
+    """Return a conversation of the scope by its name or row key."""
+    row = execute(
+        conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}
+    ).first()
+    if row is None:
+        return None
+    return ConversationState(
+        row.id, row.name, row.explicit, row.resent, row.head, row.version, row.task
+    )
+
+
+def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int) -> PreviousTurn:
+    if node.epoch is None:
+        return PreviousTurn(node, at)
+    row = execute(conn, EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
+    epoch = (
+        Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
+    )
+    carriers = [node] if node.note or node.hidden else []
+    if node.carriers:
+        keys = {"scope": scope_id, **key_list(conn, node.carriers)}
+        found = execute(conn, select_carriers(sql_driver(conn)), keys)
+        carriers = [*map(node_of, found), *carriers]
+    return PreviousTurn(node, at, epoch, carriers)
+
+
+@cache
+def select_carriers(driver: SqlDriver) -> Any:
+    """Return the statement for the nodes of `key_list`."""
+    return (
+        select(t.nodes)
+        .where(n.scope_id == bindparam("scope"), driver.is_listed(n.id))
+        .order_by(n.id)
+    )
+
+
+def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
+    """Return the stored summaries of histories that end in one of these links."""
+    return [
+        (row.chain, row.content)
+        for row in select_in_batches(
+            conn, _select_summaries, {"scope": scope_id}, list(dict.fromkeys(links))
+        )
+    ]
+
+
+@cache
+def _select_summaries(size: int) -> Any:
+    s = t.summaries.c
+    return select(s.chain, s.content).where(
+        s.scope_id == bindparam("scope"), in_clause(s.chain, size)
+    )
+
+
+def _nodes(*which: Any) -> Any:
+    """Return the statement for nodes, built once, since it runs in every turn."""
+    return (
+        select(t.nodes)
+        .where(n.scope_id == bindparam("scope"), *which)
+        .order_by(n.id.desc())
+        .limit(CANDIDATES)
+    )
+
+
+@cache
+def select_by_digest(size: int) -> Any:
+    return _nodes(in_clause(n.digest, size), ANSWERED)
+
+
+# States as the partial indexes spell them: a parameter in their place is looked at with each use,
+# and the statement prepared anew (30 us).
+OPEN, ANSWERED, NOT_DONE, CUT_OFF = (
+    n.state == literal_column("'open'"),
+    n.state != literal_column("'open'"),
+    n.state != literal_column("'done'"),
+    n.state == literal_column("'aborted'"),
+)
+
+
+BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), ANSWERED)
+
+
+OF_DIGEST = (
+    select(n.id)
+    .where(n.scope_id == bindparam("scope"), n.digest == bindparam("digest"), ANSWERED)
+    .limit(2)
+)
+
+
+ABORTED = _nodes(NOT_DONE, CUT_OFF, n.asked == bindparam("asked"))
+
+
+ABORTED_AFTER = _nodes(CUT_OFF, n.parent == bindparam("parent"))
+
+
+ONE = _nodes(n.id == bindparam("node"))
+
+
+WAITING = _nodes(NOT_DONE, OPEN, n.asked == bindparam("asked"))
+
+
+class NodeRows:
+    """The nodes of one scope, for the recognition."""
+
+    def __init__(self, conn: Connection, scope_id: int) -> None:
+        self._conn, self._scope = conn, scope_id
+
+    def _read(self, query: Any, **values: Any) -> list[TurnNode]:
+        return [
+            node_of(row) for row in execute(self._conn, query, {"scope": self._scope, **values})
+        ]
+
+    def by_digest(self, digests: Sequence[bytes]) -> list[TurnNode]:
+        found = select_in_batches(self._conn, select_by_digest, {"scope": self._scope}, digests)
+        return [node_of(row) for row in found]
+
+    def only(self, digest: bytes) -> int | None:
+        """Return the only answered node with this digest; None for none or several."""
+        found = execute(self._conn, OF_DIGEST, {"scope": self._scope, "digest": digest}).scalars()
+        return found[0] if len(found) == 1 else None
+
+    def by_chain(self, chain: bytes, digest: bytes) -> list[TurnNode]:
+        return self._read(BY_CHAIN, chain=chain, digest=digest)
+
+    def find_aborted(self, asked: bytes, parent: int | None) -> list[TurnNode]:
+        found = self._read(ABORTED, asked=asked)
+        return found if parent is None else [*found, *self._read(ABORTED_AFTER, parent=parent)]
+
+    def one(self, ident: int) -> TurnNode | None:
+        found = self._read(ONE, node=ident)
+        return found[0] if found else None
+
+    def find_unanswered(self, asked: bytes, parent: int | None) -> TurnNode | None:
+        found = [node for node in self._read(WAITING, asked=asked) if node.parent == parent]
+        return found[0] if found else None
+
+
+def only_node(conn: Connection, scope_id: int, digest: bytes) -> int | None:
+    """Return the only answered node of a scope with this digest; None for none or several."""
+    return NodeRows(conn, scope_id).only(digest)
+
+
+def node_of(row: Row[Any]) -> TurnNode:
+    return TurnNode(
+        id=row.id,
+        conversation=row.conversation,
+        parent=row.parent,
+        digest=row.digest or b"",
+        chain=row.chain or b"",
+        asked=row.asked or b"",
+        trail=row.trail or b"",
+        depth=row.depth,
+        state=row.state,
+        epoch=row.epoch,
+        note=row.note,
+        told=decode(row.told) if row.told else {},
+        recall=row.recall,
+        recalled=decode(row.recalled) if row.recalled else [],
+        hidden=decode(row.hidden) if row.hidden else None,
+        carriers=decode(row.carriers) if row.carriers else [],
+        branch=row.branch,
+        at=row.at,
+        text=row.text or "",
+        turn=row.turn,
+        holder=row.holder,
+    )
+
+
+def columns(node: TurnNode, scope_id: int) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "scope_id": scope_id,
+        "conversation": node.conversation,
+        "parent": node.parent,
+        "turn": node.turn,
+        "digest": node.digest or None,
+        "chain": node.chain or None,
+        "asked": node.asked,
+        "trail": node.trail or None,
+        "depth": node.depth,
+        "state": node.state,
+        "epoch": node.epoch,
+        "note": node.note,
+        "recall": node.recall,
+        "recalled": encode(node.recalled).decode() if node.recalled else None,
+        "told": encode(node.told).decode() if node.told else None,
+        "hidden": encode(node.hidden).decode() if node.hidden else None,
+        "carriers": encode(node.carriers).decode() if node.carriers else None,
+        "branch": node.branch,
+        "at": node.at,
+        "text": node.text or None,
+    }
+
+
+def _read_previous_attempt(
+    conn: Connection, request: bytes, scope_id: int
+) -> PreviousAttempt | None:
+    row = execute(conn, ATTEMPT, {"request": request, "scope": scope_id}).first()
+    return PreviousAttempt(node_of(row), decode(row.rounds) if row.rounds else []) if row else None

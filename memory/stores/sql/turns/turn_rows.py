@@ -1,0 +1,93 @@
+"""What a turn writes, as plain data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from memory.context.epoch import Epoch
+from memory.conversation.matching import TurnNode
+from memory.conversation.messages import Json
+from memory.core.autonomy import ModelRecord
+from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows.jobs import QueuedJob
+from memory.stores.sql.rows.message_pieces import LargeBody, split_off
+from memory.stores.sql.turns.turn_reader import ConversationState
+
+
+class PendingTurn(msgspec.Struct):
+    """What is written while the upstream works.
+
+    The conversation, the unanswered node and the new messages of the request.
+    """
+
+    owner: scopes.ScopeOwner
+    conversation: ConversationState
+    forked_from: str | None
+    node: TurnNode
+    # what their rows say (see `contents_of`): a long text is encoded before the store is held
+    messages: Sequence[dict[str, Any]]
+    request: bytes | None
+    adopted: bool = False  # the node exists already, from an earlier attempt
+    rounds: Sequence[Json] = ()  # of an earlier attempt, which count
+    scope_id: int | None = None  # the scope's row, where the turn found one
+    # the scope and the conversation as this transaction found them (see `owners.standing`)
+    there: Any = None
+    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
+    # where several workers write: this one, and the key of a request that is one by it
+    holder: int | None = None
+    once: bytes | None = None
+    named: bool = False  # the request named its conversation, and stays in it
+    at: float | None = None  # when it was appended to the journal, None if it was not
+    large: Sequence[LargeBody] = ()  # bodies of messages, which are written before
+
+    def __post_init__(self) -> None:
+        self.large = () if self.adopted else split_off(self.messages)
+
+
+class TurnRecord(msgspec.Struct):
+    """What a turn leaves: its answers (one for each choice), a new epoch, its explain record.
+
+    Plain data, so that it can go to the recovery log if the store fails.
+    """
+
+    owner: scopes.ScopeOwner
+    conversation: int
+    nodes: list[TurnNode]
+    answers: list[Json]
+    resent: bool
+    epoch: Epoch | None = None
+    explain: tuple[str, Json] | None = None
+    evicted: list[tuple[Json, bytes]] = msgspec.field(default_factory=list)
+    prove: bool = False
+    key: bytes = b""  # the scope's, for the links of a line that is joined anew
+    seen_head: int | None = None  # the line's end as this turn found it
+    kept: bool = False  # the line is kept here (a client that sends its newest message alone)
+    again: bool = (
+        False  # an earlier attempt may have left an answer of its own, which this one replaces
+    )
+    jobs: list[QueuedJob] = msgspec.field(default_factory=list)  # what follows in the background
+    used: list[int] = msgspec.field(default_factory=list)  # passages that automatic recall showed
+    # what the rows of each answer say (see `contents_of`); found out when they are written where
+    # it is not told
+    contents: Sequence[Sequence[dict[str, Any]]] | None = None
+    scope_id: int | None = None  # the scope's row, where it is known
+    parent_turn: int | None = None  # the turn of the first node's parent, where it is known
+    unread: bool = False  # extraction may read it
+    said_by: str | None = None  # who asked, where the memory is an agent's own
+    # how models use the tools they are offered, as far as it is to be written now
+    models: dict[str, ModelRecord] = msgspec.field(default_factory=dict)
+    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
+    holder: int | None = None  # the worker that opened the turn, where there are several
+    aside: int | None = None  # the turn's own node, which another worker took over
+    large: Sequence[LargeBody] = ()  # bodies of answers, which are written before
+    at: float | None = None  # when it was appended to the journal, None if it was not
+    explained: str | None = None  # the explain record as it is stored, where that is made already
+    # of the scope and of the conversation as this record left them, where they are compared
+    versions: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.large = split_off(itertools.chain.from_iterable(self.contents or ()))

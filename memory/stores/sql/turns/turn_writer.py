@@ -1,0 +1,410 @@
+"""Writes what a turn did: its request, its rounds, its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, bindparam, delete, false, null, select, update
+
+from memory.context.epoch import Epoch
+from memory.conversation.matching import trail_after
+from memory.conversation.messages import Json, keyed_hash
+from memory.errors import ErasedMeanwhile
+from memory.ids import clock
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.engine.sqlite import fts
+from memory.stores.sql.engine.statements import add_row, execute, insert_with_conflict, put_row
+from memory.stores.sql.index.index_changes import IndexChange, note_change
+from memory.stores.sql.rows import message_pieces, model_records, openings, scopes
+from memory.stores.sql.rows import messages as message_rows
+from memory.stores.sql.rows import passage_lifecycle as fact_rows
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
+from memory.stores.sql.rows.message_pieces import LargeBody, contents_of
+from memory.stores.sql.turns import node_holders, turn_rivals, unread_turns
+from memory.stores.sql.turns.turn_reader import SAID, NodeRows, columns, find_conversation
+from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
+
+n, cv = t.nodes.c, t.conversations.c
+encode, decode = msgspec.json.encode, msgspec.json.decode
+
+TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
+
+
+TRIED_BY = TRIED.where(n.holder == bindparam("me")).values(**node_holders.NOBODY)
+
+
+PLANNED = ("epoch", "note", "told", "carriers")
+
+
+TRIED_ANEW = TRIED.values(**{name: bindparam(name) for name in ("request", "rounds", *PLANNED)})
+
+
+MOVED = (
+    update(t.conversations)
+    .where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope"))
+    .values(head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
+)
+
+
+# Where others may keep the conversation too: they compare its version.
+RAISE = update(t.conversations).where(cv.id == bindparam("which")).values(version=cv.version + 1)
+MOVED_BESIDE = MOVED.values(version=cv.version + 1)
+# The second turn of a conversation: it is no opening any more.
+CONTINUED, CONTINUED_BESIDE = (
+    moved.values(opening=null(), task=false()) for moved in (MOVED, MOVED_BESIDE)
+)
+
+
+TURN_OF = select(n.turn).where(n.id == bindparam("which"))
+
+
+TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written again
+
+
+def read_status(conn: Connection, turn: PendingTurn | TurnRecord) -> Any:
+    """Read what `scopes.scope_status` returns of a turn's scope and conversation."""
+    line = turn.conversation
+    conversation = line if isinstance(line, int) else line.id
+    return scopes.scope_status(conn, turn.owner, turn.scope_id, conversation)
+
+
+def open_turn(
+    conn: Connection, o: PendingTurn, *, answered: bool = False, status: Any = None
+) -> int:
+    """Make the request durable; return the scope's row id.
+
+    answered: its node is written with its answer. status: what `read_status` returns, if it was
+    read before. Raises ErasedMeanwhile.
+    """
+    now, c = o.at or clock.now(), o.conversation
+    there = read_status(conn, o) if status is None else status
+    if there is not None and turn_rivals.fork_if_continued(conn, there, o):
+        there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
+    o.there = there if there is not None and there.conversation is not None else None
+    scope_id: int = there.id if there else scopes.get_or_create(conn, o.owner)
+    if there is None or now - there.active_at > TOUCH_SECONDS:
+        scopes.touch(conn, scope_id)
+    if there is None or there.conversation is None:
+        _add_conversation(conn, o, scope_id, now)
+    rounds = encode(o.rounds).decode() if o.rounds else None
+    if o.adopted:
+        node_holders.check_held(conn, o.node.id, o.holder)
+        # What this attempt was given: one that resumes its rounds is given the same.
+        row = columns(o.node, scope_id)
+        planned = {name: row[name] for name in PLANNED}
+        attempt = {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds}
+        execute(conn, TRIED_ANEW, attempt | planned)
+    elif not answered:
+        node_holders.check_once(conn, scope_id, o.once)
+        held = {} if o.holder is None else {"holder": o.holder, "once": o.once}
+        row = columns(o.node, scope_id)
+        add_row(conn, t.nodes, **row, request=o.request, rounds=rounds, **held)
+        message_rows.append(conn, _request_rows(o, scope_id, now), _newest(o.there))
+    if not answered:
+        _raise_version(conn, c.id)
+    return scope_id
+
+
+def _raise_version(conn: Connection, conversation: int) -> None:
+    """Outdate what is kept of the conversation, where others may keep it too."""
+    if sql_driver(conn).is_shared:
+        execute(conn, RAISE, {"which": conversation})
+
+
+def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: float) -> None:
+    """Add the turn's conversation, unless another turn with the same name was first."""
+    c = o.conversation
+    found = find_conversation(conn, scope_id, c.name) if c.explicit else None
+    if found is not None:
+        c.id = o.node.conversation = found.id
+        return
+    add_row(
+        conn,
+        t.conversations,
+        id=c.id,
+        scope_id=scope_id,
+        name=c.name,
+        explicit=c.explicit,
+        resent=c.resent,
+        forked_from=o.forked_from,
+        head=None,
+        opening=c.opening,
+        task=c.task,
+        created_at=now,
+        updated_at=now,
+    )
+    if c.task:
+        note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id))
+    if c.same_tasks:
+        openings.mark_tasks(conn, scope_id, c.same_tasks)
+
+
+def _request_rows(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
+    """Return the rows of the new messages of the request."""
+    return list(
+        message_rows.rows_of(
+            scope_id,
+            message_rows.MessagePlace(o.conversation.id, o.node.id, "chat", now),
+            o.messages,
+        )
+    )
+
+
+def _newest(there: Any) -> int | None:
+    return None if there is None else max(there.stored or 0, there.indexed or 0)
+
+
+def round_done(
+    conn: Connection, node: int, rounds: Sequence[Json], holder: int | None = None
+) -> None:
+    """Save the finished hidden rounds, in the transaction of what their calls wrote.
+
+    holder: this worker, where there are several. Raises TakenOver.
+    """
+    node_holders.check_held(conn, node, holder)
+    conn.execute(
+        update(t.nodes).where(n.id == node).values(rounds=encode(rounds).decode(), at=clock.now())
+    )
+
+
+def attempt_failed(conn: Connection, node: int, holder: int | None = None) -> None:
+    """Record the time; the node stays open, so that a retry continues with it.
+
+    holder: this worker, where there are several.
+    """
+    tried = TRIED if holder is None else TRIED_BY
+    execute(conn, tried, {"node": node, "now": clock.now(), "me": holder})
+
+
+def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
+    """Remove an opened turn, whose credentials the upstream refused."""
+    row = conn.execute(
+        select(n.conversation).where(n.id == node, n.scope_id == scope_id, n.state == "open")
+    ).first()
+    if row is None:
+        return
+    message_rows.remove(conn, t.messages.c.node == node)
+    conn.execute(delete(t.nodes).where(n.id == node))
+    _raise_version(conn, row.conversation)
+    if (
+        conn.execute(select(n.id).where(n.conversation == row.conversation).limit(1)).first()
+        is None
+    ):
+        conn.execute(delete(t.conversations).where(cv.id == row.conversation))
+    scopes.remove_if_empty(conn, scope_id)
+
+
+def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[LargeBody]) -> None:
+    """Take the pieces back that were written for rows which did not follow."""
+    message_pieces.remove_unnamed(conn, [body.key for body in bodies])
+    if (scope_id := scopes.find(conn, owner.scope)) is not None:
+        scopes.remove_if_empty(conn, scope_id)
+
+
+def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
+    """Write a turn's answers, and queue its jobs; safe to repeat with the same record.
+
+    opening: its request, if not written before. Returns the conversation's newest node. Raises
+    ErasedMeanwhile.
+    """
+    head = record_answers(conn, r, opening)
+    queue_jobs(conn, r.jobs, r.scope_id)
+    return head
+
+
+def record_answers(
+    conn: Connection, r: TurnRecord, opening: PendingTurn | None = None, status: Any = None
+) -> int:
+    """Do what `record` does, but for jobs. status: see `open_turn`, of the request if it is new."""
+    request: dict[str, Any] = {}
+    said: list[dict[str, Any]] = []
+    now = r.at or clock.now()
+    if opening is not None:
+        r.scope_id = open_turn(conn, opening, answered=True, status=status)
+        request = {"request": opening.request}
+        said = _request_rows(opening, r.scope_id, opening.at or now)
+        r.conversation = opening.conversation.id
+        for node in r.nodes:
+            node.conversation = r.conversation
+    there = opening.there if opening is not None else status
+    if there is None:
+        scope_id = r.scope_id or scopes.get_or_create(conn, r.owner)
+        there = scopes.scope_status(conn, r.owner, scope_id, r.conversation)
+    if there is None or there.conversation is None:
+        raise ErasedMeanwhile("the conversation was deleted while this ran; nothing of it is kept")
+    r.scope_id = scope_id = there.id
+    if opening is None and not turn_rivals.make_way(conn, scope_id, r):
+        return int(there.head or r.nodes[0].turn)
+    stays = r.kept and _join(conn, there, r)
+    if r.epoch is not None:
+        _put_epoch(conn, r.epoch, scope_id, now)
+    said += _answers(conn, r, (scope_id, now), request)
+    message_rows.append(conn, said, _newest(there))
+    head = _move(conn, there, r, now, stays=stays)
+    driver = sql_driver(conn)
+    r.versions = (there.scope_version, there.version + 1) if driver.is_shared else None
+    _record_consequences(conn, r, scope_id, now)
+    if r.prove and not there.proven:
+        scopes.prove(conn, scope_id)
+    return head
+
+
+def _put_epoch(conn: Connection, e: Epoch, scope_id: int, now: float) -> None:
+    """Write the epoch that the turn began."""
+    put_row(
+        conn,
+        t.epochs,
+        ("id",),
+        id=e.id,
+        scope_id=scope_id,
+        core=e.core,
+        blocks=encode(dict(e.blocks)).decode(),
+        edits=e.edits,
+        cut=e.cut,
+        elide=e.elide,
+        created_at=now,
+    )
+
+
+def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: float) -> None:
+    """Write what follows from the turn: evicted messages, explain record, and uses."""
+    node = r.nodes[0].id
+    if r.evicted:
+        place = message_rows.MessagePlace(r.conversation, node, "evicted", now)
+        message_rows.add(conn, scope_id, place, r.evicted, once=True)
+    if r.explain:
+        record = r.explained or explain_text(r.explain[1], now)
+        row = {"id": r.aside or node, "scope_id": scope_id, "record": record, "created_at": now}
+        execute(conn, upsert_explain(sql_driver(conn)), row)
+    fact_rows.record_use(conn, r.used)
+    model_records.save(conn, r.models)
+
+
+def queue_jobs(conn: Connection, jobs: Sequence[QueuedJob], scope_id: int | None) -> None:
+    """Queue what follows from turns of a scope in the background, as far as it is time for it."""
+    for job in jobs:
+        if scope_id is not None and _is_time(conn, scope_id, job):
+            enqueue(conn, replace(job, scope_id=scope_id))
+
+
+def explain_text(record: Json, at: float) -> str:
+    """Return an explain record as it is stored."""
+    return encode({**record, "created_at": at}).decode()
+
+
+def _is_time(conn: Connection, scope_id: int, job: QueuedJob) -> bool:
+    """Tell whether enough turns have passed for a job that waits for some."""
+    if job.unread:
+        return unread_turns.count(conn, scope_id, job.unread) >= job.unread
+    return not job.every or scopes.nth_turn(conn, scope_id, job.every)
+
+
+def _answers(
+    conn: Connection, r: TurnRecord, at: tuple[int, float], request: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Write the nodes of a turn; return the rows of its answers.
+
+    at: scope and time. request: columns that the first node has.
+    """
+    scope_id, now = at
+    said: list[dict[str, Any]] = []
+    for i, (node, answer) in enumerate(zip(r.nodes, r.answers, strict=True)):
+        node.at = now
+        if r.again:
+            message_rows.remove(
+                conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
+            )
+        unread = 1 if r.unread and i == 0 else None
+        held = node_holders.NOBODY if sql_driver(conn).is_shared else {}
+        row = columns(node, scope_id)
+        put_row(conn, t.nodes, ("id",), **row, unread=unread, **request, **held)
+        request = {}
+        place = message_rows.MessagePlace(
+            r.conversation, node.id, "answer", node.at, node.state == "aborted"
+        )
+        contents = r.contents[i] if r.contents else contents_of([(answer, node.digest)])
+        said += message_rows.rows_of(scope_id, place, contents)
+    return said
+
+
+@cache
+def upsert_explain(driver: SqlDriver) -> Any:
+    """Return the statement that adds an attempt to a turn's explain record."""
+    x = t.explains.c
+    statement = insert_with_conflict(driver, t.explains, x.keys())
+    return statement.on_conflict_do_update(
+        index_elements=["id"],
+        set_={
+            "record": x.record + "\n" + statement.excluded.record,
+            "created_at": statement.excluded.created_at,
+        },
+    )
+
+
+def _join(conn: Connection, line: Any, r: TurnRecord) -> bool:
+    """Move the record behind a turn that overtook it in a stored conversation.
+
+    An answer that broke off and the one to the same request asked again stay beside each other.
+    line: see `scopes.scope_status`. Returns whether the head stays where it is.
+    """
+    head, first = line.head, r.nodes[0]
+    if head is None or head in (first.parent, first.id, r.seen_head):
+        return False
+    before = NodeRows(conn, line.id).one(head)
+    if before is None:
+        return False
+    if (before.parent, before.asked) == (first.parent, first.asked):
+        if first.state == "aborted":
+            return True
+        if before.state == "aborted":
+            return False
+    link = before.chain
+    for digest in execute(conn, SAID, {"node": first.id}).scalars():
+        link = keyed_hash(r.key, link, digest)
+    for node in r.nodes:
+        node.parent, node.asked, node.depth = before.id, link, before.depth + 1
+        node.chain, node.trail = (
+            keyed_hash(r.key, link, node.digest),
+            trail_after(before, node.digest),
+        )
+    return False
+
+
+def _move(conn: Connection, line: Any, r: TurnRecord, now: float, *, stays: bool) -> int:
+    """Move the conversation's head to this answer, unless it stays, and return it.
+
+    The first continuation keeps the conversation: a later sibling does not move it. line: see
+    `scopes.scope_status`.
+    """
+    first, head = r.nodes[0], line.head
+    sibling = (
+        head is not None and not line.explicit and first.parent is not None and first.turn != head
+    )
+    stays = stays or (
+        sibling
+        and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
+    )
+    to: int = head if stays else first.turn
+    goes_on = line.opening is not None and head not in (None, to)
+    if goes_on and line.task and r.unread:
+        openings.let_extraction_read(conn, head)
+    if goes_on and line.task:  # searches find what is said in it from now on
+        note_change(conn, IndexChange(fts.MESSAGES_INDEX, line.id))
+    beside, alone = (CONTINUED_BESIDE, CONTINUED) if goes_on else (MOVED_BESIDE, MOVED)
+    execute(
+        conn,
+        beside if sql_driver(conn).is_shared else alone,
+        {
+            "which": r.conversation,
+            "scope": line.id,
+            "head": to,
+            "resent": line.resent or r.resent,
+            "updated_at": now,
+        },
+    )
+    return to

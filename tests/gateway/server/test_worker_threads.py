@@ -1,0 +1,47 @@
+"""While a thread works the interpreter changes hands sooner, and only then."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from gateway.server.worker_threads import BUSY_SWITCH_SECONDS, WorkerThreads
+
+USUAL_SECONDS = 0.003
+
+
+@pytest.fixture
+def threads():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(USUAL_SECONDS)
+    with WorkerThreads(USUAL_SECONDS) as executor:
+        yield executor
+    sys.setswitchinterval(before)
+
+
+def interval():
+    return pytest.approx(sys.getswitchinterval())
+
+
+async def test_while_any_thread_works_the_event_loop_waits_less_for_it(threads):
+    asyncio.get_running_loop().set_default_executor(threads)
+    first, second = threading.Event(), threading.Event()
+    assert interval() == USUAL_SECONDS
+    works = [asyncio.create_task(asyncio.to_thread(e.wait, 30)) for e in (first, second)]
+    while threads._working < 2:
+        await asyncio.sleep(0.001)
+    assert interval() == BUSY_SWITCH_SECONDS
+    first.set()
+    await works[0]
+    assert interval() == BUSY_SWITCH_SECONDS  # the other still works
+    second.set()
+    await works[1]
+    assert interval() == USUAL_SECONDS
+
+
+async def test_work_that_fails_ends_it_as_well(threads):
+    asyncio.get_running_loop().set_default_executor(threads)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(lambda: 1 / 0)
+    assert interval() == USUAL_SECONDS

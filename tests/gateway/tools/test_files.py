@@ -1,0 +1,101 @@
+"""The kind `files`: what a model is shown of files, and of calls that are wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.tools.files import FilesKind
+from gateway.tools.kind import ToolCaller
+from tests.memory.files import Library, make_pdf, open_memory
+
+ADA = ToolCaller("default", "ada", "default", "req_1")
+
+
+@pytest.fixture
+async def library(tmp_path):
+    from tests import stores
+
+    db = stores.database(tmp_path / "a.db")
+    memory = open_memory(db)
+    await memory.open()
+    yield Library(memory)
+    await memory.close()
+
+
+@pytest.fixture
+async def run(library):
+    kind = FilesKind("files", library.memory)
+    tools = {tool.name: tool for tool in kind.list_tools("default")}
+
+    async def run(name, caller=ADA, **arguments):
+        return await kind.run(tools[name], arguments, caller)
+
+    run.kind = kind
+    return run
+
+
+async def test_hits_say_file_page_and_lines(library, run):
+    pages = [["Nothing here."], ["A parrot speaks.", "It says hello."]]
+    await library.add("birds.pdf", make_pdf(pages))
+    hits = (await run("file_search", query="parrot")).text
+    assert hits.startswith("[birds.pdf, page 2, lines 2-3]\nA parrot speaks.\nIt says hello.")
+    assert (await run("file_grep", pattern="says HELLO")).text == (
+        "[birds.pdf, page 2, line 3] It says hello."
+    )
+    opened = await run("file_open", file="birds.pdf", page=1)
+    assert opened.text == (
+        "--- page 1 of 2 ---\n1: Nothing here.\n--- page 2 of 2 ---\n2: A parrot speaks.\n"
+        "3: It says hello."
+    )
+    assert opened.origin == "birds.pdf"
+
+
+async def test_a_part_says_how_it_goes_on(library, run):
+    await library.add("a.txt", b"one\ntwo\nthree\nfour\n")
+    opened = await run("file_open", file="a.txt", line=2, lines=2)
+    assert opened.text == ("2: two\n3: three\n(a.txt has 4 lines; file_open with line=4 goes on)")
+
+
+async def test_an_unknown_file_lists_the_nearest_names(library, run):
+    await library.add("contract-2031.txt", b"text")
+    await library.add("zebra.txt", b"text")
+    for name, arguments in (
+        ("file_open", {"file": "contract.txt"}),
+        ("file_search", {"query": "text", "file": "contract.txt"}),
+        ("file_grep", {"pattern": "text", "file": "contract.txt"}),
+    ):
+        output = await run(name, **arguments)
+        assert (output.status, "contract-2031.txt" in output.text) == ("error", True)
+        assert output.text.startswith("Error: ")
+
+
+async def test_a_wrong_expression_is_an_error_for_the_model(library, run):
+    await library.add("a.txt", b"text")
+    output = await run("file_grep", pattern="(a", regex=True)
+    assert output.status == "error"
+    assert "no regular expression" in output.text
+
+
+async def test_regex_without_its_package_names_it(library, run, monkeypatch):
+    await library.add("a.txt", b"text")
+    monkeypatch.setitem(__import__("sys").modules, "re2", None)
+    output = await run("file_grep", pattern="a+", regex=True)
+    assert output.text == (
+        "Error: regular expressions need google-re2: pip install 'mnemogate[tools]'"
+    )
+
+
+async def test_who_has_no_file_is_offered_nothing(library, run):
+    assert not await run.kind.is_offered(ADA)
+    await library.add("a.txt", b"text")
+    assert await run.kind.is_offered(ADA)
+    assert not await run.kind.is_offered(ToolCaller("default", "bob", "default", "req_2"))
+    assert (
+        await run("file_grep", ToolCaller("beta", "ada", "default", "r"), pattern="text")
+    ).text == ("Nothing was found.")
+
+
+def test_a_page_and_a_line_at_once_are_refused(library):
+    kind = FilesKind("files", library.memory)
+    opens = kind.list_tools("default")[2]
+    assert "not both" in kind.check_arguments(opens, {"file": "a", "page": 1, "line": 2})

@@ -1,0 +1,215 @@
+"""A user's files: what is stored of them, found in them, and left of them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import func, select
+
+from memory.errors import BadFileName, FilesFull, FileTooLarge, NotFound, TooManyFiles
+from memory.management.files import delete_file, get_file, list_files, list_versions, read_bytes
+from memory.retrieval.file_search import FileQuery, FileSearch, GrepQuery, TextQuery
+from memory.stores.sql.engine.file_tables import (
+    file_chunks,
+    file_grams,
+    file_passages,
+    file_symbols,
+    file_versions,
+    files,
+)
+from memory.stores.sql.owners import erasure
+from memory.stores.sql.rows import blocks, scopes
+from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.rows.file_uploads import FileLimits
+from tests.memory.files import SECRET, Library, make_pdf, open_memory
+
+TABLES = (files, file_versions, file_chunks, file_passages, file_symbols, file_grams)
+SOURCE = b'''"""A module."""
+
+
+class TurtleRace:
+    """Races."""
+
+    def start_race(self, name):
+        return name
+
+
+def count_turtles():
+    return 4
+'''
+
+LOCKED = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le")
+
+
+@pytest.fixture
+async def library(db):
+    memory = open_memory(db)
+    await memory.open()
+    yield Library(memory)
+    await memory.close()
+
+
+@pytest.fixture
+def search(library):
+    return FileSearch(library.memory.db)
+
+
+async def count(db, table):
+    query = select(func.count()).select_from(table)
+    return await db.read(lambda conn: conn.execute(query).scalar_one())
+
+
+async def block_of(library, user="ada"):
+    def work(conn):
+        scope_id = scopes.find(conn, library.scope(user))
+        return blocks.all_of(conn, BlockSet(scope_id, {})).get("files")
+
+    return await library.memory.db.read(work)
+
+
+async def test_a_sentence_of_a_pdf_is_found_with_its_page_and_line(library, search):
+    pages = [[f"Nothing of note on page {i}.", "Only filler words."] for i in range(1, 31)]
+    pages[16][1] = "The zephyr contract ends in October 2031."
+    await library.add("contract.pdf", make_pdf(pages))
+    (stored,) = await list_files(library.memory, library.scope())
+    assert (stored.status, stored.pages, stored.type) == ("ready", 30, "application/pdf")
+    best = (await search.search(library.scope(), FileQuery("when does the zephyr contract end")))[0]
+    assert (best.name, best.page) == ("contract.pdf", 17)
+    assert best.line_start <= 34 <= best.line_end
+    (hit,) = (await search.grep(library.scope(), GrepQuery("ZEPHYR contract"))).hits
+    assert (hit.page, hit.line_start) == (17, 34)
+    text = await search.open(library.scope(), TextQuery("contract.pdf", page=17, lines=2))
+    assert [line for _, line in text.lines][1] == "The zephyr contract ends in October 2031."
+
+
+async def test_definitions_are_found_by_name(library, search):
+    await library.add("race.py", SOURCE)
+    hits = await search.search(library.scope(), FileQuery("start_race", kind="symbol"))
+    assert [(h.symbol, h.kind, h.line_start) for h in hits] == [("start_race", "function", 7)]
+    hits = await search.search(library.scope(), FileQuery("turtles", kind="symbol"))
+    assert [h.symbol for h in hits] == ["count_turtles"]
+
+
+async def test_a_new_version_takes_the_place_of_the_old_one(library, search):
+    first, is_new = await library.put("notes.md", b"# Old\nThe walrus sleeps.\n")
+    assert is_new
+    await library.worker.drain()
+    again, is_new = await library.put("notes.md", b"# Old\nThe walrus sleeps.\n")
+    assert (again.id, is_new, again.version) == (first.id, False, 1)
+    second, is_new = await library.put("notes.md", b"# New\nThe ocelot wakes.\n")
+    assert (second.id, is_new, second.version, second.status) == (first.id, True, 2, "received")
+    # The old text is found until the new one was read.
+    assert (await search.grep(library.scope(), GrepQuery("walrus"))).hits
+    await library.worker.drain()
+    assert not (await search.grep(library.scope(), GrepQuery("walrus"))).hits
+    assert (await search.grep(library.scope(), GrepQuery("ocelot"))).hits
+    assert not await search.search(library.scope(), FileQuery("walrus"))
+    versions = await list_versions(library.memory, library.scope(), first.id)
+    assert [(v.version, v.is_kept) for v in versions] == [(2, True), (1, False)]
+    db = library.memory.db
+    assert await count(db, file_chunks) == 1
+    assert await count(db, file_passages) == 1
+    stored = await get_file(library.memory, library.scope(), "notes.md")
+    data = b"".join([piece async for piece in read_bytes(library.memory, stored)])
+    assert data == b"# New\nThe ocelot wakes.\n"
+
+
+async def test_who_has_no_file_has_no_block_and_a_deleted_one_leaves_nothing(library, search):
+    assert await block_of(library) is None
+    stored = await library.add("a.txt", b"alpha\nbeta\n")
+    block = await block_of(library)
+    assert (block.value, block.read_only) == ("a.txt (2 lines)", True)
+    await delete_file(library.memory, library.actor(), stored.id)
+    assert await block_of(library) is None
+    await library.worker.drain()
+    for table in TABLES:
+        assert await count(library.memory.db, table) == 0, table.name
+    with pytest.raises(NotFound):
+        await search.open(library.scope(), TextQuery("a.txt"))
+
+
+async def test_the_files_of_one_scope_are_not_in_another(library, search):
+    stored = await library.add("a.txt", b"the secret word is kumquat\n")
+    other = library.scope("bob")
+    assert not (await search.grep(other, GrepQuery("kumquat"))).hits
+    assert not await search.search(other, FileQuery("kumquat"))
+    for ident in (stored.id, "a.txt"):
+        with pytest.raises(NotFound):
+            await get_file(library.memory, other, ident)
+
+
+async def test_an_erasure_takes_all_of_the_files_and_counts_them(library):
+    await library.add("a.txt", b"alpha beta gamma\n" * 500)
+    await library.add("race.py", SOURCE)
+    await library.add("b.txt", b"for bob\n", "bob")
+    db = library.memory.db
+    passages = await count(db, file_passages)
+    erased = await erasure.erase(db, SECRET, ("default", "ada"), ())
+    assert (erased.counts["files"], erased.counts["file_passages"]) == (2, passages - 1)
+    assert await count(db, files) == await count(db, file_passages) == 1
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a/b", "a\nb", "a\x00b", "x" * 256, "\ud800"])
+async def test_a_name_that_is_no_part_of_a_path_is_refused(library, name):
+    with pytest.raises(BadFileName):
+        await library.put(name, b"text")
+
+
+async def test_limits_hold_for_fifty_uploads_at_a_time(library):
+    library.limits = FileLimits(max_mib=1, per_user=10, quota_mib=3)
+    data = [bytes([65 + i % 26]) * (400 << 10) for i in range(50)]
+    results = await asyncio.gather(
+        *(library.put(f"{i}.txt", data[i]) for i in range(50)), return_exceptions=True
+    )
+    stored = [r for r in results if not isinstance(r, BaseException)]
+    assert {type(r) for r in results if isinstance(r, BaseException)} == {FilesFull}
+    assert len(stored) == 7  # of 400 KiB within 3 MiB
+    with pytest.raises(FileTooLarge):
+        await library.put("big.txt", b"x" * ((1 << 20) + 1))
+    for i in range(3):
+        await library.put(f"small {i}", b"x")
+    with pytest.raises(TooManyFiles):
+        await library.put("one too many", b"x")
+    await library.put("0.txt", b"a new version has room")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("empty.txt", b"", "the file is empty"),
+        ("blank.txt", b" \n\n", "the file has no text"),
+        ("a.exe", b"MZ\x00\x01\x02\x03", "no text that can be read"),
+        ("bad.pdf", b"%PDF-1.7 nothing more", "cannot be read"),
+        ("locked.docx", LOCKED, "encrypted"),
+    ],
+)
+async def test_what_cannot_be_read_says_why(library, search, name, data, reason):
+    await library.add(name, data)
+    (stored,) = await list_files(library.memory, library.scope())
+    assert stored.status == "failed"
+    assert reason in stored.reason
+    assert "cannot be read" in (await block_of(library)).value
+    assert not (await search.grep(library.scope(), GrepQuery("abc"))).hits
+
+
+async def test_a_text_is_found_over_the_edge_of_two_passages(library, search):
+    words = " ".join(f"word{i}" for i in range(2000))
+    await library.add("long.txt", words.encode())
+    for i in range(1900):
+        needle = f"word{i} word{i + 1} word{i + 2}"
+        if i % 97 == 0 or 100 < i < 140:
+            (hit,) = (await search.grep(library.scope(), GrepQuery(needle))).hits
+            assert hit.line_start == 1
+
+
+async def test_a_short_text_and_an_expression_are_found_without_the_index(library, search):
+    await library.add("a.txt", b"one\nab12\ncd 34\nlast\n")
+    for pattern, regex, lines in (
+        ("AB", False, [2]),
+        (r"\d\d$", True, [2, 3]),
+        (r"^l\w+", True, [4]),
+        ("(a+)+$", True, []),
+    ):
+        found = await search.grep(library.scope(), GrepQuery(pattern, regex=regex))
+        assert [hit.line_start for hit in found.hits] == lines, pattern
