@@ -136,6 +136,10 @@ COVERED = {
         memory.management.shown_memory memory.management.tool_calls
         memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
     """,
+    "gateway/tools/test_mcp_tool": """
+        gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
+        gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
+    """,
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.intake.memory_mode gateway.management.policies

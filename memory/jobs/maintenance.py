@@ -16,7 +16,6 @@ from memory.stores.sql.index import vectors
 from memory.stores.sql.owners import retention
 from memory.stores.sql.owners.erasure import expire_unnamed, finish
 from memory.stores.sql.rows import (
-    call_records,
     job_records,
     message_pieces,
     model_records,
@@ -83,7 +82,6 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         for work in (
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
-            lambda conn: call_records.expire(conn, now - ages.explain * DAY),
             lambda conn: tool_calls.expire(conn, now - ages.explain * DAY),
             lambda conn: tool_results.expire(conn, now - ages.results * DAY),
             lambda conn: retention.expire_approvals(conn, now - ages.explain * DAY),
