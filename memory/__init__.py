@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.layers import LAYER_KINDS
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import tools_to_offer
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
@@ -61,7 +62,16 @@ if TYPE_CHECKING:
     from memory.management.conversations import ConversationName
     from memory.management.passages import UndoneChange
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
-    from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
+    from memory.scope import (
+        AGENT_KIND,
+        AGENT_PREFIX,
+        KIND_MARK,
+        Scope,
+        home_of,
+        memory_name,
+        shown_owner,
+        split_memory_name,
+    )
     from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
     from memory.search.zones import parse_zone
@@ -93,7 +103,9 @@ __all__ = [
     "AGENT_KIND",
     "AGENT_PREFIX",
     "HARNESS_ELEMENTS",
+    "KIND_MARK",
     "LABEL",
+    "LAYER_KINDS",
     "MODES",
     "PATTERNS",
     "RESERVED",
@@ -184,10 +196,12 @@ __all__ = [
     "iso",
     "kept_arguments",
     "keyed_hash",
+    "memory_name",
     "new_id",
     "parse_time",
     "parse_zone",
     "shown_owner",
+    "split_memory_name",
     "strictest",
     "text_of",
     "tools_to_offer",
@@ -217,6 +231,7 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
+    "memory.core.layers": ("LAYER_KINDS",),
     "memory.core.tool_definitions": ("tools_to_offer",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
@@ -251,7 +266,16 @@ _HOMES = {
     "memory.session.agent_profiles": ("AgentProfiles",),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
-    "memory.scope": ("AGENT_KIND", "AGENT_PREFIX", "Scope", "home_of", "shown_owner"),
+    "memory.scope": (
+        "AGENT_KIND",
+        "AGENT_PREFIX",
+        "KIND_MARK",
+        "Scope",
+        "home_of",
+        "memory_name",
+        "shown_owner",
+        "split_memory_name",
+    ),
     "memory.search.query": ("iso", "parse_time"),
     "memory.service": ("Memory",),
     "memory.session.request": ("Policy", "TurnRequest"),

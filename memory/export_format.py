@@ -56,10 +56,14 @@ class Export(ExportLine, tag="export"):
 
 
 class PolicyLine(ExportLine, tag="policy"):
-    """What the memory may do for the user, of all agents. timezone: None where nobody told it."""
+    """What the memory may do for the user, of all agents. timezone: None where nobody told it.
+
+    layers: those that the user's requests read; None for all.
+    """
 
     memory: Literal["full", "read", "write", "off"]
     timezone: Label | None = None
+    layers: list[Literal["tenant", "team", "project"]] | None = None
 
 
 class BlockLine(ExportLine, tag="block"):

@@ -259,10 +259,8 @@ class Memory:
             raise StoreUnavailable("turns that the store did not take fill the room kept for them")
         policy = ask.policy or self.policy  # the same for the whole request, even if reloaded
         await self.wait_until_ready()
-        heavy = ask.messages.heavy
-        turn, key = (
-            await asyncio.to_thread(self._hash_request, ask) if heavy else self._hash_request(ask)
-        )
+        hashed = self._hash_request
+        turn, key = await asyncio.to_thread(hashed, ask) if ask.messages.heavy else hashed(ask)
         if key is not None and ask.certain:
             await self.in_flight.wait_for(key)
         claim = self.in_flight.claim(key)
@@ -429,6 +427,7 @@ class Memory:
 
         A request whose history is stored here cannot continue without it, and waits longer.
         """
+        asked.layered = asked.scope.tenant in self.shared.layered
         needed = asked.explicit is not None and not asked.resends and asked.turn.newest < 0
         await self.db.filer.file_of(asked.scope.key, self.policy.read_deadline)
         small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES

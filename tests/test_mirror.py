@@ -77,9 +77,18 @@ COVERED = {
         memory.stores.sql.shared_erasure memory.stores.sql.shared_members
         memory.stores.sql.visible_blocks
     """,
+    "e2e/test_teams": """
+        gateway.management.layer_access gateway.management.layer_passages
+        gateway.management.layer_routes gateway.management.team_schemas gateway.management.teams
+        memory.core.layers memory.management.layers memory.stores.sql.layer_removal
+        memory.stores.sql.layers memory.stores.sql.read_layers memory.stores.sql.team_tables
+        memory.stores.sql.teams
+    """,
+    "e2e/test_projects": "gateway.management.projects memory.stores.sql.project_rows",
     "gateway/wires/chat/test_interceptor": "gateway.wires.chat.choice_state",
     "e2e/test_policies": """
-        gateway.chat.memory_mode gateway.management.policies memory.management.policies
+        gateway.chat.memory_mode gateway.management.policies gateway.management.policy_schemas
+        memory.management.policies
         memory.stores.sql.policies
     """,
     "e2e/wire/test_clocks": "gateway.chat.opening gateway.chat.round_stream",

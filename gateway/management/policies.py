@@ -7,8 +7,9 @@ from msgspec import UNSET
 
 from gateway.errors import BadRequest
 from gateway.management.context import AtDesk
-from gateway.management.schemas import PolicyPut, UserPolicy, describe_body
-from memory import management, parse_zone
+from gateway.management.policy_schemas import PolicyPut, UserPolicy
+from gateway.management.schemas import describe_body
+from memory import LAYER_KINDS, management, parse_zone
 
 
 @get("/users/{user:str}/policy", summary="What the memory may do for a user")
@@ -30,8 +31,10 @@ async def put_policy(desk: AtDesk) -> UserPolicy:
     zone = None if new.timezone is UNSET else new.timezone or ""
     if zone:
         check_timezone(zone)
+    layers = None if new.layers is UNSET else new.layers
     who = desk.scope.tenant, desk.user
-    return _describe(await desk.write(management.policies.put_policy(desk.memory, who, mode, zone)))
+    put = management.policies.put_policy(desk.memory, who, mode, zone, layers)
+    return _describe(await desk.write(put))
 
 
 def check_timezone(name: str) -> None:
@@ -46,7 +49,8 @@ def check_timezone(name: str) -> None:
 
 
 def _describe(policy: management.policies.StoredPolicy) -> UserPolicy:
-    return UserPolicy(policy.memory, policy.timezone or UNSET)
+    layers = UNSET if policy.layers == LAYER_KINDS else list(policy.layers)
+    return UserPolicy(policy.memory, policy.timezone or UNSET, layers)
 
 
 ROUTES = (policy, put_policy)

@@ -10,7 +10,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
@@ -102,7 +102,7 @@ class Passage(msgspec.Struct):
 
     forgotten_at, forgotten_by, superseded_by: when and by whom it was set aside, and for what; else
     null. fades_at: when it is set aside unless it is found before; null for never. is_fading:
-    whether more than half of that time is over.
+    whether more than half of that time is over. written_by: the user, where others read it too.
     """
 
     id: str
@@ -120,6 +120,7 @@ class Passage(msgspec.Struct):
     superseded_by: str | None
     fades_at: str | None = None
     is_fading: bool = False
+    written_by: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "passage"
 
 
@@ -137,7 +138,7 @@ class Undone(msgspec.Struct):
 
 
 class PassageHit(msgspec.Struct):
-    """why: the parts of the score."""
+    """why: the parts of the score. layer: where it is, where several were searched."""
 
     id: str
     content: str
@@ -146,6 +147,7 @@ class PassageHit(msgspec.Struct):
     why: Json
     tags: list[str]
     type: str
+    layer: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "passage"
 
 
@@ -200,23 +202,6 @@ class Conversation(msgspec.Struct):
 
 class WholeConversation(Conversation, kw_only=True):
     messages: Page[Message]
-
-
-class PolicyPut(msgspec.Struct, forbid_unknown_fields=True):
-    """memory: what the memory may do for the user, at most. timezone: an IANA name, null for that
-    of the memory. A member that is left out stays as it is.
-    """
-
-    memory: Literal["full", "read", "write", "off"] | msgspec.UnsetType = msgspec.UNSET
-    timezone: str | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class UserPolicy(msgspec.Struct):
-    """timezone: left out where the user has none of their own."""
-
-    memory: str
-    timezone: str | msgspec.UnsetType = msgspec.UNSET
-    object: str = "policy"
 
 
 class Erased(msgspec.Struct):

@@ -13,11 +13,12 @@ from zlib import crc32
 from memory.core.block_space import BlockSpace, length_of
 from memory.core.blocks import CoreBlock
 from memory.core.edits import BlockEdit, require_fit, writable
+from memory.core.layers import Layer, mix_layers
 
 MOST_BLOCKS = 20  # that one memory shows
 SMALLEST = 1 << 31  # above each number of a mark
 # How near a membership is; of a user it may be with one agent alone, which is nearer.
-RANKS = {"user": 1, "agent": 2, "team": 3, "project": 4, "everyone": 5}
+RANKS = {"user": 1, "agent": 2, "project": 3, "team": 4, "everyone": 5}
 Writers = list[str | None]
 
 
@@ -60,10 +61,14 @@ class SeenBlock:
 
 @dataclass(frozen=True, slots=True)
 class ShownBlocks:
-    """What a memory shows of the shared blocks, by label. left_out: labels that do not fit."""
+    """What a memory shows of the shared blocks, by label. left_out: labels that do not fit.
+
+    layers: that it reads beside its own memory.
+    """
 
     blocks: Mapping[str, SeenBlock]
     left_out: Sequence[str] = ()
+    layers: Sequence[Layer] = ()
 
     @property
     def mark(self) -> int:
@@ -77,7 +82,8 @@ class ShownBlocks:
     def mix_mark(self, edits: int) -> int:
         """Return what a count of edits and the mark are together."""
         mark = self.mark
-        return (edits + mark) % SMALLEST if mark else edits
+        mixed = (edits + mark) % SMALLEST if mark else edits
+        return mix_layers(mixed, self.layers)
 
     def over(self, own: Mapping[str, CoreBlock]) -> dict[str, CoreBlock]:
         """Return own blocks, replaced by shared ones of their label."""

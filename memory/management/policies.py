@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memory.service import Memory
 from memory.session.policies import MODES
 from memory.stores.sql.policies import StoredPolicy
@@ -15,11 +17,20 @@ async def find_policy(memory: Memory, tenant: str, user: str) -> StoredPolicy:
 
 
 async def put_policy(
-    memory: Memory, who: tuple[str, str], mode: str | None = None, timezone: str | None = None
+    memory: Memory,
+    who: tuple[str, str],
+    mode: str | None = None,
+    timezone: str | None = None,
+    layers: Sequence[str] | None = None,
 ) -> StoredPolicy:
     """Set the policy of a user, and return it: it holds for every request that begins afterwards.
 
     who: tenant and user. mode: one of `MODES`. timezone: an IANA name, "" for that of the memory.
-    A member that is None stays as it is. Raises StoreUnavailable.
+    layers: the kinds of layers that are read. A member that is None stays as it is. Raises
+    StoreUnavailable.
     """
-    return await memory.policies.put(who, mode, timezone)
+    try:
+        return await memory.policies.put(who, mode, timezone, layers)
+    finally:
+        if layers is not None:
+            memory.shared.note(who[0])

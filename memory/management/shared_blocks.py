@@ -60,11 +60,15 @@ MOST_SHOWN = 200  # members that a block is shown with
 
 @dataclass(frozen=True, slots=True)
 class BlockFilter:
-    """Which blocks to list. users: that one of them sees, None for any. agent: with it."""
+    """Which blocks to list. users: that one of them sees, None for any. agent: with it.
+
+    circle: the team or project that is a member.
+    """
 
     label: str = ""
     users: Sequence[str] | None = None
     agent: str | None = None
+    circle: MemberName | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = []
@@ -74,6 +78,8 @@ class BlockFilter:
             found.append(members.seen_by(self.users, self.agent))
         elif self.agent is not None:
             found.append(members.of_member("agent", self.agent))
+        if self.circle is not None:
+            found.append(members.of_member(self.circle.kind, self.circle.name))
         return found
 
 

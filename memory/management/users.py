@@ -13,7 +13,7 @@ from memory.management.merged_copies import remove_copies
 from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql import erasure, exporter, importer, scopes, shared_erasure
+from memory.stores.sql import agent_speakers, erasure, exporter, importer, scopes, shared_erasure
 from memory.stores.sql.erasure import Erasure
 from memory.stores.sql.import_manifest import ImportManifest
 from memory.stores.sql.importer import ImportReceipt
@@ -78,7 +78,7 @@ async def erase_user(
     db, who = memory.db, (tenant, user)
     left = {}
     if keep_shared:
-        left = await db.write(lambda conn: shared_erasure.keep_lines(conn, who))
+        left = await db.write(lambda conn: _keep_shared(conn, who))
     erased = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
     erased.shared = left or erased.shared
     memory.policies.forget()
@@ -87,6 +87,11 @@ async def erase_user(
     if (data := memory.spill.folder) is not None:
         await asyncio.to_thread(remove_copies, data, user)
     return erased
+
+
+def _keep_shared(conn: Connection, who: UserName) -> dict[str, int]:
+    agent_speakers.keep_passages(conn, who)
+    return shared_erasure.keep_lines(conn, who)
 
 
 def export_user(
@@ -107,5 +112,5 @@ async def import_user(
     receipt = await importer.import_into(memory.db, actor, manifest)
     if (policy := manifest.policy) is not None:
         who = actor.scope.tenant, actor.scope.user or ""
-        await memory.policies.put(who, policy.memory, policy.timezone)
+        await memory.policies.put(who, policy.memory, policy.timezone, policy.layers)
     return receipt

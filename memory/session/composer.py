@@ -18,7 +18,7 @@ from memory.context.fitted import (
     SentPrompt,
     TokenBound,
 )
-from memory.context.tokens import PromptReport, TokenCounter, fewest
+from memory.context.tokens import PromptReport, TokenCounter, fewest, prompt_tokens_of
 from memory.context.window import LOW, SummarizedGap, budget, fit_blocks
 from memory.conversation.history import Messages, Span
 from memory.conversation.messages import Json, text_of
@@ -265,7 +265,7 @@ class Composer:
         before: what this target was sent in the previous turn, if that is known. A count of less
         than all of the prompt teaches nothing. Returns the count; None without one.
         """
-        reported = _prompt_tokens(usage or {})
+        reported = prompt_tokens_of(usage or {})
         if type(reported) is not int or reported <= 0:
             return None
         expected = EXPECTED_SHARE * prompt.fitted.tokens
@@ -313,9 +313,9 @@ class Composer:
         turn, ask = self._turn, self._turn.ask
         if not (ask.offer and turn.injects and not turn.is_spare):
             return []
-        return tool_definitions.tools_to_offer(
-            ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named
-        )
+        share = turn.snapshot.share if turn.snapshot.layers else ()
+        offer, write = tool_definitions.tools_to_offer, ask.mode == "full"
+        return offer(ask.client_tools, write=write, named=ask.scope.is_named, share=share)
 
     def _plan(self, shown: Sequence[CoreBlock]) -> epochs.PlacementPlan:
         turn, snapshot = self._turn, self._turn.snapshot
@@ -366,7 +366,7 @@ class Composer:
         turn, snapshot = self._turn, self._turn.snapshot
         messages, node, waiting = snapshot.turn.messages, snapshot.past.node, snapshot.waiting
         newest, scope_id = messages.after.user, turn.progress.scope_id
-        if newest < 0 or scope_id is None:
+        if newest < 0 or (scope_id is None and not snapshot.layers):
             return Recall()
         if turn.identity.adopted and waiting is not None and waiting.recall is not None:
             return Recall(waiting.recall)
@@ -379,8 +379,9 @@ class Composer:
             return Recall()
         whole = planned.epoch.cut is None and not messages.after.behind
         sent = snapshot.conversation.id if snapshot.conversation and whole else None
+        find, layers = turn.services.recall.find_in_layers, snapshot.layers
         try:
-            hits = await turn.services.recall.find(scope_id, wanted, sent)
+            hits = await find((scope_id, sent), wanted, layers)
         except StoreUnavailable:
             return Recall()
         found = alternate(hits)
@@ -481,14 +482,6 @@ class Composer:
                     "tokens": fitted.tokens,
                 }
             )
-
-
-def _prompt_tokens(usage: Json) -> object:
-    """Return the tokens of a prompt, whichever way an API counts those read from a cache."""
-    if (tokens := usage.get("prompt_tokens", usage.get("input_tokens"))) is None:
-        return None
-    cached = [usage.get(f"cache_{how}_input_tokens") for how in ("read", "creation")]
-    return tokens + sum(c for c in cached if isinstance(c, int)) if type(tokens) is int else tokens
 
 
 def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[CoreBlock]) -> dict[str, int]:

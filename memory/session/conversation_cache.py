@@ -53,7 +53,7 @@ def sent_bytes(line: Snapshot) -> int:
 def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
     past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
-    size = LINE + BLOCK * len(line.blocks) + CARRIER * len(past.carriers)
+    size = LINE + BLOCK * (len(line.blocks) + len(line.layers)) + CARRIER * len(past.carriers)
     if past.epoch:
         size += getsizeof(past.epoch.core)
     if behind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from sys import getsizeof
 
@@ -68,13 +69,18 @@ class UserPolicies(FollowedRows[UserName, StoredPolicy]):
             return ""
 
     async def put(
-        self, who: UserName, memory: str | None = None, timezone: str | None = None
+        self,
+        who: UserName,
+        memory: str | None = None,
+        timezone: str | None = None,
+        layers: Sequence[str] | None = None,
     ) -> StoredPolicy:
         """Set the policy of a user: it holds for every request that begins afterwards.
 
-        memory: one of `MODES`. A member that is None stays as it is. Raises StoreUnavailable.
+        memory: one of `MODES`. layers: see `StoredPolicy`. A member that is None stays as it is.
+        Raises StoreUnavailable.
         """
-        write = partial(rows.put, who=who, memory=memory, timezone=timezone)
+        write = partial(rows.put, who=who, memory=memory, timezone=timezone, layers=layers)
         policy = await self._db.write(write, lock=owner_lock(*who))
         self.forget()
         return policy

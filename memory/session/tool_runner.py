@@ -17,12 +17,18 @@ from memory.session.turn_store import LIGHT_CALLS
 from memory.stores.sql import passage_lifecycle as fact_rows
 from memory.stores.sql import scopes, turn_writer
 from memory.stores.sql.blocks import BlockSet
+from memory.stores.sql.read_layers import NO_LAYERS, ReadLayers
 
 EDIT_SECONDS = 0.5  # for the edits of a round
 UNAVAILABLE = (
     "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so "
     "if it matters."
 )
+
+
+def _layers_of(turn: TurnContext) -> ReadLayers:
+    layers = turn.snapshot.layers
+    return ReadLayers(turn.ask.scope, layers) if layers else NO_LAYERS
 
 
 class ToolRunner:
@@ -119,7 +125,7 @@ class ToolRunner:
             frozenset(x["function"]["name"] for x in offered),
             screen=turn.policy.screen,
             model_blocks=turn.policy.model_blocks,
-            speaker=tools.Speaker(turn.ask.said_by, turn.zone),
+            speaker=tools.Speaker(turn.ask.said_by, turn.zone, _layers_of(turn)),
         )
 
     def _trace(

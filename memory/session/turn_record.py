@@ -276,9 +276,9 @@ def next_snapshot(
         past=PreviousTurn(node, -1, plan.epoch, carriers),
         conversation=left,
         sent=sent,
-        behind=snapshot.behind,
     )
     found.shares, found.left_out = snapshot.shares, snapshot.left_out
+    found.behind, found.layers = snapshot.behind, snapshot.layers
     if not turn.keeps_history or left.resent:
         return node.chain, found
     messages, tag = snapshot.turn.messages, turn.ask.scope.tag

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, Table, select
 
+from memory.core.layers import LAYER_KINDS
 from memory.export_format import (
     BlockLine,
     ConversationLine,
@@ -48,6 +49,7 @@ async def export(
         yield PolicyLine(
             memory=policy.memory,  # type: ignore[arg-type]
             timezone=policy.timezone or None,
+            layers=None if policy.layers == LAYER_KINDS else list(policy.layers),  # type: ignore[arg-type]
         )
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
         for kind in (_blocks, _versions, _passages, _conversations, _nodes):

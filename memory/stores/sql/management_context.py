@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from memory.core.blocks import CoreBlock
 from memory.scope import Scope
-from memory.stores.sql import scopes
+from memory.stores.sql import scopes, shared_blocks
 from memory.stores.sql.blocks import BlockSet, EditSource
 from memory.stores.sql.write_lock import WriteLock, owner_lock
 
@@ -39,4 +39,6 @@ def touch_scope(conn: Connection, scope: Scope) -> int:
     """
     scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, scope))
     scopes.touch(conn, scope_id, outside=True)
+    if scope.is_layer:
+        shared_blocks.raise_changes(conn, scope.tenant, layered=True)
     return scope_id

@@ -5,18 +5,21 @@ A user who has no row has no policy of their own: `full`, in the zone of the mem
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from memory.core.layers import LAYER_KINDS
 from memory.ids import clock
 from memory.stores.sql import schema as t
+from memory.stores.sql import shared_blocks
 from memory.stores.sql.scopes import UserName
 from memory.stores.sql.sql_driver import sql_driver
 from memory.stores.sql.statements import Query, execute_sql
 
 p = t.user_policies.c
-OF_USER = select(p.memory, p.timezone).where(
+OF_USER = select(p.memory, p.timezone, p.layers).where(
     p.tenant == bindparam("tenant"), p.user == bindparam("user")
 )
 ONE = select(p.tenant).limit(1)
@@ -26,10 +29,14 @@ CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
 
 
 class StoredPolicy(NamedTuple):
-    """A user's policy. timezone: by its IANA name, "" for that of the memory."""
+    """A user's policy. timezone: by its IANA name, "" for that of the memory.
+
+    layers: the kinds of layers that the user's requests read beside their own memory.
+    """
 
     memory: str = FULL
     timezone: str = ""
+    layers: tuple[str, ...] = LAYER_KINDS
 
 
 NO_POLICY = StoredPolicy()
@@ -38,7 +45,15 @@ NO_POLICY = StoredPolicy()
 def find(conn: Connection, who: UserName) -> StoredPolicy:
     """Return the policy of a user."""
     row = conn.execute(OF_USER, _name(who)).first()
-    return NO_POLICY if row is None else StoredPolicy(row.memory or FULL, row.timezone or "")
+    if row is None:
+        return NO_POLICY
+    return StoredPolicy(row.memory or FULL, row.timezone or "", _read_layers(row.layers))
+
+
+def _read_layers(stored: str | None) -> tuple[str, ...]:
+    if stored is None:
+        return LAYER_KINDS
+    return tuple(kind for kind in LAYER_KINDS if kind in stored.split(","))
 
 
 def any_set(conn: Connection) -> bool:
@@ -62,20 +77,28 @@ def _tell_others(conn: Connection) -> None:
 
 
 def put(
-    conn: Connection, who: UserName, memory: str | None = None, timezone: str | None = None
+    conn: Connection,
+    who: UserName,
+    memory: str | None = None,
+    timezone: str | None = None,
+    layers: Sequence[str] | None = None,
 ) -> StoredPolicy:
     """Set the policy of a user, and return it. A member that is None stays as it is."""
     before = find(conn, who)
     policy = StoredPolicy(
         before.memory if memory is None else memory,
         before.timezone if timezone is None else timezone,
+        before.layers if layers is None else tuple(kind for kind in LAYER_KINDS if kind in layers),
     )
     values = {**policy._asdict(), "updated_at": clock.now()}
+    values["layers"] = None if policy.layers == LAYER_KINDS else ",".join(policy.layers)
     own = (p.tenant == who[0]) & (p.user == who[1])
     if policy == NO_POLICY:
         remove(conn, who)
     elif not conn.execute(update(t.user_policies).where(own).values(**values)).rowcount:
         conn.execute(insert(t.user_policies).values(**_name(who), **values))
+    if policy.layers != before.layers:  # what is kept of the user's blocks is outdated
+        shared_blocks.raise_changes(conn, who[0])
     _tell_others(conn)
     return policy
 

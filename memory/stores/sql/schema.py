@@ -41,6 +41,7 @@ from memory.stores.sql.shared_tables import (
     shared_members,
     shared_versions,
 )
+from memory.stores.sql.team_tables import project_members, projects, team_members, teams
 
 # Made elsewhere, and spoken of as part of the schema.
 __all__ = [
@@ -52,14 +53,19 @@ __all__ = [
     "dropped",
     "job_records",
     "metadata",
+    "project_members",
+    "projects",
     "shared_blocks",
     "shared_changes",
     "shared_members",
     "shared_versions",
     "short",
+    "team_members",
+    "teams",
     "text",
 ]
 
+# agent: with the project before it, where the memory is of one (see `Scope`); project: that alone.
 scopes = Table(
     "scopes",
     metadata,
@@ -74,6 +80,7 @@ scopes = Table(
     Column("turns", Integer, nullable=False, server_default="0"),
     # raised by what a cached conversation may hold of it: blocks, edits from outside, removals
     Column("version", Key, nullable=False, server_default="0"),
+    text("project"),
     UniqueConstraint("tenant", "user", "agent"),
 )
 
@@ -452,6 +459,7 @@ response_items = Table(
 )
 
 # What the memory may do for a user, where that is less than everything, and their time zone.
+# layers: those that their requests read, with commas; NULL for all of them.
 user_policies = Table(
     "user_policies",
     metadata,
@@ -460,6 +468,7 @@ user_policies = Table(
     text("memory", "full"),
     at("updated_at"),
     text("timezone"),
+    Column("layers", Words),
 )
 
 # Turns as they ended, until they are filed into the tables above (see `journal`). head: of the
@@ -483,7 +492,7 @@ for _table in metadata.tables.values():
 # The search index of a file, see `sqlite_index`.
 FTS = ("messages_fts", "passages_fts")
 
-REVISION = "0016"
+REVISION = "0017"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

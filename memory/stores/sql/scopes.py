@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_key
-from memory.scope import AGENT_KIND, Scope, owner_key
+from memory.scope import KIND_MARK, Scope, owner_key
 from memory.stores.sql import schema as t
 from memory.stores.sql.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.statements import Query, execute, insert_with_conflict
@@ -51,6 +51,7 @@ WITH_CHANGES = select(
     .where(t.generations.c.owner == bindparam("owner"))
     .scalar_subquery(),
     select(_changes.changes).where(_changes.tenant == bindparam("tenant")).scalar_subquery(),
+    select(_changes.layered).where(_changes.tenant == bindparam("tenant")).scalar_subquery(),
 )
 FIND = select(_c.id).where(
     _c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent")
@@ -168,10 +169,13 @@ def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
     return ScopeOwner(scope, generation(conn, scope.owner))
 
 
-def owner_and_changes(conn: Connection, scope: Scope) -> tuple[ScopeOwner, int | None]:
-    """Return the owner, and how often shared blocks of the tenant changed, None for never."""
+def owner_and_changes(conn: Connection, scope: Scope) -> tuple[ScopeOwner, int | None, bool]:
+    """Return the owner, and how often what the tenant shares changed, None for never.
+
+    And whether the tenant has layers beside shared blocks.
+    """
     row = execute(conn, WITH_CHANGES, {"owner": scope.owner, "tenant": scope.tenant}).one()
-    return ScopeOwner(scope, int(row[0] or 0)), row[1]
+    return ScopeOwner(scope, int(row[0] or 0)), row[1], bool(row[2])
 
 
 def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
@@ -192,6 +196,7 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
         "agent": owner.scope.agent,
         "created_at": now,
         "active_at": now,
+        **({"project": owner.scope.project} if owner.scope.project else {}),
     }
     execute(conn, _add_if_missing(sql_driver(conn), tuple(row)), row)
     # The unnamed of a tenant have one scope, and on a server write side by side.
@@ -326,7 +331,7 @@ def users_named(conn: Connection, names: Sequence[UserName]) -> list[dict[str, A
     return [by_name[name] for name in names if name in by_name]
 
 
-# Those of agents are no users.
+# Those of agents and layers are no users.
 _USERS = (
     select(
         t.scopes.c.tenant,
@@ -334,7 +339,7 @@ _USERS = (
         func.min(t.scopes.c.created_at),
         func.max(t.scopes.c.active_at),
     )
-    .where(t.scopes.c.user.is_not(None), ~t.scopes.c.user.startswith(AGENT_KIND, autoescape=True))
+    .where(t.scopes.c.user.is_not(None), ~t.scopes.c.user.startswith(KIND_MARK))
     .group_by(t.scopes.c.tenant, t.scopes.c.user)
 )
 

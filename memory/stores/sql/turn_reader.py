@@ -79,7 +79,7 @@ class SnapshotQuery(msgspec.Struct):
     its retries. room: bytes of stored history that fit the model's window. resends: see
     `TurnRequest`. openings: what the user's earlier requests were like is needed. shares: how often
     shared blocks of the tenant changed, None if there never was one, or if the store tells.
-    repeats: see `Repeat`.
+    repeats: see `Repeat`. layered: the tenant has layers beside shared blocks, or the store tells.
     """
 
     scope: Scope
@@ -92,6 +92,7 @@ class SnapshotQuery(msgspec.Struct):
     openings: bool = False
     shares: int | None = None
     repeats: Repeat = "again"
+    layered: bool = False
 
 
 class ConversationState(msgspec.Struct):
@@ -158,6 +159,12 @@ class Snapshot(msgspec.Struct):
     # how often shared blocks of the tenant had changed; None if there never was one
     shares: int | None = None
     left_out: Sequence[str] = ()  # labels of shared blocks that are not shown, since they are many
+    layers: visible_blocks.Layers = ()  # that the memory reads beside its own
+
+    @property
+    def share(self) -> tuple[str, ...]:
+        """The layers into which a passage may be put."""
+        return tuple(sorted([one.label for one in self.layers if one.takes_shares]))
 
     @property
     def since(self) -> int:
@@ -168,15 +175,17 @@ class Snapshot(msgspec.Struct):
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     """Read the scope, its blocks, the continued conversation, and an earlier attempt."""
     if sql_driver(conn).is_shared:
-        owner, shares = scopes.owner_and_changes(conn, ask.scope)
+        owner, shares, layered = scopes.owner_and_changes(conn, ask.scope)
     else:
         owner, shares = scopes.current_owner(conn, ask.scope), ask.shares
+        layered = ask.layered
     out = _read_scope(conn, ask, owner)
     out.shares = shares
     if shares is not None and ask.scope.is_named:
-        shown = visible_blocks.read_shared(conn, ask.scope, ask.defaults)
+        shown = visible_blocks.read_with_layers(conn, ask.scope, ask.defaults, layered=layered)
         out.blocks, out.left_out = shown.over(out.blocks), shown.left_out
         out.edits = shown.mix_mark(out.edits)
+        out.layers = shown.layers
     return out
 
 

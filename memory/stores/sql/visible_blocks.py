@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
 from memory.core.block_space import BlockSpace, space_of
 from memory.core.blocks import CoreBlock
+from memory.core.layers import Layer
 from memory.core.shared import ShownBlocks, choose_shown
 from memory.scope import Scope
 from memory.stores.sql import blocks, shared_blocks, shared_members
 from memory.stores.sql import schema as t
 from memory.stores.sql.blocks import BlockSet, Edit, EditSource
+from memory.stores.sql.layers import list_layers
 
+Layers = Sequence[Layer]
 NOTHING_SHARED = ShownBlocks({})
 BOUNDLESS = BlockSpace(sys.maxsize, sys.maxsize, sys.maxsize)
 
@@ -33,6 +36,17 @@ def read_shared(
     """Return the shared blocks that a named scope shows. held: keep others from editing them."""
     seen = shared_members.list_seen(conn, scope, held=held)
     return choose_shown(seen, space_of(defaults))
+
+
+def read_with_layers(
+    conn: Connection, scope: Scope, defaults: Mapping[str, CoreBlock], *, layered: bool
+) -> ShownBlocks:
+    """Return the shared blocks that a named scope shows, and the layers that it reads.
+
+    layered: the tenant has layers.
+    """
+    shown = read_shared(conn, scope, defaults)
+    return replace(shown, layers=list_layers(conn, scope)) if layered else shown
 
 
 def read_all(conn: Connection, shelf: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
@@ -117,6 +131,6 @@ class VisibleBlocks:
 def _by(source: EditSource, scope: Scope) -> EditSource:
     """Return who makes an edit, with whose request it is."""
     user = source.user
-    if user is None and not shared_members.is_home(scope):
+    if user is None and not scope.is_home:
         user = scope.user
-    return replace(source, user=user, agent=scope.agent)
+    return replace(source, user=user, agent=scope.agent_name)
