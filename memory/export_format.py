@@ -17,6 +17,7 @@ import msgspec
 
 from memory.conversation.foreign_json import json_steps
 from memory.conversation.json_strings import count_in_steps
+from memory.scope import KIND_MARK, memory_name
 from memory.search.query import iso, parse_time
 
 AGENT = "default"
@@ -32,6 +33,7 @@ Content = Annotated[str, msgspec.Meta(max_length=CONTENT)]
 Tags = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=64)]
 Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+ProjectName = Annotated[str, msgspec.Meta(max_length=256, pattern="^[^\\x1f]*$")]
 Told = Annotated[str, msgspec.Meta(max_length=1000)]  # an id or a name that others gave
 
 
@@ -43,9 +45,20 @@ class ExportLine(
     kw_only=True,
     gc=False,  # there may be many, and they hold no cycle
 ):
-    """One line. agent: whose of the user's agents."""
+    """One line. agent: whose of the user's agents. project: in which, "" for none."""
 
     agent: Name = AGENT
+    project: ProjectName = ""
+
+    @property
+    def place(self) -> str:
+        """The agent, and the project if there is one, as people are shown them."""
+        return f"{self.agent} in {self.project}" if self.project else self.agent
+
+    @property
+    def memory(self) -> str:
+        """The name of the memory that it is of."""
+        return memory_name(self.agent.lstrip(KIND_MARK) or AGENT, self.project)
 
 
 class Export(ExportLine, tag="export"):

@@ -84,7 +84,11 @@ COVERED = {
         memory.stores.sql.layers memory.stores.sql.read_layers memory.stores.sql.team_tables
         memory.stores.sql.teams
     """,
-    "e2e/test_projects": "gateway.management.projects memory.stores.sql.project_rows",
+    "e2e/test_projects": """
+        gateway.auth.project_names gateway.chat.named_project gateway.management.projects
+        memory.session.snapshot_query memory.stores.sql.general_memory
+        memory.stores.sql.project_rows
+    """,
     "gateway/wires/chat/test_interceptor": "gateway.wires.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.memory_mode gateway.management.policies gateway.management.policy_schemas

@@ -188,7 +188,7 @@ class Message(msgspec.Struct):
 
 
 class Conversation(msgspec.Struct):
-    """user is null where nobody was named."""
+    """user is null where nobody was named. project: left out outside of projects."""
 
     id: str
     user: str | None
@@ -197,6 +197,7 @@ class Conversation(msgspec.Struct):
     message_count: int
     created_at: str
     updated_at: str
+    project: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "conversation"
 
 

@@ -18,6 +18,7 @@ from sys import getsizeof
 
 from msgspec.json import encode
 
+from memory.scope import Scope
 from memory.stores.sql.database import Database
 from memory.stores.sql.turn_reader import Snapshot
 
@@ -118,6 +119,10 @@ class ConversationCache:
             self.held += SHELF
             self._make_room()
         return found
+
+    def is_general_same(self, scope: Scope, line: Snapshot) -> bool:
+        """Tell whether nobody wrote here to the memory outside of the project of an entry."""
+        return self.shelf(scope.general.key) is line.general_entries
 
     def take(self, shelf: ScopeEntries | None, link: bytes) -> Snapshot | None:
         """Remove and return the entry of the answer at this link."""

@@ -56,13 +56,16 @@ class ToolRunner:
         try:
             by_place = await self._edit(calls, reply, context, searched)
             # A branch has its own blocks; shared ones are read again.
-            done = turn.ask.scope.is_named and turn.snapshot.shares is None
+            scope, shares = turn.ask.scope, turn.snapshot.shares
+            done = scope.is_named and shares is None and not scope.project
         except (StoreUnavailable, ErasedMeanwhile):
             progress.unsaved = True
             by_place = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **searched}
         finally:  # a client may leave at the moment it is written
             if any(c.name in WRITES for c in calls):
                 turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
+                if turn.ask.scope.project:
+                    turn.services.lines.forget(turn.ask.scope.general.key)
                 if turn.snapshot.shares is not None:
                     turn.services.shared.note(turn.ask.scope.tenant)
         results = [by_place[i] for i in range(len(calls))]
@@ -112,10 +115,11 @@ class ToolRunner:
             scope_id or 0,
             BlockSet(
                 scope_id,
-                turn.policy.blocks,
+                turn.snapshot.defaults,
                 0 if named else node_id,
                 inherited,
                 None if turn.snapshot.shares is None else turn.ask.scope,
+                turn.policy.general_blocks(turn.ask.scope),
             ),
             turn.services.retrieval,
             turn.ask.request_id,

@@ -25,7 +25,7 @@ from memory.export_format import (
     SharedBlockLine,
     VersionLine,
 )
-from memory.scope import Scope
+from memory.scope import Scope, split_memory_name
 from memory.search.query import iso
 from memory.stores.sql import policies, shared_members
 from memory.stores.sql import schema as t
@@ -65,6 +65,12 @@ async def export(
         count += 1
         yield shared
     yield ExportEnd(lines=count)
+
+
+def _name_members(memory: str) -> dict[str, str]:
+    """Return the agent and the project of a memory, as members of a line."""
+    agent, project = split_memory_name(memory)
+    return {"agent": agent, "project": project}
 
 
 DONE = object()
@@ -121,7 +127,7 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     )
     return [
         BlockLine(
-            agent=agent,
+            **_name_members(agent),
             label=r.label,
             value=r.value,
             description=r.description,
@@ -147,7 +153,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     rows = conn.execute(query if after is None else query.where(v.id > after)).all()
     return [
         VersionLine(
-            agent=agent,
+            **_name_members(agent),
             label=r.label,
             version=r.version,
             before=r.before,
@@ -170,7 +176,7 @@ def _passages(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
         scope_id,
         after,
         lambda r: PassageLine(
-            agent=agent,
+            **_name_members(agent),
             id=r.public_id,
             content=r.content,
             tags=decode(r.tags),
@@ -194,7 +200,7 @@ def _conversations(conn: Connection, scope_id: int, after: Any, agent: str) -> P
         scope_id,
         after,
         lambda r: ConversationLine(
-            agent=agent,
+            **_name_members(agent),
             id=r.name,
             explicit=r.explicit,
             resent=r.resent,
@@ -231,7 +237,7 @@ def _nodes(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
 def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[ExportLine]:
     ident = str(row.id)
     yield NodeLine(
-        agent=agent,
+        **_name_members(agent),
         conversation=row.name,
         id=ident,
         parent=None if row.parent is None else str(row.parent),
@@ -241,7 +247,7 @@ def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[E
     )
     for m in said:
         yield MessageLine(
-            agent=agent,
+            **_name_members(agent),
             conversation=row.name,
             node=ident,
             message=given(conn, m),

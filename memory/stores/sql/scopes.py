@@ -113,6 +113,16 @@ VERSIONS = (
     )
     .where(_c.id == bindparam("which"))
 )
+_general = t.scopes.alias()
+WITH_GENERAL = VERSIONS.add_columns(
+    select(_general.c.version)
+    .where(
+        _general.c.tenant == _c.tenant,
+        _general.c.user == _c.user,
+        _general.c.agent == bindparam("general"),
+    )
+    .scalar_subquery()
+)
 PROVE = (
     update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
 )
@@ -140,6 +150,15 @@ def find(conn: Connection, scope: Scope) -> int | None:
         else execute(conn, FIND_UNNAMED, values).scalar()
     )
     return found
+
+
+EDITS = select(_c.edits, _c.version).where(_c.id == bindparam("scope"))
+
+
+def read_counts(conn: Connection, scope_id: int) -> tuple[int, int]:
+    """Return how often a scope was edited from outside, and its version."""
+    row = execute(conn, EDITS, {"scope": scope_id}).one()
+    return row[0], row[1]
 
 
 def scope_status(
@@ -233,9 +252,15 @@ def raise_version(conn: Connection, scope_id: int) -> None:
         execute(conn, RAISE, {"which": scope_id})
 
 
-def versions(scope_id: int, conversation: int) -> Query:
-    """Return the query for the versions of a scope, a conversation of it, and shared blocks."""
-    return Query(VERSIONS, {"which": scope_id, "conversation": conversation})
+def versions(scope_id: int, conversation: int, general: str | None = None) -> Query:
+    """Return the query for the versions of a scope, a conversation of it, and shared blocks.
+
+    general: in a project the agent, and then the version of the general memory too.
+    """
+    named = {"which": scope_id, "conversation": conversation}
+    if general is None:
+        return Query(VERSIONS, named)
+    return Query(WITH_GENERAL, {**named, "general": general})
 
 
 def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:

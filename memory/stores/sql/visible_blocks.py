@@ -13,12 +13,14 @@ from memory.core.blocks import CoreBlock
 from memory.core.layers import Layer
 from memory.core.shared import ShownBlocks, choose_shown
 from memory.scope import Scope
-from memory.stores.sql import blocks, shared_blocks, shared_members
+from memory.stores.sql import blocks, general_memory, shared_blocks, shared_members
 from memory.stores.sql import schema as t
 from memory.stores.sql.blocks import BlockSet, Edit, EditSource
 from memory.stores.sql.layers import list_layers
 
 Layers = Sequence[Layer]
+General = general_memory.GeneralBlocks
+read_general = general_memory.read_general
 NOTHING_SHARED = ShownBlocks({})
 BOUNDLESS = BlockSpace(sys.maxsize, sys.maxsize, sys.maxsize)
 
@@ -110,13 +112,15 @@ class VisibleBlocks:
     def read(self) -> dict[str, CoreBlock]:
         """Return the blocks by label, as they are now."""
         own = blocks.all_of(self._conn, self._shelf)
+        if (general := self._shelf.general) is not None:
+            own = {**general.read(self._conn), **own}
         return self._shared.over(own)
 
     def edit(self, label: str, how: Edit, source: EditSource) -> CoreBlock | None:
         """Apply `how` to a block, shared or not; see `blocks.edit`."""
         scope = self._shelf.shared
         if scope is None or not self.hold(label):
-            return blocks.edit(self._conn, self._shelf, label, how, source)
+            return self._edit_own(label, how, source)
         seen = self._shared.blocks[label].block
 
         def edit(block: CoreBlock) -> CoreBlock | None:
@@ -126,6 +130,17 @@ class VisibleBlocks:
         found = shared_blocks.edit(self._conn, (scope.tenant, seen.id), edit, _by(source, scope))
         self._shared = self._read()
         return None if found is None else replace(found.block, read_only=seen.read_only)
+
+    def _edit_own(self, label: str, how: Edit, source: EditSource) -> CoreBlock | None:
+        """Edit a block that is not shared: an own one, or in a project one outside of it."""
+        conn, general = self._conn, self._shelf.general
+        if general is None or label in blocks.all_of(conn, self._shelf):
+            return blocks.edit(conn, self._shelf, label, how, source)
+        if (found := general.read(conn).get(label)) is None:
+            return blocks.edit(conn, self._shelf, label, how, source)
+        if not general.write:
+            return how(found)  # which refuses it, since it is read-only there
+        return blocks.edit(conn, general.edit_shelf(conn), label, how, source)
 
 
 def _by(source: EditSource, scope: Scope) -> EditSource:
