@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, field_validator, model_validator
 
 from gateway.config.file_limits import FileToolLimits
+from gateway.config.mcp_tools import McpToolSettings
 from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
 from gateway.config.section import Section
 from gateway.config.tool_entry import Effect, ToolSettings
@@ -136,6 +137,7 @@ KINDS: dict[str, type[ToolSettings]] = {
     "python": PythonToolSettings,
     "run_code": RunCodeSettings,
     "web_search": WebSearchSettings,
+    "mcp": McpToolSettings,
 }
 PLANNED = ("mcp", "http", "python", "run_code", "web_search", "fetch_url", "files")
 
