@@ -132,8 +132,10 @@ COVERED = {
         memory.management.shown_memory memory.management.tool_calls
         memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
     """,
+    "e2e/test_mcp_tools": "gateway.config.tool_settings gateway.management.tool_entries",
     "gateway/tools/test_mcp_tool": """
-        gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
+        gateway.config.mcp_tools gateway.storage.tool_pins
+        gateway.tools.mcp_client
         gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
     """,
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",

@@ -7,13 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.section import Section
+from gateway.config.tool_settings import DESCRIPTION_CHARACTERS, ToolSettings
 
-DESCRIPTION_CHARACTERS = 1024
 Patterns = tuple[Annotated[str, Field(min_length=1, max_length=256)], ...]
 
 
-class McpToolSettings(Section):
+class McpToolSettings(ToolSettings):
     """One server. effect, description: a text, or a table by tool.
 
     session: `user` opens a connection for each user. pin: what happens with definitions that
@@ -21,10 +20,6 @@ class McpToolSettings(Section):
     """
 
     kind: Literal["mcp"] = "mcp"
-    description: Any = ""
-    effect: Any = None
-    idempotent: bool = False
-    pinned: bool = False
     url: str = ""
     command: str = ""
     args: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from gateway.management import (
     policies,
     query_params,
     stats,
+    tool_entries,
     tool_rules,
     turns,
     usage,
@@ -43,6 +44,7 @@ HANDLERS = (
     *keys.ROUTES,
     *jobs.ROUTES,
     *stats.ROUTES,
+    *tool_entries.ROUTES,
     *tool_rules.ROUTES,
     *turns.ROUTES,
 )

@@ -41,7 +41,7 @@ async def run(current: CurrentState, transports: Iterable[Transport]) -> AsyncIt
     if gateway.shared is not None:
         # Before the first request, which would otherwise be counted in this process only.
         await gateway.shared.open()
-    gateway.memory.before_ready = [partial(add_device_memories, gateway)]
+    gateway.memory.before_ready.append(partial(add_device_memories, gateway))
     opening = asyncio.create_task(_open(current), name="opening")
     if gateway.settings.key_counts != NONE:
         # Connections wait meanwhile, so that the first clients after a restart get no error.

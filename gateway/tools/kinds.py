@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # factory is called with the name of the entry, its settings, and what the gateway has.
 FACTORIES = {
     "http": "gateway.tools.http_tool:HttpTool",
+    "mcp": "gateway.tools.mcp_tool:make_mcp",
 }
 # Of kinds whose results are made here, and not by somebody outside.
 TRUSTED_KINDS = frozenset({"python", "run_code"})

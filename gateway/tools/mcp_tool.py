@@ -14,8 +14,10 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.config.mcp_tools import McpToolSettings
+from gateway.config.tool_settings import ToolSettings
 from gateway.storage.tool_pins import ToolPin, ToolPinTable
 from gateway.tools.kind import Effect, OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.kinds import KindServices
 from gateway.tools.mcp_connection import McpConnection, ServerRefused, ServerUnreachable
 from gateway.tools.mcp_definitions import (
     DESCRIPTION_CHARACTERS,
@@ -68,6 +70,14 @@ class McpTool:
             self._take(await self._table.load(self.name, self._server))
         if self._following is None:
             self._following = asyncio.create_task(self._follow(), name=f"mcp-{self.name}")
+
+    def start_soon(self) -> None:
+        """Start while the store is open, as a reload does."""
+        self._following = asyncio.create_task(self._start_and_follow(), name=f"mcp-{self.name}")
+
+    async def _start_and_follow(self) -> None:
+        await self.start()
+        await self._follow()
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         return self._tools
@@ -286,3 +296,16 @@ def _load_client() -> Any:
     from gateway.tools import mcp_client
 
     return mcp_client
+
+
+def make_mcp(name: str, settings: ToolSettings, services: KindServices) -> McpTool:
+    """Return the kind behind an entry, which starts once the store is open."""
+    assert isinstance(settings, McpToolSettings)  # noqa: S101 - the table of kinds says so
+    memory = services.memory
+    others = services.settings.tools.keys() - {name}
+    kind = McpTool(name, settings, ToolPinTable(memory.db), others)
+    if settings.enabled and memory.ready:
+        kind.start_soon()
+    elif settings.enabled:
+        memory.before_ready.append(kind.start)
+    return kind

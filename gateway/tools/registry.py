@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.config.tool_settings import DESCRIPTION_CHARACTERS
 from gateway.config.tools import (
-    DESCRIPTION_CHARACTERS,
     ToolboxSettings,
     ToolSettings,
     is_reserved,
