@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from gateway.config.settings import ConfigError, Settings
-from gateway.config.tools import ToolSettings
+from gateway.config.tool_settings import ToolSettings
 from gateway.tools.kind import ToolKind
 
 if TYPE_CHECKING:

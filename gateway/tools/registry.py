@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.config.tool_settings import DESCRIPTION_CHARACTERS
+from gateway.config.tool_settings import DESCRIPTION_CHARACTERS, ToolSettings
 from gateway.config.tools import (
     ToolboxSettings,
-    ToolSettings,
     is_reserved,
 )
 from gateway.tools.grants import Grants
