@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.tool_settings import DESCRIPTION_CHARACTERS, ToolSettings
+from gateway.config.tool_entry import DESCRIPTION_CHARACTERS, ToolSettings
 
 Patterns = tuple[Annotated[str, Field(min_length=1, max_length=256)], ...]
 

@@ -12,9 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, field_validator, model_validator
 
+from gateway.config.file_limits import FileToolLimits
 from gateway.config.mcp_tools import McpToolSettings
+from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
 from gateway.config.section import Section
-from gateway.config.tool_settings import ToolSettings
+from gateway.config.tool_entry import Effect, ToolSettings
+from gateway.config.web_tools import FetchUrlSettings, WebSearchSettings
 from memory import MEMORY_TOOL_NAMES
 
 ENTRY = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -23,7 +26,6 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 STAND_INS = ("tool_search", "tool_call", "result_open", "skill_open")
 AGENT_TOOLS = "agent_"  # what tools between agents begin with
 RESERVED = MEMORY_TOOL_NAMES | frozenset(STAND_INS)
-Effect = Literal["read", "write"]
 Pattern = Annotated[str, Field(min_length=1, max_length=256)]
 Patterns = tuple[Pattern, ...]
 READING_METHODS = ("GET", "HEAD")
@@ -121,10 +123,21 @@ class HttpToolSettings(ToolSettings):
         return self
 
 
+class FilesSettings(ToolSettings, FileToolLimits):
+    """The tools that read a user's files, and what they may keep."""
+
+    kind: Literal["files"] = "files"
+
+
 # One line a kind: its settings. What runs it stands in `gateway.tools.kinds`.
 KINDS: dict[str, type[ToolSettings]] = {
+    "fetch_url": FetchUrlSettings,
+    "files": FilesSettings,
     "http": HttpToolSettings,
     "mcp": McpToolSettings,
+    "python": PythonToolSettings,
+    "run_code": RunCodeSettings,
+    "web_search": WebSearchSettings,
 }
 PLANNED = ("mcp", "http", "python", "run_code", "web_search", "fetch_url", "files")
 

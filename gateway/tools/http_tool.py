@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from gateway.config.tool_settings import ToolSettings
+from gateway.config.tool_entry import ToolSettings
 from gateway.config.tools import PLACEHOLDER, HttpToolSettings
 from gateway.tools.arguments import coerce_arguments
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolImage, ToolOutput

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.config.mcp_tools import McpToolSettings
-from gateway.config.tool_settings import ToolSettings
+from gateway.config.tool_entry import ToolSettings
 from gateway.storage.tool_pins import ToolPin, ToolPinTable
 from gateway.tools.kind import Effect, OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.kinds import KindServices
