@@ -104,7 +104,6 @@ def test_no_parameter_is_a_bare_tuple_of_three():
 
 # What has more than the others, and why that reads well all the same.
 WIDE = {
-    "McpToolSettings": "the members of an entry of the configuration",
     "AgentSettings": "a setting each",
     "Dispatcher": "one request on its way: who, where to, by when, what became of it",
     "GatewayState": "what the application is wired of",

@@ -138,7 +138,8 @@ COVERED = {
     """,
     "e2e/test_mcp_tools": "gateway.management.tool_entries",
     "gateway/tools/test_mcp_tool": """
-        gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
+        gateway.config.mcp_tools gateway.storage.tool_pins
+        gateway.tools.mcp_client
         gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
     """,
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",

@@ -134,6 +134,7 @@ KINDS: dict[str, type[ToolSettings]] = {
     "fetch_url": FetchUrlSettings,
     "files": FilesSettings,
     "http": HttpToolSettings,
+    "mcp": McpToolSettings,
     "python": PythonToolSettings,
     "run_code": RunCodeSettings,
     "web_search": WebSearchSettings,

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.config.python_tools import SandboxSettings
 from gateway.config.settings import ConfigError, Settings
-from gateway.config.tools import ToolSettings
+from gateway.config.tool_entry import ToolSettings
 from gateway.tools.kind import ToolKind
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ FACTORIES = {
     "fetch_url": "gateway.tools.kind_factories:make_fetch_url",
     "files": "gateway.tools.kind_factories:make_files",
     "http": "gateway.tools.http_tool:HttpTool",
+    "mcp": "gateway.tools.mcp_tool:make_mcp",
     "python": "gateway.tools.kind_factories:make_python",
     "run_code": "gateway.tools.kind_factories:make_run_code",
     "web_search": "gateway.tools.kind_factories:make_web_search",
