@@ -75,8 +75,9 @@ def put_file(
         file_uploads.drop_received(conn, upload.key)
         return row, False
     now = clock.now()
+    version = (row.version if row else 0) + 1
     values = {
-        "version": (row.version if row else 0) + 1,
+        "version": version,
         "upload": upload.key,
         "type": upload.media_type,
         "bytes": upload.byte_count,
@@ -94,7 +95,7 @@ def put_file(
         conn.execute(update(files).where(f.id == ident).values(**values))
         if row.upload != row.shown:
             clean_later(conn, [row.upload])
-    file_uploads.finish(conn, upload.key, upload.sha256, values["version"])
+    file_uploads.finish(conn, upload.key, upload.sha256, version)
     enqueue(
         conn,
         QueuedJob(READ_JOB, {"upload": upload.key}, scope_id, dedupe=f"{READ_JOB}:{upload.key}"),
