@@ -131,11 +131,10 @@ def search(
 @cache
 def _select_candidates(driver: SqlDriver) -> Any:
     """Return the statement for candidates: those of the uploads that files show."""
-    return (
-        select(p.id, p.upload, literal(0.0), func.substr(p.content, 1, TEXT))
-        .join(files, f.shown == p.upload)
-        .where(f.scope_id == bindparam("scope"), driver.is_listed(p.id))
-    )
+    return select(p.id, p.upload, literal(0.0), func.substr(p.content, 1, TEXT)).where(
+        driver.is_listed(p.id),
+        (p.upload + 0).in_(select(f.shown).where(f.scope_id == bindparam("scope"))),
+    )  # + 0: by row key
 
 
 @cache
@@ -150,7 +149,7 @@ def _select_hits(driver: SqlDriver) -> Any:
             f.public_id.label("file"),
             f.name.label("name"),
         )
-        .join(files, f.shown == p.upload)
+        .join(files, (f.scope_id == p.scope_id) & (f.shown == p.upload))
         .where(driver.is_listed(p.id))
     )
 

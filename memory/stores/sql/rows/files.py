@@ -149,12 +149,15 @@ def delete_file(
 
 def find_upload(conn: Connection, upload: int) -> FileRow | None:
     """Return the file whose newest version an upload is, None if it is so no more."""
-    return conn.execute(select(files).where(f.upload == upload)).first()
+    mine = (v.scope_id == f.scope_id) & (v.name == f.name)
+    query = select(files).join(file_versions, mine).where(v.id == upload, f.upload == upload)
+    return conn.execute(query).first()
 
 
 def note_reading(conn: Connection, upload: int) -> None:
     """Note that a file is being read."""
-    conn.execute(update(files).where(f.upload == upload).values(status=READING))
+    if (row := find_upload(conn, upload)) is not None:
+        conn.execute(update(files).where(f.id == row.id).values(status=READING))
 
 
 def show_upload(
