@@ -31,9 +31,11 @@ from gateway.config.clients import Clients
 from gateway.config.delegation import DelegationSettings
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
+from gateway.config.python_tools import SandboxSettings
 from gateway.config.section import Section
 from gateway.config.storage_settings import StorageSettings
 from gateway.config.telemetry_settings import TelemetrySettings
+from gateway.config.tools import Patterns, ToolboxSettings, Tools
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import redact_url
 from gateway.storage.key_probe import NONE, KeyCounts
@@ -204,6 +206,7 @@ class ModelSettings(Section):
     context_window: int | None = Field(None, gt=0)
     supports_tools: bool | None = None
     memory: MemoryMode = "full"
+    tools: Patterns = ()
     price: Price | None = None
 
 
@@ -224,23 +227,12 @@ class RoutingSettings(Section):
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
+# fmt: off
 PLACEHOLDERS = (
-    "undefined",
-    "null",
-    "none",
-    "nil",
-    "nan",
-    "anonymous",
-    "anon",
-    "unknown",
-    "guest",
-    "default",
-    "user",
-    "[object object]",
-    "n/a",
-    "-",
-    "0",
+    "undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default",
+    "user", "[object object]", "n/a", "-", "0",
 )
+# fmt: on
 
 
 class IdentitySettings(Section):
@@ -267,6 +259,9 @@ class Settings(Section):
     keys: tuple[KeySettings, ...] = ()
     memory: MemorySettings = MemorySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    toolbox: ToolboxSettings = ToolboxSettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    tools: Tools = Field({})
     _made: KeyCounts | None = PrivateAttr(default=NONE)
 
     @model_validator(mode="before")

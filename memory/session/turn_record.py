@@ -55,7 +55,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
     node.at, node.recall = clock.now(), prompt.recall
     node.recalled = prompt.recalled.keys_after(node.recalled)
-    if turn.ask.mode == "write" or not prompt.core:
+    if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
         node.epoch = None
     fresh = list(
         contents_of(
@@ -90,18 +90,12 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
 def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> TurnRecord:
     """Build what is written of a turn with its answers."""
     snapshot, identity, plan = turn.snapshot, turn.identity, prompt.plan
-    history, past = snapshot.turn, snapshot.past
+    history = snapshot.turn
     nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
-    contents = [
-        _contents_of_answer(turn, answer, node)
-        for answer, node in zip(outcome.answers, nodes, strict=True)
-    ]
-    begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
-    evicted = [
-        (turn.policy.screen.mask_message(history.messages[i]), history.chain.digest(i))
-        for i in prompt.fitted.evicted
-        if not snapshot.prepended and i < history.suffix
-    ]
+    answered = zip(outcome.answers, nodes, strict=True)
+    contents = [_contents_of_answer(turn, answer, node) for answer, node in answered]
+    begins_epoch = plan.reason and (prompt.core or plan.epoch.tools) and turn.ask.mode == "full"
+    delivery = turn.progress.delivery
     return TurnRecord(
         snapshot.owner,
         identity.conversation.id,
@@ -110,7 +104,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         turn.ask.resends or (history.newest >= 0 and not snapshot.prepended),
         plan.epoch if begins_epoch else None,
         (identity.explain_id, explain_record(turn, prompt, outcome.explain)),
-        evicted,
+        _evicted_messages(turn, prompt) if prompt.fitted.evicted else [],
         outcome.prove,
         turn.ask.scope.key,
         identity.head,
@@ -119,7 +113,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         contents=contents,
         used=list(prompt.recalled.passages),
         scope_id=turn.progress.scope_id,
-        parent_turn=past.node.turn if past.node else None,
+        parent_turn=snapshot.past.node.turn if snapshot.past.node else None,
         unread=turn.ask.unread
         and turn.is_new_message
         and not outcome.aborted
@@ -127,7 +121,18 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         said_by=turn.ask.said_by,
         beside=outcome.beside,
         holder=turn.services.db.holder,
+        delivered=delivery.list_shown(nodes[0].note) if delivery is not None else [],
     )
+
+
+def _evicted_messages(turn: TurnContext, prompt: Prompt) -> list[tuple[Json, bytes]]:
+    """Return what the turn left out for the first time, with its digests."""
+    history, mask = turn.snapshot.turn, turn.policy.screen.mask_message
+    return [
+        (mask(history.messages[i]), history.chain.digest(i))
+        for i in prompt.fitted.evicted
+        if not turn.snapshot.prepended and i < history.suffix
+    ]
 
 
 def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list[Json]:
@@ -164,7 +169,7 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
     if wrote and not turn.ask.scope.is_named:
         node.branch = identity.node_id
     node.hidden = outcome.hidden if index == 0 else None
-    if turn.ask.mode == "write" or not prompt.core:
+    if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
         node.epoch = node.note = None
     return node
 

@@ -23,10 +23,10 @@ READ_FILES = {
     "shutil": "import shutil\nshutil.copy('CANARY', '/tmp/x')\nopen('/tmp/x').read()",
     "symlink": "import os\nos.symlink('CANARY', '/tmp/link')\nopen('/tmp/link').read()",
     "hard link": "import os\nos.link('CANARY', '/tmp/hard')\nopen('/tmp/hard').read()",
-    "proc root": "open('/proc/1/root/CANARY').read()",
-    "proc self root": "open('/proc/self/root/CANARY').read()",
+    "proc root": "open('/proc/1/' + 'root/CANARY').read()",
+    "proc self root": "open('/proc/self/' + 'root/CANARY').read()",
     "proc cwd": "open('/proc/self/cwd/../CANARY').read()",
-    "proc of the gateway": "open('/proc/PID/root/CANARY').read()",
+    "proc of the gateway": "open('/proc/PID/' + 'root/CANARY').read()",
     "environ of the gateway": "open('/proc/PID/environ').read()",
     "descriptors": "import os\n[os.pread(n, 99, 0) for n in range(3, 40) if n]",
     "every descriptor": """

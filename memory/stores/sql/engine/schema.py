@@ -38,6 +38,7 @@ from memory.stores.sql.engine.columns import (
     text,
 )
 from memory.stores.sql.engine.inbox_tables import agent_inbox
+from memory.stores.sql.engine.policy_tables import user_policies
 from memory.stores.sql.engine.record_tables import dropped, job_records
 from memory.stores.sql.engine.shared_tables import (
     shared_blocks,
@@ -45,6 +46,7 @@ from memory.stores.sql.engine.shared_tables import (
     shared_members,
     shared_versions,
 )
+from memory.stores.sql.engine.tool_tables import tool_calls, tool_results
 
 # Made elsewhere, and spoken of as part of the schema.
 __all__ = [
@@ -66,7 +68,10 @@ __all__ = [
     "short",
     "text",
     "tool_approvals",
+    "tool_calls",
     "tool_pins",
+    "tool_results",
+    "user_policies",
 ]
 
 scopes = Table(
@@ -160,6 +165,7 @@ epochs = Table(
     Column("cut", LargeBinary),
     Column("elide", LargeBinary),
     at(),
+    Column("tools", Words),  # the operator's tools that it shows, as JSON; NULL for none
     Index("ix_epochs_scope_id", "scope_id"),
 )
 
@@ -458,17 +464,6 @@ response_items = Table(
     Column("id", Words, primary_key=True),
     Column("response", Words, nullable=False),
     Index("ix_response_items_response", "tenant", "response"),
-)
-
-# What the memory may do for a user, where that is less than everything, and their time zone.
-user_policies = Table(
-    "user_policies",
-    metadata,
-    Column("tenant", Words, primary_key=True),
-    Column("user", Words, primary_key=True),
-    text("memory", "full"),
-    at("updated_at"),
-    text("timezone"),
 )
 
 # Turns as they ended, until they are filed into the tables above (see `journal`). head: of the
