@@ -12,6 +12,7 @@ from memory.errors import NotFound, StoreUnavailable, ToolError
 
 Json = dict[str, Any]
 MAX_HITS, MAX_LINES = 50, 1000
+LABEL = "files"  # of the block that lists the files: who has none has no such block
 FILE: Json = {"type": "string", "description": "Id or name of one file; all files without it."}
 
 
@@ -82,17 +83,13 @@ class FilesKind:
         self._find_scope: FindScope = memory.scope
         self._search = FileSearch(memory.db)
         self._tools = [
-            OperatorTool(name, entry, description, parameters, idempotent=True)
+            OperatorTool(name, entry, description, parameters, idempotent=True, needs_block=LABEL)
             for name, (description, parameters) in TOOLS.items()
         ]
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return the three tools."""
         return self._tools
-
-    async def is_offered(self, caller: ToolCaller) -> bool:
-        """Tell whether the caller has a file. Raises StoreUnavailable."""
-        return bool(await self._search.list_files(self._scope_of(caller)))
 
     def check_arguments(self, tool: OperatorTool, arguments: Json) -> Json | str:
         """Return the arguments; the registry has coerced them by the schema."""

@@ -14,7 +14,8 @@ class OperatorTool:
     """A tool of the operator, as its kind lists it.
 
     name: as the model sees it. entry: the name of its `[tools.NAME]`. parameters: a JSON Schema
-    whose root is an object. version: of a Python tool; 0 for other kinds.
+    whose root is an object. version: of a Python tool; 0 for other kinds. needs_block: the label of
+    a memory block without which the tool is not shown; "" for none.
     """
 
     name: str
@@ -25,6 +26,7 @@ class OperatorTool:
     idempotent: bool = False
     pinned: bool = False
     version: int = 0
+    needs_block: str = ""
 
 
 @dataclass(frozen=True, slots=True)

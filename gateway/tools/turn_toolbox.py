@@ -51,15 +51,20 @@ class TurnToolbox:
         settings = request.registry.settings
         self._checker = CallChecker(self._usable, settings.calls_per_turn)
 
-    def choose_tools(self) -> Mapping[str, str]:
+    def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
         label = {LABEL: self._request.header} if self._request.header else {}
-        if not self._usable:
+        usable = {
+            name: tool
+            for name, tool in self._usable.items()
+            if not tool.tool.needs_block or tool.tool.needs_block in blocks
+        }
+        if not usable:
             return label
         tokens = 0
-        for tool in self._usable.values():
+        for tool in usable.values():
             tokens += tool.tokens
         helpers = [RESULT_OPEN]
-        tools = self._usable
+        tools = usable
         if tokens > self._request.registry.settings.schema_tokens:
             helpers += [TOOL_SEARCH, TOOL_CALL]
             tools = {name: tool for name, tool in tools.items() if not tool.is_deferrable}

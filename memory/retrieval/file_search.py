@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, select
@@ -37,6 +37,7 @@ TEXT_CHARACTERS = 200_000
 QUERY_CHARACTERS = 4000
 KINDS = ("text", "symbol")
 decode = msgspec.json.decode
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class FileSearch:
         """Return the files of a scope, by name. Raises StoreUnavailable."""
         return await self._read(partial(_list_files, scope=scope))
 
-    async def _read(self, work: Any) -> Any:
+    async def _read(self, work: Callable[[Connection], T]) -> T:
         return await self._db.read(work, READ_SECONDS, of=NO_TURNS)
 
 
@@ -235,8 +236,9 @@ def _read_candidates(conn: Connection, upload: int, places: Sequence[int]) -> li
         row, behind = by_place.get(place), by_place.get(place + 1)
         if row is None:
             continue
-        goes_on = behind is not None and behind.line_start == row.line_end
-        following = behind.content.split("\n", 1)[0][:PATTERN_CHARACTERS] if goes_on else ""
+        following = ""
+        if behind is not None and behind.line_start == row.line_end:
+            following = behind.content.split("\n", 1)[0][:PATTERN_CHARACTERS]
         passages.append(GrepPassage(row.page, row.line_start, row.content, following))
     return passages
 
@@ -283,7 +285,8 @@ def _first_line(row: Any, wanted: TextQuery, page_lines: list[int]) -> int:
 
 def _bounded(numbered: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """Return lines up to a number of characters, at least one."""
-    left, told = TEXT_CHARACTERS, []
+    left = TEXT_CHARACTERS
+    told: list[tuple[int, str]] = []
     for number, line in numbered:
         if told and len(line) > left:
             break

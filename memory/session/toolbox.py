@@ -136,8 +136,11 @@ class Toolbox(Protocol):
 
     names: Collection[str]
 
-    def choose_tools(self) -> Mapping[str, str]:
-        """Return the tools that an epoch beginning now shows, with a digest of each."""
+    def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
+        """Return the tools that an epoch beginning now shows, with a digest of each.
+
+        blocks: the labels of the blocks that it shows.
+        """
         ...
 
     def continues(self, shown: Mapping[str, str]) -> bool:

@@ -68,7 +68,7 @@ def plan_placement(turn: TurnContext, shown: Sequence[CoreBlock]) -> epochs.Plac
     )
     past = snapshot.past if turn.injects else epochs.PreviousTurn()
     if toolbox is not None:
-        present.tools = toolbox.choose_tools()
+        present.tools = toolbox.choose_tools({block.label for block in shown})
         before = past.epoch.tools if past.epoch is not None else {}
         present.keeps_tools = toolbox.continues(before)
     planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)

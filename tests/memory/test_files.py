@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
 from memory.errors import BadFileName, FilesFull, FileTooLarge, NotFound, TooManyFiles
 from memory.export_format import UserFileChunkLine, UserFileLine, encode_line
+from memory.formats.documents import reading
+from memory.formats.documents.document import DocumentLimits
+from memory.formats.documents.frames import HeadFrame, PassagesFrame, ReadPassage, encode_frame
+from memory.formats.documents.reading import ChildDied, FileReader, FileSource
 from memory.management.files import delete_file, get_file, list_files, list_versions, read_bytes
 from memory.management.merging import Merge, merge_users
 from memory.management.renaming import rename_user
@@ -29,7 +36,8 @@ from memory.stores.sql.rows.file_uploads import FileLimits
 from memory.stores.sql.transfer import exporter
 from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
 from memory.stores.sql.transfer.importer import import_into
-from tests.memory.files import SECRET, Library, make_pdf, open_memory
+from tests.memory import office_files
+from tests.memory.files import SECRET, Library, make_pdf, open_memory, pieces_of
 
 TABLES = (files, file_versions, file_chunks, file_passages, file_symbols, file_grams)
 SOURCE = b'''"""A module."""
@@ -286,3 +294,131 @@ async def test_a_rename_takes_the_files_along(library, search):
     (hit,) = (await search.grep(library.scope("eva"), GrepQuery("kumquat"))).hits
     assert hit.name == "notes.md"
     assert await search.search(library.scope("eva"), FileQuery("kumquat"))
+
+
+KUMQUAT = [
+    ("a.docx", office_files.make_docx("Fruit", "The kumquat is ripe.")),
+    ("a.xlsx", office_files.make_xlsx(("fruit", "state"), ("The kumquat", "is ripe."))),
+    ("a.eml", office_files.MAIL),
+    ("a.html", office_files.PAGE),
+    ("a.rtf", office_files.RICH),
+    ("a.csv", b"fruit,state\nThe kumquat,is ripe.\n"),
+    ("a.json", b'{"fruit": "The kumquat is ripe."}'),
+    ("utf16.txt", "The kumquat is ripe.".encode("utf-16")),
+    ("latin.txt", "Grüße. The kumquat is ripe.".encode("latin-1")),
+    ("docx.pdf", office_files.make_docx("The kumquat is ripe.")),  # a type is what bytes say
+]
+
+
+async def test_a_file_of_each_type_is_read(library, search):
+    for name, data in KUMQUAT:
+        await library.put(name, data)
+    await library.worker.drain()
+    stored = await list_files(library.memory, library.scope())
+    assert {f.name: f.reason for f in stored if f.status != "ready"} == {}
+    for name, _ in KUMQUAT:
+        hits = await search.search(library.scope(), FileQuery("ripe kumquat", file=name))
+        assert [hit.name for hit in hits][:1] == [name]
+
+
+def bomb():
+    return office_files.make_zip(
+        {"[Content_Types].xml": "<Types/>", "word/document.xml": b"<a>" + b"\0" * (300 << 20)}
+    )
+
+
+HOSTILE = {
+    "bomb.docx": bomb,
+    "laughs.docx": lambda: office_files.make_docx("&j;", head=office_files.LAUGHS),
+    "outside.docx": lambda: office_files.make_docx("x &leak; y", head=office_files.OUTSIDE),
+    "climbing.docx": lambda: office_files.make_zip(
+        {"../../../../tmp/escaped": "x", "word/document.xml": "<x/>"}
+    ),
+    "endless.pdf": lambda: make_pdf([["x"]]).replace(b"/Kids [4 0 R]", b"/Kids [2 0 R]"),
+    "deep.json": lambda: b"[" * (1 << 20),
+    "deep.html": lambda: b"<html>" + b"<div>" * 200_000,
+    "deep.py": lambda: b"(" * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_file_fails_or_says_nothing_of_the_machine(library, search, name):
+    await library.add("good.txt", b"still here\n")
+    await library.add(name, HOSTILE[name]())
+    stored = await get_file(library.memory, library.scope(), name)
+    assert stored.status in ("ready", "failed")
+    if stored.status == "ready":
+        text = await search.open(library.scope(), TextQuery(name, lines=2000))
+        shown = "\n".join(line for _, line in text.lines)
+        assert Path("/etc/hostname").read_text().strip() not in shown
+        assert len(shown) < 2 << 20
+    assert (await search.grep(library.scope(), GrepQuery("still here"))).hits
+
+
+class DyingReader(FileReader):
+    """A reader whose child ends at once. starts: how often it was started."""
+
+    starts = 0
+
+    async def _start(self, folder):
+        self.starts += 1
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "import os; os.kill(os.getpid(), 9)",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+
+
+async def test_a_child_that_dies_is_tried_twice_and_blocks_nobody(db):
+    memory = open_memory(db)
+    await memory.open()
+    reader = DyingReader()
+    library = Library(memory, reader)
+    await library.add("a.txt", b"text\n" * 100_000)
+    (stored,) = await list_files(memory, library.scope())
+    assert (stored.status, reader.starts) == ("failed", 2)
+    assert stored.reason == "the reading ended early, 2 times"
+    await memory.close()
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"\xff\xff\xff\xff"],
+        [b"\x00\x00\x00\x02\xc1\xc1"],
+        [encode_frame(PassagesFrame([ReadPassage(0, 1, 1, "x", ["x"])]))],
+        [encode_frame(HeadFrame("text/plain", 10**12, 1))],
+    ],
+)
+async def test_what_a_child_may_not_say_ends_it(frames):
+    said = b"".join(frames).hex()
+    reader = FileReader()
+    reader._start = lambda folder: asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"import sys; sys.stdout.buffer.write(bytes.fromhex('{said}'))",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    source = FileSource("a.txt", 4, pieces_of(b"text"))
+    with pytest.raises(ChildDied):
+        async with reader.open(source, DocumentLimits()) as answer:
+            async for _ in answer:
+                pass
+
+
+async def test_the_child_knows_nothing_of_the_parent_and_has_limits():
+    code = "import os, resource; print(sorted(os.environ), resource.getrlimit(resource.RLIMIT_CPU))"
+    command = [part.replace(reading.CODE, code) for part in reading.child_command(isolated=False)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, env=reading._environment()
+    )
+    printed = (await process.communicate())[0].decode()
+    assert not [name for name in os.environ if name.startswith("MNEMOGATE") and name in printed]
+    assert "TMPDIR" in printed

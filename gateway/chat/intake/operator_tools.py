@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from gateway.auth.user_resolver import header_text
 from gateway.chat.intake.capabilities import known_rejection
@@ -14,7 +13,6 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
-from gateway.tools.registry import RegisteredTool
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
 from gateway.tools.verdicts import FixedPolicy
@@ -45,32 +43,12 @@ async def toolbox_of(
         request.id,
         {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
     )
-    tools = await _leave_out_idle(tools, caller)
     rules = FixedPolicy(allows=gateway.settings.toolbox.policy == "allow")
     taken = request.facts.tool_names
     takes = _takes_tools(gateway, request, target)
     asked = ToolCircumstances(gateway.toolbox, tools, taken, header, rules, takes)
     runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
     return TurnToolbox(asked, runs)
-
-
-async def _leave_out_idle(
-    tools: Mapping[str, RegisteredTool], caller: ToolCaller
-) -> Mapping[str, RegisteredTool]:
-    """Return the tools without those of kinds that have nothing for this caller."""
-    asking = {
-        tool.entry.name: tool.entry.kind
-        for tool in tools.values()
-        if tool.entry.settings.kind == "files"
-    }
-    idle: set[str] = set()
-    for entry, kind in asking.items():
-        try:
-            if caller.user is None or not await kind.is_offered(caller):  # type: ignore[attr-defined]
-                idle.add(entry)
-        except StoreUnavailable:
-            idle.add(entry)
-    return {n: t for n, t in tools.items() if t.entry.name not in idle} if idle else tools
 
 
 def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:

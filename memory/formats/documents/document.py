@@ -9,7 +9,7 @@ import msgspec
 from memory.formats.documents.extraction import extract_pages
 from memory.formats.documents.file_types import ENCRYPTED, EXTRACTED, UNKNOWN, detect_type
 from memory.formats.documents.plain_text import clean_text, decode_text
-from memory.formats.documents.symbols import SourceSymbol, find_symbols
+from memory.formats.documents.symbols import SourceSymbol, find_symbols_apart
 from memory.formats.documents.unreadable import Unreadable
 
 
@@ -46,7 +46,7 @@ def read_document(name: str, data: bytes, limits: DocumentLimits) -> Document:
     _check(pages, limits)
     document = _lay_out(media_type, pages, has_pages=has_pages)
     if media_type not in EXTRACTED:
-        document.symbols = find_symbols(media_type, pages[0])
+        document.symbols = find_symbols_apart(media_type, pages[0])
     return document
 
 

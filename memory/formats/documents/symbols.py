@@ -6,11 +6,17 @@ symbols, and is read like any other text.
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
+SOURCE_CHARACTERS = 2_000_000  # of a file that is looked at
+CPU_SECONDS = 5  # for one file: of some texts the time grows with the square of their length
+ANSWER_BYTES = 16 << 20
 MAX_SYMBOLS = 20_000  # of one file
 NAME_CHARACTERS = 200
 LEFT_OUT = frozenset(("constant", "variable", "field", "module", "macro"))
@@ -52,10 +58,42 @@ class SourceSymbol(msgspec.Struct, array_like=True):
     line_end: int
 
 
-def find_symbols(media_type: str, text: str) -> list[SourceSymbol]:
-    """Return the definitions of a source file, in order; none without its grammar."""
-    if media_type not in GRAMMARS:
+_decode = msgspec.msgpack.Decoder(list[SourceSymbol]).decode
+
+
+def find_symbols_apart(media_type: str, text: str) -> list[SourceSymbol]:
+    """Return what `find_symbols` does, by a fork; none if that takes too long or breaks."""
+    if media_type not in GRAMMARS or len(text) > SOURCE_CHARACTERS:
         return []
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _answer_and_exit(writing, media_type, text)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        data = pipe.read(ANSWER_BYTES)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    try:
+        return _decode(data)
+    except msgspec.DecodeError:
+        return []
+
+
+def _answer_and_exit(writing: int, media_type: str, text: str) -> NoReturn:
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(msgspec.msgpack.encode(find_symbols(media_type, text)))
+    finally:
+        os._exit(0)
+
+
+def find_symbols(media_type: str, text: str) -> list[SourceSymbol]:
+    """Return the definitions of a source file, in order; none without its grammar.
+
+    Of hostile text it takes long; see `find_symbols_apart`.
+    """
     try:
         tree_sitter = import_module("tree_sitter")
         module_name, function = GRAMMARS[media_type]

@@ -85,14 +85,14 @@ async def test_regex_without_its_package_names_it(library, run, monkeypatch):
     )
 
 
-async def test_who_has_no_file_is_offered_nothing(library, run):
-    assert not await run.kind.is_offered(ADA)
+async def test_the_files_of_a_stranger_are_not_found(library, run):
     await library.add("a.txt", b"text")
-    assert await run.kind.is_offered(ADA)
-    assert not await run.kind.is_offered(ToolCaller("default", "bob", "default", "req_2"))
-    assert (
-        await run("file_grep", ToolCaller("beta", "ada", "default", "r"), pattern="text")
-    ).text == ("Nothing was found.")
+    for stranger in (
+        ToolCaller("beta", "ada", "default", "req_2"),
+        ToolCaller("default", "bob", "default", "req_3"),
+        ToolCaller("default", None, "default", "req_4"),
+    ):
+        assert (await run("file_grep", stranger, pattern="text")).text == "Nothing was found."
 
 
 def test_a_page_and_a_line_at_once_are_refused(library):

@@ -54,7 +54,7 @@ def is_own(block: CoreBlock) -> bool:
 
 def is_list(row: Any) -> bool:
     """Tell whether the row of a block is the list of files."""
-    return row.label == LABEL and row.read_only and row.description == DESCRIPTION
+    return bool(row.label == LABEL and row.read_only and row.description == DESCRIPTION)
 
 
 def describe(row: Any) -> str:

@@ -60,9 +60,10 @@ class UploadPlace:
 def add_passages(conn: Connection, place: UploadPlace, new: Sequence[NewFilePassage]) -> None:
     """Store passages of an upload, with their search documents."""
     first = new_key(len(new))
+    keys = [first + i * STEP for i in range(len(new))]
     rows = [
         {
-            "id": first + i * STEP,
+            "id": key,
             "scope_id": place.scope_id,
             "upload": place.key,
             "position": one.position,
@@ -72,7 +73,7 @@ def add_passages(conn: Connection, place: UploadPlace, new: Sequence[NewFilePass
             "content": one.content,
             "named": one.named,
         }
-        for i, one in enumerate(new)
+        for key, one in zip(keys, new, strict=True)
     ]
     add_rows(conn, file_passages, rows)
     index, scope_id = sql_driver(conn).index, place.scope_id
@@ -80,13 +81,13 @@ def add_passages(conn: Connection, place: UploadPlace, new: Sequence[NewFilePass
         "prev": mark_words(scope_id, index_words(place.name, telling=True)),
         "day": mark_words(scope_id, ()),
     }
-    for row, one in zip(rows, new, strict=True):
+    for key, one in zip(keys, new, strict=True):
         columns = {
             "body": mark_words(scope_id, one.words),
             "speaker": mark_words(scope_id, index_words(one.named)),
             **beside,
         }
-        index.put_document(conn, FILES_INDEX, (row["id"], scope_id), columns)
+        index.put_document(conn, FILES_INDEX, (key, scope_id), columns)
 
 
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
@@ -130,11 +131,10 @@ def search(
 @cache
 def _select_candidates(driver: SqlDriver) -> Any:
     """Return the statement for candidates: those of the uploads that files show."""
-    return (
-        select(p.id, p.upload, literal(0.0), func.substr(p.content, 1, TEXT))
-        .join(files, f.shown == p.upload)
-        .where(f.scope_id == bindparam("scope"), driver.is_listed(p.id))
-    )
+    return select(p.id, p.upload, literal(0.0), func.substr(p.content, 1, TEXT)).where(
+        driver.is_listed(p.id),
+        (p.upload + 0).in_(select(f.shown).where(f.scope_id == bindparam("scope"))),
+    )  # + 0: by row key
 
 
 @cache
@@ -149,7 +149,7 @@ def _select_hits(driver: SqlDriver) -> Any:
             f.public_id.label("file"),
             f.name.label("name"),
         )
-        .join(files, f.shown == p.upload)
+        .join(files, (f.scope_id == p.scope_id) & (f.shown == p.upload))
         .where(driver.is_listed(p.id))
     )
 

@@ -67,7 +67,7 @@ def _remove_chunks(conn: Connection, share: WriterShare, upload: int) -> bool:
 def clean_upload(conn: Connection, share: WriterShare, upload: int) -> bool | None:
     """Remove the next rows of an upload that no file names; None once nothing is left."""
     row = conn.execute(select(file_versions).where(v.id == upload)).first()
-    if row is None or _is_used(conn, upload):
+    if row is None or _is_used(conn, row):
         return None
     if not remove_upload(conn, share, Upload(row.scope_id, upload), _count_nothing):
         return True
@@ -82,8 +82,9 @@ def _count_nothing(removed: int) -> None:
     """Count nothing."""
 
 
-def _is_used(conn: Connection, upload: int) -> bool:
-    query = select(f.id).where((f.upload == upload) | (f.shown == upload)).limit(1)
+def _is_used(conn: Connection, row: Any) -> bool:
+    mine = (f.scope_id == row.scope_id) & (f.name == row.name)
+    query = select(f.id).where(mine, (f.upload == row.id) | (f.shown == row.id)).limit(1)
     return conn.execute(query).first() is not None
 
 

@@ -75,8 +75,9 @@ def put_file(
         file_uploads.drop_received(conn, upload.key)
         return row, False
     now = clock.now()
+    version = (row.version if row else 0) + 1
     values = {
-        "version": (row.version if row else 0) + 1,
+        "version": version,
         "upload": upload.key,
         "type": upload.media_type,
         "bytes": upload.byte_count,
@@ -94,7 +95,7 @@ def put_file(
         conn.execute(update(files).where(f.id == ident).values(**values))
         if row.upload != row.shown:
             clean_later(conn, [row.upload])
-    file_uploads.finish(conn, upload.key, upload.sha256, values["version"])
+    file_uploads.finish(conn, upload.key, upload.sha256, version)
     enqueue(
         conn,
         QueuedJob(READ_JOB, {"upload": upload.key}, scope_id, dedupe=f"{READ_JOB}:{upload.key}"),
@@ -148,12 +149,15 @@ def delete_file(
 
 def find_upload(conn: Connection, upload: int) -> FileRow | None:
     """Return the file whose newest version an upload is, None if it is so no more."""
-    return conn.execute(select(files).where(f.upload == upload)).first()
+    mine = (v.scope_id == f.scope_id) & (v.name == f.name)
+    query = select(files).join(file_versions, mine).where(v.id == upload, f.upload == upload)
+    return conn.execute(query).first()
 
 
 def note_reading(conn: Connection, upload: int) -> None:
     """Note that a file is being read."""
-    conn.execute(update(files).where(f.upload == upload).values(status=READING))
+    if (row := find_upload(conn, upload)) is not None:
+        conn.execute(update(files).where(f.id == row.id).values(status=READING))
 
 
 def show_upload(
