@@ -57,6 +57,7 @@ COVERED = {
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options gateway.config.tools
         gateway.management.policy_schemas
+        memory.management.tool_runs
         gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
         gateway.config.file_limits gateway.config.tool_entry gateway.tools.kind_factories
         gateway.tools.own_tools gateway.tools.registry gateway.tools.tool_runs

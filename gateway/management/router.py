@@ -22,6 +22,7 @@ from gateway.management import (
     query_params,
     stats,
     tool_rules,
+    tools,
     turns,
     usage,
     users,
@@ -44,6 +45,7 @@ HANDLERS = (
     *jobs.ROUTES,
     *stats.ROUTES,
     *tool_rules.ROUTES,
+    *tools.ROUTES,
     *turns.ROUTES,
 )
 
@@ -54,6 +56,7 @@ GIVEN = {
     "search": Provide(query_params.search),
     "whose": Provide(conversations.whose),
     "wanted": Provide(usage.parse_filter),
+    "called": Provide(tools.call_filter, sync_to_thread=False),
 }
 
 
