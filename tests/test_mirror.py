@@ -66,6 +66,7 @@ COVERED = {
         memory.stores.sql.rows.tool_results memory.stores.sql.engine.policy_tables
         memory.stores.sql.engine.tool_tables
     """,
+    "e2e/test_tools_images": "gateway.apis.result_images",
     "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
     "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "gateway/tools/test_sandbox": """
