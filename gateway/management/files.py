@@ -10,7 +10,8 @@ from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
-from gateway.config.file_tools import FileToolLimits, find_file_limits
+from gateway.config.file_limits import FileToolLimits
+from gateway.config.file_tools import find_file_limits
 from gateway.errors import RequestConflict
 from gateway.http.paths import segment
 from gateway.http.request_body import declared_length, is_plain, stream_body

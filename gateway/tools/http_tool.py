@@ -11,7 +11,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from gateway.config.tools import PLACEHOLDER, HttpToolSettings, ToolSettings
+from gateway.config.tool_entry import ToolSettings
+from gateway.config.tools import PLACEHOLDER, HttpToolSettings
 from gateway.tools.arguments import coerce_arguments
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolImage, ToolOutput
 from gateway.tools.kinds import KindServices

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.config.python_tools import SandboxSettings
 from gateway.config.settings import ConfigError, Settings
-from gateway.config.tools import ToolSettings
+from gateway.config.tool_entry import ToolSettings
 from gateway.tools.kind import ToolKind
 
 if TYPE_CHECKING:

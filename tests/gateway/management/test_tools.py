@@ -22,6 +22,9 @@ async def test_t_g11_what_ran_is_listed_without_secrets(data):
             told = [got.headers["x-memory-explain"]]
             explain = await live.memory("GET", f"/explain/{told[0]}")
             first, second = explain.json()["tools"]
+            assert explain.json()["offered"] == ["pay", "result_open", "weather"]
+            assert (explain.json()["deferred"], explain.json()["withheld"]) == ([], [])
+            assert got.headers["x-memory-tool-calls"] == "2"
             assert (first["entry"], first["kind"], first["status"]) == ("weather", "http", "ok")
             assert {"version", "started_at", "queued_ms", "ms", "characters", "images"} <= {*first}
             assert second["cost_usd"] == 0.25
@@ -44,6 +47,7 @@ async def test_t_g11_what_ran_is_listed_without_secrets(data):
             assert shown.json()["parameters"]["required"] == ["city"]
             metrics = (await live.http.get(f"{live.root}/metrics", headers=ADMIN)).text
             assert 'mnemogate_tool_runs_total{entry="pay",status="ok"} 1.0' in metrics
+            assert 'mnemogate_tool_entry_up{entry="gone"} 0.0' in metrics
             erased = await live.memory("DELETE", "/users/ada", headers=ADMIN)
             assert [erased.json()["erased"][k] for k in ("tool_calls", "tool_results")] == [2, 0]
             for answer in (explain, audit, listed, own, shown):
