@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from memory.session.agent_profiles import AgentProfiles
     from memory.session.model_records import SAVES, SEARCHES
     from memory.session.policies import MODES, strictest
-    from memory.session.request import Policy, TurnRequest
+    from memory.session.request import InboxLimits, Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
     from memory.stores.sql.engine.application_tables import ApplicationTables
@@ -172,6 +172,7 @@ __all__ = [
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
+    "InboxLimits",
     "IncomingFile",
     "InvalidRule",
     "ListedAgent",
@@ -334,7 +335,7 @@ _HOMES = {
     "memory.search.query": ("iso", "parse_time"),
     "memory.search.stems_of_words": ("stems_of",),
     "memory.service": ("Memory",),
-    "memory.session.request": ("Policy", "TurnRequest"),
+    "memory.session.request": ("InboxLimits", "Policy", "TurnRequest"),
     "memory.session.session": ("Session",),
     "memory.stores.chroma": ("ChromaIndex",),
     "memory.stores.sql.engine.application_tables": ("ApplicationTables",),
