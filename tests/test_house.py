@@ -116,6 +116,7 @@ WIDE = {
     "ServerSettings": "a setting each",
     "Settings": "the tables of the configuration",
     "Snapshot": "what one read finds",
+    "ToolCallRecord": "members of the API",
     "TurnInput": "everything that a client can say, read once",
     "TurnNode": "a row",
     "TurnRecord": "a row",

@@ -56,6 +56,7 @@ COVERED = {
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options
         gateway.config.tools gateway.management.policy_schemas
+        memory.management.tool_runs
         gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
         gateway.config.file_limits gateway.config.tool_entry
         gateway.tools.kind_factories gateway.tools.own_tools gateway.tools.registry
@@ -64,6 +65,7 @@ COVERED = {
         memory.stores.sql.rows.tool_results memory.stores.sql.engine.policy_tables
         memory.stores.sql.engine.tool_tables
     """,
+    "e2e/test_tools_images": "gateway.apis.result_images",
     "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
     "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "gateway/tools/test_sandbox": """

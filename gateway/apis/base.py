@@ -16,7 +16,9 @@ from gateway.wire.placement import Piece
 from gateway.wire.sse import SseEvent
 from memory import Messages, Repeat, ToolCall
 from memory.session.composer import Prompt
+from memory.session.toolbox import Result
 
+RunResult = Result  # of a tool, as a round takes it in
 LIGHT_PARTS = 256  # calls or other parts of a round, that are told apart on the event loop
 ASKS_AGAIN: tuple[Repeat, Repeat] = ("again", "again")
 
@@ -164,9 +166,13 @@ class HiddenRounds(Protocol):
         ...
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, by: str
     ) -> None:
         """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
+        ...
+
+    def drop_images(self) -> bool:
+        """Put stubs in place of the pictures of results; False where there are none."""
         ...
 
     def record_mixed(self) -> None:

@@ -8,15 +8,17 @@ old messages are left out as in a chat completion; the summary of them is in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.apis.base import FORMAT
+from gateway.apis.result_images import ShownImages
 from gateway.wire.chat import Json
 from gateway.wire.placement import BY
 from memory import Messages
 from memory.conversation.history import count_leading_system
 from memory.session.composer import Prompt
+from memory.session.toolbox import ResultImage, text_of_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class HiddenParts:
     """What formats share of `HiddenRounds`.
 
     messages: native parts that follow the client's own. last: the answers of the newest round.
-    reply: that round. by: who gave it.
+    reply: that round. by: who gave it. images: those of results.
     """
 
     name: str
@@ -101,6 +103,24 @@ class HiddenParts:
     last: list[Json] = field(default_factory=list)
     reply: Json = field(default_factory=dict)
     by: str = ""
+    images: ShownImages = field(default_factory=ShownImages)
+
+    def drop_images(self) -> bool:
+        """Put stubs in place of the pictures of results; False where there are none."""
+        return self.images.drop(self.messages)
+
+    def show_images(
+        self, part: Json, member: str, text: str, write: Callable[[ResultImage], Json]
+    ) -> None:
+        """Show the pictures of a result that has some.
+
+        member: of the part, with the result. text: the type of a part with text. write: returns
+        the part with a picture.
+        """
+        answer = part[member]
+        if not isinstance(answer, str):
+            part[member] = [{"type": text, "text": answer.text}, *map(write, answer.images)]
+            self.images.add_result(part, member, text_of_result(answer))
 
     def reassign_ids_of(self, calls: Sequence[Json]) -> None:
         """Nothing: these formats give every call an id of its own."""
@@ -115,7 +135,7 @@ class HiddenParts:
 
     def record_mixed(self) -> None:
         """Record the rounds so far: the client answers the rest of the calls."""
-        self.recorded = [{FORMAT: self.name, BY: self.by}, *self.messages]
+        self.recorded = [{FORMAT: self.name, BY: self.by}, *self.images.with_stubs(self.messages)]
 
 
 def flat_tools(offered: Sequence[Json], schema: str) -> list[Json]:

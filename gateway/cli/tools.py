@@ -1,7 +1,8 @@
-"""`mnemogate tools ...`: what is done with the tools of the operator."""
+"""`mnemogate tools ...`: list, show and run the operator's tools, and check rules on them."""
 
 from __future__ import annotations
 
+import json
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -9,6 +10,7 @@ import click
 import msgspec
 
 from gateway.cli.client import open_api
+from gateway.cli.formatting import printable
 from gateway.cli.options import (
     CommandFailed,
     GatewayOptions,
@@ -17,19 +19,93 @@ from gateway.cli.options import (
     print_result,
     where_options,
 )
+from gateway.cli.users import Listing
 
 WORDS = {"run": "runs", "refuse": "is refused", "approve": "waits for a person"}
 
 
-@click.group(short_help="Check the rules on tools; accept tools of servers.")
+@click.group(
+    cls=Listing, short_help="List, show and run tools; check rules, accept tools of servers."
+)
 def tools() -> None:
-    """Check what rules on tools would say of calls, and accept tools of servers.
+    """List the tools of [tools] (`list`, the default), show one, or run one by hand.
 
     \b
     Examples:
+      mnemogate tools
+      mnemogate tools show weather
+      mnemogate tools run weather '{"city": "Oslo"}'
       mnemogate tools check rules.json
       mnemogate tools accept github
     """
+
+
+@tools.command("list", short_help="List the tools that the key may grant or use.")
+@json_option
+@where_options
+def list_(where: GatewayOptions, as_json: bool) -> None:
+    """List the tools that the key may grant or use, with their state.
+
+    \b
+    Example:
+      mnemogate tools list
+    """
+    with open_api(where) as api:
+        listed = api.call("GET", "/tools")["data"]
+    if as_json:
+        print_json(listed)
+        return
+    for tool in listed:
+        click.echo(_line(tool))
+    if not listed:
+        click.echo("There are no tools here. docs/tools.md says how to grant one.", err=True)
+
+
+def _line(tool: dict[str, Any]) -> str:
+    """Return a tool in one line of a list."""
+    told = [tool["status"], tool["kind"], tool["effect"] or "-", f"{tool['tokens']} tokens"]
+    why = tool["reason"] or tool["description"]
+    return "  ".join([tool["name"], ", ".join(told), printable(why)]).rstrip()
+
+
+@tools.command("show", short_help="Show a tool with its parameters.")
+@click.argument("name")
+@where_options
+def show(where: GatewayOptions, name: str) -> None:
+    """Show a tool: its parameters, its state, its newest error.
+
+    \b
+    Example:
+      mnemogate tools show weather
+    """
+    with open_api(where) as api:
+        print_json(api.call("GET", f"/tools/{quote(name, safe='')}"))
+
+
+@tools.command("run", short_help="Run a tool by hand.")
+@click.argument("name")
+@click.argument("arguments", default="{}")
+@click.option("--user", default="", help="For whom it runs.")
+@where_options
+def run(where: GatewayOptions, name: str, arguments: str, user: str) -> None:
+    """Run a tool by hand, with ARGUMENTS as a JSON object. Needs an admin key.
+
+    \b
+    Example:
+      mnemogate tools run weather '{"city": "Oslo"}'
+    """
+    try:
+        told = json.loads(arguments)
+    except ValueError as e:
+        raise CommandFailed(f"the arguments are no JSON: {e}") from e
+    if not isinstance(told, dict):
+        raise CommandFailed('give the arguments as a JSON object, such as {"city": "Oslo"}')
+    with open_api(where) as api:
+        body = {"arguments": told, "user": user}
+        ran = api.call("POST", f"/tools/{quote(name, safe='')}/run", json=body)
+    click.echo(ran["result"])
+    if ran["status"] != "ok":
+        raise CommandFailed(f"the run ended with the status {ran['status']}")
 
 
 @tools.command(short_help="Show what rules say of calls.")
@@ -50,6 +126,7 @@ def check(where: GatewayOptions, file: IO[bytes], as_json: bool) -> None:
     \b
     Example:
       mnemogate tools check rules.json
+      mnemogate tools accept github
     """
     try:
         sent = msgspec.json.decode(file.read())

@@ -138,7 +138,6 @@ KINDS: dict[str, type[ToolSettings]] = {
     "python": PythonToolSettings,
     "run_code": RunCodeSettings,
     "web_search": WebSearchSettings,
-    "mcp": McpToolSettings,
 }
 PLANNED = ("mcp", "http", "python", "run_code", "web_search", "fetch_url", "files")
 

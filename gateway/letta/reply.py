@@ -34,6 +34,7 @@ from gateway.letta.items import (
 from gateway.wire.chat import Chunk, Json, chunk, encode, lift
 from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
 from memory import Messages
+from memory.session.toolbox import Result, text_of_result
 
 CUT = "length"  # a finish at the limit of output
 MARK = b"\x00"  # stands in no event: an event of the model's was read, and nothing is shown for it
@@ -142,10 +143,10 @@ class ListedExchange(HiddenExchange):
         self._items = items
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[Result], client: Messages, by: str
     ) -> None:
         super().add_round(result, answers, client, by)
-        self._items.add_results(result.ours, answers)
+        self._items.add_results(result.ours, [text_of_result(answer) for answer in answers])
 
 
 class LettaMask(ChatMask):

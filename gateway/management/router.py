@@ -23,6 +23,7 @@ from gateway.management import (
     stats,
     tool_entries,
     tool_rules,
+    tools,
     turns,
     usage,
     users,
@@ -46,6 +47,7 @@ HANDLERS = (
     *stats.ROUTES,
     *tool_entries.ROUTES,
     *tool_rules.ROUTES,
+    *tools.ROUTES,
     *turns.ROUTES,
 )
 
@@ -56,6 +58,7 @@ GIVEN = {
     "search": Provide(query_params.search),
     "whose": Provide(conversations.whose),
     "wanted": Provide(usage.parse_filter),
+    "called": Provide(tools.call_filter, sync_to_thread=False),
 }
 
 

@@ -46,6 +46,8 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
         "unwritten_turns": gateway.memory.spill.held_records,
         "turns_dropped": gateway.memory.spill.lost,
     }
+    states = {name: not entry.state for name, entry in gateway.toolbox.entries.items()}
+    gateway.metrics.tools.set_states(states)
     return Response(gateway.metrics.render(gauges), headers={"content-type": CONTENT_TYPE})
 
 

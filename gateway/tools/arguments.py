@@ -84,10 +84,10 @@ def quote(value: Any) -> str:
 def _kinds_of(schema: Mapping[str, Any]) -> list[str]:
     """Return the types that a schema allows, none where it says nothing that is known here."""
     told = schema.get("type")
-    kinds = told if isinstance(told, list) else [told]
+    kinds: list[Any] = told if isinstance(told, list) else [told]
     if not all(isinstance(kind, str) and kind in READERS for kind in kinds):
         return []
-    return kinds
+    return [str(kind) for kind in kinds]
 
 
 def _check_choice(name: str, schema: Mapping[str, Any], value: Any) -> None:
@@ -95,13 +95,13 @@ def _check_choice(name: str, schema: Mapping[str, Any], value: Any) -> None:
     if isinstance(choices, list) and value not in choices:
         listed = ", ".join(quote(choice) for choice in choices[:20])
         raise UnfitArgument(f"{name} must be one of {listed}, got {quote(value)}")
-    for member, is_wrong, words in (
-        ("minimum", lambda bound: value < bound, "at least"),
-        ("maximum", lambda bound: value > bound, "at most"),
-    ):
-        bound = schema.get(member)
-        if isinstance(value, int | float) and isinstance(bound, int | float) and is_wrong(bound):
-            raise UnfitArgument(f"{name} must be {words} {bound}, got {quote(value)}")
+    if not isinstance(value, int | float):
+        return
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int | float) and value < least:
+        raise UnfitArgument(f"{name} must be at least {least}, got {quote(value)}")
+    if isinstance(most, int | float) and value > most:
+        raise UnfitArgument(f"{name} must be at most {most}, got {quote(value)}")
 
 
 def _coerce_within(name: str, schema: Mapping[str, Any], value: Any, depth: int) -> Any:

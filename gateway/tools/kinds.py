@@ -26,7 +26,6 @@ FACTORIES = {
     "python": "gateway.tools.kind_factories:make_python",
     "run_code": "gateway.tools.kind_factories:make_run_code",
     "web_search": "gateway.tools.kind_factories:make_web_search",
-    "mcp": "gateway.tools.mcp_tool:make_mcp",
 }
 # Of kinds whose results are made here, and not by somebody outside.
 TRUSTED_KINDS = frozenset({"python", "run_code"})

@@ -12,6 +12,7 @@ from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEAR
 from gateway.tools.registry import RegisteredTool, ToolRegistry
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.verdicts import RunRules
+from gateway.wire.chat import Json
 from memory import ToolCall
 from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, ToolTurn
 
@@ -95,6 +96,15 @@ class TurnToolbox:
             sum(tool.tokens for tool in tools),
             sum(tool.byte_count for tool in tools),
         )
+
+    def describe(self, shown: Mapping[str, str]) -> Json:
+        offered = self.offer(shown).definitions
+        withheld = [{"name": n, "why": "the client has a tool of this name"} for n in self.withheld]
+        return {
+            "offered": [tool["function"]["name"] for tool in offered],
+            "deferred": list(self.deferred),
+            "withheld": withheld,
+        }
 
     async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
         checked = self._check(calls, turn)

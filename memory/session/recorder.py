@@ -13,7 +13,7 @@ from memory.context.compaction import plan_summary
 from memory.context.fitted import SentPrompt
 from memory.conversation.messages import Json, text_of
 from memory.core.autonomy import ModelRecord
-from memory.core.tool_definitions import SEARCHES, WRITES
+from memory.core.tool_definitions import OURS, SEARCHES, WRITES
 from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.jobs import extraction, summarization
 from memory.session.composer import Prompt
@@ -222,6 +222,8 @@ class TurnRecorder:
         """
         turn, progress, models = self._turn, self._turn.progress, self._turn.services.models
         offered = prompt.offered and turn.ask.mode == "full" and turn.ask.scope.is_named
+        if offered and prompt.owned is not OURS:  # the memory's stand before those of the operator
+            offered = prompt.offered[0]["function"]["name"] in OURS
         names = {call["name"] for call in progress.trace.tools} if progress.rounds else frozenset()
         if offered and outcome.served and (progress.rounds or turn.is_new_message):
             saved, searched = not names.isdisjoint(WRITES), not names.isdisjoint(SEARCHES)

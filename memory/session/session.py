@@ -96,7 +96,11 @@ class Session:
     def observed_calls(self) -> list[ObservedCall]:
         """Return the memory tools that ran, and automatic recall if it searched."""
         trace = self.trace
-        calls = [ObservedCall.of(c["name"], c["result"], c["ms"]) for c in trace.tools]
+        calls = [
+            ObservedCall.of(c["name"], c["result"], c["ms"])
+            for c in trace.tools
+            if "entry" not in c
+        ]
         if (ms := trace.timings.get("recall")) is not None:
             calls.append(ObservedCall.of_recall(self.prompt.recall, ms))
         return calls

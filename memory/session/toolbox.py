@@ -151,6 +151,10 @@ class Toolbox(Protocol):
         """Return the definitions of the tools that an epoch shows."""
         ...
 
+    def describe(self, shown: Mapping[str, str]) -> Json:
+        """Return what the explain record tells of the tools that an epoch shows."""
+        ...
+
     async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
         """Run calls of one reply; return how each ended, in their order.
 

@@ -207,6 +207,7 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
                 ask.window,
             ),
         ),
+        **(ask.toolbox.describe(prompt.plan.epoch.tools) if ask.toolbox is not None else {}),
         **more,
     }
 

@@ -232,3 +232,21 @@ async def test_a_python_tool_runs_in_a_turn_as_any_other(data):
             got = await live.chat("What is twice 21?", user="ada")
             assert got.headers["x-memory-status"] == "ok"
             assert up.bodies[1]["messages"][-1]["content"] == "42"
+
+
+async def test_an_epoch_goes_on_while_its_tools_do_and_ends_with_a_grant(data):
+    async with ToolServer() as server, Model("Hi.") as up:
+        config = granting({name: server.entry(name) for name in ("a", "b")})
+        async with gateway(up, data, config) as live:
+            messages = [{"role": "user", "content": "Go"}]
+            epochs = []
+            for i, tools in enumerate((["*"], ["*"], ["a"], ["a"])):
+                await live.memory("PUT", "/users/ada/policy", json={"tools": tools})
+                got = await live.chat(messages, user="ada")
+                messages.append(got.json()["choices"][0]["message"])
+                messages.append({"role": "user", "content": f"And {i}?"})
+                told = await live.memory("GET", f"/explain/{got.headers['x-memory-explain']}")
+                epochs.append(told.json()["epoch"])
+            assert [e["began"] for e in epochs] == ["new conversation", None, "tools changed", None]
+            shown = [memory_free(offered(body)) for body in up.bodies]
+            assert shown == [["a", "b"], ["a", "b"], ["a"], ["a"]]

@@ -6,10 +6,12 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 
+from gateway.apis.result_images import ShownImages, image_message
 from gateway.apis.round_result import RoundResult
 from gateway.wire.chat import Json, encode
 from gateway.wire.placement import BY
 from memory import Messages, ToolCall, kept_arguments
+from memory.session.toolbox import Result, ResultImage, text_of_result
 
 PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
 SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
@@ -24,6 +26,7 @@ class HiddenExchange:
     def __init__(self) -> None:
         self.messages: list[Json] = []
         self.recorded: list[Json] | None = None
+        self._images = ShownImages()
 
     def send_whole(self) -> bool:
         """False: everything is sent in full."""
@@ -36,10 +39,14 @@ class HiddenExchange:
 
     def record_with(self, last: Sequence[Json] = ()) -> None:
         """Keep the hidden messages, and `last` after them, for the next turn."""
-        self.recorded = [*self.messages, *last]
+        self.recorded = [*self._images.with_stubs(self.messages), *last]
+
+    def drop_images(self) -> bool:
+        """Put stubs in place of the pictures of results; False where there are none."""
+        return self._images.drop(self.messages)
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[Result], client: Messages, by: str
     ) -> None:
         """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
         self.append(_message(result, by), result, answers, client)
@@ -63,7 +70,7 @@ class HiddenExchange:
             self.record_with([{**last, "tool_calls": result.theirs} if result.ours else last])
 
     def append(
-        self, message: Json, result: RoundResult, answers: Sequence[str], client: Messages
+        self, message: Json, result: RoundResult, answers: Sequence[Result], client: Messages
     ) -> None:
         """Add a round: the assistant's message as received, then our answers to its calls.
 
@@ -84,6 +91,20 @@ class HiddenExchange:
                 answered.append({"role": "tool", "tool_call_id": call["id"], "content": content})
             calls.append(call)
         self.messages += [{**message, "tool_calls": calls}, *answered]
+        self._show_images(answered)
+
+    def _show_images(self, answered: Sequence[Json]) -> None:
+        """Show the pictures of results in one user message behind them."""
+        images: list[ResultImage] = []
+        for part in answered:
+            answer = part["content"]
+            if not isinstance(answer, str):
+                part["content"] = answer.text
+                images += answer.images
+                self._images.add_result(part, "content", text_of_result(answer))
+        if images:
+            self.messages.append(image_message(images))
+            self._images.add_carrier(self.messages[-1])
 
 
 def _message(result: RoundResult, by: str) -> Json:

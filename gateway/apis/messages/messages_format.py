@@ -18,6 +18,7 @@ from gateway.apis.base import (
     HiddenRounds,
     RequestFacts,
     RoundParts,
+    RunResult,
     SentPieces,
     TargetFacts,
 )
@@ -134,12 +135,14 @@ class HiddenBlocks(HiddenParts):
     """The messages that the client does not see: what the model said, and our results."""
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, by: str
     ) -> None:
         self.last = [
             {"type": "tool_result", "tool_use_id": c.get("id"), "content": a}
             for c, a in zip(result.ours, answers, strict=True)
         ]
+        for part in self.last:
+            self.show_images(part, "content", "text", _image_block)
         said = {"role": "assistant", "content": _resendable(result.reply["content"])}
         self.messages += [said, {"role": "user", "content": self.last}]
         self.reply, self.by = result.reply, by
@@ -152,6 +155,11 @@ class HiddenBlocks(HiddenParts):
             self.messages += [{"role": "assistant", "content": said}] if said else []
             self.by = by or self.by
             self.record_mixed()
+
+
+def _image_block(image: Any) -> Json:
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": source}
 
 
 def _resendable(blocks: Sequence[Json]) -> list[Json]:

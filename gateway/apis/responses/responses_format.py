@@ -19,6 +19,7 @@ from gateway.apis.base import (
     HiddenRounds,
     RequestFacts,
     RoundParts,
+    RunResult,
     SentPieces,
     TargetFacts,
 )
@@ -172,12 +173,14 @@ class HiddenItems(HiddenParts):
         return self.reply.get("store") is True and bool(self.reply.get("id"))
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[str], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, by: str
     ) -> None:
         self.last = [
             {"type": "function_call_output", "call_id": c.get("call_id"), "output": a}
             for c, a in zip(result.ours, answers, strict=True)
         ]
+        for item in self.last:
+            self.show_images(item, "output", "input_text", _input_image)
         self.messages += [*result.reply["output"], *self.last]
         self.reply, self.by = result.reply, by
         self.spent += _shown_tokens(result)
@@ -212,6 +215,10 @@ def _tool_call(call: Json) -> ToolCall:
     if kept is not told:
         call["arguments"] = kept
     return ToolCall(str(call.get("call_id") or ""), str(call["name"]), kept, len(told))
+
+
+def _input_image(image: Any) -> Json:
+    return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{image.data}"}
 
 
 def _shown_tokens(result: RoundResult) -> int:

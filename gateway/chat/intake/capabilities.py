@@ -19,7 +19,7 @@ from gateway.wire.chat import Json
 
 LACKS_SECONDS = 3600.0
 # Single additions of ours: what of a refusal names them.
-INCLUDE, USAGE, STATE = "include", "stream_options", "state"
+INCLUDE, USAGE, STATE, IMAGES = "include", "stream_options", "state", "images of tools"
 SINGLE = {
     INCLUDE: re.compile(r"(?i)\binclude\b|encrypted[_ ]content"),
     USAGE: re.compile(r"(?i)stream_options|include_usage"),
@@ -110,7 +110,7 @@ def refused_additions(gateway: GatewayState, target: Target) -> frozenset[str]:
     """Return the single additions that a target is known to refuse."""
     if not gateway.lacks.held:
         return frozenset()
-    names = (INCLUDE, USAGE, STATE)
+    names = (INCLUDE, USAGE, STATE, IMAGES)
     return frozenset(n for n in names if known_rejection(gateway, f"{target.label}\0{n}"))
 
 

@@ -29,7 +29,7 @@ async def toolbox_of(
     if not granted:
         return None
     principal = request.principal
-    header = header_text(request.headers, HEADER)
+    header = header_text(request.headers, HEADER) or ""
     limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
     grants = Grants(granted, limits, request.mode == "read")
     tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)

@@ -29,6 +29,7 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
 from gateway.storage.bookings import BOOKING
 from gateway.storage.responses import StoredResponse
+from gateway.tools.own_tools import OWN_TOOLS
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
 from memory.core.tool_definitions import OURS, client_names
@@ -205,7 +206,8 @@ class StoredVerb:
         if not row.echo.keys() - {"items", BOOKING} or row.kind:
             return None
         return Echo(
-            OURS - client_names((row.shown or {}).get("tools")),
+            OURS.union(self._gateway.toolbox.names(row.tenant), OWN_TOOLS)
+            - client_names((row.shown or {}).get("tools")),
             row.echo.get("instructions"),
             row.echo.get("previous_response_id"),
             include=row.echo.get("include"),

@@ -126,6 +126,9 @@ class TurnProducer(CompletionProducer):
                 (b"x-memory-rounds", b"%d" % len(turn.used)),
                 (b"x-memory-injected-tokens", b"%d" % session.injected_tokens),
             ]
+            if called := session.trace.tools:
+                runs = sum("entry" in call for call in called)
+                out += [(b"x-memory-tool-calls", b"%d" % runs)] if runs else []
         return out
 
     def error_event(self, error: GatewayError) -> bytes:

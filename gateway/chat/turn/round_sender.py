@@ -9,7 +9,14 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.apis.base import Composed, HiddenRounds, ReplyMask, RequestFacts, RoundParts
-from gateway.chat.intake.capabilities import INCLUDE, STATE, USAGE, asks_itself, named_addition
+from gateway.chat.intake.capabilities import (
+    IMAGES,
+    INCLUDE,
+    STATE,
+    USAGE,
+    asks_itself,
+    named_addition,
+)
 from gateway.errors import UpstreamRefused
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.dispatcher import Dispatcher
@@ -138,8 +145,8 @@ class RoundSender:
         """
         before, compactions, rejected = self.injection, 0, False
         known = set(self._refused)
-        if STATE in known:
-            self.hidden.send_whole()
+        if known:
+            self._leave_out_known(known)
         while True:
             less = self.injection is Injection.NONE or self._refused != known
             changed = compactions > 0 or less
@@ -166,6 +173,13 @@ class RoundSender:
                 self._note_given_up(reply.target, rejected)
             self.reply = reply
             return reply
+
+    def _leave_out_known(self, known: Collection[str]) -> None:
+        """Send what a target is known to take, from the beginning."""
+        if IMAGES in known:
+            self.hidden.drop_images()
+        if STATE in known:
+            self.hidden.send_whole()
 
     async def learn_from(self, usage: Json | None) -> None:
         """Learn from what the first round's upstream counted of its prompt."""
@@ -234,6 +248,9 @@ class RoundSender:
             return True
         if self.hidden.messages and refusal.status in NOT_KEPT and self.hidden.send_whole():
             self._refused.add(STATE)
+            return True
+        if refusal.status in ADDITIONS_REFUSED and self.hidden.drop_images():
+            self._refused.add(IMAGES)
             return True
         if not self._may_be_our_fault(refusal):
             return False

@@ -31,7 +31,7 @@ from gateway.wire.chat import Json
 from gateway.wire.json_weight import LIGHT_BYTES
 from gateway.wire.lone_surrogates import join_halves
 from memory import Session
-from memory.session.toolbox import Result, text_of_result
+from memory.session.toolbox import Result
 from memory.session.turn_record import TurnOutcome
 
 
@@ -319,8 +319,7 @@ class Turn:
         """
         sender = self._sender
         client = self.session.prompt.messages
-        texts = [text_of_result(answer) for answer in answers]
-        sender.hidden.add_round(result, texts, client, self._by)
+        sender.hidden.add_round(result, answers, client, self._by)
         if result.theirs:
             sender.hidden.record_mixed()
             return False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from memory.ids import clock, key_at, new_key
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import add_row, execute
+from memory.stores.sql.rows.scopes import VisibleScopes
 
 MAX_ARGUMENT_CHARACTERS = 8_000  # of one call that are kept for the audit
 EXPIRED_ROWS = 1000  # that are removed in one transaction
@@ -67,3 +69,38 @@ def expire(conn: Connection, before: float) -> int:
     """Remove so many calls made before `before`. Returns their number; call again until it is 0."""
     old = select(c.id).where(c.id < key_at(before), c.created_at < before).limit(EXPIRED_ROWS)
     return conn.execute(delete(t.tool_calls).where(c.id.in_(old))).rowcount
+
+
+class CallFilter(msgspec.Struct, frozen=True):
+    """Which calls are listed. before: a row key, None for the newest. since: Unix time."""
+
+    user: str = ""
+    tool: str = ""
+    status: str = ""
+    since: float = 0.0
+    before: int | None = None
+
+
+def list_calls(
+    conn: Connection, reach: VisibleScopes, wanted: CallFilter, limit: int
+) -> list[dict[str, Any]]:
+    """Return calls that are visible, newest first."""
+    s = t.scopes.c
+    query = (
+        select(t.tool_calls, s.user, s.agent)
+        .join(t.scopes, s.id == c.scope_id, isouter=True)
+        .order_by(c.id.desc())
+        .limit(limit)
+    )
+    if reach.tenant is not None:
+        query = query.where(c.tenant == reach.tenant)
+    if reach.users is not None:
+        query = query.where(s.user.in_(reach.users))
+    for column, value in ((s.user, wanted.user), (c.name, wanted.tool), (c.status, wanted.status)):
+        if value:
+            query = query.where(column == value)
+    if wanted.since:
+        query = query.where(c.created_at >= wanted.since)
+    if wanted.before is not None:
+        query = query.where(c.id < wanted.before)
+    return [dict(row._mapping) for row in conn.execute(query)]

@@ -20,9 +20,10 @@ def upgrade() -> None:
             return sa.Column(name, kind)
         return sa.Column(name, kind, server_default="", nullable=False)
 
-    def short(name: str, length: int, **more: object) -> sa.Column[str]:
+    def short(name: str, length: int, *, is_key: bool = False) -> sa.Column[str]:
         kind = sa.String(length) if is_sqlite else sa.String(length, collation="C")
-        return sa.Column(name, kind, nullable=False, **more)
+        default = None if is_key or name == "state" else ""
+        return sa.Column(name, kind, nullable=False, primary_key=is_key, server_default=default)
 
     def scope(*, nullable: bool) -> sa.Column[int]:
         if not is_sqlite:
@@ -43,9 +44,9 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer(), server_default="0", nullable=False),
         words("effect"),
         short("state", 16),
-        short("status", 16, server_default=""),
+        short("status", 16),
         words("arguments"),
-        short("digest", 64, server_default=""),
+        short("digest", 64),
         words("result", nullable=True),
         words("origin"),
         words("rule"),
@@ -61,7 +62,7 @@ def upgrade() -> None:
     op.create_index("ix_tool_calls_tenant", "tool_calls", ["tenant", "id"])
     op.create_table(
         "tool_results",
-        short("id", 64, primary_key=True),
+        short("id", 64, is_key=True),
         scope(nullable=False),
         words("name"),
         words("content"),
