@@ -36,6 +36,7 @@ from memory.stores.sql.engine.columns import (
     short,
     text,
 )
+from memory.stores.sql.engine.python_tool_tables import python_tool_versions, python_tools
 from memory.stores.sql.engine.record_tables import dropped, job_records
 from memory.stores.sql.engine.shared_tables import (
     shared_blocks,
@@ -56,6 +57,8 @@ __all__ = [
     "file_tables",
     "job_records",
     "metadata",
+    "python_tool_versions",
+    "python_tools",
     "shared_blocks",
     "shared_changes",
     "shared_members",
