@@ -354,7 +354,9 @@ def _register(
 
 def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -> None:
     part = settings.memory
-    retention = maintenance.RetentionPolicy(part.explain_days, part.unnamed_days)
+    retention = maintenance.RetentionPolicy(
+        part.explain_days, part.unnamed_days, settings.delegation.inbox_days
+    )
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
         "fade",

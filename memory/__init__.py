@@ -31,8 +31,20 @@ if TYPE_CHECKING:
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
+    from memory.core.rule_kinds import BaseRule
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import tools_to_offer
+    from memory.core.tool_rules import (
+        InvalidRule,
+        RuleChain,
+        RulePolicy,
+        ToolVerdict,
+        TurnEnd,
+        list_literal_names,
+        parse_rules,
+    )
+    from memory.core.tool_trace import ToolRun
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -106,6 +118,7 @@ __all__ = [
     "AGENT_PREFIX",
     "HARNESS_ELEMENTS",
     "LABEL",
+    "LETTA_KINDS",
     "MODES",
     "PATTERNS",
     "RESERVED",
@@ -119,6 +132,7 @@ __all__ = [
     "BackgroundCall",
     "BackgroundModel",
     "BadArguments",
+    "BaseRule",
     "BlockEdit",
     "BlockFull",
     "BlockReadOnly",
@@ -154,6 +168,7 @@ __all__ = [
     "ImportReceipt",
     "ImportedMessage",
     "IncomingFile",
+    "InvalidRule",
     "ListedAgent",
     "ManagementActor",
     "Memory",
@@ -173,6 +188,8 @@ __all__ = [
     "QuickRead",
     "ReflectionSchedule",
     "Repeat",
+    "RuleChain",
+    "RulePolicy",
     "Scope",
     "Screen",
     "SearchQuery",
@@ -189,6 +206,9 @@ __all__ = [
     "TooManyAgents",
     "ToolCall",
     "ToolError",
+    "ToolRun",
+    "ToolVerdict",
+    "TurnEnd",
     "TurnRequest",
     "UndoneChange",
     "UnknownBlock",
@@ -199,6 +219,7 @@ __all__ = [
     "answer_text",
     "array_elements",
     "conversation_key",
+    "convert_letta_rules",
     "decide",
     "encode_in_parts",
     "home_of",
@@ -207,8 +228,10 @@ __all__ = [
     "iso",
     "kept_arguments",
     "keyed_hash",
+    "list_literal_names",
     "new_id",
     "page_of",
+    "parse_rules",
     "parse_time",
     "parse_zone",
     "shown_owner",
@@ -253,7 +276,19 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
+    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
+    "memory.core.rule_kinds": ("BaseRule",),
     "memory.core.tool_definitions": ("tools_to_offer",),
+    "memory.core.tool_rules": (
+        "InvalidRule",
+        "RuleChain",
+        "RulePolicy",
+        "ToolVerdict",
+        "TurnEnd",
+        "list_literal_names",
+        "parse_rules",
+    ),
+    "memory.core.tool_trace": ("ToolRun",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),

@@ -76,6 +76,7 @@ PLACES = {
     "gateway.cli.agents": "a command, which waits for nothing else",
     "gateway.cli.chat": "a command, which waits for nothing else",
     "gateway.cli.formatting": "a command, which waits for nothing else",
+    "gateway.cli.tools": "a command, which waits for nothing else",
     "gateway.cli.index": "a command, which waits for nothing else",
     "gateway.cli.lockfile": OWN_FILES,
     "gateway.demo_model.server": "the demo's own model",

@@ -78,6 +78,16 @@ COVERED = {
         memory.stores.sql.rows.file_uploads memory.stores.sql.rows.files
         memory.stores.sql.rows.index_documents
     """,
+    "e2e/test_approvals": """
+        gateway.management.approvals gateway.tools.approval_wait
+        memory.management.approvals memory.stores.sql.rows.approvals
+        memory.stores.sql.rows.named_rows
+    """,
+    "e2e/test_inbox": """
+        gateway.config.delegation gateway.management.inbox memory.management.inbox
+        memory.stores.sql.rows.agent_inbox
+    """,
+    "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
@@ -251,6 +261,7 @@ COVERED = {
         gateway.apis.translation.messages_reply_to_chat
     """,
     "gateway/wire/test_chat": "gateway.wire.merge",
+    "memory/core/test_tool_rules": "memory.core.rule_kinds memory.core.tool_trace",
     "memory/context/test_compaction": "memory.context.fitted",
     "memory/embed/test_onnx": "memory.embed.base",
     "e2e/test_extraction": "memory.jobs.extraction_input memory.stores.sql.turns.unread_turns",
@@ -299,8 +310,9 @@ COVERED = {
     """,
     "memory/stores/sql/turns/test_journal": "memory.stores.sql.turns.journal_filer",
     "memory/stores/sql/test_migrations": """
-        memory.stores.sql.engine.agent_tables memory.stores.sql.engine.call_tables
-        memory.stores.sql.engine.columns
+        memory.stores.sql.engine.agent_tables memory.stores.sql.engine.approval_tables
+        memory.stores.sql.engine.columns memory.stores.sql.engine.inbox_tables
+        memory.stores.sql.engine.call_tables
         memory.stores.sql.engine.postgres.postgres_maintenance
         memory.stores.sql.engine.record_tables memory.stores.sql.engine.schema
         memory.stores.sql.engine.shared_tables

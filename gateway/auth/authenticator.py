@@ -37,6 +37,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
     highest mode of its requests. agents: patterns of the agents that it may call.
+    approve: whether it decides on calls that wait for a person.
 
     A Struct, since a frozen dataclass with so many members takes six times as long to create.
     """
@@ -54,6 +55,7 @@ class Principal(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] | None = None
     memory: str = "full"
     agents: tuple[str, ...] = ("*",)
+    approve: bool = False
 
     @property
     def limited(self) -> bool:
@@ -269,6 +271,7 @@ def _principal_behind(key: KeyGrant) -> Principal:
         paths=key.paths,
         memory=key.memory,
         agents=key.agents,
+        approve=key.approve,
     )
 
 

@@ -107,6 +107,7 @@ class Money(click.FloatRange):
 )
 @click.option("--default-user", help="The user of a request that names none.")
 @click.option("--admin", is_flag=True, help="Let it manage every tenant and all keys.")
+@click.option("--approve", is_flag=True, help="Let it decide on tool calls that wait for a person.")
 @click.option(
     "--model",
     "models",
@@ -183,6 +184,7 @@ def may(key: dict[str, Any]) -> str:
         else []
     )
     told = ["admin"] if key["admin"] else []
+    told += ["approves tool calls"] if key["approve"] else []
     told.append(
         "any user" if key["trusted"] or key["admin"] else f"users {', '.join(users) or 'none'}"
     )

@@ -24,6 +24,7 @@ from gateway.cli.options import CommandFailed, installed_version
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.shared import shared
+from gateway.cli.tools import tools
 from gateway.cli.top import top
 from gateway.cli.transfer import export, import_
 from gateway.cli.try_model import try_model
@@ -75,6 +76,7 @@ for command in (
     users,
     agents,
     shared,
+    tools,
     keys,
     jobs,
     db,

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from gateway.config.keys import MemoryMode
 from gateway.config.memory_settings import BlockDefault, ReflectSettings, check_zone
 from gateway.config.section import Section
+from gateway.config.tool_rules import check_rules
 
 PREFIX = "agent:"  # of the model's name by which a profile is called
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -141,12 +142,13 @@ class AgentSettings(Section):
 
 
 def check_agent_names(agents: dict[str, AgentSettings]) -> dict[str, AgentSettings]:
-    """Return the profiles of a configuration. Raises ValueError for a name that none may have."""
-    for name in agents:
+    """Return the profiles of a configuration. Raises ValueError for a name or a rule."""
+    for name, agent in agents.items():
         try:
             check_agent_name(name)
         except ValueError as e:
             raise ValueError(f"agents.{name}: {e}") from e
+        check_rules(agent.tool_rules, f"agents.{name}.tool_rules")
     return agents
 
 

@@ -35,6 +35,7 @@ class KeyGrant(Section):
     users: tuple[str, ...] = ()
     default_user: str = ""
     admin: bool = False
+    approve: bool = False
     models: tuple[str, ...] = ("*",)
     agents: tuple[str, ...] = ("*",)
     paths: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ from pydantic import (
 from gateway.config.addresses import complete_url
 from gateway.config.agents import PREFIX, Agents, AgentSettings, check_agent_models
 from gateway.config.clients import Clients
+from gateway.config.delegation import DelegationSettings
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
 from gateway.config.section import Section
@@ -261,6 +262,7 @@ class Settings(Section):
     providers: dict[str, ProviderSettings] = Field({})
     models: dict[str, ModelSettings] = Field({})
     agents: Agents = Field({})
+    delegation: DelegationSettings = DelegationSettings()
     routing: RoutingSettings = RoutingSettings()
     keys: tuple[KeySettings, ...] = ()
     memory: MemorySettings = MemorySettings()

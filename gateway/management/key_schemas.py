@@ -19,6 +19,7 @@ class Key(msgspec.Struct, kw_only=True):
     users: list[str]
     default_user: str
     admin: bool
+    approve: bool
     models: list[str]
     agents: list[str]
     paths: list[str]

@@ -212,6 +212,7 @@ def _to_schema(
         admin=grant.admin,
         models=list(grant.models),
         agents=list(grant.agents),
+        approve=grant.approve,
         paths=list(grant.paths),
         memory=grant.memory,
         limits=grant.limits.model_dump(),

@@ -16,6 +16,7 @@ from gateway.management.context import EVERY
 from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
 from gateway.wire.chat import Json, encode
+from memory import BaseRule, InvalidRule, parse_rules
 
 PROFILE_BYTES = 256 << 10
 # Members of the object that the gateway itself gives it: a profile that was read can be sent back.
@@ -77,6 +78,8 @@ def sent_members(body: Any, name: str) -> Json:
 
 def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
     """Return a profile as it is stored. Raises BadRequest, Forbidden."""
+    if "tool_rules" in members:
+        read_rules(members["tool_rules"], "tool_rules")
     profile = _parse(members)
     router, principal = caller.gateway.router, caller.principal
     _check_models(profile, lambda name: router.find(name) is not None, principal)
@@ -94,6 +97,15 @@ def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
             code="profile_too_large",
         )
     return stored
+
+
+def read_rules(sent: object, member: str) -> tuple[BaseRule, ...]:
+    """Return the rules on tools that a member of a body holds. Raises BadRequest."""
+    try:
+        return parse_rules(sent)
+    except InvalidRule as e:
+        path = f"{member}{e.path}"
+        raise BadRequest(f"`{path}`: {e.text}.", code="invalid_rule", param=path) from e
 
 
 def _parse(members: Mapping[str, Any]) -> AgentSettings:

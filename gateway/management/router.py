@@ -7,11 +7,13 @@ from litestar.di import Provide
 
 from gateway.management import (
     agents,
+    approvals,
     block_routes,
     context,
     conversations,
     dropped,
     files,
+    inbox,
     jobs,
     keys,
     merges,
@@ -19,6 +21,7 @@ from gateway.management import (
     policies,
     query_params,
     stats,
+    tool_rules,
     turns,
     usage,
     users,
@@ -28,6 +31,8 @@ HANDLERS = (
     *users.ROUTES,
     *merges.ROUTES,
     *agents.ROUTES,
+    *approvals.ROUTES,
+    *inbox.ROUTES,
     *block_routes.ROUTES,
     *passages.ROUTES,
     *dropped.ROUTES,
@@ -38,6 +43,7 @@ HANDLERS = (
     *keys.ROUTES,
     *jobs.ROUTES,
     *stats.ROUTES,
+    *tool_rules.ROUTES,
     *turns.ROUTES,
 )
 

@@ -41,6 +41,7 @@ class RetentionPolicy:
 
     explain: float
     unnamed: float
+    inbox: float = 30
 
 
 def erase_handler(db: Database, forget: Forget) -> Handler:
@@ -81,6 +82,8 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
             lambda conn: call_records.expire(conn, now - ages.explain * DAY),
+            lambda conn: retention.expire_approvals(conn, now - ages.explain * DAY),
+            lambda conn: retention.expire_inboxes(conn, now - ages.inbox * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
             lambda conn: delete_dead(conn, now - DEAD_DAYS * DAY),
             *(lambda conn, x=x: x.expire(conn, now) for x in db.application_tables),

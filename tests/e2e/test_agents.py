@@ -465,7 +465,7 @@ async def test_a_p5_profiles_of_two_tenants_never_meet_and_an_untrusted_key_make
         ({"response_format": {"type": "xml"}}, "response_format"),
         ({"model": "agent:other"}, "model"),
         ({"context_window": -1}, "context_window"),
-        ({"tool_rules": ["x"]}, "tool_rules.0"),
+        ({"tool_rules": ["x"]}, "tool_rules[0]"),
     ],
 )
 async def test_a_profile_that_is_wrong_is_refused_with_its_member(data, members, param):

@@ -25,6 +25,7 @@ from sqlalchemy import text as sql_text
 
 from memory.stores.sql.engine import file_tables
 from memory.stores.sql.engine.agent_tables import agent_versions, agents
+from memory.stores.sql.engine.approval_tables import tool_approvals
 from memory.stores.sql.engine.call_tables import call_records, tool_pins
 from memory.stores.sql.engine.columns import (
     Key,
@@ -36,6 +37,7 @@ from memory.stores.sql.engine.columns import (
     short,
     text,
 )
+from memory.stores.sql.engine.inbox_tables import agent_inbox
 from memory.stores.sql.engine.python_tool_tables import python_tool_versions, python_tools
 from memory.stores.sql.engine.record_tables import dropped, job_records
 from memory.stores.sql.engine.shared_tables import (
@@ -49,6 +51,7 @@ from memory.stores.sql.engine.shared_tables import (
 __all__ = [
     "Key",
     "Words",
+    "agent_inbox",
     "agent_versions",
     "agents",
     "at",
@@ -65,6 +68,7 @@ __all__ = [
     "shared_versions",
     "short",
     "text",
+    "tool_approvals",
     "tool_pins",
 ]
 

@@ -26,7 +26,7 @@ from memory.stores.sql.engine.write_lock import EVERYTHING, NOTHING, owner_lock
 from memory.stores.sql.owners import agent_speakers, erasure_log, retention, shared_erasure
 from memory.stores.sql.owners.row_removal import RemovedRows, RowsToRemove, wipe
 from memory.stores.sql.rows import conversations as conversation_rows
-from memory.stores.sql.rows import policies
+from memory.stores.sql.rows import named_rows
 from memory.stores.sql.rows import scopes as owners
 from memory.stores.sql.rows.conversations import FoundConversation
 from memory.stores.sql.rows.jobs import Effect, QueuedJob, enqueue
@@ -84,7 +84,7 @@ async def erase(
         shared.update(shared_erasure.forget_member(conn, who))
         for tables in others:
             tables.forget(conn, *who)
-        policies.remove(conn, who)
+        named_rows.remove(conn, who)
         scopes, jobs = owners.erase(conn, secret, *who)
         job.payload["scopes"] = scopes
         if scopes:

@@ -15,6 +15,7 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.application_tables import ApplicationTables
 from memory.stores.sql.owners import agent_speakers, shared_erasure
 from memory.stores.sql.owners.rename_owner import OwnerRename
+from memory.stores.sql.rows import named_rows
 
 b, c, m, n, p, s = (
     table.c for table in (t.blocks, t.conversations, t.messages, t.nodes, t.passages, t.scopes)
@@ -115,6 +116,7 @@ def finish(
         )
     agent_speakers.rename(conn, move.source, move.target)
     shared_erasure.rename(conn, move.source, move.target)
+    named_rows.rename(conn, move.source, move.target)
     for application in tables:
         application.rename(conn, move.source, move.target)
     for row in _superseded(conn, move):

@@ -30,7 +30,7 @@ from memory.scope import Scope, owner_key
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.application_tables import ApplicationTables
 from memory.stores.sql.owners import agent_speakers, row_removal, shared_erasure
-from memory.stores.sql.rows import policies
+from memory.stores.sql.rows import named_rows, policies
 from memory.stores.sql.rows import scopes as owners
 from memory.stores.sql.rows.messages import message_of
 
@@ -200,6 +200,7 @@ def finish(
     policies.rename(conn, move.source, move.target)
     agent_speakers.rename(conn, move.source, move.target)
     shared_erasure.rename(conn, move.source, move.target)
+    named_rows.rename(conn, move.source, move.target)
     for application in tables:
         application.rename(conn, move.source, move.target)
     for name in (move.source, move.target):

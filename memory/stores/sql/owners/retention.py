@@ -8,8 +8,10 @@ from sqlalchemy import Connection, delete, select, update
 
 from memory.ids import key_at
 from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows import agent_inbox, approvals
 from memory.stores.sql.rows import conversations as conversation_rows
 
+expire_approvals, expire_inboxes = approvals.expire, agent_inbox.expire
 BATCH = 100  # conversations removed at once
 RECORDS = 1000  # rows a transaction, so as not to block the writer for long
 RETRY_AGE = 86400.0  # seconds; a retry comes within ten minutes

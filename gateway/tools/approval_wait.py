@@ -1,0 +1,72 @@
+"""Waits for a person's decision on a call. Any worker may take it: the row is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from memory import Memory, MemoryFault, management
+from memory.management.approvals import ALIVE_SECONDS, ApprovalRequest, StoredApproval
+
+log = logging.getLogger("mnemogate")
+LOOK_SECONDS = 0.4  # between looks at the row: a decision arrives within a second
+RENEW_SECONDS = ALIVE_SECONDS / 3
+NOT_POSSIBLE = "Error: this call needs a person's approval, and cannot be asked for right now."
+
+
+async def wait_for_decision(memory: Memory, wanted: ApprovalRequest) -> StoredApproval:
+    """Ask for a decision and return it, or what ended the wait.
+
+    Being cancelled ends the wait as well: nobody decides on a call of a client that left. Raises
+    MemoryFault if the store cannot take the question.
+    """
+    asked = await management.approvals.ask_person(memory, wanted)
+    until = time.monotonic() + wanted.seconds
+    try:
+        decided = await _look_until(memory, asked, until)
+    except asyncio.CancelledError:
+        ending = asyncio.ensure_future(management.approvals.end_wait(memory, asked.id, "cancelled"))
+        ending.add_done_callback(_log_failure)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(asyncio.wait([ending], timeout=1))
+        raise
+    if decided is not None:
+        return decided
+    return await management.approvals.end_wait(memory, asked.id, "expired")
+
+
+async def _look_until(memory: Memory, asked: StoredApproval, until: float) -> StoredApproval | None:
+    """Return the decision; None if there is none by then."""
+    renewed = time.monotonic()
+    while (left := until - time.monotonic()) > 0:
+        await asyncio.sleep(min(LOOK_SECONDS, left))
+        try:
+            row = await management.approvals.find_approval(memory, asked.id)
+            if row.status != "pending":
+                return row
+            if time.monotonic() - renewed > RENEW_SECONDS:
+                await management.approvals.renew_wait(memory, asked.id)
+                renewed = time.monotonic()
+        except MemoryFault as e:
+            # The store may be back before the time is over.
+            log.warning("cannot look for a decision on %s: %s", asked.id, e)
+    return None
+
+
+def _log_failure(ending: asyncio.Future[StoredApproval]) -> None:
+    if not ending.cancelled() and (error := ending.exception()) is not None:
+        log.warning("the end of a wait for a person could not be written: %s", error)
+
+
+def refusal_of(decided: StoredApproval, seconds: float) -> str:
+    """Return the result of a call that was not allowed; "" for one that was.
+
+    seconds: for which the call waited.
+    """
+    if decided.status == "allowed":
+        return ""
+    if decided.status == "denied":
+        return f"Error: a person refused this call. {decided.reason}".rstrip()
+    return f"Error: nobody decided on this call within {seconds:g} s; it was not run."

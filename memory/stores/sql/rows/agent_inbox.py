@@ -1,0 +1,150 @@
+"""Messages that wait for an agent: put, listed, taken back, delivered by a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, bindparam, delete, insert, literal, or_, select, tuple_, update
+
+from memory.errors import NotFound
+from memory.ids import clock, new_id
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.statements import Query
+from memory.stores.sql.rows.scopes import UserName
+
+RECORDS = 1000  # rows a transaction
+
+x = t.agent_inbox.c
+WAITING = (
+    select(t.agent_inbox)
+    .where(
+        x.tenant == bindparam("tenant"),
+        x.owner == bindparam("owner"),
+        x.agent == bindparam("agent"),
+        x.delivered_at.is_(None),
+        x.created_at >= bindparam("since"),
+    )
+    .order_by(x.created_at, x.id)
+    .limit(bindparam("most"))
+)
+
+
+class InboxAddress(msgspec.Struct, frozen=True):
+    """An agent, and whose memory with it. owner: of home `agent` its own."""
+
+    tenant: str
+    owner: str
+    agent: str
+
+
+class NewInboxMessage(msgspec.Struct, frozen=True):
+    """A message to an agent. said_by: the user in whose turn it is sent."""
+
+    to: InboxAddress
+    sender: str
+    text: str
+    said_by: str | None = None
+
+
+class InboxMessage(msgspec.Struct, frozen=True):
+    """A stored message. Times are Unix times."""
+
+    id: str
+    sender: str
+    text: str
+    created_at: float
+    delivered_at: float | None = None
+
+
+def put(conn: Connection, new: NewInboxMessage) -> InboxMessage:
+    """Put a message into an inbox."""
+    message = InboxMessage(new_id("msg"), new.sender, new.text, clock.now())
+    to = new.to
+    conn.execute(
+        insert(t.agent_inbox).values(
+            id=message.id,
+            tenant=to.tenant,
+            agent=to.agent,
+            owner=to.owner,
+            sender=new.sender,
+            said_by=new.said_by,
+            text=new.text,
+            created_at=message.created_at,
+        )
+    )
+    return message
+
+
+def waiting(to: InboxAddress, since: float, most: int) -> Query:
+    """Return the query for the messages that wait, oldest first. since: older ones do not."""
+    return Query(
+        WAITING,
+        {
+            "tenant": to.tenant,
+            "owner": to.owner,
+            "agent": to.agent,
+            "since": since,
+            "most": most,
+        },
+    )
+
+
+def message_of(row: Any) -> InboxMessage:
+    """Return the message of a row."""
+    return InboxMessage(row.id, row.sender, row.text, row.created_at, row.delivered_at)
+
+
+def list_page(
+    conn: Connection, to: InboxAddress, after: tuple[float, str] | None, limit: int
+) -> list[InboxMessage]:
+    """List the messages of an inbox, delivered or not, newest first, behind a place."""
+    own = (x.tenant == to.tenant) & (x.owner == to.owner) & (x.agent == to.agent)
+    query = select(t.agent_inbox).where(own).order_by(x.created_at.desc(), x.id.desc())
+    if after is not None:
+        query = query.where(tuple_(x.created_at, x.id) < tuple_(*map(literal, after)))
+    return [message_of(row) for row in conn.execute(query.limit(limit))]
+
+
+def take_back(conn: Connection, to: InboxAddress, ident: str) -> None:
+    """Remove a message. Raises NotFound."""
+    removed = conn.execute(
+        delete(t.agent_inbox).where(
+            x.id == ident, x.tenant == to.tenant, x.owner == to.owner, x.agent == to.agent
+        )
+    ).rowcount
+    if not removed:
+        raise NotFound(f"there is no message {ident[:64]!r} in this inbox")
+
+
+def deliver(conn: Connection, idents: Sequence[str], turn: int) -> None:
+    """Note that the answer to a turn delivers these messages."""
+    conn.execute(
+        update(t.agent_inbox)
+        .where(x.id.in_(idents), x.delivered_at.is_(None))
+        .values(delivered_at=clock.now(), turn=turn)
+    )
+
+
+def rename(conn: Connection, source: UserName, target: UserName) -> None:
+    """Give what a user got and sent to another name."""
+    for column in (x.owner, x.said_by):
+        own = (x.tenant == source[0]) & (column == source[1])
+        values = {"tenant": target[0], column.name: target[1]}
+        conn.execute(update(t.agent_inbox).where(own).values(values))
+
+
+def remove(conn: Connection, who: UserName) -> None:
+    """Remove what a user who is erased got and sent."""
+    own = or_(x.owner == who[1], x.said_by == who[1])
+    conn.execute(delete(t.agent_inbox).where(x.tenant == who[0], own))
+
+
+def expire(conn: Connection, before: float) -> int:
+    """Remove so many messages that were sent before a time.
+
+    Returns their number; call again until it is 0.
+    """
+    old = select(x.id).where(x.created_at < before).limit(RECORDS)
+    return conn.execute(delete(t.agent_inbox).where(x.id.in_(old))).rowcount
