@@ -28,7 +28,7 @@ from gateway.tools.sandboxes import Sandboxes
 from memory import Memory, MemoryFault, management
 from memory.management.python_tools import StoredTool, ToolText
 
-ENTRY = "python"  # of tools that no entry of the configuration lists
+API_ENTRY = "python/api"  # no entry of the configuration has such a name
 FRESH_SECONDS = 2.0  # that other workers' changes may take to be listed here
 MAX_PARSED = 256  # sources that are held parsed
 
@@ -174,7 +174,7 @@ class TenantPythonTools:
 def make_tool(name: str, version: int, listed: ListedTool) -> OperatorTool:
     """Return a tool as its row lists it."""
     return OperatorTool(
-        name, ENTRY, listed.description, listed.parameters, listed.effect, version=version
+        name, API_ENTRY, listed.description, listed.parameters, listed.effect, version=version
     )
 
 
@@ -187,6 +187,7 @@ def show_definition(definition: str | None) -> dict[str, Any] | None:
 
 
 __all__ = [
+    "API_ENTRY",
     "ListedTool",
     "SourceRefused",
     "TenantPythonTools",
