@@ -198,7 +198,7 @@ class UnreadableCompletion(UpstreamUnreachable, UnreadableAnswer):
 class InsufficientStorage(GatewayError):
     """What is kept of a user would exceed the space they have."""
 
-    status, type, code = 507, "insufficient_storage", "insufficient_storage"
+    status, type, code = 507, "insufficient_storage", "files_quota"
 
 
 class Unavailable(GatewayError):

@@ -126,6 +126,7 @@ WIDE = {
 REACHING = {
     "gateway.app": "the wiring",
     "gateway.cli.main": "lists every command",
+    "memory.jobs.maintenance": "lists everything that expires",
     "gateway.management.router": "lists every route of the API",
     "gateway.state": "everything a request needs",
     "gateway.ui.router": "assembles the dashboard",

@@ -92,10 +92,8 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
     snapshot, identity, plan = turn.snapshot, turn.identity, prompt.plan
     history, past = snapshot.turn, snapshot.past
     nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
-    contents = [
-        _contents_of_answer(turn, answer, node)
-        for answer, node in zip(outcome.answers, nodes, strict=True)
-    ]
+    answered = zip(outcome.answers, nodes, strict=True)
+    contents = [_contents_of_answer(turn, answer, node) for answer, node in answered]
     begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
     evicted = [
         (turn.policy.screen.mask_message(history.messages[i]), history.chain.digest(i))
