@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from gateway.cli.client import open_api
+from gateway.cli.formatting import printable
 from gateway.cli.options import (
     CommandFailed,
     GatewayOptions,
@@ -15,16 +16,18 @@ from gateway.cli.options import (
     print_json,
     where_options,
 )
+from gateway.tools.python_source import SourceRefused, read_source
 
 WORDS = {"run": "runs", "refuse": "is refused", "approve": "waits for a person"}
 
 
-@click.group(short_help="Check the rules on tools.")
+@click.group(short_help="Make tools, and check the rules on them.")
 def tools() -> None:
-    """Check what rules on tools would say of calls.
+    """Make tools from Python files, and check what rules on tools would say of calls.
 
     \b
-    Example:
+    Examples:
+      mnemogate tools put days_until.py
       mnemogate tools check rules.json
     """
 
@@ -64,6 +67,50 @@ def check(where: GatewayOptions, file: IO[bytes], as_json: bool) -> None:
         click.echo("The turn has ended.")
     if answer["unmet"]:
         click.echo(f"Required before the turn ends: {', '.join(answer['unmet'])}")
+
+
+@tools.command(short_help="Make a tool from a Python file.")
+@click.argument("file", type=click.File("rb"))
+@click.option("--description", default="", help="In place of the function's docstring.")
+@click.option(
+    "--effect", type=click.Choice(["read", "write"]), help="What a run does to the world."
+)
+@click.option(
+    "--sandbox",
+    type=click.Choice(["monty", "bubblewrap"]),
+    default="monty",
+    show_default=True,
+    help="Where it runs; bubblewrap needs an admin key.",
+)
+@json_option
+@where_options
+def put(where: GatewayOptions, file: IO[bytes], as_json: bool, **members: str | None) -> None:
+    """Make a tool from a Python file, or replace it.
+
+    FILE defines one function, after which the tool is named; - reads it from stdin.
+
+    \b
+    Example:
+      mnemogate tools put days_until.py
+    """
+    try:
+        source = file.read().decode()
+        # The server checks it again, and for its own sandbox.
+        name = read_source(source, "bubblewrap").name
+    except UnicodeDecodeError as e:
+        raise CommandFailed("The file is not UTF-8 text. Convert it.", exit_code=2) from e
+    except SourceRefused as e:
+        where_it_is = f"line {e.line}: " if e.line else ""
+        raise CommandFailed(f"{where_it_is}{e}. Correct the file.", exit_code=2) from e
+    sent = {"kind": "python", "source": source, **{n: v for n, v in members.items() if v}}
+    with open_api(where) as api:
+        tool = api.call("PUT", f"/tools/{name}", json=sent)
+    if as_json:
+        print_json(tool)
+        return
+    click.echo(f"{tool['name']} is at version {tool['version']}.")
+    for warning in tool["warnings"]:
+        click.echo(printable(warning), err=True)
 
 
 def _describe(call: dict[str, Any]) -> str:
