@@ -89,7 +89,8 @@ class InvalidSource(BadRequest):
     code = "invalid_source"
 
     def __init__(self, message: str, line: int = 0) -> None:
-        super().__init__(message, param="source")
+        place = f"`source`, line {line}" if line else "`source`"
+        super().__init__(f"{place}: {message.rstrip('.')}.", param="source")
         self.line = line
 
     def body(self) -> bytes:

@@ -7,12 +7,14 @@ CPython are the operator's: an admin key sets them, and nobody is shown them.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from litestar import Response, delete, get, post, put
 from litestar.params import FromPath
 
+from gateway.auth.authenticator import Principal
 from gateway.config.tools import is_reserved
 from gateway.errors import BadRequest, Forbidden, InvalidSource, RequestConflict
 from gateway.http.paths import segment
@@ -22,11 +24,11 @@ from gateway.management.context import (
     EVERY,
     AtDoor,
     Cursor,
-    ManagementRequest,
     PageLimit,
     window,
 )
 from gateway.management.schemas import Json, Page, place_of
+from gateway.state import GatewayState
 from gateway.tools.python_source import SourceRefused
 from gateway.tools.tenant_tools import (
     API_ENTRY,
@@ -36,9 +38,10 @@ from gateway.tools.tenant_tools import (
     read_listed,
     show_definition,
 )
-from memory import EditSource, iso, management
+from memory import EditSource, Memory, iso, management
 from memory.management.python_tools import StoredTool
 
+T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -74,7 +77,27 @@ def show_tool(stored: StoredTool, warnings: list[str] | None = None) -> Json:
     return shown
 
 
-def check_tool_maker(caller: ManagementRequest, definition: ToolDefinition | None = None) -> None:
+class ToolMaker(Protocol):
+    """Who makes a tool. runs_it: they operate the gateway."""
+
+    tenant: str
+    memory: Memory
+
+    @property
+    def gateway(self) -> GatewayState: ...
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def runs_it(self) -> bool: ...
+
+    async def read(self, work: Awaitable[T]) -> T: ...
+
+    async def write(self, work: Awaitable[T]) -> T: ...
+
+
+def check_tool_maker(caller: ToolMaker, definition: ToolDefinition | None = None) -> None:
     """Raise Forbidden for a caller who may make no such tool."""
     if caller.tenant == EVERY:
         raise BadRequest("A tool belongs to one tenant: name it.", param="tenant")
@@ -95,13 +118,13 @@ def check_tool_maker(caller: ManagementRequest, definition: ToolDefinition | Non
         )
 
 
-def tools_of(caller: ManagementRequest) -> TenantPythonTools:
+def tools_of(caller: ToolMaker) -> TenantPythonTools:
     """Return what holds the Python tools of tenants."""
     return caller.gateway.toolbox.tenant_tools
 
 
 async def put_python_tool(
-    caller: ManagementRequest, name: str, definition: ToolDefinition, source: EditSource
+    caller: ToolMaker, name: str, definition: ToolDefinition, source: EditSource
 ) -> tuple[StoredTool, list[str]]:
     """Make or replace a tool. Raises BadRequest, Forbidden, InvalidSource, RequestConflict."""
     check_tool_maker(caller, definition)
@@ -115,7 +138,7 @@ async def put_python_tool(
     try:
         text, warnings = await tools.check(name, definition)
     except SourceRefused as e:
-        raise InvalidSource(f"`source`: {e}.", e.line) from None
+        raise InvalidSource(str(e), e.line) from None
     except ValueError as e:
         raise BadRequest(f"{e}.", code="invalid_tool") from None
     stored = await caller.write(
@@ -126,7 +149,7 @@ async def put_python_tool(
     return stored, warnings
 
 
-def _check_free(caller: ManagementRequest, name: str) -> None:
+def _check_free(caller: ToolMaker, name: str) -> None:
     """Raise RequestConflict for a name that another entry has."""
     held = caller.gateway.toolbox.catalog(caller.tenant).tools.get(name)
     if is_reserved(name) or (held is not None and held.tool.entry != API_ENTRY):
@@ -137,7 +160,7 @@ def _check_free(caller: ManagementRequest, name: str) -> None:
         )
 
 
-async def remove_python_tool(caller: ManagementRequest, name: str, source: EditSource) -> None:
+async def remove_python_tool(caller: ToolMaker, name: str, source: EditSource) -> None:
     """Delete a tool; its versions stay. Raises Forbidden, ResourceNotFound, RequestConflict."""
     check_tool_maker(caller)
     who = caller.tenant, name
