@@ -20,6 +20,7 @@ from memory.core.screen import Screen
 from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
 from memory.scope import Scope
+from memory.session.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class TurnRequest(msgspec.Struct):
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
     one. policy: of the agent, if it has one of its own. harness: what the client's program puts
     around its user's words. said_by: the user whom the request names, where the memory is an
-    agent's own.
+    agent's own. toolbox: the operator's tools that were granted, None for none.
     """
 
     scope: Scope
@@ -115,6 +116,7 @@ class TurnRequest(msgspec.Struct):
     policy: Policy | None = None
     harness: Harness = SHIPPED_HARNESS
     said_by: str | None = None
+    toolbox: Toolbox | None = None
 
     @property
     def size(self) -> int:
