@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from gateway.config.section import Section
-from gateway.config.web_tools import OwnToolSettings
+from gateway.config.tool_settings import ToolSettings
 
 SandboxName = Literal["monty", "bubblewrap"]
 SOURCE_BYTES = 32 << 10
@@ -29,7 +29,7 @@ class SandboxSettings(Section):
     calls: int = Field(50, ge=0, le=1000)
 
 
-class SandboxedSettings(OwnToolSettings):
+class SandboxedSettings(ToolSettings):
     """What every entry takes that runs in a sandbox. None: that of [sandbox]."""
 
     sandbox: SandboxName = "monty"

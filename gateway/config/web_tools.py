@@ -8,23 +8,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.section import Section
+from gateway.config.tool_settings import ToolSettings
 
 HOST_PATTERN = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 PRIVATE_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
 
-class OwnToolSettings(Section):
-    """What every entry takes."""
-
-    description: str = Field("", max_length=1024)
-    effect: Literal["read", "write"] | None = None
-    idempotent: bool = False
-    timeout: float = Field(30, ge=1, le=600)
-    pinned: bool = False
-
-
-class FetchUrlSettings(OwnToolSettings):
+class FetchUrlSettings(ToolSettings):
     """Which pages may be read.
 
     allow_hosts: names, or `*.example.com`; empty for every public host. private_hosts: exact
@@ -69,7 +59,7 @@ class FetchUrlSettings(OwnToolSettings):
         return ports
 
 
-class WebSearchSettings(OwnToolSettings):
+class WebSearchSettings(ToolSettings):
     """Who searches.
 
     backend: `searxng:URL`, `ddgs`, or `json` with the members behind it. url: with `{query}` and

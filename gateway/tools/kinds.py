@@ -12,12 +12,17 @@ from gateway.config.tools import ToolSettings
 from gateway.tools.kind import ToolKind
 
 if TYPE_CHECKING:
+    from gateway.tools.sandboxes import Sandboxes
     from memory import Memory
 
 # One line a kind, beside its settings in `gateway.config.tools`: the module and what makes it. A
 # factory is called with the name of the entry, its settings, and what the gateway has.
 FACTORIES = {
     "http": "gateway.tools.http_tool:HttpTool",
+    "python": "gateway.tools.configured:make_python_tool",
+    "run_code": "gateway.tools.configured:make_run_code",
+    "fetch_url": "gateway.tools.configured:make_fetch_url",
+    "web_search": "gateway.tools.configured:make_web_search",
 }
 # Of kinds whose results are made here, and not by somebody outside.
 TRUSTED_KINDS = frozenset({"python", "run_code"})
@@ -29,6 +34,7 @@ class KindServices(msgspec.Struct, frozen=True):
     settings: Settings
     memory: Memory
     secret: bytes
+    sandboxes: Sandboxes | None = None
 
 
 def make_kind(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:

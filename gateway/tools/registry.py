@@ -20,6 +20,8 @@ from gateway.config.tools import (
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
 from gateway.tools.kinds import KindServices, make_kind
+from gateway.tools.sandboxes import Sandboxes
+from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import TokenCounter
 
@@ -96,10 +98,21 @@ class Catalog:
 
 
 class ToolRegistry:
-    """All entries. slots: runs of this process at a time."""
+    """All entries. slots: runs of this process at a time. api_entry: tools that were made by API.
 
-    def __init__(self, settings: ToolboxSettings, entries: Mapping[str, ToolEntry]) -> None:
+    sandboxes, tenant_tools: of the whole process, whatever is reloaded.
+    """
+
+    def __init__(
+        self,
+        settings: ToolboxSettings,
+        entries: Mapping[str, ToolEntry],
+        sandboxes: Sandboxes,
+        tenant_tools: TenantPythonTools,
+    ) -> None:
         self.settings, self.entries = settings, entries
+        self.sandboxes, self.tenant_tools = sandboxes, tenant_tools
+        self.api_entry = ToolEntry(API_ENTRY, ToolSettings(kind="python"), tenant_tools)
         self.slots = asyncio.Semaphore(settings.process_parallel)
         self._counter = TokenCounter()
         self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
@@ -108,7 +121,7 @@ class ToolRegistry:
         """Return the tools that a tenant may be granted; the same while no kind changes."""
         listed = [
             entry.kind.list_tools(tenant) if not entry.state else ()
-            for entry in self.entries.values()
+            for entry in self._all_entries()
         ]
         held = self._catalogs.get(tenant)
         if held is not None and all(map(_is_same, held[0], listed)):
@@ -121,12 +134,17 @@ class ToolRegistry:
 
     def names(self, tenant: str) -> frozenset[str]:
         """Return the names of all tools that a tenant may be granted."""
-        return frozenset(self.catalog(tenant).tools) if self.entries else frozenset()
+        if not self.entries and not self.tenant_tools.has_tools:
+            return frozenset()
+        return frozenset(self.catalog(tenant).tools)
 
     async def close(self) -> None:
         """End what the kinds hold open."""
-        closing = (entry.kind.close() for entry in self.entries.values())
-        await asyncio.gather(*closing, return_exceptions=True)
+        closing = (entry.kind.close() for entry in self._all_entries())
+        await asyncio.gather(*closing, self.sandboxes.close(), return_exceptions=True)
+
+    def _all_entries(self) -> list[ToolEntry]:
+        return [*self.entries.values(), self.api_entry]
 
     async def retire(self, successor: ToolRegistry) -> None:
         """End the entries that a reload replaced, once none of their runs is in progress."""
@@ -140,7 +158,7 @@ class ToolRegistry:
     def _make_catalog(self, listed: Iterable[Sequence[OperatorTool]]) -> Catalog:
         tools: dict[str, RegisteredTool] = {}
         colliding: list[RegisteredTool] = []
-        for entry, own in zip(self.entries.values(), listed, strict=True):
+        for entry, own in zip(self._all_entries(), listed, strict=True):
             for tool in own:
                 registered = self._register(entry, tool)
                 if tool.name in tools or is_reserved(tool.name):
@@ -176,6 +194,9 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
     Raises ConfigError.
     """
     settings = services.settings
+    sandboxes = before.sandboxes if before is not None else Sandboxes(settings.sandbox)
+    sandboxes.configure(settings.sandbox)
+    services = msgspec.structs.replace(services, sandboxes=sandboxes)
     entries: dict[str, ToolEntry] = {}
     for name, told in sorted(settings.tools.items()):
         known = before.entries.get(name) if before is not None else None
@@ -183,7 +204,10 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
             entries[name] = known
         else:
             entries[name] = ToolEntry(name, told, make_kind(name, told, services))
-    return ToolRegistry(settings.toolbox, entries)
+    tenant_tools = (
+        before.tenant_tools if before is not None else TenantPythonTools(services.memory, sandboxes)
+    )
+    return ToolRegistry(settings.toolbox, entries, sandboxes, tenant_tools)
 
 
 def _is_same(before: Sequence[OperatorTool], now: Sequence[OperatorTool]) -> bool:

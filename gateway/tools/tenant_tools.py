@@ -75,10 +75,15 @@ class TenantPythonTools:
         self._reading: asyncio.Task[None] | None = None
         self._parsed: dict[tuple[str, str, int], PythonSource] = {}
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether any tenant has a tool."""
+        return bool(self._tools)
+
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return a tenant's tools as they were listed last; read them anew after a while."""
         if self._reading is None and time.monotonic() - self._read_at > FRESH_SECONDS:
-            self._reading = asyncio.get_running_loop().create_task(self._read_quietly())
+            self._reading = asyncio.get_running_loop().create_task(self.read_quietly())
         return self._tools.get(tenant, ())
 
     def check_arguments(
@@ -162,7 +167,8 @@ class TenantPythonTools:
             source = self._parsed[key] = read_source(definition.source, definition.sandbox)
         return source
 
-    async def _read_quietly(self) -> None:
+    async def read_quietly(self) -> None:
+        """Read what is listed, unless the store does not answer."""
         try:
             await self.read_lists()
         except MemoryFault:

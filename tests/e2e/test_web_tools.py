@@ -24,8 +24,6 @@ async def test_t_w1_no_packet_reaches_a_private_address(data, monkeypatch):
             return reply("", next(redirects), Location=f"http://127.0.0.1:{private.port}/")
 
         async with CountingListener(redirect) as public:
-            for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
-                monkeypatch.setenv(name, f"http://127.0.0.1:{private.port}")
             hosts = [*LOOPBACK_SPELLINGS, "localhost", "LOCALHOST.", "ip6-localhost"]
             urls = [f"http://{host}:{private.port}/" for host in hosts]
             urls += [f"http://[::1]:{six.port}/", f"http://localhost:{six.port}/"]
@@ -43,6 +41,9 @@ async def test_t_w1_no_packet_reaches_a_private_address(data, monkeypatch):
                 script += [calls(*made), "Done."]
             config = granting({"fetch_url": entry})
             async with Model(*script) as up, gateway(up, data, config) as live:
+                # Behind the start, since the gateway's own upstreams honour them.
+                for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+                    monkeypatch.setenv(name, f"http://127.0.0.1:{private.port}")
                 for chunk in chunks:
                     assert (await live.chat("Read.")).status_code == 200
                     results = results_of(up.bodies[-1])[-len(chunk) :]
