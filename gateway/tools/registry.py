@@ -132,9 +132,14 @@ class ToolRegistry:
         self._catalogs[tenant] = listed, catalog
         return catalog
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether there is an entry, or a tool that was made by API, as far as is known."""
+        return bool(self.entries) or self.tenant_tools.has_tools
+
     def names(self, tenant: str) -> frozenset[str]:
         """Return the names of all tools that a tenant may be granted."""
-        if not self.entries and not self.tenant_tools.has_tools:
+        if not self.has_tools:
             return frozenset()
         return frozenset(self.catalog(tenant).tools)
 

@@ -12,7 +12,7 @@ from gateway.chat.intake.memory_request import ask_of
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.degraded import DegradedProducer
-from gateway.chat.turn.operator_tools import toolbox_of
+from gateway.chat.turn.operator_tools import may_have_tools, toolbox_of
 from gateway.chat.turn.target_options import target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
 from gateway.chat.turn.unread_answer import UnreadTurn, answer_unread, needs_memory
@@ -44,7 +44,7 @@ async def begin_turn(
         gateway.worker.resume(request.principal.tenant)
     try:
         ask = await ask_of(gateway, request, forward, target)
-        if gateway.toolbox.entries:
+        if may_have_tools(gateway, request):
             ask.toolbox = await toolbox_of(gateway, request, forward, target)
         session = await gateway.memory.begin(ask)
     except MemoryFault as e:
