@@ -71,7 +71,7 @@ from memory import (
 from memory.context.summary import PROMPT as SUMMARY_PROMPT
 from memory.core.block_space import BlockSpace, OperatorBlocks
 from memory.core.blocks import INSTRUCTION
-from memory.jobs import extraction, maintenance, reflection, summarization
+from memory.jobs import extraction, file_cleaning, maintenance, reflection, summarization
 from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 
 if TYPE_CHECKING:
@@ -388,6 +388,7 @@ def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -
 
 def _register_files(worker: Worker, memory: Memory, settings: Settings) -> None:
     """Let this process read files, where an entry keeps them."""
+    file_cleaning.register_cleaning(worker, memory.db)
     limits = find_file_limits(settings)
     if limits is None:
         return

@@ -43,7 +43,6 @@ COVERED = {
     "e2e/wire/test_shutdown": "gateway.server.uvicorn_server",
     "e2e/wire/test_request_bounds": "gateway.server.http_protocol",
     "e2e/wire/test_request_body": "gateway.http.request_body gateway.http.json_thread",
-    "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_agents": """
         gateway.chat.intake.called_agent gateway.management.agent_schemas
         gateway.management.agents gateway.management.profile_edits
@@ -59,12 +58,19 @@ COVERED = {
         gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
     """,
     "gateway/tools/test_python_tools": "gateway.tools.sandbox_fetch",
+    "e2e/test_python_tools": """
+        gateway.management.python_tools gateway.tools.configured gateway.tools.tenant_tools
+        memory.management.python_tools gateway.config.tool_settings
+    """,
+    "memory/stores/sql/rows/test_python_tools": "memory.stores.sql.engine.python_tool_tables",
     "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
     "gateway/tools/test_fetch_url": "gateway.config.web_tools",
     "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
     "gateway/tools/test_files": "gateway.tools.file_answers",
     "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
     "memory/test_files": """
+        memory.management.file_merging memory.stores.sql.transfer.file_copies
+        memory.stores.sql.transfer.file_export
         memory.formats.documents.child memory.formats.documents.document
         memory.formats.documents.extraction memory.formats.documents.file_types
         memory.formats.documents.frames memory.formats.documents.line_matching
@@ -139,7 +145,7 @@ COVERED = {
     """,
     "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
-    "e2e/wire/test_other_relay": "gateway.relay.endpoint gateway.relay.passthrough",
+    "e2e/wire/test_other_relay": "gateway.relay.endpoint",
     "e2e/test_block_space": "memory.stores.sql.transfer.import_space",
     "e2e/bridges/test_compaction": """
         gateway.chat.stored.compacted_answer gateway.chat.stored.compaction_trigger
@@ -148,7 +154,6 @@ COVERED = {
     "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
     "e2e/wire/test_unread_answers": "gateway.chat.turn.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
-    "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
         gateway.chat.intake.capabilities gateway.models.facts gateway.routing.router
     """,
@@ -159,7 +164,7 @@ COVERED = {
     "e2e/test_turns": """
         gateway.chat.turn.endpoint gateway.chat.intake.memory_request
         gateway.chat.turn.producer memory.service gateway.apis.base
-        gateway.apis.chat.chat_format gateway.apis.round_result
+        gateway.apis.round_result
     """,
     "e2e/wire/test_memory_faults": "gateway.chat.turn.degraded memory.errors",
     "gateway/chat/intake/test_request": "gateway.chat.intake.request_headers",

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gateway.config.section import Section
 from gateway.config.settings import Settings
+from memory import FileLimits
 
 
 class FileToolLimits(Section):
@@ -29,3 +30,9 @@ def find_file_limits(settings: Settings) -> FileToolLimits | None:
             names = FileToolLimits.model_fields
             return FileToolLimits(**{name: getattr(entry, name) for name in names})
     return None
+
+
+def kept_files(settings: Settings) -> FileLimits:
+    """Return what a user may keep; the defaults where no entry keeps files."""
+    limits = find_file_limits(settings) or FileToolLimits()
+    return FileLimits(limits.max_mib, limits.per_user, limits.quota_mib)

@@ -46,12 +46,12 @@ class RunCodeSettings(SandboxedSettings):
 class PythonToolSettings(SandboxedSettings):
     """A tool that is a Python function.
 
-    source_file: read when the configuration is. hosts: what `fetch` may reach: a name, by https; or
+    source_file: in place of source, read when the configuration is. hosts: what `fetch` may reach: a name, by https; or
     `http://host:port`, which may be private. secrets: sent to these hosts alone.
     """
 
     kind: Literal["python"] = "python"
-    source: str = ""
+    source: str | None = None
     source_file: str = ""
     hosts: tuple[str, ...] = Field((), max_length=100)
     secrets: Mapping[str, str] = Field(default_factory=dict, repr=False)

@@ -31,11 +31,10 @@ from gateway.config.clients import Clients
 from gateway.config.delegation import DelegationSettings
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
-from gateway.config.python_tools import SandboxSettings
 from gateway.config.section import Section
 from gateway.config.storage_settings import StorageSettings
 from gateway.config.telemetry_settings import TelemetrySettings
-from gateway.config.tools import Patterns, ToolboxSettings, Tools
+from gateway.config.tools import Patterns, SandboxSettings, ToolboxSettings, Tools
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import redact_url
 from gateway.storage.key_probe import NONE, KeyCounts

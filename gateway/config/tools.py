@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, field_validator, model_validator
 
-from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
+from gateway.config.python_tools import PythonToolSettings, RunCodeSettings, SandboxSettings
 from gateway.config.section import Section
 from gateway.config.tool_settings import DESCRIPTION_CHARACTERS, ToolSettings
 from gateway.config.web_tools import FetchUrlSettings, WebSearchSettings
@@ -30,7 +30,7 @@ Patterns = tuple[Pattern, ...]
 READING_METHODS = ("GET", "HEAD")
 
 
-__all__ = ["DESCRIPTION_CHARACTERS", "ToolSettings"]
+__all__ = ["DESCRIPTION_CHARACTERS", "SandboxSettings", "ToolSettings"]
 
 
 def is_reserved(name: str) -> bool:

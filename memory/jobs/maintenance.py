@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from memory.ids import clock
-from memory.jobs.file_cleaning import register_cleaning
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
@@ -129,5 +128,4 @@ def register(worker: Worker, db: Database, ages: RetentionPolicy, retrieval: Ret
     worker.register("erase", erase_handler(db, retrieval.forget))
     worker.register("embed", embed_handler(retrieval.embed_scope), small=True)
     worker.register("reindex", reindex_handler(db))
-    register_cleaning(worker, db)
     worker.register("expire", expire_handler(db, ages), every=PERIOD_SECONDS)

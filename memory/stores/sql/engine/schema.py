@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql_text
 
-from memory.stores.sql.engine import file_tables
+from memory.stores.sql.engine import file_tables, python_tool_tables
 from memory.stores.sql.engine.agent_tables import agent_versions, agents
 from memory.stores.sql.engine.approval_tables import tool_approvals
 from memory.stores.sql.engine.call_tables import call_records, tool_pins
@@ -38,7 +38,6 @@ from memory.stores.sql.engine.columns import (
     text,
 )
 from memory.stores.sql.engine.inbox_tables import agent_inbox
-from memory.stores.sql.engine.python_tool_tables import python_tool_versions, python_tools
 from memory.stores.sql.engine.record_tables import dropped, job_records
 from memory.stores.sql.engine.shared_tables import (
     shared_blocks,
@@ -61,8 +60,7 @@ __all__ = [
     "file_tables",
     "job_records",
     "metadata",
-    "python_tool_versions",
-    "python_tools",
+    "python_tool_tables",
     "shared_blocks",
     "shared_changes",
     "shared_members",

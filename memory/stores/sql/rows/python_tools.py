@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from memory.errors import Conflict, NotFound
 from memory.ids import clock, new_id, new_key
-from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.schema import python_tool_tables as t
 from memory.stores.sql.rows.blocks import EditSource
 
 c, v = t.python_tools.c, t.python_tool_versions.c
@@ -175,10 +175,9 @@ def _write(
     source: EditSource,
 ) -> StoredTool | None:
     """Write the tool and its version row. Raises Conflict."""
-    now = clock.now()
+    now, after = clock.now(), change.after
     version = (row.version if row is not None else 0) + 1
     ident = row.id if row is not None else new_id("tool")
-    after = change.after
     values: Mapping[str, Any] = {
         "definition": after.definition if after else "{}",
         "listed": after.listed if after else "{}",

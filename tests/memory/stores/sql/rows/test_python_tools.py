@@ -78,7 +78,7 @@ def test_any_edits_leave_versions_that_follow_each_other(steps):
     """The history alone says what the tool is."""
     from sqlalchemy import create_engine
 
-    from memory.stores.sql.engine import schema
+    from memory.stores.sql.engine import python_tool_tables as schema
 
     engine = create_engine("sqlite://")
     schema.python_tools.create(engine)
