@@ -46,8 +46,8 @@ class RunCodeSettings(SandboxedSettings):
 class PythonToolSettings(SandboxedSettings):
     """A tool that is a Python function.
 
-    source_file: in place of source, read when the configuration is. hosts: what `fetch` may reach: a name, by https; or
-    `http://host:port`, which may be private. secrets: sent to these hosts alone.
+    source_file: in place of source, read when the configuration is. hosts: what `fetch` may reach:
+    a name, by https; or `http://host:port`, which may be private. secrets: sent to these alone.
     """
 
     kind: Literal["python"] = "python"

@@ -59,8 +59,8 @@ def coerce_arguments(schema: Schema, arguments: Mapping[str, Any]) -> dict[str, 
     """Return the arguments as the schema has them, or the text of an error.
 
     The text has no `Error: ` in front and no full stop: `days must be an integer, got "soon"`.
-    Defaults of the schema are filled in. An argument that the schema does not name is an error, unless it says
-    `additionalProperties`. Dates and times stay ISO text.
+    Defaults of the schema are filled in. An argument that the schema does not name is an error,
+    unless it says `additionalProperties`. Dates and times stay ISO text.
     """
     properties = schema.get("properties") or {}
     if not schema.get("additionalProperties"):
