@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from memory.session.agent_profiles import AgentProfiles
     from memory.session.model_records import SAVES, SEARCHES
     from memory.session.policies import MODES, strictest
-    from memory.session.request import Policy, TurnRequest
+    from memory.session.request import InboxLimits, Policy, TurnRequest
     from memory.session.session import Session
     from memory.stores.chroma import ChromaIndex
     from memory.stores.sql.engine.application_tables import ApplicationTables
@@ -172,6 +172,7 @@ __all__ = [
     "ImportManifest",
     "ImportReceipt",
     "ImportedMessage",
+    "InboxLimits",
     "IncomingFile",
     "InvalidRule",
     "ListedAgent",
@@ -286,6 +287,7 @@ _HOMES = {
     "memory.core.screen": ("PATTERNS", "Screen"),
     "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
     "memory.core.rule_kinds": ("BaseRule",),
+    "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.core.tool_rules": (
         "InvalidRule",
         "RuleChain",
@@ -296,7 +298,6 @@ _HOMES = {
         "parse_rules",
     ),
     "memory.core.tool_trace": ("ToolRun",),
-    "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
@@ -334,7 +335,7 @@ _HOMES = {
     "memory.search.query": ("iso", "parse_time"),
     "memory.search.stems_of_words": ("stems_of",),
     "memory.service": ("Memory",),
-    "memory.session.request": ("Policy", "TurnRequest"),
+    "memory.session.request": ("InboxLimits", "Policy", "TurnRequest"),
     "memory.session.session": ("Session",),
     "memory.stores.chroma": ("ChromaIndex",),
     "memory.stores.sql.engine.application_tables": ("ApplicationTables",),

@@ -93,6 +93,7 @@ class Memory:
         self.policies = UserPolicies(db)
         self.agents = AgentProfiles(db)
         self.shared = SharedChanges(db)
+        self.claimed_messages: set[str] = set()
         self.scopes: Cache[tuple[str, str | None, str], Scope] = Cache(
             SCOPES_BYTES, SCOPES_EACH, lambda name, _: sum(map(getsizeof, name))
         )
@@ -302,6 +303,7 @@ class Memory:
             self.wake_worker,
             self.recall,
             self.shared,
+            self.claimed_messages,
         )
 
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:

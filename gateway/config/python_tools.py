@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from gateway.config.section import Section
-from gateway.config.tool_settings import ToolSettings
+from gateway.config.web_tools import OwnToolSettings
 
 SandboxName = Literal["monty", "bubblewrap"]
 SOURCE_BYTES = 32 << 10
@@ -29,7 +29,7 @@ class SandboxSettings(Section):
     calls: int = Field(50, ge=0, le=1000)
 
 
-class SandboxedSettings(ToolSettings):
+class SandboxedSettings(OwnToolSettings):
     """What every entry takes that runs in a sandbox. None: that of [sandbox]."""
 
     sandbox: SandboxName = "monty"
@@ -46,12 +46,12 @@ class RunCodeSettings(SandboxedSettings):
 class PythonToolSettings(SandboxedSettings):
     """A tool that is a Python function.
 
-    source_file: in place of source, read when the configuration is. hosts: what `fetch` may reach:
-    a name, by https; or `http://host:port`, which may be private. secrets: sent to these alone.
+    source_file: read when the configuration is. hosts: what `fetch` may reach: a name, by https; or
+    `http://host:port`, which may be private. secrets: sent to these hosts alone.
     """
 
     kind: Literal["python"] = "python"
-    source: str | None = None
+    source: str = ""
     source_file: str = ""
     hosts: tuple[str, ...] = Field((), max_length=100)
     secrets: Mapping[str, str] = Field(default_factory=dict, repr=False)

@@ -31,10 +31,11 @@ from gateway.config.clients import Clients
 from gateway.config.delegation import DelegationSettings
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
+from gateway.config.python_tools import SandboxSettings
 from gateway.config.section import Section
 from gateway.config.storage_settings import StorageSettings
 from gateway.config.telemetry_settings import TelemetrySettings
-from gateway.config.tools import Patterns, SandboxSettings, ToolboxSettings, Tools
+from gateway.config.tools import Patterns, ToolboxSettings, Tools
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import redact_url
 from gateway.storage.key_probe import NONE, KeyCounts
@@ -226,23 +227,12 @@ class RoutingSettings(Section):
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
+# fmt: off
 PLACEHOLDERS = (
-    "undefined",
-    "null",
-    "none",
-    "nil",
-    "nan",
-    "anonymous",
-    "anon",
-    "unknown",
-    "guest",
-    "default",
-    "user",
-    "[object object]",
-    "n/a",
-    "-",
-    "0",
+    "undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default",
+    "user", "[object object]", "n/a", "-", "0",
 )
+# fmt: on
 
 
 class IdentitySettings(Section):

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, field_validator, model_validator
 
-from gateway.config.python_tools import PythonToolSettings, RunCodeSettings, SandboxSettings
+from gateway.config.file_limits import FileToolLimits
+from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
 from gateway.config.section import Section
-from gateway.config.tool_settings import DESCRIPTION_CHARACTERS, ToolSettings
+from gateway.config.tool_entry import Effect, ToolSettings
 from gateway.config.web_tools import FetchUrlSettings, WebSearchSettings
 from memory import MEMORY_TOOL_NAMES
 
@@ -24,13 +25,9 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 STAND_INS = ("tool_search", "tool_call", "result_open", "skill_open")
 AGENT_TOOLS = "agent_"  # what tools between agents begin with
 RESERVED = MEMORY_TOOL_NAMES | frozenset(STAND_INS)
-Effect = Literal["read", "write"]
 Pattern = Annotated[str, Field(min_length=1, max_length=256)]
 Patterns = tuple[Pattern, ...]
 READING_METHODS = ("GET", "HEAD")
-
-
-__all__ = ["DESCRIPTION_CHARACTERS", "SandboxSettings", "ToolSettings"]
 
 
 def is_reserved(name: str) -> bool:
@@ -125,12 +122,19 @@ class HttpToolSettings(ToolSettings):
         return self
 
 
+class FilesSettings(ToolSettings, FileToolLimits):
+    """The tools that read a user's files, and what they may keep."""
+
+    kind: Literal["files"] = "files"
+
+
 # One line a kind: its settings. What runs it stands in `gateway.tools.kinds`.
 KINDS: dict[str, type[ToolSettings]] = {
+    "fetch_url": FetchUrlSettings,
+    "files": FilesSettings,
     "http": HttpToolSettings,
     "python": PythonToolSettings,
     "run_code": RunCodeSettings,
-    "fetch_url": FetchUrlSettings,
     "web_search": WebSearchSettings,
 }
 PLANNED = ("mcp", "http", "python", "run_code", "web_search", "fetch_url", "files")

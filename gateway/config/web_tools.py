@@ -8,13 +8,17 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.tool_settings import ToolSettings
+from gateway.config.tool_entry import ToolSettings
 
 HOST_PATTERN = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 PRIVATE_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
 
-class FetchUrlSettings(ToolSettings):
+class OwnToolSettings(ToolSettings):
+    """What every entry takes."""
+
+
+class FetchUrlSettings(OwnToolSettings):
     """Which pages may be read.
 
     allow_hosts: names, or `*.example.com`; empty for every public host. private_hosts: exact
@@ -59,7 +63,7 @@ class FetchUrlSettings(ToolSettings):
         return ports
 
 
-class WebSearchSettings(ToolSettings):
+class WebSearchSettings(OwnToolSettings):
     """Who searches.
 
     backend: `searxng:URL`, `ddgs`, or `json` with the members behind it. url: with `{query}` and

@@ -63,6 +63,7 @@ async def _open(current: CurrentState) -> None:
         try:
             await gateway.memory.open()
             _start_background_work(gateway)
+            await gateway.toolbox.shared.start()
             await gateway.toolbox.tenant_tools.read_quietly()
             await tell_of_hidden_agents(gateway)
             booking = book_pending(lambda: current.gateway)

@@ -11,16 +11,11 @@ from typing import Any
 
 import msgspec
 
-from gateway.config.tools import (
-    DESCRIPTION_CHARACTERS,
-    ToolboxSettings,
-    ToolSettings,
-    is_reserved,
-)
+from gateway.config.tool_entry import DESCRIPTION_CHARACTERS, ToolSettings
+from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
-from gateway.tools.kinds import KindServices, make_kind
-from gateway.tools.sandboxes import Sandboxes
+from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import TokenCounter
@@ -98,21 +93,21 @@ class Catalog:
 
 
 class ToolRegistry:
-    """All entries. slots: runs of this process at a time. api_entry: tools that were made by API.
+    """All entries. slots: runs of this process at a time.
 
-    sandboxes, tenant_tools: of the whole process, whatever is reloaded.
+    tenant_tools: those that were made by API, which an entry beside the configured ones lists.
     """
 
     def __init__(
         self,
         settings: ToolboxSettings,
         entries: Mapping[str, ToolEntry],
-        sandboxes: Sandboxes,
+        shared: SharedRuntimes,
         tenant_tools: TenantPythonTools,
     ) -> None:
-        self.settings, self.entries = settings, entries
-        self.sandboxes, self.tenant_tools = sandboxes, tenant_tools
-        self.api_entry = ToolEntry(API_ENTRY, ToolSettings(kind="python"), tenant_tools)
+        self.settings, self.entries, self.shared = settings, entries, shared
+        self.tenant_tools = tenant_tools
+        self._api_entry = ToolEntry(API_ENTRY, ToolSettings(kind="python"), tenant_tools)
         self.slots = asyncio.Semaphore(settings.process_parallel)
         self._counter = TokenCounter()
         self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
@@ -132,24 +127,20 @@ class ToolRegistry:
         self._catalogs[tenant] = listed, catalog
         return catalog
 
+    def names(self, tenant: str) -> frozenset[str]:
+        """Return the names of all tools that a tenant may be granted."""
+        return frozenset(self.catalog(tenant).tools) if self.has_tools else frozenset()
+
     @property
     def has_tools(self) -> bool:
         """Whether there is an entry, or a tool that was made by API, as far as is known."""
         return bool(self.entries) or self.tenant_tools.has_tools
 
-    def names(self, tenant: str) -> frozenset[str]:
-        """Return the names of all tools that a tenant may be granted."""
-        if not self.has_tools:
-            return frozenset()
-        return frozenset(self.catalog(tenant).tools)
-
     async def close(self) -> None:
         """End what the kinds hold open."""
         closing = (entry.kind.close() for entry in self._all_entries())
-        await asyncio.gather(*closing, self.sandboxes.close(), return_exceptions=True)
-
-    def _all_entries(self) -> list[ToolEntry]:
-        return [*self.entries.values(), self.api_entry]
+        await asyncio.gather(*closing, return_exceptions=True)
+        await self.shared.close()
 
     async def retire(self, successor: ToolRegistry) -> None:
         """End the entries that a reload replaced, once none of their runs is in progress."""
@@ -159,6 +150,11 @@ class ToolRegistry:
                 for _ in range(entry.settings.concurrent):
                     await entry.slots.acquire()
                 await entry.kind.close()
+        if successor.shared is not self.shared:
+            await self.shared.close()
+
+    def _all_entries(self) -> list[ToolEntry]:
+        return [*self.entries.values(), self._api_entry]
 
     def _make_catalog(self, listed: Iterable[Sequence[OperatorTool]]) -> Catalog:
         tools: dict[str, RegisteredTool] = {}
@@ -199,20 +195,20 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
     Raises ConfigError.
     """
     settings = services.settings
-    sandboxes = before.sandboxes if before is not None else Sandboxes(settings.sandbox)
-    sandboxes.configure(settings.sandbox)
-    services = msgspec.structs.replace(services, sandboxes=sandboxes)
     entries: dict[str, ToolEntry] = {}
     for name, told in sorted(settings.tools.items()):
         known = before.entries.get(name) if before is not None else None
-        if known is not None and known.settings == told:
+        is_same = before is not None and before.shared is services.shared
+        if known is not None and known.settings == told and is_same:
             entries[name] = known
         else:
             entries[name] = ToolEntry(name, told, make_kind(name, told, services))
-    tenant_tools = (
-        before.tenant_tools if before is not None else TenantPythonTools(services.memory, sandboxes)
-    )
-    return ToolRegistry(settings.toolbox, entries, sandboxes, tenant_tools)
+    if before is None:
+        tenant_tools = TenantPythonTools(services.memory, services.shared)
+    else:
+        tenant_tools = before.tenant_tools
+        tenant_tools.shared = services.shared
+    return ToolRegistry(settings.toolbox, entries, services.shared, tenant_tools)
 
 
 def _is_same(before: Sequence[OperatorTool], now: Sequence[OperatorTool]) -> bool:

@@ -16,11 +16,6 @@ class Sandboxes:
     def __init__(self, settings: SandboxSettings) -> None:
         self.monty = MontySandbox(settings.workers)
         self.bubblewrap = BubblewrapSandbox(settings.workers)
-        self._limits = SandboxLimits()
-        self.configure(settings)
-
-    def configure(self, settings: SandboxSettings) -> None:
-        """Take new limits; the number of workers takes effect at the next start."""
         self._limits = SandboxLimits(
             settings.seconds,
             settings.memory_mib,
@@ -28,6 +23,7 @@ class Sandboxes:
             settings.recursion,
             settings.calls,
         )
+        self._bubblewrap_problem = ""
 
     def choose(self, name: SandboxName) -> Sandbox:
         """Return a sandbox by its name."""
@@ -42,10 +38,16 @@ class Sandboxes:
             limits = replace(limits, memory_mib=memory_mib)
         return limits
 
+    async def probe_bubblewrap(self) -> str:
+        """Look whether the room can be made, once. Returns why not, or nothing."""
+        problem = await self.bubblewrap.find_problem()
+        self._bubblewrap_problem = f"unavailable: {problem}" if problem else ""
+        return self._bubblewrap_problem
+
     def problem_of(self, name: SandboxName) -> str:
         """Return why a sandbox is not there, as far as is known without waiting."""
         if name == "bubblewrap":
-            return f"unavailable: {self.bubblewrap.problem}" if self.bubblewrap.problem else ""
+            return self._bubblewrap_problem
         return "" if is_installed() else f"unavailable: {MISSING}"
 
     async def close(self) -> None:

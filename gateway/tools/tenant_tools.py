@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from gateway.config.python_tools import PythonToolSettings, SandboxName
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.kinds import SharedRuntimes
 from gateway.tools.python_source import PythonSource, SourceRefused, read_source
 from gateway.tools.python_tools import (
     check_arguments,
@@ -24,7 +25,6 @@ from gateway.tools.python_tools import (
     read_named_source,
 )
 from gateway.tools.sandbox_fetch import SandboxFetch
-from gateway.tools.sandboxes import Sandboxes
 from memory import Memory, MemoryFault, management
 from memory.management.python_tools import StoredTool, ToolText
 
@@ -66,10 +66,10 @@ read_listed = msgspec.json.Decoder(ListedTool).decode
 class TenantPythonTools:
     """The entry behind all Python tools that were made by API."""
 
-    def __init__(self, memory: Memory, sandboxes: Sandboxes) -> None:
+    def __init__(self, memory: Memory, shared: SharedRuntimes) -> None:
         self.problem = ""
         self._memory = memory
-        self._sandboxes = sandboxes
+        self.shared = shared  # replaced by a reload
         self._tools: dict[str, tuple[OperatorTool, ...]] = {}
         self._read_at = 0.0
         self._reading: asyncio.Task[None] | None = None
@@ -105,10 +105,10 @@ class TenantPythonTools:
         if definition.hosts:
             network = SandboxFetch(tuple(definition.hosts), definition.secrets)
         program = make_program(source, arguments, network)
-        sandbox = self._sandboxes.choose(definition.sandbox)
+        sandbox = self.shared.sandboxes.choose(definition.sandbox)
         try:
             async with asyncio.timeout(definition.timeout):
-                outcome = await sandbox.run(program, self._sandboxes.limits_of(None, None))
+                outcome = await sandbox.run(program, self.shared.sandboxes.limits_of(None, None))
         except TimeoutError:
             return ToolOutput(
                 f"Error: {tool.name} did not answer within {definition.timeout:g} s.", "error"
@@ -146,7 +146,7 @@ class TenantPythonTools:
         source = read_named_source(name, definition.source, definition.sandbox)
         if problem := await self._find_problem(definition.sandbox):
             raise ValueError(problem)
-        warnings = await probe_source(self._sandboxes, source, definition.sandbox)
+        warnings = await probe_source(self.shared.sandboxes, source, definition.sandbox)
         listed = ListedTool(
             settings.description or source.description or f"Runs {name}.",
             dict(source.parameters),
@@ -156,7 +156,7 @@ class TenantPythonTools:
         return ToolText(text, msgspec.json.encode(listed).decode()), warnings
 
     async def _find_problem(self, sandbox: SandboxName) -> str:
-        return await self._sandboxes.choose(sandbox).find_problem()
+        return await self.shared.sandboxes.choose(sandbox).find_problem()
 
     def _parse(self, stored: StoredTool, definition: ToolDefinition) -> PythonSource:
         key = (stored.tenant, stored.name, stored.version)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from gateway.tools.checked_call import CallChecker, CheckedCall, RefusedCall
+from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
 from gateway.tools.registry import RegisteredTool, ToolRegistry
 from gateway.tools.tool_runs import ToolRuns
@@ -105,10 +105,10 @@ class TurnToolbox:
             self._runs.note_end(record)
         return records
 
-    def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[CheckedCall | RunRecord]:
+    def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""
         verdicts = self._request.rules.judge([call.name for call in calls], turn)
-        checked: list[CheckedCall | RunRecord] = []
+        checked: list[AdmittedCall | RunRecord] = []
         for call, place, verdict in zip(calls, turn.places, verdicts, strict=True):
             if verdict.decision == "refuse":
                 checked.append(_refusal(call, place, verdict.message, verdict.rule))

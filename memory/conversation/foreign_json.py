@@ -13,7 +13,7 @@ import msgspec
 
 from memory.conversation.json_strings import mask_escapes
 
-STEP_BYTES = 1 << 18
+STEP_BYTES = 1 << 16  # a millisecond, if it is nothing but short strings
 SURE_BYTES = 1 << 15  # so few are decoded at once, whatever they hold
 MOST_VALUES = 100_000  # of a text inside a text, such as the arguments of a call
 

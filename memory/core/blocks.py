@@ -21,7 +21,13 @@ from memory.errors import BadArguments, BlockFull, BlockReadOnly
 MAX_BLOCKS = 20  # that a model may make, those of the operator included
 MODEL_BLOCK_CHARACTERS = 4000
 LABEL = re.compile(r"[a-z][a-z0-9_]{0,62}")
-SPANS = ("memory_blocks", "memory_updates", "conversation_summary", "recalled_memory")
+SPANS = (
+    "memory_blocks",
+    "memory_updates",
+    "conversation_summary",
+    "recalled_memory",
+    "agent_messages",
+)
 LINES_TOLD = 20  # line numbers listed for a text that occurs several times
 RESERVED = frozenset(
     {"memory_blocks", "memory_updates", "conversation_summary", "recalled_memory", "old", "new"}

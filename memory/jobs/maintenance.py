@@ -16,11 +16,12 @@ from memory.stores.sql.index import vectors
 from memory.stores.sql.owners import retention
 from memory.stores.sql.owners.erasure import expire_unnamed, finish
 from memory.stores.sql.rows import (
-    call_records,
     job_records,
     message_pieces,
     model_records,
     passage_lifecycle,
+    tool_calls,
+    tool_results,
 )
 from memory.stores.sql.rows.jobs import Effect, QueuedJob, delete_dead, enqueue
 
@@ -41,6 +42,7 @@ class RetentionPolicy:
     explain: float
     unnamed: float
     inbox: float = 30
+    results: float = 7
 
 
 def erase_handler(db: Database, forget: Forget) -> Handler:
@@ -80,7 +82,8 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         for work in (
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
-            lambda conn: call_records.expire(conn, now - ages.explain * DAY),
+            lambda conn: tool_calls.expire(conn, now - ages.explain * DAY),
+            lambda conn: tool_results.expire(conn, now - ages.results * DAY),
             lambda conn: retention.expire_approvals(conn, now - ages.explain * DAY),
             lambda conn: retention.expire_inboxes(conn, now - ages.inbox * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),

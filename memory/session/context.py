@@ -25,6 +25,7 @@ from memory.session.conversation_cache import (
     named_conversation_key,
 )
 from memory.session.in_flight import TurnClaim
+from memory.session.message_delivery import MessageDelivery
 from memory.session.model_records import ModelRecords
 from memory.session.recovery_log import RecoveryLog
 from memory.session.request import Policy, TurnRequest
@@ -43,7 +44,8 @@ class TurnServices(msgspec.Struct, frozen=True):
     """The parts of the memory that a turn uses.
 
     counter: counts tokens for its model. models: how models use the memory tools. wake_worker: lets
-    a job that is due begin now. shared: counts changes of shared blocks.
+    a job that is due begin now. shared: counts changes of shared blocks. claimed_messages: ids
+    of those that a turn of this process is about to deliver.
     """
 
     db: Database
@@ -56,6 +58,7 @@ class TurnServices(msgspec.Struct, frozen=True):
     wake_worker: Callable[[], None]
     recall: RecallSearch
     shared: SharedChanges
+    claimed_messages: set[str] = msgspec.field(default_factory=set)
 
 
 class RequestAttempt(msgspec.Struct):
@@ -111,7 +114,7 @@ class TurnProgress(msgspec.Struct):
 
     scope_id: the scope's row, if it exists. rounds: finished rounds of an earlier attempt, then of
     this one. opened: the store has the request. unsaved: the store did not take the edits of the
-    tools.
+    tools. delivery: messages to the agent.
     """
 
     scope_id: int | None
@@ -119,6 +122,7 @@ class TurnProgress(msgspec.Struct):
     trace: ExplainTrace = msgspec.field(default_factory=ExplainTrace)
     opened: bool = False
     unsaved: bool = False
+    delivery: MessageDelivery | None = None
 
 
 class TurnContext(msgspec.Struct, frozen=True):

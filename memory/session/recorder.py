@@ -28,6 +28,7 @@ from memory.session.turn_record import (
 )
 from memory.session.turn_shortcut import opening_of, record_of
 from memory.session.turn_store import are_heavy, log_failed_drop
+from memory.session.waiting_messages import release_messages
 from memory.stores.sql.engine.waiting import ends_within, gets_connection, told_of_connection
 from memory.stores.sql.engine.write_lock import owner_lock
 from memory.stores.sql.rows import scopes
@@ -191,6 +192,8 @@ class TurnRecorder:
 
     def release(self) -> None:
         """Let a waiting duplicate of this request continue. Safe to call again."""
+        if self._turn.progress.delivery is not None:
+            release_messages(self._turn)
         self._turn.attempt.claim.release()
 
     async def _note_failure(self, prompt: Prompt) -> None:

@@ -67,6 +67,14 @@ class Policy:
         )
 
 
+class InboxLimits(msgspec.Struct, frozen=True):
+    """How many messages to an agent one turn delivers, of which age at most."""
+
+    messages: int
+    characters: int
+    days: float
+
+
 class TurnRequest(msgspec.Struct):
     """One request.
 
@@ -84,7 +92,8 @@ class TurnRequest(msgspec.Struct):
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
     one. policy: of the agent, if it has one of its own. harness: what the client's program puts
     around its user's words. said_by: the user whom the request names, where the memory is an
-    agent's own. toolbox: the operator's tools that were granted, None for none.
+    agent's own. toolbox: the operator's tools that were granted, None for none. inbox: of a turn
+    that delivers the messages which wait for its agent.
     """
 
     scope: Scope
@@ -117,6 +126,7 @@ class TurnRequest(msgspec.Struct):
     harness: Harness = SHIPPED_HARNESS
     said_by: str | None = None
     toolbox: Toolbox | None = None
+    inbox: InboxLimits | None = None
 
     @property
     def size(self) -> int:

@@ -95,11 +95,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
     answered = zip(outcome.answers, nodes, strict=True)
     contents = [_contents_of_answer(turn, answer, node) for answer, node in answered]
     begins_epoch = plan.reason and (prompt.core or plan.epoch.tools) and turn.ask.mode == "full"
-    evicted = [
-        (turn.policy.screen.mask_message(history.messages[i]), history.chain.digest(i))
-        for i in prompt.fitted.evicted
-        if not snapshot.prepended and i < history.suffix
-    ]
+    delivery = turn.progress.delivery
     return TurnRecord(
         snapshot.owner,
         identity.conversation.id,
@@ -108,7 +104,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         turn.ask.resends or (history.newest >= 0 and not snapshot.prepended),
         plan.epoch if begins_epoch else None,
         (identity.explain_id, explain_record(turn, prompt, outcome.explain)),
-        evicted,
+        _evicted_messages(turn, prompt) if prompt.fitted.evicted else [],
         outcome.prove,
         turn.ask.scope.key,
         identity.head,
@@ -125,7 +121,18 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         said_by=turn.ask.said_by,
         beside=outcome.beside,
         holder=turn.services.db.holder,
+        delivered=delivery.list_shown(nodes[0].note) if delivery is not None else [],
     )
+
+
+def _evicted_messages(turn: TurnContext, prompt: Prompt) -> list[tuple[Json, bytes]]:
+    """Return what the turn left out for the first time, with its digests."""
+    history, mask = turn.snapshot.turn, turn.policy.screen.mask_message
+    return [
+        (mask(history.messages[i]), history.chain.digest(i))
+        for i in prompt.fitted.evicted
+        if not turn.snapshot.prepended and i < history.suffix
+    ]
 
 
 def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list[Json]:

@@ -57,7 +57,7 @@ def record_of(
 
     opening: the request, if not written before.
     """
-    line = None if turn.attempt.edited else _expected_line(turn)
+    line = None if turn.attempt.edited or record.delivered else _expected_line(turn)
     shortcut = None
     if line is not None:
         build = partial(turn_statement.record, record, opening, line)
@@ -107,7 +107,7 @@ def _append_record(
     place, entry = _journal_place(turn), None
     is_large = record.large or (opening is not None and opening.large)
     head = record.nodes[0].turn
-    is_plain = not (is_large or record.beside or turn.attempt.edited)
+    is_plain = not (is_large or record.beside or record.delivered or turn.attempt.edited)
     keeps_line = turn_statement.keeps_the_line(record, turn.identity.conversation)
     if place is not None and is_plain and keeps_line:
         entry = entry_of(place, head, opening, record)

@@ -53,3 +53,69 @@ async def test_an_inbox_of_home_user_is_that_of_one_user(data):
         assert await listed(live, "helper", "bob") == []
         await live.memory("DELETE", "/users/ann")
         assert await listed(live, "helper", "ann") == []
+
+
+def newest(up):
+    """The newest user message of the newest upstream request."""
+    return next(m for m in reversed(up.bodies[-1]["messages"]) if m["role"] == "user")["content"]
+
+
+async def test_a_d1_messages_are_in_the_next_request_once_and_stay_where_they_stood(data):
+    async with Model("One.", "Two.", "Three.") as up, gateway(up, data) as live:
+        await put(live, "worker", model="m", home="agent")
+        await leave(live, "worker", 'Build <it> "now"', **{"from": 'boss "x"'})
+        await leave(live, "worker", "And test it")
+        history = [{"role": "user", "content": "Go"}]
+        got = await live.chat(history, model="agent:worker")
+        assert got.status_code == 200
+        first = up.bodies[-1]["messages"]
+        note = newest(up)
+        assert note.startswith("Go\n\n<agent_messages tag=")
+        assert 'from="boss &quot;x&quot;"' in note
+        assert "Build &lt;it&gt;" in note
+        assert note.index("Build") < note.index("And test it")
+        assert all(m["delivered_at"] for m in await listed(live, "worker"))
+        history += [got.json()["choices"][0]["message"], {"role": "user", "content": "More"}]
+        await live.chat(history, model="agent:worker")
+        assert up.bodies[-1]["messages"][: len(first)] == first
+        assert newest(up) == "More"
+        await live.chat("A new talk", model="agent:worker")
+        assert "agent_messages" not in str(up.bodies[-1])
+
+
+async def test_a_d1_a_failed_turn_delivers_them_again(data):
+    async with Model(500, "Done.") as up, gateway(up, data, {"routing": {"retries": 0}}) as live:
+        await put(live, "worker", model="m", home="agent")
+        await leave(live, "worker", "Build it")
+        assert (await live.chat("Go", model="agent:worker")).status_code >= 500
+        assert [m["delivered_at"] for m in await listed(live, "worker")] == [None]
+        assert (await live.chat("Go", model="agent:worker")).status_code == 200
+        assert newest(up).count("Build it") == 1
+        assert [m["delivered_at"] is None for m in await listed(live, "worker")] == [False]
+
+
+async def test_nothing_is_delivered_without_full_memory_or_to_another_user(data):
+    async with Model(*["Hi."] * 6) as up, gateway(up, data) as live:
+        await put(live, "helper", model="m")
+        await leave(live, "helper", "For ann", user="ann")
+        for mode in ("read", "write", "off"):
+            await live.chat("Go", {"x-memory": mode}, model="agent:helper", user="ann")
+        await live.chat("Go", model="agent:helper", user="bob")
+        await live.chat("Go", model="m", user="ann")
+        assert "For ann" not in str(up.bodies)
+        await live.chat("Go on", model="agent:helper", user="ann")
+        assert "For ann" in newest(up)
+
+
+async def test_so_many_are_delivered_as_fit_and_the_others_wait(data):
+    config = {"delegation": {"inbox_messages": 2, "inbox_characters": 100}}
+    async with Model(*["Hi."] * 4) as up, gateway(up, data, config) as live:
+        await put(live, "worker", model="m", home="agent")
+        for text in ("a" * 150, "b" * 60, "c" * 60, "d"):
+            await leave(live, "worker", text)
+        shown = []
+        for i in range(3):
+            await live.chat(f"Go {i}", model="agent:worker")
+            shown.append([newest(up).count(c * 20) for c in "abc"] + [">d<" in newest(up)])
+        assert shown == [[5, 0, 0, False], [0, 3, 0, False], [0, 0, 3, True]]
+        assert "[50 characters left out]" in str(up.bodies[0])

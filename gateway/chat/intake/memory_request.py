@@ -17,7 +17,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
-from memory import SAVES, SEARCHES, Decision, TurnRequest, decide, keyed_hash
+from memory import SAVES, SEARCHES, Decision, InboxLimits, TurnRequest, decide, keyed_hash
 
 SORTED = msgspec.json.Encoder(order="sorted")
 NO_PROFILE = AgentSettings()  # of a request that calls no agent
@@ -29,7 +29,6 @@ async def ask_of(
 ) -> TurnRequest:
     """Return the memory's view of a request."""
     memory, body, facts = gateway.settings.memory, request.body, request.facts
-    managed = facts.manages_context or _is_kept_elsewhere(request)
     takes = capabilities_of(gateway, facts, body, target)
     agent = request.called.agent
     profile = agent.settings if agent is not None else NO_PROFILE
@@ -46,7 +45,7 @@ async def ask_of(
         offer=takes.tools and profile.memory_tools,
         inject=takes.additions,
         recall=decisions["recall"].on,
-        window=None if managed else await _window(gateway, forward, target, profile),
+        window=await _window(gateway, request, forward, target),
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
         complete=Summarizer(gateway, forward, request.model, profile.summarizer),
@@ -63,7 +62,16 @@ async def ask_of(
         tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
         policy=None if agent is None else gateway.agents.policy_of(agent),
         said_by=request.user if profile.home == "agent" else None,
+        inbox=None if agent is None else _inbox_limits(gateway, request),
     )
+
+
+def _inbox_limits(gateway: GatewayState, request: TurnInput) -> InboxLimits | None:
+    """Return how many messages to its agent a turn delivers; None for none."""
+    if request.mode != "full":
+        return None
+    bounds = gateway.settings.delegation
+    return InboxLimits(bounds.inbox_messages, bounds.inbox_characters, bounds.inbox_days)
 
 
 def _decide(
@@ -91,9 +99,16 @@ async def _zone(gateway: GatewayState, request: TurnInput, profile: AgentSetting
 
 
 async def _window(
-    gateway: GatewayState, forward: Dispatcher, target: Target, profile: AgentSettings
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> int | None:
-    """Return the tokens that a request may have: of the model, or fewer by the profile."""
+    """Return the tokens that a request may have: of the model, or fewer by the profile.
+
+    None where the upstream manages the context.
+    """
+    if request.facts.manages_context or _is_kept_elsewhere(request):
+        return None
+    agent = request.called.agent
+    profile = agent.settings if agent is not None else NO_PROFILE
     window = await gateway.windows.find(target, forward.caller)
     if not profile.context_window:
         return window

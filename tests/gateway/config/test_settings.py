@@ -56,6 +56,7 @@ def compare(model: type[BaseModel], shown: dict[str, Any], where: str, found: li
             common = {k: v for e in reversed(value.values()) for k, v in e.items()}
             common = {k: v for k, v in common.items() if k in ToolSettings.model_fields}
             for entry, told in value.items():
+                told = {**told, "source": ""} if "source" in told else told  # one of two is needed
                 compare(KINDS[told["kind"]], {**common, **told}, f"tools.{entry}", found)
             continue
         inner = parts(field.annotation)

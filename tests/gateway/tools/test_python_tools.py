@@ -21,7 +21,7 @@ SECRET = "t0p s3cr3t/value"
 @pytest.fixture(params=["monty", "bubblewrap"])
 async def sandbox(request):
     made = Sandboxes(SandboxSettings(seconds=2))
-    if request.param == "bubblewrap" and (problem := await made.bubblewrap.find_problem()):
+    if request.param == "bubblewrap" and (problem := await made.probe_bubblewrap()):
         pytest.skip(problem)
     yield request.param, made
     await made.close()

@@ -57,7 +57,7 @@ async def test_a_missing_sandbox_offers_nothing_and_says_why(sandboxes, monkeypa
 
 async def test_bubblewrap_never_runs_bare(sandboxes, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert "not installed" in await sandboxes.bubblewrap.find_problem()
+    assert "not installed" in await sandboxes.probe_bubblewrap()
     kind = RunCodeTool("code", RunCodeSettings(sandbox="bubblewrap"), sandboxes)
     assert kind.list_tools("default") == ()
     assert kind.problem.startswith("unavailable: bubblewrap")

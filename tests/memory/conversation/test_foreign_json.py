@@ -68,3 +68,12 @@ def test_a_text_that_is_no_json_ends():
     for text in (b'"' * 100_000, b"\\" * 600_000, b'"\\', b"[" * 200_000):
         with pytest.raises((msgspec.DecodeError, RecursionError)):
             decode_foreign(text)
+
+
+@pytest.mark.parametrize("text", [b'""', b"{}", b'"a":1', b'"\\""', b'{"role":"user"}'])
+def test_a_step_over_a_dense_text_is_short(text):
+    """In a thread, others run between two of them: a request takes some twenty."""
+    dense = b"[" + b",".join([text] * (1_000_000 // len(text))) + b"]"
+    sizes = [sum(map(len, step.parts)) + len(step.parts) - 1 for step in json_steps(dense)]
+    assert sum(sizes) > len(dense) - 100_000
+    assert max(sizes) <= 1 << 16

@@ -86,6 +86,7 @@ class TurnRecord(msgspec.Struct):
     large: Sequence[LargeBody] = ()  # bodies of answers, which are written before
     at: float | None = None  # when it was appended to the journal, None if it was not
     explained: str | None = None  # the explain record as it is stored, where that is made already
+    delivered: list[str] = msgspec.field(default_factory=list)  # messages to the agent, by id
     # of the scope and of the conversation as this record left them, where they are compared
     versions: tuple[int, int] | None = None
 

@@ -20,7 +20,7 @@ from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.sqlite import fts
 from memory.stores.sql.engine.statements import add_row, execute, insert_with_conflict, put_row
 from memory.stores.sql.index.index_changes import IndexChange, note_change
-from memory.stores.sql.rows import message_pieces, model_records, openings, scopes
+from memory.stores.sql.rows import agent_inbox, message_pieces, model_records, openings, scopes
 from memory.stores.sql.rows import messages as message_rows
 from memory.stores.sql.rows import passage_lifecycle as fact_rows
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
@@ -284,6 +284,8 @@ def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: fl
         execute(conn, upsert_explain(sql_driver(conn)), row)
     fact_rows.record_use(conn, r.used)
     model_records.save(conn, r.models)
+    if r.delivered:
+        agent_inbox.deliver(conn, r.delivered, node)
 
 
 def queue_jobs(conn: Connection, jobs: Sequence[QueuedJob], scope_id: int | None) -> None:

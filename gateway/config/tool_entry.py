@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from gateway.config.section import Section
 
 DESCRIPTION_CHARACTERS = 1024
+Effect = Literal["read", "write"]
 
 
 class ToolSettings(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from gateway.auth.user_resolver import header_text
 from gateway.chat.intake.capabilities import known_rejection
@@ -13,6 +14,7 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
+from gateway.tools.registry import RegisteredTool
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
 from gateway.tools.verdicts import FixedPolicy
@@ -41,7 +43,7 @@ async def toolbox_of(
         return None
     principal = request.principal
     header = header_text(request.headers, HEADER)
-    limits = limits_of(principal.tools_max, await _policy(gateway, request), narrowing_of(header))
+    limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
     grants = Grants(granted, limits, request.mode == "read")
     tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
     if not tools and not header:
@@ -54,12 +56,32 @@ async def toolbox_of(
         request.id,
         {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
     )
+    tools = await _leave_out_idle(tools, caller)
     rules = FixedPolicy(allows=gateway.settings.toolbox.policy == "allow")
     taken = request.facts.tool_names
     takes = _takes_tools(gateway, request, target)
     asked = ToolCircumstances(gateway.toolbox, tools, taken, header, rules, takes)
     runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
     return TurnToolbox(asked, runs)
+
+
+async def _leave_out_idle(
+    tools: Mapping[str, RegisteredTool], caller: ToolCaller
+) -> Mapping[str, RegisteredTool]:
+    """Return the tools without those of kinds that have nothing for this caller."""
+    asking = {
+        tool.entry.name: tool.entry.kind
+        for tool in tools.values()
+        if tool.entry.settings.kind == "files"
+    }
+    idle: set[str] = set()
+    for entry, kind in asking.items():
+        try:
+            if caller.user is None or not await kind.is_offered(caller):  # type: ignore[attr-defined]
+                idle.add(entry)
+        except StoreUnavailable:
+            idle.add(entry)
+    return {n: t for n, t in tools.items() if t.entry.name not in idle} if idle else tools
 
 
 def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:
@@ -102,7 +124,7 @@ class TurnCosts:
 def _grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
     """Return the patterns of tools that the key, the model or the agent grants."""
     principal, settings = request.principal, gateway.settings
-    own = principal.tools if settings.mode == "managed" else settings.toolbox.grant
+    own = principal.tools.granted if settings.mode == "managed" else settings.toolbox.grant
     agent = request.called.agent
     model = agent.settings.model if agent is not None and request.called.by_model else request.model
     entry = gateway.router.find(model)
