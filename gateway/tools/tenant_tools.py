@@ -51,7 +51,7 @@ class ToolDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
         return bool(self.hosts or self.secrets or self.sandbox != "monty")
 
 
-class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
+class ListedDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a list needs of a tool."""
 
     description: str
@@ -60,7 +60,7 @@ class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 read_definition = msgspec.json.Decoder(ToolDefinition).decode
-read_listed = msgspec.json.Decoder(ListedTool).decode
+read_listed = msgspec.json.Decoder(ListedDefinition).decode
 
 
 class TenantPythonTools:
@@ -147,7 +147,7 @@ class TenantPythonTools:
         if problem := await self._find_problem(definition.sandbox):
             raise ValueError(problem)
         warnings = await probe_source(self.shared.sandboxes, source, definition.sandbox)
-        listed = ListedTool(
+        listed = ListedDefinition(
             settings.description or source.description or f"Runs {name}.",
             dict(source.parameters),
             settings.effect or ("write" if settings.hosts else "read"),
@@ -177,7 +177,7 @@ class TenantPythonTools:
             self._reading = None
 
 
-def make_tool(name: str, version: int, listed: ListedTool) -> OperatorTool:
+def make_tool(name: str, version: int, listed: ListedDefinition) -> OperatorTool:
     """Return a tool as its row lists it."""
     return OperatorTool(
         name, API_ENTRY, listed.description, listed.parameters, listed.effect, version=version
@@ -194,7 +194,7 @@ def show_definition(definition: str | None) -> dict[str, Any] | None:
 
 __all__ = [
     "API_ENTRY",
-    "ListedTool",
+    "ListedDefinition",
     "SourceRefused",
     "TenantPythonTools",
     "ToolDefinition",
