@@ -180,7 +180,10 @@ async def upsert_tool(call: LettaCall) -> Json:
 
 
 async def _sent_source(call: LettaCall) -> str:
-    check_tool_maker(call)
+    try:
+        check_tool_maker(call)
+    except Forbidden as e:
+        raise Forbidden(e.message, code="tool_not_allowed") from None
     sent = await call.body()
     source = sent.get("source_code")
     if not isinstance(source, str):

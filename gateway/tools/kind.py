@@ -73,8 +73,10 @@ class ToolKind(Protocol):
     why in `problem`.
     """
 
-    # Empty while the entry is ready; else what the operator reads: "failed: connection refused".
-    problem: str
+    @property
+    def problem(self) -> str:
+        """Empty while the entry is ready; else why not: "failed: connection refused"."""
+        ...
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return the tools that are there now, without waiting and without a connection."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.config.python_tools import PythonToolSettings
 from gateway.tools.coercion import coerce_arguments
-from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.kind import Effect, OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.python_source import ARGUMENTS, PythonSource, SourceRefused, read_source
 from gateway.tools.sandbox import SandboxLimits, SandboxProgram
 from gateway.tools.sandbox_fetch import SandboxFetch
@@ -32,7 +32,7 @@ class PythonTool:
         self._network = (
             SandboxFetch(settings.hosts, settings.secrets, resolve) if settings.hosts else None
         )
-        default_effect = "write" if settings.hosts else "read"
+        default_effect: Effect = "write" if settings.hosts else "read"
         self._tools = (
             OperatorTool(
                 name,
