@@ -181,3 +181,28 @@ async def test_t_s4_a_secret_reaches_only_its_host(data, caplog):
                 for name in names:
                     with open(os.path.join(folder, name), "rb") as file:
                         assert VALUE.encode() not in file.read()
+
+
+async def test_a_letta_client_makes_a_python_tool(data):
+    async with Model("Hi.") as up, gateway(up, data, granting({})) as live:
+
+        async def ask(method, path, status, **body):
+            url = f"{live.root}/letta/v1/{path}"
+            answer = await live.http.request(method, url, json=body or None, headers=ADMIN)
+            assert answer.status_code == status, answer.text
+            return answer.json()
+
+        made = await ask("POST", "tools/", 200, source_code=SOURCE)
+        assert (made["name"], made["tool_type"]) == ("triple", "custom")
+        assert made["source_code"] == SOURCE
+        assert made["json_schema"]["parameters"]["required"] == ["days"]
+        await ask("POST", "tools/", 409, source_code=SOURCE)
+        await ask("PUT", "tools/", 200, source_code=SOURCE.replace("3", "4"))
+        refused = await ask("POST", "tools/", 422, source_code="def f():\n    yield 1\n")
+        assert "line 2" in json.dumps(refused)
+        await ask("POST", "tools/", 409, source_code="def send_message(): pass")
+        read = await ask("GET", f"tools/{made['id']}", 200)
+        assert "* 4" in read["source_code"]
+        assert "triple" in [tool["name"] for tool in await ask("GET", "tools/", 200)]
+        await ask("DELETE", f"tools/{made['id']}", 200)
+        await ask("GET", f"tools/{made['id']}", 404)
