@@ -83,6 +83,21 @@ class BadRequest(GatewayError):
     status, type = 400, "invalid_request_error"
 
 
+class InvalidSource(BadRequest):
+    """A Python tool's source that is none. line: where, or 0."""
+
+    code = "invalid_source"
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        place = f"`source`, line {line}" if line else "`source`"
+        super().__init__(f"{place}: {message.rstrip('.')}.", param="source")
+        self.line = line
+
+    def body(self) -> bytes:
+        error = {"message": self.message, "type": self.type, "param": "source", "code": self.code}
+        return msgspec.json.encode({"error": error | ({"line": self.line} if self.line else {})})
+
+
 class Unauthenticated(GatewayError):
     status, type, code = 401, "authentication_error", "invalid_api_key"
 

@@ -144,6 +144,7 @@ REACHING = {
     "gateway.relay.passthrough": "both directions of a request without memory",
     "gateway.chat.intake.request": "everything that a client can say, read once",
     "memory": "the public face",
+    "memory.management": "names every part of the management",
     "memory.management.merging": "a merge moves memory of every kind",
     "memory.service": "opens all parts of a memory",
     "memory.session.context": "what the parts of a turn share",

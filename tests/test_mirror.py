@@ -73,6 +73,11 @@ COVERED = {
         gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
     """,
     "gateway/tools/test_python_tools": "gateway.tools.sandbox_fetch",
+    "e2e/test_python_tools": """
+        gateway.management.python_tools gateway.tools.tenant_tools
+        memory.management.python_tools
+    """,
+    "memory/stores/sql/rows/test_python_tools": "memory.stores.sql.engine.python_tool_tables",
     "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
     "gateway/tools/test_fetch_url": "gateway.config.web_tools",
     "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",

@@ -20,6 +20,7 @@ from gateway.cli.options import (
     where_options,
 )
 from gateway.cli.users import Listing
+from gateway.tools.python_source import SourceRefused, read_source
 
 WORDS = {"run": "runs", "refuse": "is refused", "approve": "waits for a person"}
 
@@ -35,6 +36,7 @@ def tools() -> None:
       mnemogate tools
       mnemogate tools show weather
       mnemogate tools run weather '{"city": "Oslo"}'
+      mnemogate tools put days_until.py
       mnemogate tools check rules.json
       mnemogate tools accept github
     """
@@ -144,6 +146,50 @@ def check(where: GatewayOptions, file: IO[bytes], as_json: bool) -> None:
         click.echo("The turn has ended.")
     if answer["unmet"]:
         click.echo(f"Required before the turn ends: {', '.join(answer['unmet'])}")
+
+
+@tools.command(short_help="Make a tool from a Python file.")
+@click.argument("file", type=click.File("rb"))
+@click.option("--description", default="", help="In place of the function's docstring.")
+@click.option(
+    "--effect", type=click.Choice(["read", "write"]), help="What a run does to the world."
+)
+@click.option(
+    "--sandbox",
+    type=click.Choice(["monty", "bubblewrap"]),
+    default="monty",
+    show_default=True,
+    help="Where it runs; bubblewrap needs an admin key.",
+)
+@json_option
+@where_options
+def put(where: GatewayOptions, file: IO[bytes], as_json: bool, **members: str | None) -> None:
+    """Make a tool from a Python file, or replace it.
+
+    FILE defines one function, after which the tool is named; - reads it from stdin.
+
+    \b
+    Example:
+      mnemogate tools put days_until.py
+    """
+    try:
+        source = file.read().decode()
+        # The server checks it again, and for its own sandbox.
+        name = read_source(source, "bubblewrap").name
+    except UnicodeDecodeError as e:
+        raise CommandFailed("The file is not UTF-8 text. Convert it.", exit_code=2) from e
+    except SourceRefused as e:
+        where_it_is = f"line {e.line}: " if e.line else ""
+        raise CommandFailed(f"{where_it_is}{e}. Correct the file.", exit_code=2) from e
+    sent = {"kind": "python", "source": source, **{n: v for n, v in members.items() if v}}
+    with open_api(where) as api:
+        tool = api.call("PUT", f"/tools/{name}", json=sent)
+    if as_json:
+        print_json(tool)
+        return
+    click.echo(f"{tool['name']} is at version {tool['version']}.")
+    for warning in tool["warnings"]:
+        click.echo(printable(warning), err=True)
 
 
 def _describe(call: dict[str, Any]) -> str:

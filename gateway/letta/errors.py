@@ -16,6 +16,7 @@ PARAMS = {
     "title": "name",
     "context_window": "context_window_limit",
     "blocks": "memory_blocks",
+    "source": "source_code",
 }
 
 

@@ -64,6 +64,7 @@ async def _open(current: CurrentState) -> None:
             await gateway.memory.open()
             _start_background_work(gateway)
             await gateway.toolbox.shared.start()
+            await gateway.toolbox.tenant_tools.read_quietly()
             await tell_of_hidden_agents(gateway)
             booking = book_pending(lambda: current.gateway)
             gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))

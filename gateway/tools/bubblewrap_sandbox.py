@@ -95,6 +95,11 @@ class BubblewrapSandbox:
         self._child = (SOURCES / "bubblewrap_child.py").read_text("utf-8")
         self._runtime = (SOURCES / "sandbox_runtime.py").read_text("utf-8")
 
+    @property
+    def problem(self) -> str:
+        """Why nothing can run, as the probe found; nothing before it."""
+        return self._problem or ""
+
     async def find_problem(self) -> str:
         """Probe the room once: a child sees no file, variable or server of this machine."""
         async with self._probing:

@@ -58,9 +58,9 @@ class ArgumentMismatch(ValueError):
 def coerce_arguments(schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
     """Return the arguments as the schema has them, or the text of an error.
 
-    The text has no `Error: ` in front: `days must be an integer, got "soon".` Defaults of the
-    schema are filled in. An argument that the schema does not name is an error, unless it says
-    `additionalProperties`. Dates and times stay ISO text.
+    The text has no `Error: ` in front and no full stop: `days must be an integer, got "soon"`.
+    Defaults of the schema are filled in. An argument that the schema does not name is an error,
+    unless it says `additionalProperties`. Dates and times stay ISO text.
     """
     properties = schema.get("properties") or {}
     if not schema.get("additionalProperties"):
@@ -78,14 +78,14 @@ def coerce_arguments(schema: Schema, arguments: Mapping[str, Any]) -> dict[str, 
 
 
 def list_arguments(properties: Schema) -> str:
-    """Return a sentence that names the arguments of a tool, with their types."""
+    """Return words that name the arguments of a tool, with their types."""
     if not properties:
-        return "This tool takes no arguments."
+        return "This tool takes no arguments"
     names = list(properties)
     shown = [f"{name} ({_short_noun(properties[name])})" for name in names[:LISTED_NAMES]]
     if len(names) > LISTED_NAMES:
         shown.append(f"and {len(names) - LISTED_NAMES} more")
-    return f"The arguments are: {', '.join(shown)}."
+    return f"The arguments are: {', '.join(shown)}"
 
 
 def quote(value: Any) -> str:
@@ -207,7 +207,7 @@ def _coerce_members(
         member = properties.get(name)
         if member is None:
             if extra is False and path:
-                raise ArgumentMismatch(f"{path} has no member {quote(name)}.")
+                raise ArgumentMismatch(f"{path} has no member {quote(name)}")
             values[name] = _coerce(extra, value, member_path, depth + 1)
         elif not _stands_for_default(schema, name, value):
             values[name] = _coerce(member, value, member_path, depth + 1)
@@ -217,7 +217,7 @@ def _coerce_members(
     if path:
         for name in schema.get("required") or ():
             if name not in values:
-                raise ArgumentMismatch(f"{path}.{name} is missing.")
+                raise ArgumentMismatch(f"{path}.{name} is missing")
     return values
 
 
@@ -311,7 +311,7 @@ def _check_bounds(schema: Schema, value: Any, path: str) -> None:
         elif not is_number:
             continue
         if is_outside(measured, bound):
-            raise ArgumentMismatch(f"{path} must {say} {bound:g}, got {quote(value)}.")
+            raise ArgumentMismatch(f"{path} must {say} {bound:g}, got {quote(value)}")
 
 
 Outside = Callable[[float, float], bool]
@@ -328,7 +328,7 @@ BOUNDS: dict[str, tuple[str, Outside]] = {
 
 
 def _mismatch(schema: Schema, value: Any, path: str) -> ArgumentMismatch:
-    return ArgumentMismatch(f"{path or 'the value'} must be {_noun(schema)}, got {quote(value)}.")
+    return ArgumentMismatch(f"{path or 'the value'} must be {_noun(schema)}, got {quote(value)}")
 
 
 def _noun(schema: Any, depth: int = 0) -> str:

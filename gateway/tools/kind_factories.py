@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
+from gateway.config.settings import ConfigError
 from gateway.config.tool_entry import ToolSettings
 from gateway.config.web_tools import FetchUrlSettings, WebSearchSettings
 from gateway.tools.kind import ToolKind
@@ -18,8 +19,10 @@ def make_fetch_url(name: str, settings: ToolSettings, services: KindServices) ->
 
 
 def make_web_search(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
-    from gateway.tools.web_search import WebSearchTool
+    from gateway.tools.web_search import WebSearchTool, find_missing_package
 
+    if problem := find_missing_package(cast("WebSearchSettings", settings)):
+        raise ConfigError(f"tools.{name}: {problem}")
     return WebSearchTool(name, cast("WebSearchSettings", settings))
 
 
@@ -32,10 +35,26 @@ def make_files(name: str, settings: ToolSettings, services: KindServices) -> Too
 def make_run_code(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
     from gateway.tools.run_code import RunCodeTool
 
+    _check_sandbox(name, cast("RunCodeSettings", settings).sandbox)
     return RunCodeTool(name, cast("RunCodeSettings", settings), services.shared.sandboxes)
 
 
 def make_python(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
+    from gateway.tools.python_source import SourceRefused
     from gateway.tools.python_tools import PythonTool
 
-    return PythonTool(name, cast("PythonToolSettings", settings), services.shared.sandboxes)
+    own = cast("PythonToolSettings", settings)
+    _check_sandbox(name, own.sandbox)
+    try:
+        return PythonTool(name, own, services.shared.sandboxes)
+    except SourceRefused as e:
+        where = f" (line {e.line})" if e.line else ""
+        raise ConfigError(f"tools.{name}.source: {e}{where}") from None
+
+
+def _check_sandbox(name: str, sandbox: str) -> None:
+    """Raise ConfigError for a sandbox whose package is missing."""
+    from gateway.tools.monty_sandbox import MISSING, is_installed
+
+    if sandbox == "monty" and not is_installed():
+        raise ConfigError(f"tools.{name}: {MISSING}")

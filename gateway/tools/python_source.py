@@ -113,8 +113,7 @@ def _find_function(module: ast.Module) -> Function:
     """Return the one public function at the top. Raises SourceRefused."""
     public: Function | None = None
     for node in module.body:
-        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if is_function and not node.name.startswith("_"):
+        if isinstance(node, Function) and not node.name.startswith("_"):
             if public is not None:
                 raise SourceRefused(
                     f"the source defines two public functions, {public.name} and {node.name}; "

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.config.python_tools import PythonToolSettings
 from gateway.tools.coercion import coerce_arguments
-from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.kind import Effect, OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.python_source import ARGUMENTS, PythonSource, SourceRefused, read_source
 from gateway.tools.sandbox import SandboxLimits, SandboxProgram
 from gateway.tools.sandbox_fetch import SandboxFetch
@@ -32,7 +32,7 @@ class PythonTool:
         self._network = (
             SandboxFetch(settings.hosts, settings.secrets, resolve) if settings.hosts else None
         )
-        default_effect = "write" if settings.hosts else "read"
+        default_effect: Effect = "write" if settings.hosts else "read"
         self._tools = (
             OperatorTool(
                 name,
@@ -58,7 +58,7 @@ class PythonTool:
         self, tool: OperatorTool, arguments: dict[str, Any]
     ) -> dict[str, Any] | str:
         """Return the coerced arguments, or the text of an error."""
-        return check_arguments(self._source, arguments)
+        return check_arguments(self._source.parameters, arguments)
 
     async def run(
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
@@ -96,15 +96,17 @@ def read_named_source(name: str, source: str, sandbox: str) -> PythonSource:
     return tool
 
 
-def check_arguments(source: PythonSource, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
+def check_arguments(
+    parameters: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any] | str:
     """Return the coerced arguments, or the text of an error.
 
     What was left out is left to the function, which knows its defaults itself.
     """
-    coerced = coerce_arguments(source.parameters, arguments)
+    coerced = coerce_arguments(parameters, arguments)
     if isinstance(coerced, str):
         return coerced
-    properties = source.parameters["properties"]
+    properties = parameters["properties"]
     return {
         name: coerced[name]
         for name in properties

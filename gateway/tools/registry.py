@@ -16,6 +16,7 @@ from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
 from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
+from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import TokenCounter
 
@@ -92,12 +93,21 @@ class Catalog:
 
 
 class ToolRegistry:
-    """All entries. slots: runs of this process at a time."""
+    """All entries. slots: runs of this process at a time.
+
+    tenant_tools: those that were made by API, which an entry beside the configured ones lists.
+    """
 
     def __init__(
-        self, settings: ToolboxSettings, entries: Mapping[str, ToolEntry], shared: SharedRuntimes
+        self,
+        settings: ToolboxSettings,
+        entries: Mapping[str, ToolEntry],
+        shared: SharedRuntimes,
+        tenant_tools: TenantPythonTools,
     ) -> None:
         self.settings, self.entries, self.shared = settings, entries, shared
+        self.tenant_tools = tenant_tools
+        self._api_entry = ToolEntry(API_ENTRY, ToolSettings(kind="python"), tenant_tools)
         self.slots = asyncio.Semaphore(settings.process_parallel)
         self._counter = TokenCounter()
         self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
@@ -106,7 +116,7 @@ class ToolRegistry:
         """Return the tools that a tenant may be granted; the same while no kind changes."""
         listed = [
             entry.kind.list_tools(tenant) if not entry.state else ()
-            for entry in self.entries.values()
+            for entry in self._all_entries()
         ]
         held = self._catalogs.get(tenant)
         if held is not None and all(map(_is_same, held[0], listed)):
@@ -119,11 +129,16 @@ class ToolRegistry:
 
     def names(self, tenant: str) -> frozenset[str]:
         """Return the names of all tools that a tenant may be granted."""
-        return frozenset(self.catalog(tenant).tools) if self.entries else frozenset()
+        return frozenset(self.catalog(tenant).tools) if self.has_tools else frozenset()
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether there is an entry, or a tool that was made by API, as far as is known."""
+        return bool(self.entries) or self.tenant_tools.has_tools
 
     async def close(self) -> None:
         """End what the kinds hold open."""
-        closing = (entry.kind.close() for entry in self.entries.values())
+        closing = (entry.kind.close() for entry in self._all_entries())
         await asyncio.gather(*closing, return_exceptions=True)
         await self.shared.close()
 
@@ -138,10 +153,13 @@ class ToolRegistry:
         if successor.shared is not self.shared:
             await self.shared.close()
 
+    def _all_entries(self) -> list[ToolEntry]:
+        return [*self.entries.values(), self._api_entry]
+
     def _make_catalog(self, listed: Iterable[Sequence[OperatorTool]]) -> Catalog:
         tools: dict[str, RegisteredTool] = {}
         colliding: list[RegisteredTool] = []
-        for entry, own in zip(self.entries.values(), listed, strict=True):
+        for entry, own in zip(self._all_entries(), listed, strict=True):
             for tool in own:
                 registered = self._register(entry, tool)
                 if tool.name in tools or is_reserved(tool.name):
@@ -185,7 +203,12 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
             entries[name] = known
         else:
             entries[name] = ToolEntry(name, told, make_kind(name, told, services))
-    return ToolRegistry(settings.toolbox, entries, services.shared)
+    if before is None:
+        tenant_tools = TenantPythonTools(services.memory, services.shared)
+    else:
+        tenant_tools = before.tenant_tools
+        tenant_tools.shared = services.shared
+    return ToolRegistry(settings.toolbox, entries, services.shared, tenant_tools)
 
 
 def _is_same(before: Sequence[OperatorTool], now: Sequence[OperatorTool]) -> bool:

@@ -32,6 +32,7 @@ AS_BEFORE = (
     "DROP TABLE shared_changes, shared_versions",
     "ALTER TABLE messages DROP COLUMN said_by",
     "ALTER TABLE passages DROP COLUMN written_by",
+    "DROP TABLE python_tools, python_tool_versions",
     "DROP TABLE agents, agent_versions",
     "DROP TABLE dropped, job_records, journal",
     "DROP INDEX ix_conversations_forks",

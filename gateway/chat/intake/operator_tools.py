@@ -19,6 +19,17 @@ from gateway.tools.verdicts import FixedPolicy
 from memory import StoreUnavailable
 
 
+def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
+    """Tell, at no cost, whether a request may have tools of the operator.
+
+    Where this process knows of no tool at all, a grant is a reason to look for one that another
+    worker was asked to make.
+    """
+    return bool(
+        gateway.toolbox.has_tools or request.principal.tools or request.called.agent is not None
+    )
+
+
 async def toolbox_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnToolbox | None:

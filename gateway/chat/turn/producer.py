@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.chat.intake.memory_request import ask_of
-from gateway.chat.intake.operator_tools import toolbox_of
+from gateway.chat.intake.operator_tools import may_have_tools, toolbox_of
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.degraded import DegradedProducer
@@ -44,7 +44,7 @@ async def begin_turn(
         gateway.worker.resume(request.principal.tenant)
     try:
         ask = await ask_of(gateway, request, forward, target)
-        if gateway.toolbox.entries:
+        if may_have_tools(gateway, request):
             ask.toolbox = await toolbox_of(gateway, request, forward, target)
         session = await gateway.memory.begin(ask)
     except MemoryFault as e:

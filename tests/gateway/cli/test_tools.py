@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.gateway.cli.command import mnemogate
 
 RULES = [
@@ -33,3 +35,17 @@ def test_a_file_that_is_no_check_is_refused(tmp_path):
     assert ("The file is not JSON" in failed.stderr, failed.returncode) == (True, 2)
     failed = mnemogate(tmp_path, "tools", "check", "-", stdin='{"rules": [3], "rounds": []}')
     assert "rules[0]" in failed.stderr
+
+
+def test_a_python_file_becomes_a_tool(tmp_path):
+    pytest.importorskip("pydantic_monty", reason="the extra `sandbox` is not installed")
+    source = "def double(x: int) -> int:\n    return 2 * x\n"
+    made = mnemogate(tmp_path, "tools", "put", "-", stdin=source)
+    assert (made.stdout, made.returncode) == ("double is at version 1.\n", 0), made.stderr
+    again = mnemogate(tmp_path, "tools", "put", "-", "--json", stdin=source.replace("2", "3"))
+    assert json.loads(again.stdout)["version"] == 2
+    wrong = mnemogate(tmp_path, "tools", "put", "-", stdin="def double(x): return x")
+    assert ("line 1: the parameter x has no annotation" in wrong.stderr, wrong.returncode) == (
+        True,
+        2,
+    )

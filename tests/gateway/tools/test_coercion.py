@@ -98,40 +98,40 @@ def test_what_is_meant_is_accepted(schema, value, expected):
 
 
 REFUSED = [
-    (INTEGER, "soon", 'x must be an integer, got "soon".'),
-    (INTEGER, "3.5", 'x must be an integer, got "3.5".'),
-    (INTEGER, 3.5, "x must be an integer, got 3.5."),
-    ({"type": "array", "items": INTEGER}, 5, "x must be a list of integers, got 5."),
-    ({"type": "array"}, '{"a": 1}', 'x must be a list, got "{\\"a\\": 1}".'),
-    ({"type": "array", "items": INTEGER}, [1, "b"], 'x[1] must be an integer, got "b".'),
-    ({"type": "string"}, True, "x must be text, got true."),
-    ({"type": "string"}, ["a"], 'x must be text, got ["a"].'),
-    ({"type": "number"}, "nan", 'x must be a number, got "nan".'),
-    ({"type": "number"}, "inf", 'x must be a number, got "inf".'),
-    ({"type": "boolean"}, "maybe", 'x must be true or false, got "maybe".'),
-    ({"type": "object"}, "[]", 'x must be an object, got "[]".'),
-    ({"enum": ["a", "b"]}, "c", 'x must be one of "a", "b", got "c".'),
-    ({"enum": [1]}, True, "x must be 1, got true."),
-    ({"const": "a"}, "b", 'x must be "a", got "b".'),
+    (INTEGER, "soon", 'x must be an integer, got "soon"'),
+    (INTEGER, "3.5", 'x must be an integer, got "3.5"'),
+    (INTEGER, 3.5, "x must be an integer, got 3.5"),
+    ({"type": "array", "items": INTEGER}, 5, "x must be a list of integers, got 5"),
+    ({"type": "array"}, '{"a": 1}', 'x must be a list, got "{\\"a\\": 1}"'),
+    ({"type": "array", "items": INTEGER}, [1, "b"], 'x[1] must be an integer, got "b"'),
+    ({"type": "string"}, True, "x must be text, got true"),
+    ({"type": "string"}, ["a"], 'x must be text, got ["a"]'),
+    ({"type": "number"}, "nan", 'x must be a number, got "nan"'),
+    ({"type": "number"}, "inf", 'x must be a number, got "inf"'),
+    ({"type": "boolean"}, "maybe", 'x must be true or false, got "maybe"'),
+    ({"type": "object"}, "[]", 'x must be an object, got "[]"'),
+    ({"enum": ["a", "b"]}, "c", 'x must be one of "a", "b", got "c"'),
+    ({"enum": [1]}, True, "x must be 1, got true"),
+    ({"const": "a"}, "b", 'x must be "a", got "b"'),
     (
         {"type": "string", "format": "date"},
         "2026-11-26T10:00:00",
-        'x must be a date such as 2026-11-26, got "2026-11-26T10:00:00".',
+        'x must be a date such as 2026-11-26, got "2026-11-26T10:00:00"',
     ),
     (
         {"type": "string", "format": "date-time"},
         1732579200,
-        "x must be a date and time such as 2026-11-26T10:30:00Z, got 1732579200.",
+        "x must be a date and time such as 2026-11-26T10:30:00Z, got 1732579200",
     ),
     (
         {"anyOf": [INTEGER, {"type": "null"}]},
         "soon",
-        'x must be an integer or null, got "soon".',
+        'x must be an integer or null, got "soon"',
     ),
-    ({"type": "integer", "minimum": 1}, 0, "x must be at least 1, got 0."),
-    ({"type": "integer", "exclusiveMaximum": 5}, "5", "x must be less than 5, got 5."),
-    ({"type": "string", "maxLength": 2}, "abc", 'x must have a length of at most 2, got "abc".'),
-    ({"type": "array", "minItems": 1}, [], "x must have a length of at least 1, got []."),
+    ({"type": "integer", "minimum": 1}, 0, "x must be at least 1, got 0"),
+    ({"type": "integer", "exclusiveMaximum": 5}, "5", "x must be less than 5, got 5"),
+    ({"type": "string", "maxLength": 2}, "abc", 'x must have a length of at most 2, got "abc"'),
+    ({"type": "array", "minItems": 1}, [], "x must have a length of at least 1, got []"),
 ]
 
 
@@ -146,12 +146,12 @@ def test_a_missing_and_an_unknown_argument_are_named_with_the_known_ones():
         "properties": {"days": INTEGER, "where": {"type": "array"}, "now": {"type": "boolean"}},
         "required": ["days"],
     }
-    known = "The arguments are: days (integer), where (list), now (boolean)."
+    known = "The arguments are: days (integer), where (list), now (boolean)"
     assert coerce_arguments(schema, {}) == f"days is missing. {known}"
     assert coerce_arguments(schema, {"day": 1}) == f'there is no argument "day". {known}'
-    assert coerce_arguments({"type": "object"}, {"a": 1}).endswith("This tool takes no arguments.")
+    assert coerce_arguments({"type": "object"}, {"a": 1}).endswith("This tool takes no arguments")
     many = {f"p{at}": INTEGER for at in range(30)}
-    assert list_arguments(many).endswith("and 10 more.")
+    assert list_arguments(many).endswith("and 10 more")
 
 
 def test_null_is_the_default_where_it_is_no_value():
@@ -170,7 +170,7 @@ def test_null_is_the_default_where_it_is_no_value():
         "must": "a",
     }
     assert coerce_arguments(schema, {"must": "a"}) == {"must": "a", "days": 7, "town": "Rome"}
-    assert coerce_arguments(schema, {"must": None}) == "must must be text, got null."
+    assert coerce_arguments(schema, {"must": None}) == "must must be text, got null"
 
 
 def test_members_of_an_object_are_coerced_in_place():
@@ -185,11 +185,11 @@ def test_members_of_an_object_are_coerced_in_place():
         }
     }
     assert coerce_arguments(schema, {"where": {"row": "1"}}) == {"where": {"row": 1}}
-    assert coerce_arguments(schema, {"where": {}}) == "where.row is missing."
+    assert coerce_arguments(schema, {"where": {}}) == "where.row is missing"
     assert coerce_arguments(schema, {"where": {"row": "b"}}) == (
-        'where.row must be an integer, got "b".'
+        'where.row must be an integer, got "b"'
     )
-    assert coerce_arguments(schema, {"where": {"row": 1, "x": 1}}) == ('where has no member "x".')
+    assert coerce_arguments(schema, {"where": {"row": 1, "x": 1}}) == ('where has no member "x"')
 
 
 def test_a_value_is_quoted_shortly():

@@ -66,8 +66,8 @@ async def test_arguments_arrive_as_their_types(sandbox):
 
 async def test_a_wrong_argument_is_named(sandbox):
     source = "def f(days: int, unit: str = 'c'):\n    return days"
-    known = "The arguments are: days (integer), unit (text)."
-    assert await call(sandbox, source, {"days": "soon"}) == 'days must be an integer, got "soon".'
+    known = "The arguments are: days (integer), unit (text)"
+    assert await call(sandbox, source, {"days": "soon"}) == 'days must be an integer, got "soon"'
     assert await call(sandbox, source, {}) == f"days is missing. {known}"
     assert await call(sandbox, source, {"days": 1, "x": 2}) == f'there is no argument "x". {known}'
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql_text
 
-from memory.stores.sql.engine import file_tables
+from memory.stores.sql.engine import file_tables, python_tool_tables
 from memory.stores.sql.engine.agent_tables import agent_versions, agents
 from memory.stores.sql.engine.approval_tables import tool_approvals
 from memory.stores.sql.engine.call_tables import call_records, tool_pins
@@ -61,6 +61,7 @@ __all__ = [
     "file_tables",
     "job_records",
     "metadata",
+    "python_tool_tables",
     "shared_blocks",
     "shared_changes",
     "shared_members",

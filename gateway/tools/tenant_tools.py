@@ -1,0 +1,205 @@
+"""The Python tools that a tenant made by API: what is listed, and how one is run.
+
+Lists are held in memory, since they are read without waiting; a run reads its tool's row, so that a
+deleted one is refused by every worker from the next call on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from pydantic import ValidationError
+
+from gateway.config.python_tools import PythonToolSettings, SandboxName
+from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.kinds import SharedRuntimes
+from gateway.tools.python_source import PythonSource, SourceRefused, read_source
+from gateway.tools.python_tools import (
+    check_arguments,
+    make_program,
+    probe_source,
+    read_named_source,
+)
+from gateway.tools.sandbox_fetch import SandboxFetch
+from memory import Memory, MemoryFault, management
+from memory.management.python_tools import StoredTool, ToolText
+
+API_ENTRY = "python/api"  # no entry of the configuration has such a name
+FRESH_SECONDS = 2.0  # that other workers' changes may take to be listed here
+MAX_PARSED = 256  # sources that are held parsed
+
+
+class ToolDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What PUT takes. effect, timeout: None for those of every Python tool."""
+
+    kind: Literal["python"] = "python"
+    source: str = ""
+    description: str = ""
+    effect: Literal["read", "write"] | None = None
+    timeout: float | None = None
+    sandbox: SandboxName = "monty"
+    hosts: list[str] = []
+    secrets: dict[str, str] = {}
+
+    @property
+    def is_privileged(self) -> bool:
+        """Whether only an operator may set this."""
+        return bool(self.hosts or self.secrets or self.sandbox != "monty")
+
+
+class ListedDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a list needs of a tool."""
+
+    description: str
+    parameters: dict[str, Any]
+    effect: Literal["read", "write"] = "read"
+
+
+read_definition = msgspec.json.Decoder(ToolDefinition).decode
+read_listed = msgspec.json.Decoder(ListedDefinition).decode
+
+
+class TenantPythonTools:
+    """The entry behind all Python tools that were made by API."""
+
+    def __init__(self, memory: Memory, shared: SharedRuntimes) -> None:
+        self.problem = ""
+        self._memory = memory
+        self.shared = shared  # replaced by a reload
+        self._tools: dict[str, tuple[OperatorTool, ...]] = {}
+        self._read_at = 0.0
+        self._reading: asyncio.Task[None] | None = None
+        self._parsed: dict[tuple[str, str, int], PythonSource] = {}
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether any tenant has a tool."""
+        return bool(self._tools)
+
+    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
+        """Return a tenant's tools as they were listed last; read them anew after a while."""
+        if self._reading is None and time.monotonic() - self._read_at > FRESH_SECONDS:
+            self._reading = asyncio.get_running_loop().create_task(self.read_quietly())
+        return self._tools.get(tenant, ())
+
+    def check_arguments(
+        self, tool: OperatorTool, arguments: dict[str, Any]
+    ) -> dict[str, Any] | str:
+        """Return the coerced arguments, or the text of an error."""
+        return check_arguments(tool.parameters, arguments)
+
+    async def run(
+        self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
+    ) -> ToolOutput:
+        """Call a tool as its row says now."""
+        stored = await management.python_tools.find_tool(self._memory, (caller.tenant, tool.name))
+        if stored is None or stored.version != tool.version:
+            return ToolOutput(f"Error: {tool.name} is no longer available.", status="error")
+        definition = read_definition(stored.definition)
+        source = self._parse(stored, definition)
+        network = None
+        if definition.hosts:
+            network = SandboxFetch(tuple(definition.hosts), definition.secrets)
+        program = make_program(source, arguments, network)
+        sandbox = self.shared.sandboxes.choose(definition.sandbox)
+        try:
+            async with asyncio.timeout(definition.timeout):
+                outcome = await sandbox.run(program, self.shared.sandboxes.limits_of(None, None))
+        except TimeoutError:
+            return ToolOutput(
+                f"Error: {tool.name} did not answer within {definition.timeout:g} s.", "error"
+            )
+        text = outcome.show() if network is None else network.mask(outcome.show())
+        return ToolOutput(text, status="error" if outcome.is_error else "ok")
+
+    async def close(self) -> None:
+        """End the reading of lists; the sandboxes are of the whole process."""
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def read_lists(self) -> None:
+        """Read what is listed of all tools. Raises StoreUnavailable."""
+        rows = await management.python_tools.list_tools(self._memory)
+        tools: dict[str, list[OperatorTool]] = {}
+        for tenant, name, version, listed in rows:
+            tools.setdefault(tenant, []).append(make_tool(name, version, read_listed(listed)))
+        # What did not change stays the same object: that is how the registry sees it.
+        before = self._tools
+        self._tools = {
+            tenant: before[tenant] if before.get(tenant) == tuple(own) else tuple(own)
+            for tenant, own in tools.items()
+        }
+        self._read_at = time.monotonic()
+
+    async def check(self, name: str, definition: ToolDefinition) -> tuple[ToolText, list[str]]:
+        """Return what is written of a tool, and warnings. Raises SourceRefused, ValueError."""
+        try:
+            settings = PythonToolSettings.model_validate(
+                {**msgspec.to_builtins(definition), "timeout": definition.timeout or 30}
+            )
+        except ValidationError as e:
+            raise ValueError(str(e.errors()[0]["msg"])) from None
+        source = read_named_source(name, definition.source, definition.sandbox)
+        if problem := await self._find_problem(definition.sandbox):
+            raise ValueError(problem)
+        warnings = await probe_source(self.shared.sandboxes, source, definition.sandbox)
+        listed = ListedDefinition(
+            settings.description or source.description or f"Runs {name}.",
+            dict(source.parameters),
+            settings.effect or ("write" if settings.hosts else "read"),
+        )
+        text = msgspec.json.encode(definition).decode()
+        return ToolText(text, msgspec.json.encode(listed).decode()), warnings
+
+    async def _find_problem(self, sandbox: SandboxName) -> str:
+        return await self.shared.sandboxes.choose(sandbox).find_problem()
+
+    def _parse(self, stored: StoredTool, definition: ToolDefinition) -> PythonSource:
+        key = (stored.tenant, stored.name, stored.version)
+        source = self._parsed.get(key)
+        if source is None:
+            if len(self._parsed) >= MAX_PARSED:
+                self._parsed.clear()
+            source = self._parsed[key] = read_source(definition.source, definition.sandbox)
+        return source
+
+    async def read_quietly(self) -> None:
+        """Read what is listed, unless the store does not answer."""
+        try:
+            await self.read_lists()
+        except MemoryFault:
+            self._read_at = time.monotonic()
+        finally:
+            self._reading = None
+
+
+def make_tool(name: str, version: int, listed: ListedDefinition) -> OperatorTool:
+    """Return a tool as its row lists it."""
+    return OperatorTool(
+        name, API_ENTRY, listed.description, listed.parameters, listed.effect, version=version
+    )
+
+
+def show_definition(definition: str | None) -> dict[str, Any] | None:
+    """Return a definition without what is never shown: hosts and secrets."""
+    if definition is None:
+        return None
+    members: dict[str, Any] = msgspec.to_builtins(read_definition(definition))
+    return {name: value for name, value in members.items() if name not in ("hosts", "secrets")}
+
+
+__all__ = [
+    "API_ENTRY",
+    "ListedDefinition",
+    "SourceRefused",
+    "TenantPythonTools",
+    "ToolDefinition",
+    "make_tool",
+    "read_definition",
+    "read_listed",
+    "show_definition",
+]
