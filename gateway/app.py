@@ -5,6 +5,7 @@ The database is opened in the background, after the port is bound.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -44,6 +45,8 @@ from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces, is_available, open_traces
+from gateway.tools.kinds import KindServices
+from gateway.tools.registry import ToolRegistry, build_registry
 from gateway.upstream.base import Transport, Upstream
 from gateway.upstream.bridge_translation import Carrying
 from gateway.upstream.factory import ConnectionOptions, connection_options
@@ -140,16 +143,15 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     database = _database(settings, secret)
     semantic_search = _semantic_search(settings, router, credentials)
     memory = Memory(database, _policy(settings), secret, data, semantic_search)
-    metrics = Metrics(_model_names(settings), settings.providers)
+    metrics = _metrics(settings)
     usage = UsageLog(database, memory.wait_until_ready, secret=secret)
     responses = ResponseTable(database)
     database.application_tables += [UsageTables(_forgetting(usage, metrics)), responses]
     shared = RedisClient(settings.storage.redis) if settings.storage.redis else None
     sharers = database.count_workers
     selector = TargetSelector(_cooldowns(settings, shared), settings.routing, sharers)
-    worker = _open_worker(memory)
-    background = BackgroundModelClient(settings, router, selector, credentials, usage)
-    _register(worker, memory, background, metrics)
+    model = BackgroundModelClient(settings, router, selector, credentials, usage)
+    _register(worker := _open_worker(memory), memory, model, metrics)
     return GatewayState(
         settings,
         _authenticator(settings, secret, KeyStore(database)),
@@ -169,6 +171,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         ContextWindows(servers[1]),
         metrics,
         ServerState(PendingBookings(database)),
+        build_registry(KindServices(settings, memory, secret)),
         shared,
         _traces(settings),
     )
@@ -177,6 +180,12 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
 def _model_names(settings: Settings) -> list[str]:
     """Return the names of models and agents by which metrics are told apart."""
     return [*settings.models, *(PREFIX + name for name in settings.agents)]
+
+
+def _metrics(settings: Settings) -> Metrics:
+    metrics = Metrics(_model_names(settings), settings.providers)
+    metrics.tools.configure(settings.tools)
+    return metrics
 
 
 def _open_worker(memory: Memory) -> Worker:
@@ -226,9 +235,11 @@ def reload_state(running: GatewayState, settings: Settings, servers: Servers) ->
         lacks=no_lacks(),
         windows=ContextWindows(servers[1]),
         choice=running.choice.with_rules(settings.routing),
+        toolbox=_reload_toolbox(running, settings),
     )
     running.choice.cooldowns.rules = _cooldown_policy(settings)
     running.metrics.configure(_model_names(settings), settings.providers)
+    running.metrics.tools.configure(settings.tools)
     memory = running.memory
     memory.policy = _policy(settings)
     memory.db.index_limit.characters = settings.memory.index_characters
@@ -243,6 +254,16 @@ def reload_state(running: GatewayState, settings: Settings, servers: Servers) ->
     ):
         embed.router, embed.own_key = router, settings.mode == "own-key"
     return state
+
+
+def _reload_toolbox(running: GatewayState, settings: Settings) -> ToolRegistry:
+    """Return the registry of new settings; replaced entries end with their runs."""
+    services = KindServices(settings, running.memory, running.secret)
+    toolbox = build_registry(services, running.toolbox)
+    retiring = asyncio.ensure_future(running.toolbox.retire(toolbox))
+    running.process.jobs.add(retiring)
+    retiring.add_done_callback(running.process.jobs.discard)
+    return toolbox
 
 
 def _traces(settings: Settings) -> TurnTraces | None:

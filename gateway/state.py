@@ -35,6 +35,7 @@ from gateway.storage.kept_sizes import KeptSizes
 from gateway.storage.responses import ResponseTable
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces
+from gateway.tools.registry import ToolRegistry
 from gateway.usage.log import UsageLog
 from gateway.wire.headers import merge_headers
 from gateway.wire.ui_prompts import UiPromptDetector
@@ -114,6 +115,7 @@ class GatewayState:
     windows: ContextWindows
     metrics: Metrics
     process: ServerState
+    toolbox: ToolRegistry
     shared: RedisClient | None = None
     traces: TurnTraces | None = None
     lacks: Lacks = field(default_factory=no_lacks)

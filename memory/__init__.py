@@ -1,8 +1,9 @@
 """A library of long-term memory for conversations with language models.
 
 It knows nothing of HTTP. `__all__` is its public face, together with the public modules
-`memory.errors`, `memory.export_format`, `memory.formats` and `memory.management`. Names are
-imported on first use, so that using one of them does not load the database.
+`memory.errors`, `memory.export_format`, `memory.formats`, `memory.management` and
+`memory.session.toolbox`, the port of the operator's tools. Names are imported on first use, so that
+using one of them does not load the database.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from memory.context.epoch import EpochPolicy
     from memory.context.summary import Complete, write_summary
     from memory.context.tokens import PromptReport, TokenCounter
+    from memory.conversation.foreign_json import decode_foreign
     from memory.conversation.harness import HARNESS_ELEMENTS, SHIPPED_HARNESS, Harness
     from memory.conversation.history import (
         Messages,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
     from memory.core.rule_kinds import BaseRule
     from memory.core.screen import PATTERNS, Screen
-    from memory.core.tool_definitions import tools_to_offer
+    from memory.core.tool_definitions import MEMORY_TOOL_NAMES, tools_to_offer
     from memory.core.tool_rules import (
         InvalidRule,
         RuleChain,
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
     from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
+    from memory.search.stems_of_words import stems_of
     from memory.search.zones import parse_zone
     from memory.service import Memory
     from memory.session.agent_profiles import AgentProfiles
@@ -111,7 +114,7 @@ if TYPE_CHECKING:
     from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
     from memory.stores.sql.transfer.importer import ImportReceipt
     from memory.stores.sql.transfer.transcripts import ImportedMessage
-    from memory.tools import ToolCall, kept_arguments
+    from memory.tools import MAX_ARGUMENT_CHARACTERS, ToolCall, kept_arguments
 
 __all__ = [
     "AGENT_KIND",
@@ -119,6 +122,8 @@ __all__ = [
     "HARNESS_ELEMENTS",
     "LABEL",
     "LETTA_KINDS",
+    "MAX_ARGUMENT_CHARACTERS",
+    "MEMORY_TOOL_NAMES",
     "MODES",
     "PATTERNS",
     "RESERVED",
@@ -222,6 +227,7 @@ __all__ = [
     "conversation_key",
     "convert_letta_rules",
     "decide",
+    "decode_foreign",
     "encode_in_parts",
     "home_of",
     "is_installed",
@@ -236,6 +242,7 @@ __all__ = [
     "parse_time",
     "parse_zone",
     "shown_owner",
+    "stems_of",
     "strictest",
     "text_of",
     "tools_to_offer",
@@ -260,6 +267,7 @@ _HOMES = {
     "memory.context.epoch": ("EpochPolicy",),
     "memory.context.summary": ("Complete", "write_summary"),
     "memory.context.tokens": ("PromptReport", "TokenCounter"),
+    "memory.conversation.foreign_json": ("decode_foreign",),
     "memory.conversation.harness": ("HARNESS_ELEMENTS", "Harness", "SHIPPED_HARNESS"),
     "memory.conversation.history": (
         "Messages",
@@ -279,7 +287,6 @@ _HOMES = {
     "memory.core.screen": ("PATTERNS", "Screen"),
     "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
     "memory.core.rule_kinds": ("BaseRule",),
-    "memory.core.tool_definitions": ("tools_to_offer",),
     "memory.core.tool_rules": (
         "InvalidRule",
         "RuleChain",
@@ -290,6 +297,7 @@ _HOMES = {
         "parse_rules",
     ),
     "memory.core.tool_trace": ("ToolRun",),
+    "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
@@ -325,6 +333,7 @@ _HOMES = {
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
     "memory.scope": ("AGENT_KIND", "AGENT_PREFIX", "Scope", "home_of", "shown_owner"),
     "memory.search.query": ("iso", "parse_time"),
+    "memory.search.stems_of_words": ("stems_of",),
     "memory.service": ("Memory",),
     "memory.session.request": ("InboxLimits", "Policy", "TurnRequest"),
     "memory.session.session": ("Session",),
@@ -344,7 +353,7 @@ _HOMES = {
     "memory.stores.sql.owners.rename_owner": ("OwnerRename",),
     "memory.stores.sql.rows.scopes": ("VisibleScopes",),
     "memory.stores.sql.transfer.transcripts": ("ImportedMessage",),
-    "memory.tools": ("ToolCall", "kept_arguments"),
+    "memory.tools": ("MAX_ARGUMENT_CHARACTERS", "ToolCall", "kept_arguments"),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 

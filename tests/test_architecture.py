@@ -219,7 +219,13 @@ def test_stores_import_drivers_on_use_and_never_each_other():
 
 
 # What of the memory is public: its face, and whole modules of one subject each.
-PUBLIC = ("memory", "memory.errors", "memory.export_format", "memory.management")
+PUBLIC = (
+    "memory",
+    "memory.errors",
+    "memory.export_format",
+    "memory.management",
+    "memory.session.toolbox",  # the port of the operator's tools
+)
 # Who may open the memory's stores, beside `gateway.storage`, whose tables are in them: commands
 # that work on the database itself, most of them while no gateway runs.
 OPENS_STORES = {

@@ -67,6 +67,7 @@ PLACES = {
     "memory.stores.sql.turns.turn_prefetch": OWN_ROWS,
     "memory.stores.sql.turns.turn_reader": OWN_ROWS,
     "memory.stores.sql.turns.turn_writer": OWN_ROWS,
+    "memory.session.policies": OWN_ROWS,
     "memory.session.recovery_log": OWN_FILES,
     "memory.session.record_lines": OWN_FILES,
     "memory.embed.onnx": OWN_FILES,

@@ -90,6 +90,17 @@ COVERED = {
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
+    "e2e/test_tools": """
+        gateway.chat.turn.operator_tools gateway.chat.turn.target_options
+        gateway.config.tools gateway.management.policy_schemas
+        gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
+        gateway.tools.own_tools gateway.tools.registry gateway.tools.tool_runs
+        gateway.tools.turn_toolbox gateway.tools.verdicts gateway.upstream.tool_client
+        memory.session.round_runner memory.session.toolbox
+        memory.stores.sql.rows.tool_results memory.stores.sql.engine.tool_tables
+    """,
+    "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
+    "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door

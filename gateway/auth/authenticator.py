@@ -38,6 +38,8 @@ class Principal(msgspec.Struct, frozen=True):
     paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
     highest mode of its requests. agents: patterns of the agents that it may call.
     approve: whether it decides on calls that wait for a person.
+    tools, tools_max: patterns of the operator's tools that it grants, and that its requests have at
+    most.
 
     A Struct, since a frozen dataclass with so many members takes six times as long to create.
     """
@@ -56,6 +58,8 @@ class Principal(msgspec.Struct, frozen=True):
     memory: str = "full"
     agents: tuple[str, ...] = ("*",)
     approve: bool = False
+    tools: tuple[str, ...] = ()
+    tools_max: tuple[str, ...] = ("*",)
 
     @property
     def limited(self) -> bool:
@@ -272,6 +276,8 @@ def _principal_behind(key: KeyGrant) -> Principal:
         memory=key.memory,
         agents=key.agents,
         approve=key.approve,
+        tools=key.tools,
+        tools_max=key.tools_max,
     )
 
 

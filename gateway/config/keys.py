@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -40,6 +40,8 @@ class KeyGrant(Section):
     agents: tuple[str, ...] = ("*",)
     paths: tuple[str, ...] = ()
     memory: MemoryMode = "full"
+    tools: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = ()
+    tools_max: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = ("*",)
     limits: LimitSettings = LimitSettings()
     budget: Budget = Budget()
 

@@ -34,6 +34,7 @@ from gateway.config.memory_settings import BlockDefault, MemorySettings, Reflect
 from gateway.config.section import Section
 from gateway.config.storage_settings import StorageSettings
 from gateway.config.telemetry_settings import TelemetrySettings
+from gateway.config.tools import Patterns, ToolboxSettings, Tools
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import redact_url
 from gateway.storage.key_probe import NONE, KeyCounts
@@ -204,6 +205,7 @@ class ModelSettings(Section):
     context_window: int | None = Field(None, gt=0)
     supports_tools: bool | None = None
     memory: MemoryMode = "full"
+    tools: Patterns = ()
     price: Price | None = None
 
 
@@ -267,6 +269,8 @@ class Settings(Section):
     keys: tuple[KeySettings, ...] = ()
     memory: MemorySettings = MemorySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    toolbox: ToolboxSettings = ToolboxSettings()
+    tools: Tools = Field({})
     _made: KeyCounts | None = PrivateAttr(default=NONE)
 
     @model_validator(mode="before")

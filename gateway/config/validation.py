@@ -28,7 +28,7 @@ SHAPES = {
 
 
 HIDDEN = frozenset(
-    {"api_key", "key", "key_hash", "keys", "secret"}
+    {"api_key", "key", "key_hash", "keys", "secret", "headers", "env", "secrets", "command"}
 )  # members that hold keys, or would where one was put in the wrong place
 
 
@@ -80,4 +80,5 @@ def _members_at(kind: Any, path: Sequence[str | int]) -> list[str]:
             else get_args(kind)[isinstance(part, str)]
         )
         kind = get_args(kind)[0] if NoneType in get_args(kind) else kind
+        kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
     return list(kind.model_fields)

@@ -7,7 +7,8 @@ from msgspec import UNSET
 
 from gateway.errors import BadRequest
 from gateway.management.context import AtDesk
-from gateway.management.schemas import PolicyPut, UserPolicy, describe_body
+from gateway.management.policy_schemas import PolicyPut, UserPolicy
+from gateway.management.schemas import describe_body
 from memory import management, parse_zone
 
 
@@ -30,8 +31,10 @@ async def put_policy(desk: AtDesk) -> UserPolicy:
     zone = None if new.timezone is UNSET else new.timezone or ""
     if zone:
         check_timezone(zone)
+    tools = None if new.tools is UNSET else new.tools
     who = desk.scope.tenant, desk.user
-    return _describe(await desk.write(management.policies.put_policy(desk.memory, who, mode, zone)))
+    put = management.policies.put_policy(desk.memory, who, mode, zone, tools)
+    return _describe(await desk.write(put))
 
 
 def check_timezone(name: str) -> None:
@@ -46,7 +49,8 @@ def check_timezone(name: str) -> None:
 
 
 def _describe(policy: management.policies.StoredPolicy) -> UserPolicy:
-    return UserPolicy(policy.memory, policy.timezone or UNSET)
+    tools = management.policies.tools_of(policy) if policy.tools else UNSET
+    return UserPolicy(policy.memory, policy.timezone or UNSET, tools)
 
 
 ROUTES = (policy, put_policy)

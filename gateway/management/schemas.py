@@ -10,7 +10,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
@@ -200,23 +200,6 @@ class Conversation(msgspec.Struct):
 
 class WholeConversation(Conversation, kw_only=True):
     messages: Page[Message]
-
-
-class PolicyPut(msgspec.Struct, forbid_unknown_fields=True):
-    """memory: what the memory may do for the user, at most. timezone: an IANA name, null for that
-    of the memory. A member that is left out stays as it is.
-    """
-
-    memory: Literal["full", "read", "write", "off"] | msgspec.UnsetType = msgspec.UNSET
-    timezone: str | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class UserPolicy(msgspec.Struct):
-    """timezone: left out where the user has none of their own."""
-
-    memory: str
-    timezone: str | msgspec.UnsetType = msgspec.UNSET
-    object: str = "policy"
 
 
 class Erased(msgspec.Struct):

@@ -98,6 +98,7 @@ async def _close(gateway: GatewayState, transports: Iterable[Transport]) -> None
         gateway.worker.stop,
         gateway.usage.stop,
         gateway.responses.close,
+        gateway.toolbox.close,
         gateway.memory.close,
         *shared,
         *traces,

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import generate_latest
 
 from gateway.telemetry.degraded import DegradedTurns
+from gateway.telemetry.tool_metrics import ToolMetrics
 from memory import Drop, Session
 
 OTHER = "other"
@@ -120,7 +121,8 @@ class ProviderHealth:
 class Metrics:
     """Counts what this process does.
 
-    health: by provider. memory: requests by memory status. degraded: the newest of these.
+    health: by provider. memory: requests by memory status. degraded: the newest of these. tools:
+    of the operator.
     """
 
     def __init__(self, models: Collection[str] = (), providers: Collection[str] = ()) -> None:
@@ -138,7 +140,7 @@ class Metrics:
             member: Histogram(name, text, ["model"], buckets=SECONDS, registry=made)
             for member, (name, text) in DURATIONS.items()
         }
-        self._turn = _TurnMetrics(made)
+        self._turn, self.tools = _TurnMetrics(made), ToolMetrics(made)
         self._lock = threading.Lock()
         self._drops: TotalCounts[tuple[str, str]] = TotalCounts()
         self._sums: dict[tuple[str, ...], float] = {}  # by counter and labels, since the last time

@@ -74,13 +74,14 @@ class Meter(msgspec.Struct):
 
     guess: rough input tokens of a call; None if the calls are not billed by tokens. asides: meters
     of further calls made for this request, such as summaries. counted_in: None where its key has no
-    limits.
+    limits. tools_usd: what runs of the operator's tools cost.
     """
 
     guess: int | None = None
     calls: list[MeteredCall] = msgspec.field(default_factory=list)
     asides: list[Meter] = msgspec.field(default_factory=list)
     counted_in: CountedIn | None = None
+    tools_usd: float = 0.0
 
     def record_call(self, target: Priced, framer: SseFramer, size: int = 0) -> None:
         """Record a call that an upstream accepted, or may be working on.
@@ -108,6 +109,9 @@ class Meter(msgspec.Struct):
         """
         bill = self._totals((*self._hidden_calls(), *((self, call) for call in self.calls[-1:])))
         bill.hidden = self.bill_hidden().tokens
+        if self.tools_usd:
+            bill.known += self.tools_usd
+            bill.cost = None if bill.cost is None else bill.known
         return bill
 
     def bill_hidden(self) -> UsageTotals:

@@ -85,16 +85,16 @@ def recount_after_refusal(
 
 
 def at_most(
-    turn: RequestHistory, plan: PlacementPlan, size: int, recall: str, offers: bool
+    turn: RequestHistory, plan: PlacementPlan, size: int, recall: str, tool_bytes: int
 ) -> int | None:
     """Return an upper bound for the tokens of a text-only request; None if unknown.
 
-    No token is shorter than a byte. size: of the body in bytes, 0 if unknown. offers: our tools are
-    added.
+    No token is shorter than a byte. size: of the body in bytes, 0 if unknown. tool_bytes: of the
+    tools that are added.
     """
     if not size or not turn.messages.after.texts:
         return None
-    ours = len(plan.epoch.core.encode()) + len(recall.encode()) + OURS_BYTES * offers
+    ours = len(plan.epoch.core.encode()) + len(recall.encode()) + tool_bytes
     for text in plan.notes.values():
         ours += len(text.encode())
     for hidden in plan.splices.values():
@@ -350,6 +350,7 @@ class _Compactor:
         stored: Sequence[Kept],
     ) -> None:
         self.tail, self.room, self.cut = tail, context_budget, now.cut
+        self._tools = now.plan.epoch.tools  # what is offered stays for this request
         self.stored = sorted((tail.links[link], text) for link, text in stored)
         found = groups(tail.messages)
         newest = found[-1].start if found else 0
@@ -371,6 +372,7 @@ class _Compactor:
                 context_budget.instruction,
             ),
             elide=self.elide,
+            tools=self._tools,
         )
         fitted = apply_cut(
             self.tail, PlacementPlan(epoch, COMPACTION), context_budget, cut, self._elided

@@ -15,7 +15,7 @@ An *epoch* is the life of one frozen core text. Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -33,6 +33,7 @@ from memory.core.blocks import (
 from memory.ids import new_id
 
 Overlay = dict[str, str | None]
+OTHER_TOOLS = "tools changed"  # why an epoch ended whose tools may not be shown any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Epoch:
     """One frozen core text.
 
     blocks: label to value as frozen. edits: the scope's count of outside edits at that time. cut:
-    link of the last evicted message. elide: link up to which large tool results are stubs.
+    link of the last evicted message. elide: link up to which large tool results are stubs. tools:
+    those of the operator that are shown, by name, with a digest of each.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Epoch:
     edits: int = 0
     cut: bytes | None = None
     elide: bytes | None = None
+    tools: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,8 @@ class CurrentMemory(msgspec.Struct):
     """The current state of the memory.
 
     edits: the scope's count of edits from outside the conversation. at: Unix time. behind: link of
-    what was said before the request's first message, and its summary.
+    what was said before the request's first message, and its summary. tools: of the operator,
+    that a new epoch shows. keeps_tools: the running one may go on with those that it shows.
     """
 
     blocks: Sequence[CoreBlock]
@@ -135,6 +139,8 @@ class CurrentMemory(msgspec.Struct):
     edits: int
     at: float
     behind: tuple[bytes, str] | None = None
+    tools: Mapping[str, str] = msgspec.field(default_factory=dict)
+    keeps_tools: bool = False
 
 
 def plan(
@@ -147,11 +153,13 @@ def plan(
     if isinstance(placed, str):
         behind = present.behind or (None, "")
         epoch = new_epoch(present.blocks, present.tag, present.edits, behind, rules.instruction)
+        if present.tools:
+            epoch = replace(epoch, tools=present.tools)
         return PlacementPlan(epoch, placed)
     return placed
 
 
-def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
+def _continue_epoch(  # noqa: C901, PLR0912 - a table of reasons, one after the other
     turn: RequestHistory, past: PreviousTurn, present: CurrentMemory, rules: EpochPolicy
 ) -> PlacementPlan | str:
     """Return the notes and splices of the current epoch at their places.
@@ -169,6 +177,8 @@ def _continue_epoch(  # noqa: C901 - a table of reasons, one after the other
         return "profile changed"
     if epoch.edits != present.edits:
         return "edited outside the conversation"
+    if epoch.tools and not present.keeps_tools:
+        return OTHER_TOOLS
     if present.at - node.at > rules.idle:
         return "idle"
     if past.places is None and _is_cut_elsewhere(turn, past, epoch.cut, present):

@@ -123,6 +123,7 @@ SEARCHES = frozenset(t["function"]["name"] for t in SEARCHING)
 
 
 OURS = WRITES | SEARCHES | frozenset(HABITS)
+MEMORY_TOOL_NAMES = OURS  # as others speak of them
 
 
 ALL, UNNAMED, READ_ONLY = (
@@ -171,8 +172,8 @@ def measured_tokens(tools: Sequence[Json]) -> int:
 
 
 def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:
-    """Return our tools as they are sent, encoded once."""
-    return [_raw[id(tool)] for tool in tools]
+    """Return tools as they are sent; ours are encoded once."""
+    return [_raw.get(id(tool)) or msgspec.Raw(msgspec.json.encode(tool)) for tool in tools]
 
 
 def client_names(client_tools: Any) -> set[str]:

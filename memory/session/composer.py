@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from memory.context import epoch as epochs
-from memory.context.compaction import COMPACTION, at_most, compact, fit, recount_after_refusal
+from memory.context.compaction import (
+    COMPACTION,
+    at_most,
+    compact,
+    fit,
+    recount_after_refusal,
+)
 from memory.context.fitted import (
     ContextBudget,
     FittedContext,
@@ -24,23 +29,12 @@ from memory.conversation.history import Messages, Span
 from memory.conversation.messages import Json, text_of
 from memory.core import tool_definitions
 from memory.core.blocks import CoreBlock
-from memory.errors import StoreUnavailable
-from memory.ids import clock
-from memory.retrieval.auto_recall import (
-    MAX_QUERY_CHARACTERS,
-    AlreadyThere,
-    Beginnings,
-    BodyBeginnings,
-    Recall,
-    ShownAs,
-    alternate,
-    recall_query,
-    render_recall,
-    token_budget,
-)
+from memory.retrieval.auto_recall import Recall
 from memory.session.context import TurnContext
 from memory.session.kept_summaries import KeptSummaries
+from memory.session.turn_recall import TurnRecall
 from memory.session.turn_store import LIGHT
+from memory.session.turn_tools import offer_tools, plan_placement
 
 SHARES = (0.5, 0.25, 0.125)  # of a prompt's tokens to keep, after each context overflow
 EXPECTED_SHARE = 0.75  # of a prompt's tokens as counted here: a smaller report is looked into
@@ -53,11 +47,13 @@ MOST_BYTES = 6  # of a token, in a text of any language, on average
 class Prompt(msgspec.Struct, frozen=True):
     """What is sent for one request.
 
-    messages: the history, the stored part included. client: its messages as they came, if the next
-    request will begin with them. core, notes, splices, recall, offered: what is added; notes and
-    splices by message index. recalled: keys of the passages in `recall`. tools_tokens: tokens of
-    the tools first offered. previous: what the turn before sent for their beginning. seen: label to
-    version. injected_tokens: of the core text, the notes and our tools.
+    messages: the history, preceded by the stored part if the client sends only the rest. client:
+    its messages as they came, if the next request will begin with them. core, notes, splices,
+    recall, offered: what is added; notes and splices by message index. recalled: keys of the
+    passages in `recall`. tools_tokens: tokens of the tools first offered. previous: what the
+    previous turn sent for the beginning of these messages. seen: label to the block's version as
+    the model sees it. injected_tokens: of the core text, the notes and our tools. owned: names of
+    calls that are run here.
     """
 
     messages: Messages
@@ -69,11 +65,12 @@ class Prompt(msgspec.Struct, frozen=True):
     splices: dict[int, list[Json]]
     recall: str
     recalled: Recall
-    offered: list[Json]
+    offered: Sequence[Json]
     tools_tokens: int
     previous: SentPrompt | None
     seen: Mapping[str, int]
     injected_tokens: int = 0
+    owned: frozenset[str] = tool_definitions.OURS
 
     @property
     def plan(self) -> epochs.PlacementPlan:
@@ -189,16 +186,15 @@ class Composer:
         turn = self._turn
         ask, snapshot = turn.ask, turn.snapshot
         shown = self._shown_blocks() if turn.injects else []
-        offered = self._offered_tools()
-        tools_tokens = self._count_tools(offered) if offered else 0
-        planned = self._plan(shown)
+        planned = plan_placement(turn, shown)
+        tools = offer_tools(turn, self._counter, planned)
         wants_recall = ask.recall and shown and not turn.is_spare
-        recalled = await self._timed_recall(planned) if wants_recall else Recall()
-        other = tools_tokens + self._counter.text(recalled.text) if recalled.text else tools_tokens
+        recalled = await TurnRecall(turn, self._counter).find(planned) if wants_recall else Recall()
+        other = tools.tokens + self._counter.text(recalled.text) if recalled.text else tools.tokens
         turn.progress.trace.client_tools = self._counter.tools(ask.client_tools)
         other += turn.progress.trace.client_tools
         size = 0 if snapshot.prepended else ask.size
-        most = at_most(snapshot.turn, planned, size, recalled.text, bool(offered))
+        most = at_most(snapshot.turn, planned, size, recalled.text, tools.byte_count)
         budget_left = self._context_budget(shown, other, most)
         sent = self._reusable(planned, recalled)
         sampled = self._sample(budget_left, sent)
@@ -217,16 +213,13 @@ class Composer:
             plan.splices,
             recalled.text,
             recalled,
-            offered,
-            tools_tokens,
+            tools.definitions,
+            tools.tokens,
             None if plan.reason == COMPACTION else sent,
             _versions_seen(plan, shown),
-            _placed_tokens(self._counter, plan, ask.scope.tag) + tools_tokens,
+            _placed_tokens(self._counter, plan, ask.scope.tag) + tools.tokens,
+            tools.owned,
         )
-
-    def _count_tools(self, offered: list[Json]) -> int:
-        measured = tool_definitions.measured_tokens(offered)
-        return self._counter.fixed(tool_definitions.text_of(offered), measured)
 
     def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:
         """Return a prompt that overflowed, with its tokens counted again.
@@ -308,39 +301,6 @@ class Composer:
             )
         return shown
 
-    def _offered_tools(self) -> list[Json]:
-        turn, ask = self._turn, self._turn.ask
-        if not (ask.offer and turn.injects and not turn.is_spare):
-            return []
-        return tool_definitions.tools_to_offer(
-            ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named
-        )
-
-    def _plan(self, shown: Sequence[CoreBlock]) -> epochs.PlacementPlan:
-        turn, snapshot = self._turn, self._turn.snapshot
-        present = epochs.CurrentMemory(
-            shown, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.behind
-        )
-        past = snapshot.past if turn.injects else epochs.PreviousTurn()
-        planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
-        if (delivery := turn.progress.delivery) is not None:
-            planned = delivery.place(planned, snapshot.turn)
-        waiting = snapshot.waiting
-        if (
-            turn.identity.adopted
-            and turn.progress.rounds
-            and waiting
-            and waiting.epoch == planned.epoch.id
-            and planned.note
-            and waiting.note
-        ):  # the turn's own rounds show these edits
-            at = epochs.end_of_words(snapshot.turn, len(snapshot.turn.messages))
-            notes = {**planned.notes, at: waiting.note}
-            return msgspec.structs.replace(
-                planned, notes=notes, note=waiting.note, told=waiting.told
-            )
-        return planned
-
     async def _fit(
         self, planned: epochs.PlacementPlan, budget_left: ContextBudget, sent: SentPrompt | None
     ) -> FittedContext:
@@ -350,70 +310,11 @@ class Composer:
         before = sent.fitted if sent is not None and known else None
         return await fit(self._turn.snapshot.turn, planned, budget_left, before)
 
-    async def _timed_recall(self, planned: epochs.PlacementPlan) -> Recall:
-        """Return what automatic recall adds; note how long it took."""
-        started = time.perf_counter()
-        found = await self._recall(planned)
-        milliseconds = round((time.perf_counter() - started) * 1000, 2)
-        self._turn.progress.trace.timings["recall"] = milliseconds
-        return found
-
-    async def _recall(self, planned: epochs.PlacementPlan) -> Recall:
-        """Return what automatic recall adds.
-
-        It is searched once for each user message, and stays the same while tools run.
-        """
-        turn, snapshot = self._turn, self._turn.snapshot
-        messages, node, waiting = snapshot.turn.messages, snapshot.past.node, snapshot.waiting
-        newest, scope_id = messages.after.user, turn.progress.scope_id
-        if newest < 0 or scope_id is None:
-            return Recall()
-        if turn.identity.adopted and waiting is not None and waiting.recall is not None:
-            return Recall(waiting.recall)
-        if newest < snapshot.past.at and node is not None:
-            return Recall(node.recall or "")
-        within = node.id if node and not turn.ask.scope.is_named else None
-        message = text_of(messages[newest])
-        wanted = recall_query(message, within, turn.ask.harness)
-        if wanted is None:
-            return Recall()
-        whole = planned.epoch.cut is None and not messages.after.behind
-        sent = snapshot.conversation.id if snapshot.conversation and whole else None
-        try:
-            hits = await turn.services.recall.find(scope_id, wanted, sent)
-        except StoreUnavailable:
-            return Recall()
-        found = alternate(hits)
-        if not found:
-            return Recall()
-        present = await self._sent_texts(planned)
-        recalled, asked = set(node.recalled) if node else (), message[:MAX_QUERY_CHARACTERS]
-        there = AlreadyThere(present, recalled, planned.epoch.core, hits.outdated, asked)
-        shown = ShownAs(turn.ask.scope.tag, turn.zone)
-        return render_recall(found, there, shown, self._counter, token_budget(turn.ask.window))
-
-    async def _sent_texts(self, planned: epochs.PlacementPlan) -> Container[str]:
-        """Return the texts that the request sends already."""
-        turn = self._turn
-        # To be certain, the messages of the request are decoded and looked at.
-        held = partial(self._held_messages, planned)
-        if turn.snapshot.prepended or not turn.ask.body:
-            return Beginnings(held())
-        if turn.ask.size <= LIGHT:
-            return BodyBeginnings(turn.ask.body, held)
-        return await asyncio.to_thread(lambda: Beginnings(held()))
-
-    def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
-        """Return the messages that the request sends, without those before the epoch's cut."""
-        history = self._turn.snapshot.turn
-        messages, mark = history.messages, history.mark
-        if mark is None or mark.link != planned.epoch.cut:
-            return messages
-        history.enter()
-        return [messages[i] for i in [*mark.stays, *range(mark.index, len(messages))]]
-
     def _context_budget(
-        self, shown: Sequence[CoreBlock], other: int, most: int | None
+        self,
+        shown: Sequence[CoreBlock],
+        other: int,
+        most: int | None,
     ) -> ContextBudget:
         """Return the available context. other, most: see `ContextBudget`."""
         turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot

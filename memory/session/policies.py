@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from sys import getsizeof
 
+import msgspec
+
 from memory.cache import Cache
 from memory.errors import StoreUnavailable
 from memory.session.followed_rows import READ_SECONDS, FollowedRows
@@ -28,6 +30,11 @@ def strictest(*modes: str) -> str:
     reads = all(mode in ("full", "read") for mode in modes)
     writes = all(mode in ("full", "write") for mode in modes)
     return ("full" if writes else "read") if reads else ("write" if writes else "off")
+
+
+def tools_of(policy: StoredPolicy) -> list[str]:
+    """Return the patterns of the operator's tools that a user may have."""
+    return msgspec.json.decode(policy.tools, type=list[str]) if policy.tools else ["*"]
 
 
 class UserPolicies(FollowedRows[UserName, StoredPolicy]):
@@ -67,14 +74,29 @@ class UserPolicies(FollowedRows[UserName, StoredPolicy]):
         except StoreUnavailable:
             return ""
 
+    async def tools(self, who: UserName, deadline: float = READ_SECONDS) -> tuple[str, ...] | None:
+        """Return the patterns of the operator's tools that a user may have, None for all.
+
+        Raises StoreUnavailable.
+        """
+        if self._any is False:
+            return None
+        policy = await self.read(who, deadline)
+        return tuple(tools_of(policy)) if policy.tools else None
+
     async def put(
-        self, who: UserName, memory: str | None = None, timezone: str | None = None
+        self,
+        who: UserName,
+        memory: str | None = None,
+        timezone: str | None = None,
+        tools: str | None = None,
     ) -> StoredPolicy:
         """Set the policy of a user: it holds for every request that begins afterwards.
 
-        memory: one of `MODES`. A member that is None stays as it is. Raises StoreUnavailable.
+        memory: one of `MODES`. tools: as it is stored. A member that is None stays
+        as it is. Raises StoreUnavailable.
         """
-        write = partial(rows.put, who=who, memory=memory, timezone=timezone)
+        write = partial(rows.put, who=who, memory=memory, timezone=timezone, tools=tools)
         policy = await self._db.write(write, lock=owner_lock(*who))
         self.forget()
         return policy

@@ -20,6 +20,7 @@ from memory.core.screen import Screen
 from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
 from memory.scope import Scope
+from memory.session.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class TurnRequest(msgspec.Struct):
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
     one. policy: of the agent, if it has one of its own. harness: what the client's program puts
     around its user's words. said_by: the user whom the request names, where the memory is an
-    agent's own. inbox: of a turn that delivers the messages which wait for its agent.
+    agent's own. inbox: of a turn that delivers the messages which wait for its agent. toolbox: the
+    operator's tools that were granted, None for none.
     """
 
     scope: Scope
@@ -124,6 +126,7 @@ class TurnRequest(msgspec.Struct):
     harness: Harness = SHIPPED_HARNESS
     said_by: str | None = None
     inbox: InboxLimits | None = None
+    toolbox: Toolbox | None = None
 
     @property
     def size(self) -> int:

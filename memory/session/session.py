@@ -13,8 +13,9 @@ from memory.conversation.messages import Json
 from memory.session.composer import Composer, Prompt
 from memory.session.context import TurnContext
 from memory.session.recorder import TurnRecorder
+from memory.session.round_runner import RoundRunner
 from memory.session.store_deadline import StoreDeadline
-from memory.session.tool_runner import ToolRunner
+from memory.session.toolbox import Result
 from memory.session.trace import ExplainTrace, ObservedCall
 from memory.session.turn_record import TurnOutcome
 from memory.session.waiting_messages import read_waiting
@@ -51,7 +52,7 @@ class Session:
         self.rounds: Sequence[Json] = turn.progress.rounds
         self._turn = turn
         self._composer = composer
-        self._tools = ToolRunner(turn, prompt.seen)
+        self._runner = RoundRunner(turn, prompt.seen)
         self._recorder = TurnRecorder(turn)
         self._sent: SentPrompt | None = None
         self.refused_tokens = 0
@@ -157,9 +158,9 @@ class Session:
             sent.reported = report.reported
         return report
 
-    async def run(self, calls: Sequence[ToolCall], reply: Json) -> list[str]:
-        """Run one round's calls; see `ToolRunner.run`."""
-        return await self._tools.run(calls, reply, self.prompt.offered)
+    async def run(self, calls: Sequence[ToolCall], reply: Json) -> Sequence[Result]:
+        """Run one round's calls, or what an earlier attempt left of them; see `RoundRunner.run`."""
+        return await self._runner.run(calls, reply, self.prompt)
 
     async def open(self) -> None:
         """Make the request durable; see `TurnRecorder.open`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
 
 from sqlalchemy import Connection
 
@@ -26,6 +28,31 @@ UNAVAILABLE = (
 )
 
 
+class WrittenRound(Protocol):
+    """Writes the ledger entry of a round. lock: held while a write of the round runs."""
+
+    @property
+    def lock(self) -> AbstractAsyncContextManager[object]: ...
+
+    def note(self, conn: Connection, texts: Mapping[int, str]) -> None:
+        """Write the round as it is, in the transaction of its calls. texts: results by place."""
+        ...
+
+
+class _PlainRound:
+    """A round that has calls of memory tools alone, which one transaction finishes."""
+
+    def __init__(self, turn: TurnContext, reply: Json) -> None:
+        self._turn, self._reply = turn, reply
+        self.lock: AbstractAsyncContextManager[object] = nullcontext()
+
+    def note(self, conn: Connection, texts: Mapping[int, str]) -> None:
+        turn = self._turn
+        entry = {"reply": self._reply, "results": [texts[i] for i in range(len(texts))]}
+        rounds, holder = [*turn.progress.rounds, entry], turn.services.db.holder
+        turn_writer.round_done(conn, turn.identity.node_id, rounds, holder)
+
+
 class ToolRunner:
     """Runs the calls of one turn. seen: label to the block's version shown to the model."""
 
@@ -41,46 +68,61 @@ class ToolRunner:
         reply: the completion that contains them, for the ledger. offered: the tools that may be
         called. Never raises for a failure of a tool or the store.
         """
-        started = time.perf_counter()
-        turn, progress = self._turn, self._turn.progress
-        context = self._tool_context(offered)
-        # Otherwise the store did not even take the request.
-        stored = progress.opened or not turn.is_recording
-        searched = await tools.run_searches(calls, context) if stored else {}
-        done = False
-        try:
-            by_place = await self._edit(calls, reply, context, searched)
-            # A branch has its own blocks; shared ones are read again.
-            done = turn.ask.scope.is_named and turn.snapshot.shares is None
-        except (StoreUnavailable, ErasedMeanwhile):
-            progress.unsaved = True
-            by_place = {**dict.fromkeys(range(len(calls)), UNAVAILABLE), **searched}
-        finally:  # a client may leave at the moment it is written
-            if any(c.name in WRITES for c in calls):
-                turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
-                if turn.snapshot.shares is not None:
-                    turn.services.shared.note(turn.ask.scope.tenant)
-        results = [by_place[i] for i in range(len(calls))]
+        started, progress = time.perf_counter(), self._turn.progress
+        plain = _PlainRound(self._turn, reply)
+        results = await self.run_at(range(len(calls)), calls, offered, plain)
         progress.rounds.append({"reply": reply, "results": results})
         self._trace(calls, results, round((time.perf_counter() - started) * 1000, 2))
         return results
 
+    async def run_at(
+        self,
+        places: Sequence[int],
+        calls: Sequence[tools.ToolCall],
+        offered: Sequence[Json],
+        written: WrittenRound,
+    ) -> list[str]:
+        """Run those of a round's calls at these places; return their results.
+
+        offered: see `run`. written: writes the ledger entry.
+        """
+        turn, progress = self._turn, self._turn.progress
+        context = self._tool_context(offered)
+        of_places = [calls[i] for i in places]
+        # Otherwise the store did not even take the request.
+        stored = progress.opened or not turn.is_recording
+        searched = await tools.run_searches(of_places, context) if stored else {}
+        done = False
+        try:
+            by_index = await self._edit(of_places, context, searched, (places, written))
+            # A branch has its own blocks; shared ones are read again.
+            done = turn.ask.scope.is_named and turn.snapshot.shares is None
+        except (StoreUnavailable, ErasedMeanwhile):
+            progress.unsaved = True
+            by_index = {**dict.fromkeys(range(len(of_places)), UNAVAILABLE), **searched}
+        finally:  # a client may leave at the moment it is written
+            if any(c.name in WRITES for c in of_places):
+                turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
+                if turn.snapshot.shares is not None:
+                    turn.services.shared.note(turn.ask.scope.tenant)
+        return [by_index[i] for i in range(len(of_places))]
+
     async def _edit(
         self,
         calls: Sequence[tools.ToolCall],
-        reply: Json,
         context: tools.ToolContext,
         searched: Mapping[int, str],
+        at: tuple[Sequence[int], WrittenRound],
     ) -> dict[int, str]:
         """Run the edits, and write them with the round.
 
-        Raises StoreUnavailable, ErasedMeanwhile.
+        at: the places of the calls, and what writes it. Raises StoreUnavailable, ErasedMeanwhile.
         """
-        turn, progress = self._turn, self._turn.progress
+        turn, (places, written) = self._turn, at
         turn.store.heavy = turn.store.heavy or len(calls) > LIGHT_CALLS
         if not turn.is_recording:
             return {**searched, **tools.refuse_calls(calls, context)}
-        if not progress.opened:
+        if not turn.progress.opened:
             raise StoreUnavailable("the turn is not recorded")
 
         check = speaker_check(turn)
@@ -91,12 +133,11 @@ class ToolRunner:
             scopes.get_or_create(conn, turn.snapshot.owner)
             results = {**searched, **tools.run_edits(conn, calls, context)}
             fact_rows.record_use(conn, context.found)
-            entry = {"reply": reply, "results": [results[i] for i in range(len(calls))]}
-            rounds, holder = [*progress.rounds, entry], turn.services.db.holder
-            turn_writer.round_done(conn, turn.identity.node_id, rounds, holder)
+            written.note(conn, {place: results[i] for i, place in enumerate(places)})
             return results
 
-        return await turn.store.write(work, EDIT_SECONDS)
+        async with written.lock:
+            return await turn.store.write(work, EDIT_SECONDS)
 
     def _tool_context(self, offered: Sequence[Json]) -> tools.ToolContext:
         turn, node_id = self._turn, self._turn.identity.node_id

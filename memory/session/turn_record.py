@@ -55,7 +55,7 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
     node.at, node.recall = clock.now(), prompt.recall
     node.recalled = prompt.recalled.keys_after(node.recalled)
-    if turn.ask.mode == "write" or not prompt.core:
+    if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
         node.epoch = None
     fresh = list(
         contents_of(
@@ -90,11 +90,11 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
 def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> TurnRecord:
     """Build what is written of a turn with its answers."""
     snapshot, identity, plan = turn.snapshot, turn.identity, prompt.plan
-    history, past = snapshot.turn, snapshot.past
+    history = snapshot.turn
     nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
     answered = zip(outcome.answers, nodes, strict=True)
     contents = [_contents_of_answer(turn, answer, node) for answer, node in answered]
-    begins_epoch = plan.reason and prompt.core and turn.ask.mode == "full"
+    begins_epoch = plan.reason and (prompt.core or plan.epoch.tools) and turn.ask.mode == "full"
     delivery = turn.progress.delivery
     return TurnRecord(
         snapshot.owner,
@@ -113,7 +113,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         contents=contents,
         used=list(prompt.recalled.passages),
         scope_id=turn.progress.scope_id,
-        parent_turn=past.node.turn if past.node else None,
+        parent_turn=snapshot.past.node.turn if snapshot.past.node else None,
         unread=turn.ask.unread
         and turn.is_new_message
         and not outcome.aborted
@@ -169,7 +169,7 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
     if wrote and not turn.ask.scope.is_named:
         node.branch = identity.node_id
     node.hidden = outcome.hidden if index == 0 else None
-    if turn.ask.mode == "write" or not prompt.core:
+    if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
         node.epoch = node.note = None
     return node
 

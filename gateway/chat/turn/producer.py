@@ -8,26 +8,20 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.chat.intake.capabilities import (
-    record_addition,
-    record_rejection,
-    refused_additions,
-    told_rejection,
-)
 from gateway.chat.intake.memory_request import ask_of
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.degraded import DegradedProducer
-from gateway.chat.turn.round_sender import TargetOptions
+from gateway.chat.turn.operator_tools import toolbox_of
+from gateway.chat.turn.target_options import target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
 from gateway.chat.turn.unread_answer import UnreadTurn, answer_unread, needs_memory
 from gateway.errors import GatewayError, Unavailable
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
-from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
-from memory import MemoryFault, Session
+from memory import MemoryFault
 
 HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
 NOBODY = (
@@ -49,7 +43,10 @@ async def begin_turn(
     if gateway.credentials.keep(request.principal.tenant, forward.caller.authorization):
         gateway.worker.resume(request.principal.tenant)
     try:
-        session = await gateway.memory.begin(await ask_of(gateway, request, forward, target))
+        ask = await ask_of(gateway, request, forward, target)
+        if gateway.toolbox.entries:
+            ask.toolbox = await toolbox_of(gateway, request, forward, target)
+        session = await gateway.memory.begin(ask)
     except MemoryFault as e:
         if memory.on_error == "fail" or needs_memory(request):
             raise Unavailable(
@@ -64,31 +61,9 @@ async def begin_turn(
         session,
         forward,
         _turn_limits(gateway, request),
-        _target_options(gateway, request, forward, target, session),
+        target_options(gateway, request, forward, target, session),
     )
     return TurnProducer(request, forward, turn, gateway)
-
-
-def _target_options(
-    gateway: GatewayState,
-    request: TurnInput,
-    forward: Dispatcher,
-    target: Target,
-    session: Session,
-) -> TargetOptions:
-    facts, body = request.facts, request.body
-    return TargetOptions(
-        # A task leaves as its client sent it.
-        target.settings.stream_usage and not session.is_task,
-        partial(record_rejection, gateway, facts, body),
-        gateway.settings.memory.placement == "cache_stable",
-        facts,
-        keeper_of(gateway, request, forward),
-        gateway.windows,
-        refused_additions(gateway, target),
-        partial(record_addition, gateway),
-        told_rejection(gateway, facts, body, target),
-    )
 
 
 def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:

@@ -31,7 +31,7 @@ from gateway.wire.chat import Json
 from gateway.wire.json_weight import LIGHT_BYTES
 from gateway.wire.lone_surrogates import join_halves
 from memory import Session
-from memory.core.tool_definitions import OURS
+from memory.session.toolbox import Result, text_of_result
 from memory.session.turn_record import TurnOutcome
 
 
@@ -136,7 +136,7 @@ class Turn:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
         self._opening.begin()
         try:
-            replayed, goes_on = self._replay()
+            replayed, goes_on = await self._replay()
             if replayed:
                 yield replayed
             if not goes_on:
@@ -238,7 +238,7 @@ class Turn:
             TurnOutcome(answers, hidden, aborted=True, prove=True, explain=explain)
         )
 
-    def _replay(self) -> tuple[bytes, bool]:
+    async def _replay(self) -> tuple[bytes, bool]:
         """Return what a retry shows again of the rounds that an earlier attempt finished.
 
         The flag is False if the last of them ended the turn: then nothing goes upstream.
@@ -250,7 +250,11 @@ class Turn:
             self._replayed_usage = result.usage
             self.replies.append(result.reply)
             self._sender.hidden.reassign_ids_of(result.theirs)
-            if not self._take_in(result, entry["results"]):
+            results = entry["results"]
+            if None in results:  # of calls that were running when the attempt broke off
+                await self._write_opening()
+                results = await self.session.run(self._forward.wire.calls(result), entry["reply"])
+            if not self._take_in(result, results):
                 return out, False
             out += self.mask.start_next_round() or b""
         return out, True
@@ -265,11 +269,16 @@ class Turn:
         """Run the calls of a round; True when another follows. Raises GatewayError."""
         self._check_result(reply, result)
         if result.ours:
-            # What it writes now has not had the upstream's time for it.
-            self._opening.begin(at_once=True)
-            await self._opening.wait(self._limits.patience)
-        await self._opening.finish()
+            await self._write_opening()
+        else:
+            await self._opening.finish()
         return await self._run_memory_calls(result)
+
+    async def _write_opening(self) -> None:
+        """Write the request before its calls run: it has not had the upstream's time for it."""
+        self._opening.begin(at_once=True)
+        await self._opening.wait(self._limits.patience)
+        await self._opening.finish()
 
     def _check_result(self, reply: CompletionReply, result: RoundResult) -> None:
         self.used.append(result.usage)
@@ -303,14 +312,15 @@ class Turn:
         answers = await self.session.run(self._forward.wire.calls(result), result.reply)
         return self._take_in(result, answers)
 
-    def _take_in(self, result: RoundResult, answers: Sequence[str]) -> bool:
+    def _take_in(self, result: RoundResult, answers: Sequence[Result]) -> bool:
         """Take in what our calls of a round came to, now or in an earlier attempt.
 
         True when another round follows.
         """
         sender = self._sender
         client = self.session.prompt.messages
-        sender.hidden.add_round(result, answers, client, self._by)
+        texts = [text_of_result(answer) for answer in answers]
+        sender.hidden.add_round(result, texts, client, self._by)
         if result.theirs:
             sender.hidden.record_mixed()
             return False
@@ -336,6 +346,6 @@ def _mask(
 ) -> ReplyMask:
     """Return the mask of a request: our names are hidden where it may know of them."""
     prompt = session.prompt
-    knows = bool(prompt.offered or prompt.core)
-    owned = OURS - facts.tool_names if knows else frozenset()
+    knows = bool(prompt.offered or prompt.core or prompt.plan.epoch.tools)
+    owned = prompt.owned - facts.tool_names if knows else frozenset()
     return wire.mask(body, owned, forward.alias, injected=prompt.adds_anything, view=facts.view)

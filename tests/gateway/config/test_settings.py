@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 
 from gateway.config.loader import load
 from gateway.config.settings import ConfigError, Settings
+from gateway.config.tools import KINDS, ToolSettings
 from gateway.config.validation import HIDDEN
 
 FILE = Path(__file__).parents[3] / "config" / "gateway.toml"
@@ -51,6 +52,12 @@ def compare(model: type[BaseModel], shown: dict[str, Any], where: str, found: li
             shown[name],
             None if field.is_required() else field.get_default(call_default_factory=True),
         )
+        if path == "tools":  # what every kind takes is shown at one of them
+            common = {k: v for e in value.values() for k, v in e.items()}
+            common = {k: v for k, v in common.items() if k in ToolSettings.model_fields}
+            for entry, told in value.items():
+                compare(KINDS[told["kind"]], {**common, **told}, f"tools.{entry}", found)
+            continue
         inner = parts(field.annotation)
         if isinstance(value, dict) and inner:
             entries = (

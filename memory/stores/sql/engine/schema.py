@@ -45,6 +45,7 @@ from memory.stores.sql.engine.shared_tables import (
     shared_members,
     shared_versions,
 )
+from memory.stores.sql.engine.tool_tables import tool_calls, tool_results
 
 # Made elsewhere, and spoken of as part of the schema.
 __all__ = [
@@ -66,7 +67,9 @@ __all__ = [
     "short",
     "text",
     "tool_approvals",
+    "tool_calls",
     "tool_pins",
+    "tool_results",
 ]
 
 scopes = Table(
@@ -160,6 +163,7 @@ epochs = Table(
     Column("cut", LargeBinary),
     Column("elide", LargeBinary),
     at(),
+    Column("tools", Words),  # the operator's tools that it shows, as JSON; NULL for none
     Index("ix_epochs_scope_id", "scope_id"),
 )
 
@@ -461,6 +465,7 @@ response_items = Table(
 )
 
 # What the memory may do for a user, where that is less than everything, and their time zone.
+# tools: patterns of the operator's tools that they may have, as JSON; empty for all.
 user_policies = Table(
     "user_policies",
     metadata,
@@ -469,6 +474,7 @@ user_policies = Table(
     text("memory", "full"),
     at("updated_at"),
     text("timezone"),
+    text("tools"),
 )
 
 # Turns as they ended, until they are filed into the tables above (see `journal`). head: of the

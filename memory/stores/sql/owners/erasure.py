@@ -44,6 +44,8 @@ COUNTED = (
     "explain",
     "files",
     "file_passages",
+    "tool_calls",
+    "tool_results",
 )
 Counts = dict[str, int]
 

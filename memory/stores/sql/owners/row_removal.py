@@ -34,6 +34,8 @@ OF_A_SCOPE = {
     "dropped": t.dropped,
     "job_records": t.job_records,
     "explain": t.call_records,
+    "tool_calls": t.tool_calls,
+    "tool_results": t.tool_results,
 }
 OF_FILES = (
     file_tables.files,

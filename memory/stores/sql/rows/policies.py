@@ -16,7 +16,7 @@ from memory.stores.sql.engine.statements import Query, execute_sql
 from memory.stores.sql.rows.scopes import UserName
 
 p = t.user_policies.c
-OF_USER = select(p.memory, p.timezone).where(
+OF_USER = select(p.memory, p.timezone, p.tools).where(
     p.tenant == bindparam("tenant"), p.user == bindparam("user")
 )
 ONE = select(p.tenant).limit(1)
@@ -26,10 +26,15 @@ CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
 
 
 class StoredPolicy(NamedTuple):
-    """A user's policy. timezone: by its IANA name, "" for that of the memory."""
+    """A user's policy.
+
+    timezone: by its IANA name, "" for that of the memory. tools: patterns of the operator's tools
+    that the user may have, as JSON; "" for all.
+    """
 
     memory: str = FULL
     timezone: str = ""
+    tools: str = ""
 
 
 NO_POLICY = StoredPolicy()
@@ -38,7 +43,11 @@ NO_POLICY = StoredPolicy()
 def find(conn: Connection, who: UserName) -> StoredPolicy:
     """Return the policy of a user."""
     row = conn.execute(OF_USER, _name(who)).first()
-    return NO_POLICY if row is None else StoredPolicy(row.memory or FULL, row.timezone or "")
+    return (
+        NO_POLICY
+        if row is None
+        else StoredPolicy(row.memory or FULL, row.timezone or "", row.tools or "")
+    )
 
 
 def any_set(conn: Connection) -> bool:
@@ -62,13 +71,18 @@ def _tell_others(conn: Connection) -> None:
 
 
 def put(
-    conn: Connection, who: UserName, memory: str | None = None, timezone: str | None = None
+    conn: Connection,
+    who: UserName,
+    memory: str | None = None,
+    timezone: str | None = None,
+    tools: str | None = None,
 ) -> StoredPolicy:
     """Set the policy of a user, and return it. A member that is None stays as it is."""
     before = find(conn, who)
     policy = StoredPolicy(
         before.memory if memory is None else memory,
         before.timezone if timezone is None else timezone,
+        before.tools if tools is None else tools,
     )
     values = {**policy._asdict(), "updated_at": clock.now()}
     own = (p.tenant == who[0]) & (p.user == who[1])

@@ -263,13 +263,16 @@ def find_conversation(
     )
 
 
+def _epoch_of(row: Any) -> Epoch:
+    tools = decode(row.tools) if row.tools else {}
+    return Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide, tools)
+
+
 def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int) -> PreviousTurn:
     if node.epoch is None:
         return PreviousTurn(node, at)
     row = execute(conn, EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
-    epoch = (
-        Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide) if row else None
-    )
+    epoch = None if row is None else _epoch_of(row)
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
         keys = {"scope": scope_id, **key_list(conn, node.carriers)}

@@ -267,6 +267,7 @@ def _put_epoch(conn: Connection, e: Epoch, scope_id: int, now: float) -> None:
         edits=e.edits,
         cut=e.cut,
         elide=e.elide,
+        tools=encode(dict(e.tools)).decode() if e.tools else None,
         created_at=now,
     )
 

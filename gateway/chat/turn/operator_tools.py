@@ -1,0 +1,117 @@
+"""The operator's tools of a request: who grants them, and what counts their runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.auth.user_resolver import header_text
+from gateway.chat.intake.capabilities import known_rejection
+from gateway.chat.intake.request import TurnInput
+from gateway.limits.limiter import KeyQuota
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
+from gateway.tools.kind import ToolCaller
+from gateway.tools.tool_runs import ToolRuns
+from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
+from gateway.tools.verdicts import FixedPolicy
+from memory import StoreUnavailable
+
+
+async def toolbox_of(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
+) -> TurnToolbox | None:
+    """Return the tools that a request may use; None where nothing is granted."""
+    if request.mode not in ("full", "read"):
+        return None
+    granted = _grants_of(gateway, request)
+    if not granted:
+        return None
+    principal = request.principal
+    header = header_text(request.headers, HEADER)
+    limits = limits_of(principal.tools_max, await _policy(gateway, request), narrowing_of(header))
+    grants = Grants(granted, limits, request.mode == "read")
+    tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
+    if not tools and not header:
+        return None
+    until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
+    caller = ToolCaller(
+        principal.tenant,
+        request.user,
+        request.agent,
+        request.id,
+        {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
+    )
+    rules = FixedPolicy(allows=gateway.settings.toolbox.policy == "allow")
+    taken = request.facts.tool_names
+    takes = _takes_tools(gateway, request, target)
+    asked = ToolCircumstances(gateway.toolbox, tools, taken, header, rules, takes)
+    runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
+    return TurnToolbox(asked, runs)
+
+
+def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:
+    """Tell whether the request and its target take tools of the operator."""
+    rejected = known_rejection(gateway, target.label)
+    return rejected < 1 and target.supports_tools and request.facts.takes_tools
+
+
+class TurnCosts:
+    """Counts the runs of one request, and their cost; see `RunObserver`."""
+
+    def __init__(self, gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> None:
+        self._limits, self._meter = gateway.limits, forward.meter
+        self._metrics = gateway.metrics.tools
+        principal = request.principal
+        limits, budget = principal.limits, principal.budget
+        self._quota = KeyQuota(
+            principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period
+        )
+
+    def came(self) -> None:
+        self._metrics.came()
+
+    def began(self) -> None:
+        self._metrics.began()
+
+    def ended(self, entry: str, status: str, seconds: float | None) -> None:
+        self._metrics.ended(entry, status, seconds)
+
+    async def admits(self, cost_usd: float) -> bool:
+        if not self._quota.usd:
+            return True
+        spent = await self._limits.spent_this_period(self._quota)
+        return spent + self._meter.tools_usd + cost_usd <= self._quota.usd
+
+    def book(self, cost_usd: float) -> None:
+        self._meter.tools_usd += cost_usd
+
+
+def _grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
+    """Return the patterns of tools that the key, the model or the agent grants."""
+    principal, settings = request.principal, gateway.settings
+    own = principal.tools if settings.mode == "managed" else settings.toolbox.grant
+    agent = request.called.agent
+    model = agent.settings.model if agent is not None and request.called.by_model else request.model
+    entry = gateway.router.find(model)
+    of_model = entry[1].tools if entry is not None else ()
+    of_agent = agent.settings.tools if agent is not None else ()
+    return (*own, *of_model, *of_agent)
+
+
+async def _policy(gateway: GatewayState, request: TurnInput) -> tuple[str, ...] | None:
+    """Return the patterns that the user's policy allows, None for all."""
+    if request.user is None:
+        return None
+    memory, who = gateway.memory, (request.principal.tenant, request.user)
+    try:
+        return await memory.policies.tools(who, memory.policy.read_deadline)
+    except StoreUnavailable:
+        return ()  # what is not known allows nothing
+
+
+def _turn_seconds(gateway: GatewayState, request: TurnInput) -> float:
+    agent = request.called.agent
+    own = agent.settings.turn_seconds if agent is not None else None
+    return own or gateway.settings.memory.turn_seconds

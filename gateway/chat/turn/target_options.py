@@ -1,0 +1,42 @@
+"""What the target of a turn takes, and what is known of it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gateway.chat.intake.capabilities import (
+    record_addition,
+    record_rejection,
+    refused_additions,
+    told_rejection,
+)
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored.response_keeper import keeper_of
+from gateway.chat.turn.round_sender import TargetOptions
+from gateway.routing.dispatcher import Dispatcher
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from memory import Session
+
+
+def target_options(
+    gateway: GatewayState,
+    request: TurnInput,
+    forward: Dispatcher,
+    target: Target,
+    session: Session,
+) -> TargetOptions:
+    """Return what a turn needs to know of its target."""
+    facts, body = request.facts, request.body
+    return TargetOptions(
+        # A task leaves as its client sent it.
+        target.settings.stream_usage and not session.is_task,
+        partial(record_rejection, gateway, facts, body),
+        gateway.settings.memory.placement == "cache_stable",
+        facts,
+        keeper_of(gateway, request, forward),
+        gateway.windows,
+        refused_additions(gateway, target),
+        partial(record_addition, gateway),
+        told_rejection(gateway, facts, body, target),
+    )

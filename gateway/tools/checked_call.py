@@ -1,0 +1,129 @@
+"""Checks a call before it may run: its name, its arguments, how often it was made."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.tools.arguments import coerce_arguments, quote
+from gateway.tools.own_tools import OWN_TOOLS, TOOL_CALL
+from gateway.tools.registry import RegisteredTool
+from memory import MAX_ARGUMENT_CHARACTERS, ToolCall, decode_foreign
+from memory.session.toolbox import NO_LONGER_AVAILABLE, Effect, StartedRun
+
+NEAREST = 5
+MOST_ALIKE = 2  # equal calls that one turn may run
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+class RefusedCall(Exception):
+    """A call that does not run; the message is what the model is told."""
+
+
+class CheckedCall(msgspec.Struct):
+    """A call that may run, as far as it alone tells. tool: None for one of the toolbox's own."""
+
+    run: StartedRun
+    tool: RegisteredTool | None
+    arguments: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+
+class CallChecker:
+    """Checks the calls of one turn. granted: by name. limit: calls of the turn."""
+
+    def __init__(self, granted: Mapping[str, RegisteredTool], limit: int) -> None:
+        self._granted, self._limit = granted, limit
+        self._count = 0
+        self._alike: Counter[tuple[str, str]] = Counter()
+
+    def check(self, call: ToolCall, place: int) -> CheckedCall:
+        """Return a call that may run. Raises RefusedCall."""
+        name, arguments = call.name, parse_arguments(call)
+        if name == TOOL_CALL:
+            name, arguments = self._unwrap(arguments)
+        tool = self._granted.get(name)
+        if tool is None and name not in OWN_TOOLS:
+            raise RefusedCall(NO_LONGER_AVAILABLE.format(name))
+        digest = hashlib.sha256(_canonical(arguments)).hexdigest()
+        coerced = _coerce(tool, name, arguments)
+        if isinstance(coerced, str):
+            raise RefusedCall(f"Error: {coerced}.")
+        self._count_call(name, digest)
+        effect: Effect = "read" if tool is None else tool.tool.effect
+        run = StartedRun(
+            place,
+            "" if tool is None else tool.entry.name,
+            name,
+            0 if tool is None else tool.tool.version,
+            effect,
+            call.arguments,
+            digest,
+            tool is not None and (tool.tool.idempotent or tool.entry.settings.idempotent),
+        )
+        return CheckedCall(run, tool, coerced)
+
+    def _count_call(self, name: str, digest: str) -> None:
+        """Count a call. Raises RefusedCall for one too many."""
+        if self._count >= self._limit:
+            raise RefusedCall(
+                f"Error: {self._limit} calls of tools were made in this turn, which is the most. "
+                "Answer with what you have."
+            )
+        if self._alike[name, digest] >= MOST_ALIKE:
+            raise RefusedCall(
+                f"Error: {name} was already called twice with these arguments in this turn; use "
+                "that result."
+            )
+        self._count += 1
+        self._alike[name, digest] += 1
+
+    def _unwrap(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return the tool that `tool_call` calls. Raises RefusedCall."""
+        name, inner = arguments.get("name"), arguments.get("arguments", {})
+        if isinstance(inner, str):
+            inner = parse_arguments(ToolCall("", TOOL_CALL, inner))
+        if not isinstance(name, str) or name not in self._granted:
+            nearest = difflib.get_close_matches(str(name)[:64], self._granted, NEAREST, 0.0)
+            raise RefusedCall(
+                f"Error: there is no tool {quote(name)}. The nearest are: {', '.join(nearest)}."
+            )
+        if not isinstance(inner, dict):
+            raise RefusedCall(f"Error: arguments must be an object, got {quote(inner)}.")
+        return name, inner
+
+
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """Return a call's arguments. Raises RefusedCall for anything but a JSON object."""
+    size = call.size or len(call.arguments)
+    if size > MAX_ARGUMENT_CHARACTERS:
+        raise RefusedCall(
+            f"Error: the arguments of {call.name} have {size} characters; at most "
+            f"{MAX_ARGUMENT_CHARACTERS:,} are allowed. Send less at once."
+        )
+    try:
+        arguments = decode_foreign(call.arguments or "{}")
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
+        raise RefusedCall(
+            f"Error: the arguments of {call.name} are not valid JSON ({str(e)[:200]}). Call it "
+            "again with a JSON object."
+        ) from e
+    if not isinstance(arguments, dict):
+        raise RefusedCall(f"Error: the arguments of {call.name} must be a JSON object.")
+    return arguments
+
+
+def _coerce(
+    tool: RegisteredTool | None, name: str, arguments: dict[str, Any]
+) -> dict[str, Any] | str:
+    if tool is None:
+        return coerce_arguments(OWN_TOOLS[name].parameters, arguments)
+    return tool.entry.kind.check_arguments(tool.tool, arguments)

@@ -1,0 +1,62 @@
+"""The tools that belong to every toolbox: read on in a long result, find and call one of many."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from gateway.tools.registry import definition_of
+from gateway.wire.chat import Json
+from memory import TokenCounter
+
+RESULT_OPEN, TOOL_SEARCH, TOOL_CALL = "result_open", "tool_search", "tool_call"
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+def _object(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+DEFINITIONS: dict[str, Json] = {
+    RESULT_OPEN: definition_of(
+        RESULT_OPEN,
+        "Read on in a long tool result, or show its lines that hold a text.",
+        _object(["id"], id=STRING, offset={**INTEGER, "minimum": 0, "default": 0}, find=STRING),
+    ),
+    TOOL_SEARCH: definition_of(
+        TOOL_SEARCH,
+        "Find tools by what they do. More tools exist than are listed here: search before you say "
+        "that something cannot be done.",
+        _object(["query"], query=STRING, limit={**INTEGER, "minimum": 1, "maximum": 10}),
+    ),
+    TOOL_CALL: definition_of(
+        TOOL_CALL,
+        "Call a tool that tool_search found.",
+        _object(["name", "arguments"], name=STRING, arguments={"type": "object"}),
+    ),
+}
+
+
+class OwnTool(msgspec.Struct, frozen=True):
+    """One of these tools. digest: of its definition."""
+
+    definition: Json
+    digest: str
+    tokens: int
+    byte_count: int
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.definition["function"]["parameters"]
+        return found
+
+
+def _measure(definition: Json) -> OwnTool:
+    written = msgspec.json.encode(definition)
+    digest = hashlib.sha256(written).hexdigest()[:32]
+    return OwnTool(definition, digest, TokenCounter().text(written.decode()), len(written))
+
+
+OWN_TOOLS = {name: _measure(definition) for name, definition in DEFINITIONS.items()}

@@ -1,0 +1,190 @@
+"""The registry: every entry of the configuration, its tools by name, and their state."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import quantiles
+from typing import Any
+
+import msgspec
+
+from gateway.config.tools import (
+    DESCRIPTION_CHARACTERS,
+    ToolboxSettings,
+    ToolSettings,
+    is_reserved,
+)
+from gateway.tools.grants import Grants
+from gateway.tools.kind import OperatorTool, ToolKind
+from gateway.tools.kinds import KindServices, make_kind
+from gateway.wire.chat import Json
+from memory import TokenCounter
+
+MAX_ANSWERS = 64  # of grants that are kept for one catalog
+OBSERVED = 256  # runs of which times are kept, for the dashboard
+_sorted = msgspec.json.Encoder(order="sorted")
+
+
+class ToolEntry:
+    """One `[tools.NAME]`. slots: runs at a time. milliseconds: of its newest runs."""
+
+    def __init__(self, name: str, settings: ToolSettings, kind: ToolKind) -> None:
+        self.name, self.settings, self.kind = name, settings, kind
+        self.slots = asyncio.Semaphore(settings.concurrent)
+        self.runs = self.errors = 0
+        self.last_error = ""
+        self.milliseconds: deque[float] = deque(maxlen=OBSERVED)
+
+    @property
+    def state(self) -> str:
+        """Why its tools cannot be used, as `status: reason`; "" for nothing."""
+        return self.kind.problem if self.settings.enabled else "disabled"
+
+    def times(self) -> tuple[float, float]:
+        """Return the median and the 95th percentile of its newest runs, in milliseconds."""
+        held = sorted(self.milliseconds)
+        if len(held) < 2:
+            return (held[0], held[0]) if held else (0.0, 0.0)
+        cuts = quantiles(held, n=20)
+        return cuts[9], cuts[18]
+
+
+class RegisteredTool(msgspec.Struct, frozen=True, eq=False):
+    """A tool with its entry. definition: as chat completions have it. digest: of that."""
+
+    tool: OperatorTool
+    entry: ToolEntry
+    definition: Json
+    digest: str
+    tokens: int
+    byte_count: int
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def is_deferrable(self) -> bool:
+        """Whether the tool may be left to `tool_search`."""
+        return not (self.tool.pinned or self.entry.settings.pinned)
+
+
+class Catalog:
+    """The tools of one tenant. colliding: tools whose name another one has, or that is reserved."""
+
+    def __init__(
+        self, tools: Mapping[str, RegisteredTool], colliding: Sequence[RegisteredTool]
+    ) -> None:
+        self.tools, self.colliding = tools, colliding
+        self._granted: dict[Grants, Mapping[str, RegisteredTool]] = {}
+
+    def find_granted(self, grants: Grants) -> Mapping[str, RegisteredTool]:
+        """Return the tools that a request may use, by name, sorted."""
+        chosen = self._granted.get(grants)
+        if chosen is None:
+            if len(self._granted) >= MAX_ANSWERS:
+                self._granted.clear()
+            chosen = self._granted[grants] = {
+                name: tool
+                for name, tool in self.tools.items()
+                if grants.allow(name) and not (grants.reads_only and tool.tool.effect != "read")
+            }
+        return chosen
+
+
+class ToolRegistry:
+    """All entries. slots: runs of this process at a time."""
+
+    def __init__(self, settings: ToolboxSettings, entries: Mapping[str, ToolEntry]) -> None:
+        self.settings, self.entries = settings, entries
+        self.slots = asyncio.Semaphore(settings.process_parallel)
+        self._counter = TokenCounter()
+        self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
+
+    def catalog(self, tenant: str) -> Catalog:
+        """Return the tools that a tenant may be granted; the same while no kind changes."""
+        listed = [
+            entry.kind.list_tools(tenant) if not entry.state else ()
+            for entry in self.entries.values()
+        ]
+        held = self._catalogs.get(tenant)
+        if held is not None and all(map(_is_same, held[0], listed)):
+            return held[1]
+        if len(self._catalogs) >= MAX_ANSWERS:
+            self._catalogs.clear()
+        catalog = self._make_catalog(listed)
+        self._catalogs[tenant] = listed, catalog
+        return catalog
+
+    def names(self, tenant: str) -> frozenset[str]:
+        """Return the names of all tools that a tenant may be granted."""
+        return frozenset(self.catalog(tenant).tools) if self.entries else frozenset()
+
+    async def close(self) -> None:
+        """End what the kinds hold open."""
+        closing = (entry.kind.close() for entry in self.entries.values())
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    async def retire(self, successor: ToolRegistry) -> None:
+        """End the entries that a reload replaced, once none of their runs is in progress."""
+        stays = {id(entry) for entry in successor.entries.values()}
+        for entry in self.entries.values():
+            if id(entry) not in stays:
+                for _ in range(entry.settings.concurrent):
+                    await entry.slots.acquire()
+                await entry.kind.close()
+
+    def _make_catalog(self, listed: Iterable[Sequence[OperatorTool]]) -> Catalog:
+        tools: dict[str, RegisteredTool] = {}
+        colliding: list[RegisteredTool] = []
+        for entry, own in zip(self.entries.values(), listed, strict=True):
+            for tool in own:
+                registered = self._register(entry, tool)
+                if tool.name in tools or is_reserved(tool.name):
+                    colliding.append(registered)
+                else:
+                    tools[tool.name] = registered
+        return Catalog(dict(sorted(tools.items())), colliding)
+
+    def _register(self, entry: ToolEntry, tool: OperatorTool) -> RegisteredTool:
+        definition = definition_of(tool.name, tool.description, tool.parameters)
+        encoded = _sorted.encode([definition, tool.effect, tool.version])
+        digest = hashlib.sha256(encoded).hexdigest()[:32]
+        written = msgspec.json.encode(definition)
+        tokens = self._counter.text(written.decode("utf-8", "replace"))
+        return RegisteredTool(tool, entry, definition, digest, tokens, len(written))
+
+
+def definition_of(name: str, description: str, parameters: Mapping[str, Any]) -> Json:
+    """Return a tool as chat completions have it."""
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description[:DESCRIPTION_CHARACTERS],
+            "parameters": dict(parameters),
+        },
+    }
+
+
+def build_registry(services: KindServices, before: ToolRegistry | None = None) -> ToolRegistry:
+    """Make the entries of the configuration; those that a reload leaves as they are, stay.
+
+    Raises ConfigError.
+    """
+    settings = services.settings
+    entries: dict[str, ToolEntry] = {}
+    for name, told in sorted(settings.tools.items()):
+        known = before.entries.get(name) if before is not None else None
+        if known is not None and known.settings == told:
+            entries[name] = known
+        else:
+            entries[name] = ToolEntry(name, told, make_kind(name, told, services))
+    return ToolRegistry(settings.toolbox, entries)
+
+
+def _is_same(before: Sequence[OperatorTool], now: Sequence[OperatorTool]) -> bool:
+    return before is now or (not before and not now)

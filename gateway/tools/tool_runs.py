@@ -1,0 +1,268 @@
+"""Runs checked calls: side by side within their limits, each within its time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+
+import msgspec
+
+from gateway.tools.checked_call import CheckedCall
+from gateway.tools.kind import ToolCaller, ToolOutput
+from gateway.tools.kinds import TRUSTED_KINDS
+from gateway.tools.own_tools import RESULT_OPEN, TOOL_SEARCH
+from gateway.tools.registry import RegisteredTool, ToolEntry, ToolRegistry
+from gateway.tools.results import (
+    ERROR,
+    HEAD,
+    NO_SUCH_RESULT,
+    ImageRoom,
+    Showing,
+    open_result,
+    show_output,
+)
+from gateway.tools.tool_search import search_tools
+from memory import ErasedMeanwhile, StoreUnavailable, iso
+from memory.session.toolbox import EarlierRun, RunLedger, RunRecord, RunStatus
+
+log = logging.getLogger("mnemogate")
+LEAST_SECONDS = 0.05  # that a run gets, however little is left of its turn
+NOT_WRITTEN = (
+    "Error: {} was not run, because the memory cannot record it right now. Answer without it, and "
+    "say so if it matters."
+)
+NOT_KNOWN = (
+    "Error: {} was started before the connection broke; whether it took effect is not known. Check "
+    "before you repeat it."
+)
+
+
+class RunObserver(Protocol):
+    """What counts runs, and what they cost."""
+
+    def came(self) -> None:
+        """Take note of a run that waits for its slot."""
+        ...
+
+    def began(self) -> None:
+        """Take note of a run that has its slot."""
+        ...
+
+    def ended(self, entry: str, status: str, seconds: float | None) -> None:
+        """Take note of how it ended. seconds: since it had its slot, None if it never had one."""
+        ...
+
+    async def admits(self, cost_usd: float) -> bool:
+        """Tell whether the budget of the key has room for this."""
+        ...
+
+    def book(self, cost_usd: float) -> None:
+        """Add to the cost of the request."""
+        ...
+
+
+class ToolRuns:
+    """Runs the calls of one turn. until: the loop's time by which the turn ends."""
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        usable: Mapping[str, RegisteredTool],
+        caller: ToolCaller,
+        until: float,
+        observer: RunObserver,
+    ) -> None:
+        self._registry, self._usable, self._caller = registry, usable, caller
+        self._until, self._observer = until, observer
+        self._slots = asyncio.Semaphore(registry.settings.parallel)
+        self._images = ImageRoom(registry.settings.images_per_turn)
+        self._in_order: dict[str, asyncio.Lock] = {}
+        self.count = 0
+
+    async def run(self, call: CheckedCall, ledger: RunLedger) -> RunRecord:
+        """Run a call; return how it ended. Never raises for a failure of a tool."""
+        if call.tool is None:
+            return await self._run_own(call, ledger)
+        entry = call.tool.entry
+        timing = RunTiming()
+        self._observer.came()
+        status: RunStatus = "cancelled"
+        try:
+            record = await self._run_within(call, call.tool, ledger, timing)
+            status = record.status
+        finally:
+            self._observer.ended(entry.name, status, timing.seconds if timing.has_begun else None)
+        return record
+
+    def note_end(self, record: RunRecord) -> None:
+        """Count a call that is over."""
+        self.count += 1
+
+    async def _run_within(
+        self, call: CheckedCall, tool: RegisteredTool, ledger: RunLedger, timing: RunTiming
+    ) -> RunRecord:
+        """Run a call within its time, and write down what becomes of it."""
+        settings = tool.entry.settings
+        left = self._until - asyncio.get_running_loop().time()
+        seconds = max(LEAST_SECONDS, min(settings.timeout, left))
+        if settings.price and not await self._observer.admits(settings.price):
+            return RunRecord(
+                call.run, "refused", f"Error: the budget has no room for a run of {call.name}."
+            )
+        try:
+            async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+                await self._take_slots(stack, tool.entry)
+                timing.begin()
+                self._observer.began()
+                earlier = await _start(call, ledger)
+                if isinstance(earlier, RunRecord):
+                    return earlier
+                self._observer.book(settings.price)
+                output = await _run_kind(call, tool, self._caller)
+        except TimeoutError:
+            text = f"Error: {call.name} did not answer within {seconds:g} s."
+            output, status = ToolOutput(text, "error"), "timeout"
+        else:
+            status = output.status
+            if output.cost_usd:
+                self._observer.book(output.cost_usd)
+        record = self._record(call, tool, output, timing, ledger)
+        record = msgspec.structs.replace(record, status=status)
+        _count(tool.entry, record, timing)
+        await ledger.end(record)
+        return record
+
+    async def _take_slots(self, stack: AsyncExitStack, entry: ToolEntry) -> None:
+        """Wait until the run may begin: in this order everywhere, so that none waits for ever."""
+        if entry.settings.serial:
+            lock = self._in_order.setdefault(entry.name, asyncio.Lock())
+            await stack.enter_async_context(lock)
+        for slots in (self._slots, entry.slots, self._registry.slots):
+            await stack.enter_async_context(slots)
+
+    def _record(
+        self,
+        call: CheckedCall,
+        tool: RegisteredTool,
+        output: ToolOutput,
+        timing: RunTiming,
+        ledger: RunLedger,
+    ) -> RunRecord:
+        """Return how a run ended, with what the model is shown of it."""
+        settings = tool.entry.settings
+        limit = settings.result_characters or self._registry.settings.result_characters
+        how = Showing(limit, ledger.records, settings.kind not in TRUSTED_KINDS)
+        shown = show_output(call.name, output, how, self._images)
+        cost = settings.price + output.cost_usd
+        facts: dict[str, Any] = {
+            "kind": settings.kind,
+            "started_at": iso(timing.started_at),
+            "queued_ms": timing.queued_ms,
+            "characters": shown.characters,
+            "images": shown.image_count,
+            "cost_usd": cost,
+        }
+        if output.origin:
+            facts["origin"] = output.origin
+        return RunRecord(
+            call.run,
+            output.status,
+            shown.result,
+            round(timing.seconds * 1000, 2),
+            facts,
+            shown.ident,
+            shown.full,
+        )
+
+    async def _run_own(self, call: CheckedCall, ledger: RunLedger) -> RunRecord:
+        """Run a tool of the toolbox itself."""
+        started = time.perf_counter()
+        if call.name == RESULT_OPEN:
+            text = await _open(call.arguments, ledger)
+        elif call.name == TOOL_SEARCH:
+            text = search_tools(self._usable, call.arguments)
+        else:
+            text = f"Error: {call.name} cannot be called that way."
+        milliseconds = round((time.perf_counter() - started) * 1000, 2)
+        status: RunStatus = "error" if text.startswith(ERROR) else "ok"
+        return RunRecord(call.run, status, text, milliseconds, {"kind": "toolbox"})
+
+
+class RunTiming:
+    """When a run came, and when it had its slot."""
+
+    def __init__(self) -> None:
+        self.started_at = time.time()
+        self._came = time.perf_counter()
+        self._began: float | None = None
+
+    def begin(self) -> None:
+        """Take note that the run has its slot."""
+        self._began = time.perf_counter()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the run had its slot."""
+        return self._began is not None
+
+    @property
+    def queued_ms(self) -> float:
+        began = time.perf_counter() if self._began is None else self._began
+        return round((began - self._came) * 1000, 2)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it had its slot; 0 if it never had one."""
+        return 0.0 if self._began is None else time.perf_counter() - self._began
+
+
+async def _start(call: CheckedCall, ledger: RunLedger) -> RunRecord | None:
+    """Write that a run with an effect starts; return its record if it must not."""
+    run = call.run
+    if run.effect == "read":
+        return None
+    try:
+        earlier: EarlierRun | None = await ledger.start(run)
+    except (StoreUnavailable, ErasedMeanwhile):
+        return RunRecord(run, "refused", NOT_WRITTEN.format(call.name))
+    if earlier is None:
+        return None
+    if earlier.is_done:
+        return RunRecord(run, "replayed", earlier.result)
+    return RunRecord(run, "unknown", NOT_KNOWN.format(call.name))
+
+
+async def _run_kind(call: CheckedCall, tool: RegisteredTool, caller: ToolCaller) -> ToolOutput:
+    try:
+        return await tool.entry.kind.run(tool.tool, call.arguments, caller)
+    except TimeoutError:
+        raise
+    except Exception as e:
+        # A defect of the kind is the model's to work around, and ours to read in the log.
+        log.exception("unexpected failure of the tool %s", call.name)
+        return ToolOutput(f"Error: {call.name} failed ({type(e).__name__}).", "error")
+
+
+def _count(entry: ToolEntry, record: RunRecord, timing: RunTiming) -> None:
+    entry.runs += 1
+    entry.milliseconds.append(timing.seconds * 1000)
+    if record.status != "ok":
+        entry.errors += 1
+        entry.last_error = str(record.result)[:300]
+
+
+async def _open(arguments: Mapping[str, Any], ledger: RunLedger) -> str:
+    """Return what `result_open` shows."""
+    ident = arguments["id"]
+    try:
+        content = await ledger.read_result(ident)
+    except StoreUnavailable:
+        return "Error: results cannot be opened right now. Answer without it."
+    if content is None:
+        return NO_SUCH_RESULT
+    text = open_result(ident, content, arguments.get("offset") or 0, arguments.get("find") or "")
+    return text if text.startswith(ERROR) else HEAD.format(RESULT_OPEN) + text

@@ -1,0 +1,58 @@
+"""Finds tools by what they do, among many. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gateway.tools.registry import RegisteredTool
+from memory import stems_of
+
+MOST_HITS, USUAL_HITS = 10, 5
+NAME_WEIGHT = 3.0  # a word of the name counts as much as so many of the description
+_encode = msgspec.json.encode
+
+
+def search_tools(tools: Mapping[str, RegisteredTool], arguments: Mapping[str, Any]) -> str:
+    """Return the tools that fit a query best: name, description and whole schema of each."""
+    limit = min(MOST_HITS, max(1, arguments.get("limit") or USUAL_HITS))
+    hits = rank_tools(tools, str(arguments["query"]))[:limit]
+    if not hits:
+        return "Nothing found. Try other words for what the tool should do."
+    written = (_encode(tools[name].definition["function"]).decode() for name in hits)
+    return "\n".join(written)
+
+
+def rank_tools(tools: Mapping[str, RegisteredTool], query: str) -> list[str]:
+    """Return the names of the tools that share words with a query, the best first."""
+    wanted = set(stems_of(query[:1000]))
+    weighed = {name: _weigh(tool) for name, tool in tools.items()}
+    count = len(weighed) or 1
+    scores: dict[str, float] = {}
+    for word in wanted:
+        holders = {name: words[word] for name, words in weighed.items() if word in words}
+        rarity = math.log(1 + count / (len(holders) or 1))
+        for name, weight in holders.items():
+            scores[name] = scores.get(name, 0.0) + rarity * weight
+    return sorted(scores, key=lambda name: (-scores[name], name))
+
+
+def _weigh(tool: RegisteredTool) -> dict[str, float]:
+    """Return the words of a tool with their weights; those said often count little more."""
+    function = tool.definition["function"]
+    weights: dict[str, float] = {}
+    said = stems_of(function["description"]) + stems_of(" ".join(_parameter_words(function)))
+    for word in said:
+        weights[word] = min(2.0, weights.get(word, 0.0) + 1.0)
+    for word in stems_of(tool.name):
+        weights[word] = weights.get(word, 0.0) + NAME_WEIGHT
+    return weights
+
+
+def _parameter_words(function: Mapping[str, Any]) -> list[str]:
+    properties = function["parameters"].get("properties") or {}
+    described = (p.get("description", "") for p in properties.values() if isinstance(p, dict))
+    return [*properties, *(str(text) for text in described)]

@@ -1,0 +1,125 @@
+"""The operator's tools of one request (see `Toolbox`): what it is offered, and its runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from gateway.tools.checked_call import CallChecker, CheckedCall, RefusedCall
+from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
+from gateway.tools.registry import RegisteredTool, ToolRegistry
+from gateway.tools.tool_runs import ToolRuns
+from gateway.tools.verdicts import RunRules
+from memory import ToolCall
+from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, ToolTurn
+
+LABEL = "header:"  # stands among an epoch's tools for the header that narrowed them
+
+
+class ToolCircumstances(msgspec.Struct, frozen=True):
+    """What a request may use.
+
+    granted: tools by name. taken: names that the client's own tools have. header: as it came.
+    takes: the request and its target take tools.
+    """
+
+    registry: ToolRegistry
+    granted: Mapping[str, RegisteredTool]
+    taken: frozenset[str]
+    header: str
+    rules: RunRules
+    takes: bool = True
+
+
+class TurnToolbox:
+    """See the port. deferred: names of tools that only `tool_search` finds."""
+
+    def __init__(self, request: ToolCircumstances, runs: ToolRuns) -> None:
+        taken = request.taken
+        self._request, self._runs = request, runs
+        self._usable = (
+            {name: tool for name, tool in request.granted.items() if name not in taken}
+            if taken
+            else request.granted
+        )
+        self._own = [name for name in OWN_TOOLS if name not in taken]
+        self.names: Collection[str] = frozenset((*self._usable, *self._own)) - taken
+        self.withheld = sorted(taken & request.granted.keys())
+        self.deferred: tuple[str, ...] = ()
+        settings = request.registry.settings
+        self._checker = CallChecker(self._usable, settings.calls_per_turn)
+
+    def choose_tools(self) -> Mapping[str, str]:
+        label = {LABEL: self._request.header} if self._request.header else {}
+        if not self._usable:
+            return label
+        tokens = 0
+        for tool in self._usable.values():
+            tokens += tool.tokens
+        helpers = [RESULT_OPEN]
+        tools = self._usable
+        if tokens > self._request.registry.settings.schema_tokens:
+            helpers += [TOOL_SEARCH, TOOL_CALL]
+            tools = {name: tool for name, tool in tools.items() if not tool.is_deferrable}
+        digests = {name: tool.digest for name, tool in tools.items()}
+        own = {name: OWN_TOOLS[name].digest for name in helpers if name in self._own}
+        return label | digests | own
+
+    def continues(self, shown: Mapping[str, str]) -> bool:
+        if shown.get(LABEL, "") != self._request.header:
+            return False
+        for name, digest in shown.items():
+            if name == LABEL:
+                continue
+            tool = self._usable.get(name) or (OWN_TOOLS.get(name) if name in self._own else None)
+            if tool is None or tool.digest != digest:
+                return False
+        return True
+
+    def offer(self, shown: Mapping[str, str]) -> ToolOffer:
+        if not self._request.takes:
+            return NO_OFFER
+        names = sorted(name for name in shown if name != LABEL)
+        tools = [self._usable.get(name) or OWN_TOOLS[name] for name in names]
+        if TOOL_SEARCH in shown:
+            self.deferred = tuple(name for name in self._usable if name not in shown)
+        return ToolOffer(
+            [tool.definition for tool in tools],
+            sum(tool.tokens for tool in tools),
+            sum(tool.byte_count for tool in tools),
+        )
+
+    async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
+        checked = self._check(calls, turn)
+        running: list[asyncio.Task[RunRecord] | RunRecord] = []
+        async with asyncio.TaskGroup() as group:
+            for call in checked:
+                if isinstance(call, RunRecord):
+                    running.append(call)
+                else:
+                    running.append(group.create_task(self._runs.run(call, turn.ledger)))
+        records = [one if isinstance(one, RunRecord) else one.result() for one in running]
+        for record in records:
+            self._runs.note_end(record)
+        return records
+
+    def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[CheckedCall | RunRecord]:
+        """Return the calls that may run, and a record for each that may not."""
+        verdicts = self._request.rules.judge([call.name for call in calls], turn)
+        checked: list[CheckedCall | RunRecord] = []
+        for call, place, verdict in zip(calls, turn.places, verdicts, strict=True):
+            if verdict.decision == "refuse":
+                checked.append(_refusal(call, place, verdict.message, verdict.rule))
+                continue
+            try:
+                checked.append(self._checker.check(call, place))
+            except RefusedCall as e:
+                checked.append(_refusal(call, place, str(e)))
+        return checked
+
+
+def _refusal(call: ToolCall, place: int, message: str, rule: str = "") -> RunRecord:
+    run = StartedRun(place, "", call.name, 0, "read", call.arguments, "")
+    return RunRecord(run, "refused", message, facts={"rule": rule} if rule else {})

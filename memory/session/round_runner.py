@@ -1,0 +1,134 @@
+"""Runs a round's calls side by side: those of memory tools, and those of the operator's tools."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from memory.conversation.messages import Json
+from memory.core.tool_definitions import OURS
+from memory.errors import ErasedMeanwhile, StoreUnavailable
+from memory.session.composer import Prompt
+from memory.session.context import TurnContext
+from memory.session.run_ledger import RoundLedger
+from memory.session.tool_runner import ToolRunner
+from memory.session.toolbox import (
+    NO_LONGER_AVAILABLE,
+    Result,
+    RunRecord,
+    StartedRun,
+    ToolTurn,
+    text_of_result,
+)
+from memory.tools import ToolCall
+
+
+class RoundRunner:
+    """Runs the rounds of one turn. seen: label to the block's version shown to the model."""
+
+    def __init__(self, turn: TurnContext, seen: Mapping[str, int]) -> None:
+        self._turn, self._memory = turn, ToolRunner(turn, seen)
+
+    async def run(self, calls: Sequence[ToolCall], reply: Json, prompt: Prompt) -> Sequence[Result]:
+        """Run one round's calls and return one result for each.
+
+        Edits of the memory are committed before slow runs end. A round that an earlier attempt
+        began is gone on with: what is over there is not run again.
+        """
+        if prompt.owned is OURS:
+            return await self._memory.run(calls, reply, prompt.offered)
+        return await self._run_mixed(calls, reply, prompt)
+
+    async def _run_mixed(
+        self, calls: Sequence[ToolCall], reply: Json, prompt: Prompt
+    ) -> Sequence[Result]:
+        done = self._turn.progress.rounds
+        is_resumed = bool(done) and done[-1]["reply"] is reply
+        earlier = done[-1]["results"] if is_resumed else [None] * len(calls)
+        ledger = RoundLedger(self._turn, reply, list(earlier))
+        pending = [i for i, result in enumerate(ledger.results) if result is None]
+        own = [i for i in pending if calls[i].name in OURS]
+        others = [i for i in pending if calls[i].name not in OURS]
+        started = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            if own:
+                group.create_task(self._run_memory(calls, own, ledger, prompt.offered))
+            hidden = [m for _, exchange in sorted(prompt.splices.items()) for m in exchange]
+            turn = ToolTurn(ledger.number, others, ledger, ledger.before, hidden)
+            running = group.create_task(self._run_others([calls[i] for i in others], turn))
+        records = running.result()
+        for record in records:
+            ledger.results[record.run.place] = record.result
+        try:
+            await ledger.close(records)
+        except (StoreUnavailable, ErasedMeanwhile):
+            self._turn.progress.unsaved = True
+        if is_resumed:
+            done[-1] = ledger.entry()
+        else:
+            done.append(ledger.entry())
+        elapsed = round((time.perf_counter() - started) * 1000, 2)
+        self._trace(calls, ledger, records, elapsed)
+        return [result for result in ledger.results if result is not None]
+
+    async def _run_memory(
+        self,
+        calls: Sequence[ToolCall],
+        places: Sequence[int],
+        ledger: RoundLedger,
+        offered: Sequence[Json],
+    ) -> None:
+        """Run memory calls, and keep their results in the ledger."""
+        texts = await self._memory.run_at(places, calls, offered, ledger)
+        for place, text in zip(places, texts, strict=True):
+            ledger.results[place] = text
+
+    async def _run_others(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
+        if not calls:
+            return []
+        toolbox = self._turn.ask.toolbox
+        if toolbox is not None:
+            return await toolbox.run(calls, turn)
+        return [
+            RunRecord(
+                StartedRun(place, "", call.name, 0, "read", call.arguments, ""),
+                "refused",
+                NO_LONGER_AVAILABLE.format(call.name),
+            )
+            for place, call in zip(turn.places, calls, strict=True)
+        ]
+
+    def _trace(
+        self,
+        calls: Sequence[ToolCall],
+        ledger: RoundLedger,
+        records: Sequence[RunRecord],
+        elapsed: float,
+    ) -> None:
+        """Note the calls of the round for the explain record, without secrets."""
+        mask = self._turn.policy.screen.mask
+        by_place = {record.run.place: record for record in records}
+        for place, call in enumerate(calls):
+            result = ledger.results[place]
+            told = {
+                "round": ledger.number,
+                "name": call.name,
+                "arguments": call.arguments,
+                "result": "" if result is None else text_of_result(result),
+                "ms": elapsed,
+            }
+            record = by_place.get(place)
+            if record is not None:
+                run = record.run
+                told |= {
+                    "name": run.name,
+                    "arguments": mask(call.arguments)[0],
+                    "result": mask(str(told["result"]))[0],
+                    "ms": record.milliseconds,
+                    "entry": run.entry,
+                    "version": run.version,
+                    "status": record.status,
+                    **record.facts,
+                }
+            self._turn.progress.trace.tools.append(told)

@@ -1,0 +1,196 @@
+"""The ledger of one round: what its calls did, written so that no retry does it twice.
+
+A round with calls of the operator's tools is written before the first of them may change the
+world, with the reply and the results that are there already. So an attempt that broke off is gone
+on with at the same calls, and each is known by its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from sqlalchemy import Connection
+
+from memory.conversation.messages import Json
+from memory.errors import ErasedMeanwhile, StoreUnavailable
+from memory.session.context import TurnContext
+from memory.session.speaker_guard import speaker_check
+from memory.session.toolbox import (
+    EarlierRun,
+    Result,
+    RunRecord,
+    StartedRun,
+    text_of_result,
+)
+from memory.stores.sql.rows import scopes, tool_calls, tool_results
+from memory.stores.sql.rows.tool_calls import CallPlace
+from memory.stores.sql.turns import turn_writer
+
+log = logging.getLogger("mnemogate")
+START_SECONDS = 2.0  # that a run may wait for its row
+END_SECONDS = 1.0
+READ_SECONDS = 2.0
+STATES = {"unknown": "unknown", "refused": "refused"}  # of a call that is over; else done
+
+
+class RoundLedger:
+    """See `RunLedger`.
+
+    results: of all calls of the reply, None for those that are not over. lock: held by each write
+    of the round, so that none takes back what the one before it wrote.
+    """
+
+    def __init__(self, turn: TurnContext, reply: Json, results: list[Result | None]) -> None:
+        self.results = results
+        self.lock = asyncio.Lock()
+        self._turn, self._reply = turn, reply
+        # One that an earlier attempt left is gone on with.
+        done = turn.progress.rounds
+        is_resumed = bool(done) and done[-1]["reply"] is reply
+        self._before: Sequence[Json] = done[:-1] if is_resumed else list(done)
+        self._written: set[int] = set()  # places of runs whose end is written
+
+    @property
+    def number(self) -> int:
+        return len(self._before) + 1
+
+    @property
+    def before(self) -> Sequence[Json]:
+        """The finished rounds before this one."""
+        return self._before
+
+    @property
+    def records(self) -> bool:
+        return self._turn.is_recording
+
+    async def start(self, run: StartedRun) -> EarlierRun | None:
+        if not self.records:
+            return None
+        if not self._turn.progress.opened:
+            raise StoreUnavailable("the turn is not recorded")
+        async with self.lock:
+            return await self._turn.store.write(partial(self._start, run=run), START_SECONDS)
+
+    async def end(self, record: RunRecord) -> None:
+        self.results[record.run.place] = record.result
+        if record.run.effect == "read" or record.status in ("refused", "unknown", "replayed"):
+            return  # with the round
+        try:
+            async with self.lock:
+                await self._turn.store.write(partial(self._end, record=record), END_SECONDS)
+        except (StoreUnavailable, ErasedMeanwhile):
+            log.warning("how a run of the tool %s ended is not stored yet", record.run.name)
+
+    async def read_result(self, ident: str) -> str | None:
+        scope_id = self._turn.progress.scope_id
+        if scope_id is None:
+            return None
+        query = tool_results.read(scope_id, ident)
+        rows = await self._turn.services.db.read(query, READ_SECONDS, single=True)
+        return None if not rows else str(rows[0][0])
+
+    def note(self, conn: Connection, texts: Mapping[int, str]) -> None:
+        """Write the round as it is now, in the transaction of memory calls.
+
+        texts: the results of those, by place.
+        """
+        results = [texts.get(i, result) for i, result in enumerate(self.results)]
+        entry = {
+            "reply": self._reply,
+            "results": [None if r is None else text_of_result(r) for r in results],
+        }
+        node, holder = self._turn.identity.node_id, self._turn.services.db.holder
+        turn_writer.round_done(conn, node, [*self._before, entry], holder)
+
+    async def close(self, records: Sequence[RunRecord]) -> None:
+        """Write the finished round, and what no run wrote by itself.
+
+        Raises StoreUnavailable, ErasedMeanwhile.
+        """
+        if not self.records:
+            return
+        if not self._turn.progress.opened:
+            raise StoreUnavailable("the turn is not recorded")
+        async with self.lock:
+            await self._turn.store.write(partial(self._close, records=records), START_SECONDS)
+
+    def entry(self) -> Json:
+        """Return the finished round, as later attempts find it."""
+        results = [text_of_result(result) for result in self.results if result is not None]
+        return {"reply": self._reply, "results": results}
+
+    def _start(self, conn: Connection, run: StartedRun) -> EarlierRun | None:
+        self._check(conn)
+        at = self._place(run)
+        earlier = tool_calls.find(conn, at)
+        if earlier is not None and (earlier.name, earlier.digest) == (run.name, run.digest):
+            if earlier.state == "done":
+                return EarlierRun(True, earlier.result or "")
+            if earlier.state in ("started", "unknown") and not run.idempotent:
+                tool_calls.set_state(conn, at, "unknown")
+                return EarlierRun(False)
+        self._put(conn, run, state="started")
+        self.note(conn, {})
+        return None
+
+    def _end(self, conn: Connection, record: RunRecord) -> None:
+        self._check(conn)
+        self._write_record(conn, record)
+        self.note(conn, {})
+        self._written.add(record.run.place)
+
+    def _close(self, conn: Connection, records: Sequence[RunRecord]) -> None:
+        scope_id = self._check(conn)
+        for record in records:
+            if record.run.place not in self._written and record.status != "replayed":
+                self._write_record(conn, record)
+            if record.result_id:
+                name = record.run.name
+                tool_results.keep(conn, scope_id, record.result_id, name, record.full)
+        self.note(conn, {})
+
+    def _check(self, conn: Connection) -> int:
+        """Return the scope's row. Raises ErasedMeanwhile."""
+        if (check := speaker_check(self._turn)) is not None:
+            check(conn)
+        return scopes.get_or_create(conn, self._turn.snapshot.owner)
+
+    def _place(self, run: StartedRun) -> CallPlace:
+        return CallPlace.of(self._turn.identity.node_id, self.number, run.place)
+
+    def _write_record(self, conn: Connection, record: RunRecord) -> None:
+        mask = self._turn.policy.screen.mask
+        text = text_of_result(record.result)
+        self._put(
+            conn,
+            record.run,
+            state=STATES.get(record.status, "done"),
+            status=record.status,
+            result=text if self._turn.keeps_history else mask(text)[0],
+            origin=str(record.facts.get("origin", "")),
+            rule=str(record.facts.get("rule", "")),
+            approval=str(record.facts.get("approval", "")),
+            milliseconds=record.milliseconds,
+            cost_usd=float(record.facts.get("cost_usd", 0.0)),
+        )
+
+    def _put(self, conn: Connection, run: StartedRun, **more: object) -> None:
+        ask, progress = self._turn.ask, self._turn.progress
+        tool_calls.put(
+            conn,
+            self._place(run),
+            scope_id=progress.scope_id,
+            tenant=ask.scope.tenant,
+            entry=run.entry,
+            name=run.name,
+            version=run.version,
+            effect=run.effect,
+            digest=run.digest,
+            arguments=self._turn.policy.screen.mask(run.arguments)[0],
+            request_id=ask.request_id,
+            actor="model",
+            **more,
+        )

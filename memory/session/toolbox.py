@@ -1,0 +1,156 @@
+"""The port behind which the operator's tools stand: a turn offers them, and runs their calls.
+
+A call is made by its place: the number of its round in the turn, and its place in the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from memory.conversation.messages import Json
+from memory.tools import ToolCall
+
+RunStatus = Literal["ok", "error", "refused", "timeout", "cancelled", "unknown", "replayed"]
+Effect = Literal["read", "write"]
+NO_LONGER_AVAILABLE = "Error: {} is no longer available."
+
+
+class ResultImage(msgspec.Struct, frozen=True):
+    """A picture that a tool returned. data: base64. tool: whose result it is."""
+
+    tool: str
+    media_type: str
+    data: str
+    byte_count: int
+
+
+class ResultWithImages(msgspec.Struct, frozen=True):
+    """A result that is more than text. stub: stands for the pictures where they are not sent."""
+
+    text: str
+    images: Sequence[ResultImage]
+    stub: str
+
+
+# What the model is given for a call. A result without pictures is its text.
+Result = str | ResultWithImages
+
+
+def text_of_result(result: Result) -> str:
+    """Return the text that stands for a result wherever no picture can."""
+    return result if isinstance(result, str) else f"{result.text}\n{result.stub}"
+
+
+class ToolOffer(msgspec.Struct, frozen=True):
+    """The tools that a request shows. tokens, byte_count: of all of their definitions."""
+
+    definitions: Sequence[Json] = msgspec.field(default_factory=list)
+    tokens: int = 0
+    byte_count: int = 0
+
+
+NO_OFFER = ToolOffer()
+
+
+class StartedRun(msgspec.Struct, frozen=True):
+    """A run that is about to start, for the ledger. digest: of its arguments."""
+
+    place: int
+    entry: str
+    name: str
+    version: int
+    effect: Effect
+    arguments: str
+    digest: str
+    idempotent: bool = False
+
+
+class EarlierRun(msgspec.Struct, frozen=True):
+    """What an earlier attempt left of a run. is_done: else nobody knows whether it took effect."""
+
+    is_done: bool
+    result: str = ""
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """How a call ended. facts: more for the explain record.
+
+    result: as the model sees it. full: all of it, where that was too long to be shown.
+    """
+
+    run: StartedRun
+    status: RunStatus
+    result: Result
+    milliseconds: float = 0.0
+    facts: Mapping[str, Any] = {}
+    result_id: str = ""
+    full: str = ""
+
+
+class RunLedger(Protocol):
+    """Keeps what a turn's runs did, so that no retry repeats one that may have taken effect."""
+
+    @property
+    def records(self) -> bool:
+        """Whether anything is kept of this request."""
+        ...
+
+    async def start(self, run: StartedRun) -> EarlierRun | None:
+        """Write that a run starts, before it does. Returns what an earlier attempt left of it.
+
+        Raises StoreUnavailable.
+        """
+        ...
+
+    async def end(self, record: RunRecord) -> None:
+        """Write how a started run ended. What the store does not take is written with the round."""
+        ...
+
+    async def read_result(self, ident: str) -> str | None:
+        """Return a kept result of this memory; None if there is none. Raises StoreUnavailable."""
+        ...
+
+
+class ToolTurn(msgspec.Struct, frozen=True):
+    """What a round's runs need of their turn.
+
+    number: of the round, from 1. places: of the calls in the reply. rounds: finished ones before
+    it. hidden: the exchanges of earlier requests that are put back, oldest first.
+    """
+
+    number: int
+    places: Sequence[int]
+    ledger: RunLedger
+    rounds: Sequence[Json] = ()
+    hidden: Sequence[Json] = ()
+
+
+class Toolbox(Protocol):
+    """The operator's tools, as one request may use them.
+
+    names: of all calls that are run here. Those of the client are not among them.
+    """
+
+    names: Collection[str]
+
+    def choose_tools(self) -> Mapping[str, str]:
+        """Return the tools that an epoch beginning now shows, with a digest of each."""
+        ...
+
+    def continues(self, shown: Mapping[str, str]) -> bool:
+        """Tell whether everything that an epoch shows may be shown as it is."""
+        ...
+
+    def offer(self, shown: Mapping[str, str]) -> ToolOffer:
+        """Return the definitions of the tools that an epoch shows."""
+        ...
+
+    async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
+        """Run calls of one reply; return how each ended, in their order.
+
+        Never raises for a failure of a tool.
+        """
+        ...

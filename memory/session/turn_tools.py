@@ -1,0 +1,90 @@
+"""What a request places and offers: its epoch, the memory tools, the operator's tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from memory.context import epoch as epochs
+from memory.context.compaction import OURS_BYTES
+from memory.context.tokens import TokenCounter
+from memory.conversation.messages import Json
+from memory.core import tool_definitions
+from memory.core.blocks import CoreBlock
+from memory.ids import clock
+from memory.session.context import TurnContext
+
+
+class OfferedTools(msgspec.Struct, frozen=True):
+    """The tools of a request. owned: names of calls that are run here, and never shown."""
+
+    definitions: Sequence[Json]
+    tokens: int
+    byte_count: int
+    owned: frozenset[str] = tool_definitions.OURS
+
+
+def offer_tools(
+    turn: TurnContext, counter: TokenCounter, planned: epochs.PlacementPlan
+) -> OfferedTools:
+    """Return the tools that a request shows: the memory's, then the operator's of its epoch."""
+    ask, own, tokens, byte_count = turn.ask, [], 0, 0
+    if ask.offer and turn.injects and not turn.is_spare:
+        own = tool_definitions.tools_to_offer(
+            ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named
+        )
+    if own:
+        measured = tool_definitions.measured_tokens(own)
+        tokens = counter.fixed(tool_definitions.text_of(own), measured)
+        byte_count = OURS_BYTES
+    if ask.toolbox is None and planned.reason != epochs.OTHER_TOOLS:
+        return OfferedTools(own, tokens, byte_count)
+    return _join_toolbox(turn, planned, OfferedTools(own, tokens, byte_count))
+
+
+def _join_toolbox(
+    turn: TurnContext, planned: epochs.PlacementPlan, tools: OfferedTools
+) -> OfferedTools:
+    """Return the memory's tools with those of the operator behind them."""
+    toolbox, before = turn.ask.toolbox, turn.snapshot.past.epoch
+    names = {*planned.epoch.tools, *(before.tools if before is not None else ())}
+    if toolbox is None:
+        return msgspec.structs.replace(tools, owned=tools.owned.union(names))
+    more = toolbox.offer(planned.epoch.tools)
+    return OfferedTools(
+        [*tools.definitions, *more.definitions],
+        tools.tokens + more.tokens,
+        tools.byte_count + more.byte_count,
+        tools.owned.union(names, toolbox.names),
+    )
+
+
+def plan_placement(turn: TurnContext, shown: Sequence[CoreBlock]) -> epochs.PlacementPlan:
+    """Continue the conversation's epoch, or begin a new one. shown: the blocks."""
+    snapshot, toolbox = turn.snapshot, turn.ask.toolbox
+    present = epochs.CurrentMemory(
+        shown, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.behind
+    )
+    past = snapshot.past if turn.injects else epochs.PreviousTurn()
+    if toolbox is not None:
+        present.tools = toolbox.choose_tools()
+        before = past.epoch.tools if past.epoch is not None else {}
+        present.keeps_tools = toolbox.continues(before)
+    planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
+    if turn.progress.delivery is not None:
+        planned = turn.progress.delivery.place(planned, snapshot.turn)
+    waiting = snapshot.waiting
+    if (
+        turn.identity.adopted
+        and turn.progress.rounds
+        and waiting
+        and waiting.epoch == planned.epoch.id
+        and planned.note
+        and waiting.note
+    ):  # the turn's own rounds show these edits
+        history = snapshot.turn
+        at = epochs.end_of_words(history, len(history.messages))
+        notes = {**planned.notes, at: waiting.note}
+        return msgspec.structs.replace(planned, notes=notes, note=waiting.note, told=waiting.told)
+    return planned

@@ -1,0 +1,69 @@
+"""Rows of calls of the operator's tools: a ledger for retries, and an audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from memory.ids import clock, key_at, new_key
+from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.statements import add_row, execute
+
+MAX_ARGUMENT_CHARACTERS = 8_000  # of one call that are kept for the audit
+EXPIRED_ROWS = 1000  # that are removed in one transaction
+c = t.tool_calls.c
+AT = (
+    c.node == bindparam("of_node"),
+    c.round == bindparam("of_round"),
+    c.place == bindparam("of_place"),
+)
+FIND = select(c.state, c.name, c.digest, c.result).where(*AT)
+REMOVE = delete(t.tool_calls).where(*AT)
+SET_STATE = update(t.tool_calls).where(*AT).values(state=bindparam("new_state"))
+
+
+class CallPlace(tuple[int, int, int]):
+    """Where a call stands: the turn's node, the round, the place in the reply."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, node: int, number: int, place: int) -> CallPlace:
+        return cls((node, number, place))
+
+    def parameters(self) -> dict[str, int]:
+        return dict(zip(("of_node", "of_round", "of_place"), self, strict=True))
+
+
+def find(conn: Connection, at: CallPlace) -> Any:
+    """Return the state, name, digest and result of a call; None if it is not known."""
+    return execute(conn, FIND, at.parameters()).first()
+
+
+def put(conn: Connection, at: CallPlace, **values: Any) -> None:
+    """Write a call, in place of what was known of it."""
+    execute(conn, REMOVE, at.parameters())
+    node, number, place = at
+    values["arguments"] = values.get("arguments", "")[:MAX_ARGUMENT_CHARACTERS]
+    add_row(
+        conn,
+        t.tool_calls,
+        id=new_key(),
+        node=node,
+        round=number,
+        place=place,
+        created_at=clock.now(),
+        **values,
+    )
+
+
+def set_state(conn: Connection, at: CallPlace, state: str) -> None:
+    """Note how a call of an earlier attempt is seen now."""
+    execute(conn, SET_STATE, {**at.parameters(), "new_state": state})
+
+
+def expire(conn: Connection, before: float) -> int:
+    """Remove so many calls made before `before`. Returns their number; call again until it is 0."""
+    old = select(c.id).where(c.id < key_at(before), c.created_at < before).limit(EXPIRED_ROWS)
+    return conn.execute(delete(t.tool_calls).where(c.id.in_(old))).rowcount
