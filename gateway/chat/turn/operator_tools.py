@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from gateway.auth.user_resolver import header_text
 from gateway.chat.intake.capabilities import known_rejection
@@ -11,12 +12,16 @@ from gateway.limits.limiter import KeyQuota
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
+from gateway.tools.approval_wait import CallApprovals
+from gateway.tools.chain_rules import ToolChain
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
-from gateway.tools.verdicts import FixedPolicy
+from gateway.tools.verdicts import FixedPolicy, RunRules
 from memory import StoreUnavailable
+from memory.core.tool_definitions import OURS as MEMORY_TOOLS
+from memory.management.approvals import ApprovalRequest
 
 
 async def toolbox_of(
@@ -43,10 +48,16 @@ async def toolbox_of(
         request.id,
         {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
     )
-    rules = FixedPolicy(allows=gateway.settings.toolbox.policy == "allow")
     taken = request.facts.tool_names
-    takes = _takes_tools(gateway, request, target)
-    asked = ToolCircumstances(gateway.toolbox, tools, taken, header, rules, takes)
+    asked = ToolCircumstances(
+        gateway.toolbox,
+        tools,
+        taken,
+        header,
+        _rules_of(gateway, request, tools.keys() - taken),
+        CallApprovals(gateway.memory, _approval_of(gateway, request), until),
+        _takes_tools(gateway, request, target),
+    )
     runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
     return TurnToolbox(asked, runs)
 
@@ -55,6 +66,32 @@ def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> b
     """Tell whether the request and its target take tools of the operator."""
     rejected = known_rejection(gateway, target.label)
     return rejected < 1 and target.supports_tools and request.facts.takes_tools
+
+
+def _rules_of(gateway: GatewayState, request: TurnInput, names: Collection[str]) -> RunRules:
+    """Return what judges the calls of a request. names: of the operator's tools in it."""
+    toolbox, agent = gateway.settings.toolbox, request.called.agent
+    rules = toolbox.parsed_rules
+    if agent is not None:
+        rules += agent.settings.parsed_rules
+    if not rules:
+        return FixedPolicy(allows=toolbox.policy == "allow")
+    governed = frozenset(names)
+    return ToolChain(rules, toolbox.policy, governed, governed | MEMORY_TOOLS)
+
+
+def _approval_of(gateway: GatewayState, request: TurnInput) -> ApprovalRequest:
+    """Return what all questions to a person share that a request may ask."""
+    return ApprovalRequest(
+        request.principal.tenant,
+        request.user,
+        request.agent,
+        request.conversation or "",
+        request.id,
+        tool="",
+        arguments="",
+        seconds=gateway.settings.toolbox.approval_seconds,
+    )
 
 
 class TurnCosts:
