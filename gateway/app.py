@@ -45,7 +45,7 @@ from gateway.storage.responses import ResponseTable
 from gateway.storage.usage import UsageTables
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces, is_available, open_traces
-from gateway.tools.kinds import KindServices
+from gateway.tools.kinds import KindServices, SharedRuntimes
 from gateway.tools.registry import ToolRegistry, build_registry
 from gateway.upstream.base import Transport, Upstream
 from gateway.upstream.bridge_translation import Carrying
@@ -71,7 +71,7 @@ from memory import (
 from memory.context.summary import PROMPT as SUMMARY_PROMPT
 from memory.core.block_space import BlockSpace, OperatorBlocks
 from memory.core.blocks import INSTRUCTION
-from memory.jobs import extraction, maintenance, reflection, summarization
+from memory.jobs import extraction, file_cleaning, maintenance, reflection, summarization
 from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         ContextWindows(servers[1]),
         metrics,
         ServerState(PendingBookings(database)),
-        build_registry(KindServices(settings, memory, secret)),
+        _toolbox(settings, memory, secret),
         shared,
         _traces(settings),
     )
@@ -256,9 +256,17 @@ def reload_state(running: GatewayState, settings: Settings, servers: Servers) ->
     return state
 
 
+def _toolbox(settings: Settings, memory: Memory, secret: bytes) -> ToolRegistry:
+    shared = SharedRuntimes(settings.sandbox)
+    return build_registry(KindServices(settings, memory, secret, shared))
+
+
 def _reload_toolbox(running: GatewayState, settings: Settings) -> ToolRegistry:
     """Return the registry of new settings; replaced entries end with their runs."""
-    services = KindServices(settings, running.memory, running.secret)
+    shared = running.toolbox.shared
+    if shared.settings != settings.sandbox:
+        shared = SharedRuntimes(settings.sandbox)
+    services = KindServices(settings, running.memory, running.secret, shared)
     toolbox = build_registry(services, running.toolbox)
     retiring = asyncio.ensure_future(running.toolbox.retire(toolbox))
     running.process.jobs.add(retiring)
@@ -376,7 +384,10 @@ def _register(
 def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -> None:
     part = settings.memory
     retention = maintenance.RetentionPolicy(
-        part.explain_days, part.unnamed_days, settings.delegation.inbox_days
+        part.explain_days,
+        part.unnamed_days,
+        settings.delegation.inbox_days,
+        settings.toolbox.result_days,
     )
     maintenance.register(worker, memory.db, retention, memory.retrieval)
     worker.register(
@@ -388,6 +399,7 @@ def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -
 
 def _register_files(worker: Worker, memory: Memory, settings: Settings) -> None:
     """Let this process read files, where an entry keeps them."""
+    file_cleaning.register_cleaning(worker, memory.db)
     limits = find_file_limits(settings)
     if limits is None:
         return

@@ -287,6 +287,7 @@ _HOMES = {
     "memory.core.screen": ("PATTERNS", "Screen"),
     "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
     "memory.core.rule_kinds": ("BaseRule",),
+    "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.core.tool_rules": (
         "InvalidRule",
         "RuleChain",
@@ -297,7 +298,6 @@ _HOMES = {
         "parse_rules",
     ),
     "memory.core.tool_trace": ("ToolRun",),
-    "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),

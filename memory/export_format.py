@@ -32,6 +32,7 @@ Content = Annotated[str, msgspec.Meta(max_length=CONTENT)]
 Tags = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=64)]
 Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 Told = Annotated[str, msgspec.Meta(max_length=1000)]  # an id or a name that others gave
 
 
@@ -167,6 +168,28 @@ class MessageLine(ExportLine, tag="message"):
     created_at: str | None = None
 
 
+class UserFileLine(ExportLine, tag="file"):
+    """A file; its chunks follow. An import reads it again. bytes: how many there are."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    sha256: Digest
+    bytes: Count
+    kind: Told = ""
+    id: Told = ""
+    type: Told = ""
+    version: Count = 1
+    created_at: str | None = None
+
+
+class UserFileChunkLine(ExportLine, tag="file_chunk"):
+    """A part of the file of this digest. data: in Base64. position: from 0, without a gap."""
+
+    sha256: Digest
+    position: Count
+    data: bytes
+    kind: Told = ""
+
+
 class ExportEnd(ExportLine, tag="end"):
     """The last line: an export without it was cut short. lines: those before it."""
 
@@ -183,6 +206,8 @@ Any_Line = (
     | ConversationLine
     | NodeLine
     | MessageLine
+    | UserFileLine
+    | UserFileChunkLine
     | ExportEnd
 )
 _decode = msgspec.json.Decoder(Any_Line).decode

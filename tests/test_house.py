@@ -104,8 +104,8 @@ def test_no_parameter_is_a_bare_tuple_of_three():
 
 # What has more than the others, and why that reads well all the same.
 WIDE = {
+    "McpToolSettings": "the members of an entry of the configuration",
     "AgentSettings": "a setting each",
-    "Principal": "what a key may do, a member each",
     "Dispatcher": "one request on its way: who, where to, by when, what became of it",
     "GatewayState": "what the application is wired of",
     "Key": "members of the API",
@@ -115,6 +115,7 @@ WIDE = {
     "Passage": "members of the API",
     "PendingTurn": "rows",
     "ServerSettings": "a setting each",
+    "Settings": "the tables of the configuration",
     "Snapshot": "what one read finds",
     "TurnInput": "everything that a client can say, read once",
     "TurnNode": "a row",
@@ -127,6 +128,7 @@ WIDE = {
 REACHING = {
     "gateway.app": "the wiring",
     "gateway.cli.main": "lists every command",
+    "gateway.config.settings": "the tables of the configuration",
     "memory.jobs.maintenance": "lists everything that expires",
     "gateway.management.router": "lists every route of the API",
     "gateway.state": "everything a request needs",
@@ -142,8 +144,10 @@ REACHING = {
     "gateway.relay.passthrough": "both directions of a request without memory",
     "gateway.chat.intake.request": "everything that a client can say, read once",
     "memory": "the public face",
+    "memory.management.merging": "a merge moves memory of every kind",
     "memory.service": "opens all parts of a memory",
     "memory.session.context": "what the parts of a turn share",
+    "memory.session.session": "every step of a turn",
     "memory.session.recorder": "writes what every part of a turn leaves",
     "memory.stores.sql.turns.turn_writer": "a turn leaves rows of every kind",
     "memory.stores.sql.transfer.importer": "an import has lines of every kind",

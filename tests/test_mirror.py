@@ -43,7 +43,6 @@ COVERED = {
     "e2e/wire/test_shutdown": "gateway.server.uvicorn_server",
     "e2e/wire/test_request_bounds": "gateway.server.http_protocol",
     "e2e/wire/test_request_body": "gateway.http.request_body gateway.http.json_thread",
-    "e2e/wire/test_headers": "gateway.http.response",
     "e2e/test_agents": """
         gateway.chat.intake.called_agent gateway.management.agent_schemas
         gateway.management.agents gateway.management.profile_edits
@@ -54,6 +53,19 @@ COVERED = {
         memory.stores.sql.owners.agent_memories memory.stores.sql.owners.agent_speakers
         memory.stores.sql.rows.agents
     """,
+    "e2e/test_tools": """
+        gateway.chat.intake.operator_tools gateway.chat.turn.target_options
+        gateway.config.tools gateway.management.policy_schemas
+        gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
+        gateway.config.file_limits gateway.config.tool_entry
+        gateway.tools.kind_factories gateway.tools.own_tools gateway.tools.registry
+        gateway.tools.tool_runs gateway.tools.turn_toolbox gateway.tools.verdicts
+        gateway.upstream.tool_client memory.session.round_runner memory.session.toolbox
+        memory.stores.sql.rows.tool_results memory.stores.sql.engine.policy_tables
+        memory.stores.sql.engine.tool_tables
+    """,
+    "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
+    "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "gateway/tools/test_sandbox": """
         gateway.tools.bubblewrap_child gateway.tools.bubblewrap_sandbox
         gateway.tools.monty_sandbox gateway.tools.sandbox_runtime
@@ -65,20 +77,22 @@ COVERED = {
     "gateway/tools/test_files": "gateway.tools.file_answers",
     "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
     "memory/test_files": """
-        memory.formats.documents.child memory.formats.documents.document
-        memory.formats.documents.extraction memory.formats.documents.file_types
-        memory.formats.documents.frames memory.formats.documents.line_matching
-        memory.formats.documents.plain_text memory.formats.documents.reading
-        memory.formats.documents.symbols memory.formats.documents.unreadable
-        memory.jobs.file_cleaning memory.jobs.file_reading memory.jobs.file_storing
-        memory.management.files memory.retrieval.file_search
-        memory.stores.sql.rows.file_block memory.stores.sql.rows.file_grams
-        memory.stores.sql.rows.file_passages memory.stores.sql.rows.file_removal
-        memory.stores.sql.rows.file_symbols memory.stores.sql.engine.file_tables
-        memory.stores.sql.rows.file_uploads memory.stores.sql.rows.files
-        memory.stores.sql.rows.index_documents
+        memory.management.file_merging memory.stores.sql.transfer.file_copies
+        memory.stores.sql.transfer.file_export memory.formats.documents.child
+        memory.formats.documents.document memory.formats.documents.extraction
+        memory.formats.documents.file_types memory.formats.documents.frames
+        memory.formats.documents.line_matching memory.formats.documents.plain_text
+        memory.formats.documents.reading memory.formats.documents.symbols
+        memory.formats.documents.unreadable memory.jobs.file_cleaning
+        memory.jobs.file_reading memory.jobs.file_storing memory.management.files
+        memory.retrieval.file_search memory.stores.sql.rows.file_block
+        memory.stores.sql.rows.file_grams memory.stores.sql.rows.file_passages
+        memory.stores.sql.rows.file_removal memory.stores.sql.rows.file_symbols
+        memory.stores.sql.engine.file_tables memory.stores.sql.rows.file_uploads
+        memory.stores.sql.rows.files memory.stores.sql.rows.index_documents
     """,
     "gateway/tools/test_chain_rules": "gateway.tools.past_runs",
+    "e2e/test_ruled_turns": "gateway.chat.intake.ruled_calls",
     "e2e/test_approvals": """
         gateway.management.approvals gateway.tools.approval_wait
         memory.management.approvals memory.stores.sql.rows.approvals
@@ -90,17 +104,6 @@ COVERED = {
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
-    "e2e/test_tools": """
-        gateway.chat.turn.operator_tools gateway.chat.turn.target_options
-        gateway.config.tools gateway.management.policy_schemas
-        gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
-        gateway.tools.own_tools gateway.tools.registry gateway.tools.tool_runs
-        gateway.tools.turn_toolbox gateway.tools.verdicts gateway.upstream.tool_client
-        memory.session.round_runner memory.session.toolbox
-        memory.stores.sql.rows.tool_results memory.stores.sql.engine.tool_tables
-    """,
-    "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
-    "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
@@ -134,6 +137,10 @@ COVERED = {
         memory.management.shown_memory memory.management.tool_calls
         memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
     """,
+    "gateway/tools/test_mcp_tool": """
+        gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
+        gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
+    """,
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.intake.memory_mode gateway.management.policies
@@ -141,7 +148,7 @@ COVERED = {
     """,
     "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
-    "e2e/wire/test_other_relay": "gateway.relay.endpoint gateway.relay.passthrough",
+    "e2e/wire/test_other_relay": "gateway.relay.endpoint",
     "e2e/test_block_space": "memory.stores.sql.transfer.import_space",
     "e2e/bridges/test_compaction": """
         gateway.chat.stored.compacted_answer gateway.chat.stored.compaction_trigger
@@ -150,7 +157,6 @@ COVERED = {
     "e2e/bridges/test_item_references": "gateway.upstream.refused_references",
     "e2e/wire/test_unread_answers": "gateway.chat.turn.unread_answer",
     "e2e/test_fence": "gateway.relay.path_policy",
-    "e2e/wire/test_stream_endings": "gateway.routing.replies",
     "e2e/wire/test_targets": """
         gateway.chat.intake.capabilities gateway.models.facts gateway.routing.router
     """,
@@ -161,7 +167,7 @@ COVERED = {
     "e2e/test_turns": """
         gateway.chat.turn.endpoint gateway.chat.intake.memory_request
         gateway.chat.turn.producer memory.service gateway.apis.base
-        gateway.apis.chat.chat_format gateway.apis.round_result
+        gateway.apis.round_result
     """,
     "e2e/wire/test_memory_faults": "gateway.chat.turn.degraded memory.errors",
     "gateway/chat/intake/test_request": "gateway.chat.intake.request_headers",

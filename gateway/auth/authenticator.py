@@ -32,14 +32,23 @@ Headers = Mapping[bytes, bytes]
 UNLIMITED, UNBOUNDED = LimitSettings(), Budget()
 
 
+class KeyTools(msgspec.Struct, frozen=True):
+    """Patterns of the operator's tools: what a key grants, and what its requests have at most."""
+
+    granted: tuple[str, ...] = ()
+    most: tuple[str, ...] = ("*",)
+
+
+NO_TOOLS = KeyTools()
+
+
 class Principal(msgspec.Struct, frozen=True):
     """The caller behind a key. authorization: the client's own, forwarded in own-key mode only.
 
     paths: what it may reach on the relay beyond the stateless paths; None: everything. memory: the
     highest mode of its requests. agents: patterns of the agents that it may call.
+    tools: of the operator, that it grants and allows.
     approve: whether it decides on calls that wait for a person.
-    tools, tools_max: patterns of the operator's tools that it grants, and that its requests have at
-    most.
 
     A Struct, since a frozen dataclass with so many members takes six times as long to create.
     """
@@ -57,9 +66,8 @@ class Principal(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] | None = None
     memory: str = "full"
     agents: tuple[str, ...] = ("*",)
+    tools: KeyTools = NO_TOOLS
     approve: bool = False
-    tools: tuple[str, ...] = ()
-    tools_max: tuple[str, ...] = ("*",)
 
     @property
     def limited(self) -> bool:
@@ -275,9 +283,8 @@ def _principal_behind(key: KeyGrant) -> Principal:
         paths=key.paths,
         memory=key.memory,
         agents=key.agents,
+        tools=KeyTools(key.tools, key.tools_max),
         approve=key.approve,
-        tools=key.tools,
-        tools_max=key.tools_max,
     )
 
 

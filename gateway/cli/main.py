@@ -15,6 +15,7 @@ from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
 from gateway.cli.dropped import dropped, keep
 from gateway.cli.fetch import fetch
+from gateway.cli.files import files
 from gateway.cli.index import index
 from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
@@ -76,6 +77,7 @@ for command in (
     users,
     agents,
     shared,
+    files,
     tools,
     keys,
     jobs,

@@ -31,6 +31,7 @@ from gateway.config.clients import Clients
 from gateway.config.delegation import DelegationSettings
 from gateway.config.keys import Budget, KeyGrant, KeySettings, LimitSettings, MemoryMode
 from gateway.config.memory_settings import BlockDefault, MemorySettings, ReflectSettings
+from gateway.config.python_tools import SandboxSettings
 from gateway.config.section import Section
 from gateway.config.storage_settings import StorageSettings
 from gateway.config.telemetry_settings import TelemetrySettings
@@ -226,23 +227,12 @@ class RoutingSettings(Section):
 
 
 IDENTITY = ("header", "path", "user", "safety_identifier", "alias")
+# fmt: off
 PLACEHOLDERS = (
-    "undefined",
-    "null",
-    "none",
-    "nil",
-    "nan",
-    "anonymous",
-    "anon",
-    "unknown",
-    "guest",
-    "default",
-    "user",
-    "[object object]",
-    "n/a",
-    "-",
-    "0",
+    "undefined", "null", "none", "nil", "nan", "anonymous", "anon", "unknown", "guest", "default",
+    "user", "[object object]", "n/a", "-", "0",
 )
+# fmt: on
 
 
 class IdentitySettings(Section):
@@ -270,6 +260,7 @@ class Settings(Section):
     memory: MemorySettings = MemorySettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     toolbox: ToolboxSettings = ToolboxSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     tools: Tools = Field({})
     _made: KeyCounts | None = PrivateAttr(default=NONE)
 

@@ -13,18 +13,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, field_validator, model_validator
 
+from gateway.config.file_limits import FileToolLimits
+from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
 from gateway.config.section import Section
+from gateway.config.tool_entry import Effect, ToolSettings
 from gateway.config.tool_rules import check_rules
+from gateway.config.web_tools import FetchUrlSettings, WebSearchSettings
 from memory import MEMORY_TOOL_NAMES, BaseRule, parse_rules
 
 ENTRY = re.compile(r"[a-z][a-z0-9_]{0,31}")
 PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-DESCRIPTION_CHARACTERS = 1024
 STAND_INS = ("tool_search", "tool_call", "result_open", "skill_open")
 AGENT_TOOLS = "agent_"  # what tools between agents begin with
 RESERVED = MEMORY_TOOL_NAMES | frozenset(STAND_INS)
-Effect = Literal["read", "write"]
 Pattern = Annotated[str, Field(min_length=1, max_length=256)]
 Patterns = tuple[Pattern, ...]
 READING_METHODS = ("GET", "HEAD")
@@ -56,40 +58,6 @@ class ToolboxSettings(Section):
     def parsed_rules(self) -> tuple[BaseRule, ...]:
         """The rules on calls of tools."""
         return parse_rules(self.rules)
-
-
-class ToolSettings(Section):
-    """What every entry takes. effect: None for the default of its kind."""
-
-    kind: str
-    enabled: bool = True
-    description: Any = ""
-    effect: Any = None
-    idempotent: bool = False
-    timeout: float = Field(30, ge=1, le=600)
-    concurrent: int = Field(8, ge=1, le=1000)
-    serial: bool = False
-    pinned: bool = False
-    price: float = Field(0, ge=0, le=1e6, allow_inf_nan=False)
-    result_characters: int = Field(0, ge=0, le=1_000_000)
-
-    @field_validator("description")
-    @classmethod
-    def _is_a_description(cls, told: Any) -> Any:
-        if not isinstance(told, str):
-            raise ValueError("this must be a string")  # noqa: TRY004 - pydantic reports these
-        if len(told) > DESCRIPTION_CHARACTERS:
-            raise ValueError(
-                f"it has {len(told)} characters; at most {DESCRIPTION_CHARACTERS} are allowed"
-            )
-        return told
-
-    @field_validator("effect")
-    @classmethod
-    def _is_an_effect(cls, told: Any) -> Any:
-        if told not in (None, "read", "write"):
-            raise ValueError("use read or write")
-        return told
 
 
 class HttpToolSettings(ToolSettings):
@@ -161,9 +129,20 @@ class HttpToolSettings(ToolSettings):
         return self
 
 
+class FilesSettings(ToolSettings, FileToolLimits):
+    """The tools that read a user's files, and what they may keep."""
+
+    kind: Literal["files"] = "files"
+
+
 # One line a kind: its settings. What runs it stands in `gateway.tools.kinds`.
 KINDS: dict[str, type[ToolSettings]] = {
+    "fetch_url": FetchUrlSettings,
+    "files": FilesSettings,
     "http": HttpToolSettings,
+    "python": PythonToolSettings,
+    "run_code": RunCodeSettings,
+    "web_search": WebSearchSettings,
 }
 PLANNED = ("mcp", "http", "python", "run_code", "web_search", "fetch_url", "files")
 

@@ -8,20 +8,14 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.section import Section
+from gateway.config.tool_entry import ToolSettings
 
 HOST_PATTERN = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 PRIVATE_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\]):[0-9]{1,5}")
 
 
-class OwnToolSettings(Section):
+class OwnToolSettings(ToolSettings):
     """What every entry takes."""
-
-    description: str = Field("", max_length=1024)
-    effect: Literal["read", "write"] | None = None
-    idempotent: bool = False
-    timeout: float = Field(30, ge=1, le=600)
-    pinned: bool = False
 
 
 class FetchUrlSettings(OwnToolSettings):

@@ -34,8 +34,11 @@ from gateway.http.asgi import (
     run_shielded,
     send_message,
 )
+from gateway.http.pacing import LOOP_PAUSE_SECONDS
 from gateway.wire.headers import Pairs
 from gateway.wire.sse import COMMENT, frame
+
+STEP_BYTES = 1 << 20  # of a long part, written in one turn of the loop
 
 log = logging.getLogger("mnemogate")
 
@@ -357,7 +360,10 @@ class ResponseWriter:
             async with contextlib.aclosing(self.producer.body()) as parts:
                 async for part in parts:
                     written = True
-                    await self._write(part)
+                    if len(part) > STEP_BYTES:
+                        await self._write_long(part)
+                    else:
+                        await self._write(part)
         except Exception as e:
             another = None if written else self.producer.instead_of(e)
             if another is None:
@@ -366,6 +372,12 @@ class ResponseWriter:
             if self._head is not None:  # a comment was sent
                 another.build_head(committed=True)
             await self._write_parts()
+
+    async def _write_long(self, data: bytes) -> None:
+        """Write a long part in steps: the server copies what it is given, and sends it at once."""
+        for at in range(0, len(data), STEP_BYTES):
+            await self._write(data[at : at + STEP_BYTES])
+            await asyncio.sleep(LOOP_PAUSE_SECONDS)
 
     async def _write(self, data: bytes, *, committed: bool = False) -> None:
         self._busy = True

@@ -13,6 +13,7 @@ from litestar.params import FromQuery
 from litestar.response import Stream
 
 from gateway.auth.user_resolver import USER_CHARACTERS
+from gateway.config.file_tools import kept_files
 from gateway.errors import BadRequest, RequestConflict
 from gateway.management.context import (
     EVERY,
@@ -155,7 +156,13 @@ async def import_user(desk: AtDesk, importing: NamedDependency[Importing]) -> Im
     with importing.of(desk.scope.tenant):
         manifest = ImportManifest(
             await caller.much(),
-            ImportLimits(hand.defaults, desk.agent, caller.rows, desk.memory.policy.screen),
+            ImportLimits(
+                hand.defaults,
+                desk.agent,
+                caller.rows,
+                desk.memory.policy.screen,
+                kept_files(caller.gateway.settings),
+            ),
         )
         with translate_errors():
             await manifest.examine()

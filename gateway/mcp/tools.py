@@ -109,7 +109,7 @@ async def call_tool(memory: Memory, caller: DoorCaller, request: RpcRequest) -> 
     Raises RpcError for an unknown one; StoreDown, RequestConflict.
     """
     name = text_of(request.params, "name")
-    if name not in SCHEMAS:
+    if name is None or name not in SCHEMAS:
         names = ", ".join(sorted(SCHEMAS))
         raise bad_params(request, f"Unknown tool: {str(name)[:80]!r}. The tools are: {names}.")
     arguments = request.params.get("arguments")

@@ -28,14 +28,15 @@ from gateway.http.response import SSE, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import EventReader, RawReply
 from gateway.routing.router import Target
-from gateway.upstream.base import UpstreamRequest, UpstreamResponse
+from gateway.upstream.base import UpstreamRequest, UpstreamResponse, join_body
 from gateway.wire.chat import encode
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_members import MemberEditor
 from gateway.wire.json_weight import MOST_MEMBERS, UNREADABLE, is_light, is_readable
+from gateway.wire.long_strings import CutText
 from gateway.wire.model_field import replace_model, usage_of
 from gateway.wire.multipart import is_form
-from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
+from gateway.wire.sse import COMMENT, DONE, LONG_BYTES, SseEvent, frame
 from gateway.wire.stream_endings import ending_of, is_object
 
 USAGE_BYTES = 8 << 20  # of an answer that is looked into for its usage
@@ -200,21 +201,27 @@ class PassthroughProducer:
             out.append(shown.raw)
             if not event.ended and not self._ending.whole:
                 out.append(b"\n\n")  # so that what tells of the cut is an event of its own
-        return b"".join(out)
+        return out[0] if len(out) == 1 else b"".join(out)
 
     def _edit(self, event: SseEvent) -> SseEvent:
+        """Return an event as it is shown; of a long one the long plain strings are not read."""
         if not event.data or event.data == DONE:
             return event
-        data = event.data
+        text = CutText(event.data) if len(event.data) > LONG_BYTES else None
+        data = event.data if text is None else text.cut
         if USAGE.search(data):
             self._forward.meter.record_usage(usage_of(data))
-        if (alias := self._forward.alias) is not None and b'"model"' in data:
-            data = replace_model(data, alias)
-        if data == event.data:
+        alias = self._forward.alias
+        if alias is None or b'"model"' not in data:
             return event
-        return event._replace(
-            raw=(b"event: " + event.name + b"\n" if event.name else b"") + frame(data), data=data
-        )
+        edited = replace_model(data, alias)
+        if edited == data:
+            return event
+        head = b"event: " + event.name + b"\n" if event.name else b""
+        if text is not None:
+            edited = join_body(text.restore(edited))
+        framed = frame(edited)
+        return event._replace(raw=head + framed if head else framed, data=edited)
 
     def build_head(self, *, committed: bool) -> ResponseHead:
         if self._passed is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ from gateway.wire.chat import MalformedReply, broken_stream, decode, encode
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
-from gateway.wire.sse import DONE, EventTooLarge, SseEvent, SseFramer
+from gateway.wire.sse import DONE, LINE_ENDS, LONG_BYTES, EventTooLarge, SseEvent, SseFramer
 from gateway.wire.stream_endings import error_of
 
 
@@ -234,12 +235,27 @@ class EventReader:
     async def __anext__(self) -> list[SseEvent]:
         try:
             while True:
-                if events := feed_framer(self._framer, await self._body.__anext__()):
+                data = await self._body.__anext__()
+                if self._framer.waiting > LONG_BYTES:
+                    events = await feed_long(self._framer, data)
+                else:
+                    events = feed_framer(self._framer, data)
+                if events:
                     return events
         except StopAsyncIteration:
             if last := feed_framer(self._framer, None):
                 return last
             raise
+
+
+async def feed_long(framer: SseFramer, data: bytes) -> list[SseEvent]:
+    """Frame the next bytes of a long event, in a thread where they may end it.
+
+    It is copied twice then, which takes some 20 ms. Raises StreamIncomplete.
+    """
+    if LINE_ENDS.search(data):
+        return await asyncio.to_thread(feed_framer, framer, data)
+    return feed_framer(framer, data)
 
 
 def feed_framer(framer: SseFramer, data: bytes | None) -> list[SseEvent]:

@@ -63,6 +63,7 @@ async def _open(current: CurrentState) -> None:
         try:
             await gateway.memory.open()
             _start_background_work(gateway)
+            await gateway.toolbox.shared.start()
             await tell_of_hidden_agents(gateway)
             booking = book_pending(lambda: current.gateway)
             gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))

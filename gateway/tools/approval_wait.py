@@ -9,7 +9,7 @@ import time
 
 import msgspec
 
-from gateway.tools.checked_call import CheckedCall
+from gateway.tools.checked_call import AdmittedCall
 from memory import Memory, MemoryFault, management
 from memory.management.approvals import ALIVE_SECONDS, ApprovalRequest, StoredApproval
 
@@ -74,7 +74,7 @@ class CallApprovals:
     def __init__(self, memory: Memory, wanted: ApprovalRequest, until: float) -> None:
         self._memory, self._wanted, self._until = memory, wanted, until
 
-    async def ask(self, call: CheckedCall) -> AskedApproval:
+    async def ask(self, call: AdmittedCall) -> AskedApproval:
         """Wait for a decision on a call."""
         left = self._until - asyncio.get_running_loop().time()
         seconds = max(0.0, min(self._wanted.seconds, left))

@@ -25,9 +25,11 @@ class RefusedCall(Exception):
     """A call that does not run; the message is what the model is told."""
 
 
-class CheckedCall(msgspec.Struct):
-    """A call that may run, as far as it alone tells. tool: None for one of the toolbox's own.
-    needs_approval: it waits for a person."""
+class AdmittedCall(msgspec.Struct):
+    """A call that may run, as far as it alone tells.
+
+    tool: None for one of the toolbox's own. needs_approval: it waits for a person.
+    """
 
     run: StartedRun
     tool: RegisteredTool | None
@@ -47,7 +49,7 @@ class CallChecker:
         self._count = 0
         self._alike: Counter[tuple[str, str]] = Counter()
 
-    def check(self, call: ToolCall, place: int) -> CheckedCall:
+    def check(self, call: ToolCall, place: int) -> AdmittedCall:
         """Return a call that may run. Raises RefusedCall."""
         name, arguments = call.name, parse_arguments(call)
         if name == TOOL_CALL:
@@ -71,7 +73,7 @@ class CallChecker:
             digest,
             tool is not None and (tool.tool.idempotent or tool.entry.settings.idempotent),
         )
-        return CheckedCall(run, tool, coerced)
+        return AdmittedCall(run, tool, coerced)
 
     def _count_call(self, name: str, digest: str) -> None:
         """Count a call. Raises RefusedCall for one too many."""
@@ -128,4 +130,9 @@ def _coerce(
 ) -> dict[str, Any] | str:
     if tool is None:
         return coerce_arguments(OWN_TOOLS[name].parameters, arguments)
+    if tool.entry.settings.kind == "files":
+        coerced = coerce_arguments(tool.tool.parameters, arguments)
+        if isinstance(coerced, str):
+            return coerced
+        arguments = coerced
     return tool.entry.kind.check_arguments(tool.tool, arguments)

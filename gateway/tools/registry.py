@@ -11,15 +11,11 @@ from typing import Any
 
 import msgspec
 
-from gateway.config.tools import (
-    DESCRIPTION_CHARACTERS,
-    ToolboxSettings,
-    ToolSettings,
-    is_reserved,
-)
+from gateway.config.tool_entry import DESCRIPTION_CHARACTERS, ToolSettings
+from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
-from gateway.tools.kinds import KindServices, make_kind
+from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
 from gateway.wire.chat import Json
 from memory import TokenCounter
 
@@ -98,8 +94,10 @@ class Catalog:
 class ToolRegistry:
     """All entries. slots: runs of this process at a time."""
 
-    def __init__(self, settings: ToolboxSettings, entries: Mapping[str, ToolEntry]) -> None:
-        self.settings, self.entries = settings, entries
+    def __init__(
+        self, settings: ToolboxSettings, entries: Mapping[str, ToolEntry], shared: SharedRuntimes
+    ) -> None:
+        self.settings, self.entries, self.shared = settings, entries, shared
         self.slots = asyncio.Semaphore(settings.process_parallel)
         self._counter = TokenCounter()
         self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
@@ -127,6 +125,7 @@ class ToolRegistry:
         """End what the kinds hold open."""
         closing = (entry.kind.close() for entry in self.entries.values())
         await asyncio.gather(*closing, return_exceptions=True)
+        await self.shared.close()
 
     async def retire(self, successor: ToolRegistry) -> None:
         """End the entries that a reload replaced, once none of their runs is in progress."""
@@ -136,6 +135,8 @@ class ToolRegistry:
                 for _ in range(entry.settings.concurrent):
                     await entry.slots.acquire()
                 await entry.kind.close()
+        if successor.shared is not self.shared:
+            await self.shared.close()
 
     def _make_catalog(self, listed: Iterable[Sequence[OperatorTool]]) -> Catalog:
         tools: dict[str, RegisteredTool] = {}
@@ -179,11 +180,12 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
     entries: dict[str, ToolEntry] = {}
     for name, told in sorted(settings.tools.items()):
         known = before.entries.get(name) if before is not None else None
-        if known is not None and known.settings == told:
+        is_same = before is not None and before.shared is services.shared
+        if known is not None and known.settings == told and is_same:
             entries[name] = known
         else:
             entries[name] = ToolEntry(name, told, make_kind(name, told, services))
-    return ToolRegistry(settings.toolbox, entries)
+    return ToolRegistry(settings.toolbox, entries, services.shared)
 
 
 def _is_same(before: Sequence[OperatorTool], now: Sequence[OperatorTool]) -> bool:

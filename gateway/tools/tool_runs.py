@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.tools.checked_call import CheckedCall
+from gateway.tools.checked_call import AdmittedCall
 from gateway.tools.kind import ToolCaller, ToolOutput
 from gateway.tools.kinds import TRUSTED_KINDS
 from gateway.tools.own_tools import RESULT_OPEN, TOOL_SEARCH
@@ -83,7 +83,7 @@ class ToolRuns:
         self._in_order: dict[str, asyncio.Lock] = {}
         self.count = 0
 
-    async def run(self, call: CheckedCall, ledger: RunLedger) -> RunRecord:
+    async def run(self, call: AdmittedCall, ledger: RunLedger) -> RunRecord:
         """Run a call; return how it ended. Never raises for a failure of a tool."""
         if call.tool is None:
             return await self._run_own(call, ledger)
@@ -103,7 +103,7 @@ class ToolRuns:
         self.count += 1
 
     async def _run_within(
-        self, call: CheckedCall, tool: RegisteredTool, ledger: RunLedger, timing: RunTiming
+        self, call: AdmittedCall, tool: RegisteredTool, ledger: RunLedger, timing: RunTiming
     ) -> RunRecord:
         """Run a call within its time, and write down what becomes of it."""
         settings = tool.entry.settings
@@ -146,7 +146,7 @@ class ToolRuns:
 
     def _record(
         self,
-        call: CheckedCall,
+        call: AdmittedCall,
         tool: RegisteredTool,
         output: ToolOutput,
         timing: RunTiming,
@@ -178,7 +178,7 @@ class ToolRuns:
             shown.full,
         )
 
-    async def _run_own(self, call: CheckedCall, ledger: RunLedger) -> RunRecord:
+    async def _run_own(self, call: AdmittedCall, ledger: RunLedger) -> RunRecord:
         """Run a tool of the toolbox itself."""
         started = time.perf_counter()
         if call.name == RESULT_OPEN:
@@ -220,7 +220,7 @@ class RunTiming:
         return 0.0 if self._began is None else time.perf_counter() - self._began
 
 
-async def _start(call: CheckedCall, ledger: RunLedger) -> RunRecord | None:
+async def _start(call: AdmittedCall, ledger: RunLedger) -> RunRecord | None:
     """Write that a run with an effect starts; return its record if it must not."""
     run = call.run
     if run.effect == "read":
@@ -236,7 +236,7 @@ async def _start(call: CheckedCall, ledger: RunLedger) -> RunRecord | None:
     return RunRecord(run, "unknown", NOT_KNOWN.format(call.name))
 
 
-async def _run_kind(call: CheckedCall, tool: RegisteredTool, caller: ToolCaller) -> ToolOutput:
+async def _run_kind(call: AdmittedCall, tool: RegisteredTool, caller: ToolCaller) -> ToolOutput:
     try:
         return await tool.entry.kind.run(tool.tool, call.arguments, caller)
     except TimeoutError:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from gateway.tools.approval_wait import CallApprovals
-from gateway.tools.checked_call import CallChecker, CheckedCall, RefusedCall
+from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
 from gateway.tools.past_runs import called_name
 from gateway.tools.registry import RegisteredTool, ToolRegistry
@@ -108,7 +108,7 @@ class TurnToolbox:
             self._runs.note_end(record)
         return records
 
-    async def _run_call(self, call: CheckedCall, ledger: RunLedger) -> RunRecord:
+    async def _run_call(self, call: AdmittedCall, ledger: RunLedger) -> RunRecord:
         """Run a call, once a person allowed it where one must; that takes no slot."""
         if not call.needs_approval:
             return await self._runs.run(call, ledger)
@@ -119,11 +119,11 @@ class TurnToolbox:
         record = await self._runs.run(call, ledger)
         return msgspec.structs.replace(record, facts={**record.facts, **facts})
 
-    def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[CheckedCall | RunRecord]:
+    def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""
         names = [called_name(call.name, call.arguments) for call in calls]
         verdicts = self._request.rules.judge(names, turn)
-        checked: list[CheckedCall | RunRecord] = []
+        checked: list[AdmittedCall | RunRecord] = []
         for call, place, verdict in zip(calls, turn.places, verdicts, strict=True):
             if verdict.decision == "refuse":
                 checked.append(_refusal(call, place, verdict.message, verdict.rule))

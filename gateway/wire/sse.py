@@ -27,6 +27,8 @@ COMMENT = b": keep-alive\n\n"
 
 
 EVENT_BYTES = 32 << 20
+LONG_BYTES = 1 << 20  # of an event; a longer one is taken apart and put together off the loop
+LINE_ENDS = re.compile(rb"[\r\n]")
 EVENT_LINES = 50_000
 
 
@@ -49,24 +51,19 @@ class SseEvent(NamedTuple):
 class SseFramer:
     """Cuts a byte stream into events, whatever the pieces it arrives in."""
 
-    __slots__ = ("_rest", "_seen", "_start", "count", "ids")
+    __slots__ = ("_rest", "_start", "count", "ids", "waiting")
 
     def __init__(self) -> None:
         self.ids = False  # an `id` field was seen
         self.count = 0  # events so far
         self._rest = bytearray()  # grows in place: an event of 20 MB comes in hundreds of pieces
-        self._seen = 0
+        self.waiting = 0  # bytes of an event that is not complete yet
         self._start = True
 
     @property
     def rest(self) -> bytes:
         """Bytes of an event that is not complete yet."""
         return bytes(self._rest)
-
-    @property
-    def waiting(self) -> int:
-        """How many bytes those are."""
-        return len(self._rest)
 
     @property
     def between(self) -> bool:
@@ -86,7 +83,7 @@ class SseFramer:
             rest += data
         buffer = rest or data
         events: list[SseEvent] = []
-        begin, look = 0, max(0, self._seen - 3)
+        begin, look = 0, max(0, self.waiting - 3)
         while found := BLANK.search(buffer, look):
             end = found.end()
             if buffer[begin] == COLON and (run := COMMENTS.match(buffer, begin)):
@@ -101,15 +98,15 @@ class SseFramer:
             del rest[:begin]
         elif begin < len(data):
             rest += data[begin:]
-        self._seen = len(self._rest)
-        if self._seen > EVENT_BYTES:
+        self.waiting = len(self._rest)
+        if self.waiting > EVENT_BYTES:
             raise EventTooLarge(f"an event of more than {EVENT_BYTES} bytes")
         self.count += len(events)
         return events
 
     def close(self) -> SseEvent | None:
         """At the end of the stream: what came after the last blank line, if anything did."""
-        raw, self._rest, self._seen = bytes(self._rest), bytearray(), 0
+        raw, self._rest, self.waiting = bytes(self._rest), bytearray(), 0
         return self._event(raw)._replace(ended=False) if raw else None
 
     def _event(self, raw: bytes) -> SseEvent:
@@ -197,4 +194,7 @@ def frame(data: bytes) -> bytes:
 
     A line end in JSON is white space, and would end the line here.
     """
-    return b"data: " + data.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n\n"
+    line = data.replace(b"\n", b" ").replace(b"\r", b" ")
+    if len(line) > LONG_BYTES:  # with one copy, not two
+        return b"".join((b"data: ", line, b"\n\n"))
+    return b"data: " + line + b"\n\n"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from memory.ids import clock
-from memory.jobs.file_cleaning import register_cleaning
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import LEASE, Handler, Worker
 from memory.retrieval.retriever import Retriever
@@ -17,11 +16,12 @@ from memory.stores.sql.index import vectors
 from memory.stores.sql.owners import retention
 from memory.stores.sql.owners.erasure import expire_unnamed, finish
 from memory.stores.sql.rows import (
-    call_records,
     job_records,
     message_pieces,
     model_records,
     passage_lifecycle,
+    tool_calls,
+    tool_results,
 )
 from memory.stores.sql.rows.jobs import Effect, QueuedJob, delete_dead, enqueue
 
@@ -42,6 +42,7 @@ class RetentionPolicy:
     explain: float
     unnamed: float
     inbox: float = 30
+    results: float = 7
 
 
 def erase_handler(db: Database, forget: Forget) -> Handler:
@@ -81,7 +82,8 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
         for work in (
             lambda conn: retention.expire_retries(conn, now),
             lambda conn: retention.expire_records(conn, now - ages.explain * DAY),
-            lambda conn: call_records.expire(conn, now - ages.explain * DAY),
+            lambda conn: tool_calls.expire(conn, now - ages.explain * DAY),
+            lambda conn: tool_results.expire(conn, now - ages.results * DAY),
             lambda conn: retention.expire_approvals(conn, now - ages.explain * DAY),
             lambda conn: retention.expire_inboxes(conn, now - ages.inbox * DAY),
             lambda conn: message_pieces.expire_orphans(conn, now),
@@ -129,5 +131,4 @@ def register(worker: Worker, db: Database, ages: RetentionPolicy, retrieval: Ret
     worker.register("erase", erase_handler(db, retrieval.forget))
     worker.register("embed", embed_handler(retrieval.embed_scope), small=True)
     worker.register("reindex", reindex_handler(db))
-    register_cleaning(worker, db)
     worker.register("expire", expire_handler(db, ages), every=PERIOD_SECONDS)

@@ -22,8 +22,11 @@ from memory.export_format import (
     NodeLine,
     PolicyLine,
     SharedBlockLine,
+    UserFileChunkLine,
+    UserFileLine,
     encode_line,
 )
+from memory.management.file_merging import copy_files
 from memory.scope import Scope
 from memory.service import Memory
 from memory.stores.sql.engine.database import Database
@@ -191,6 +194,7 @@ async def merge_users(
     scope = Scope(*owners.target, "default", owners.secret)
     actor = ManagementActor(scope, wanted.blocks, EditSource(wanted.actor))
     await importer.import_into(db, actor, manifest)
+    await copy_files(db, owners, wanted.blocks)
     applications = list(db.application_tables)
     await erasure.erase(
         db,
@@ -205,7 +209,7 @@ async def merge_users(
 def _translate(plan: MergePlan, line: ExportLine) -> Iterator[ExportLine]:
     """Yield a line as the target takes it; nothing for what it keeps as it is."""
     match line:
-        case PolicyLine() | SharedBlockLine():
+        case PolicyLine() | SharedBlockLine() | UserFileLine() | UserFileChunkLine():
             return
         case BlockLine() if line.label in plan.joined[line.agent]:
             there = plan.target[line.agent].blocks[line.label]

@@ -35,7 +35,6 @@ from memory.session.kept_summaries import KeptSummaries
 from memory.session.turn_recall import TurnRecall
 from memory.session.turn_store import LIGHT
 from memory.session.turn_tools import offer_tools, plan_placement
-from memory.session.waiting_messages import read_waiting
 
 SHARES = (0.5, 0.25, 0.125)  # of a prompt's tokens to keep, after each context overflow
 EXPECTED_SHARE = 0.75  # of a prompt's tokens as counted here: a smaller report is looked into
@@ -186,8 +185,6 @@ class Composer:
         """Plan the epoch and fit the window."""
         turn = self._turn
         ask, snapshot = turn.ask, turn.snapshot
-        if ask.inbox is not None:
-            turn.progress.delivery = await read_waiting(turn)
         shown = self._shown_blocks() if turn.injects else []
         planned = plan_placement(turn, shown)
         tools = offer_tools(turn, self._counter, planned)

@@ -92,8 +92,8 @@ class TurnRequest(msgspec.Struct):
     body: the request's bytes, empty when unknown. zone: the user's time zone, if the client names
     one. policy: of the agent, if it has one of its own. harness: what the client's program puts
     around its user's words. said_by: the user whom the request names, where the memory is an
-    agent's own. inbox: of a turn that delivers the messages which wait for its agent. toolbox: the
-    operator's tools that were granted, None for none.
+    agent's own. toolbox: the operator's tools that were granted, None for none. inbox: of a turn
+    that delivers the messages which wait for its agent.
     """
 
     scope: Scope
@@ -125,8 +125,8 @@ class TurnRequest(msgspec.Struct):
     policy: Policy | None = None
     harness: Harness = SHIPPED_HARNESS
     said_by: str | None = None
-    inbox: InboxLimits | None = None
     toolbox: Toolbox | None = None
+    inbox: InboxLimits | None = None
 
     @property
     def size(self) -> int:

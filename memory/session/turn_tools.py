@@ -72,8 +72,8 @@ def plan_placement(turn: TurnContext, shown: Sequence[CoreBlock]) -> epochs.Plac
         before = past.epoch.tools if past.epoch is not None else {}
         present.keeps_tools = toolbox.continues(before)
     planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
-    if turn.progress.delivery is not None:
-        planned = turn.progress.delivery.place(planned, snapshot.turn)
+    if (delivery := turn.progress.delivery) is not None:
+        planned = delivery.place(planned, snapshot.turn)
     waiting = snapshot.waiting
     if (
         turn.identity.adopted

@@ -221,3 +221,14 @@ async def test_t_g10_what_fails_is_a_result_and_the_status_stays_ok(data):
                 "Error: weather was already called twice with these arguments in this turn; use "
                 "that result."
             )
+
+
+async def test_a_python_tool_runs_in_a_turn_as_any_other(data):
+    pytest.importorskip("pydantic_monty")
+    source = "def double(n: int) -> int:\n    '''Double a number.'''\n    return 2 * n\n"
+    async with Model(calls(call("double", {"n": "21"})), "It is 42.") as up:
+        config = granting({"double": {"kind": "python", "source": source}})
+        async with gateway(up, data, config) as live:
+            got = await live.chat("What is twice 21?", user="ada")
+            assert got.headers["x-memory-status"] == "ok"
+            assert up.bodies[1]["messages"][-1]["content"] == "42"

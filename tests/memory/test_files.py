@@ -8,7 +8,10 @@ import pytest
 from sqlalchemy import func, select
 
 from memory.errors import BadFileName, FilesFull, FileTooLarge, NotFound, TooManyFiles
+from memory.export_format import UserFileChunkLine, UserFileLine, encode_line
 from memory.management.files import delete_file, get_file, list_files, list_versions, read_bytes
+from memory.management.merging import Merge, merge_users
+from memory.management.renaming import rename_user
 from memory.retrieval.file_search import FileQuery, FileSearch, GrepQuery, TextQuery
 from memory.stores.sql.engine.file_tables import (
     file_chunks,
@@ -19,9 +22,13 @@ from memory.stores.sql.engine.file_tables import (
     files,
 )
 from memory.stores.sql.owners import erasure
+from memory.stores.sql.owners.rename_owner import OwnerRename
 from memory.stores.sql.rows import blocks, scopes
 from memory.stores.sql.rows.blocks import BlockSet
 from memory.stores.sql.rows.file_uploads import FileLimits
+from memory.stores.sql.transfer import exporter
+from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
+from memory.stores.sql.transfer.importer import import_into
 from tests.memory.files import SECRET, Library, make_pdf, open_memory
 
 TABLES = (files, file_versions, file_chunks, file_passages, file_symbols, file_grams)
@@ -213,3 +220,69 @@ async def test_a_short_text_and_an_expression_are_found_without_the_index(librar
     ):
         found = await search.grep(library.scope(), GrepQuery(pattern, regex=regex))
         assert [hit.line_start for hit in found.hits] == lines, pattern
+
+
+async def test_an_export_brings_files_and_an_import_makes_them_again(library, search):
+    await library.add("notes.md", b"# Notes\nThe walrus sleeps.\n")
+    await library.add("long.txt", b"the quick brown fox\n" * 40_000)
+    await library.add("empty.bin", b"")
+    lines = [line async for line in exporter.export(library.memory.db, "default", "ada")]
+    assert not [line for line in lines if getattr(line, "label", "") == "files"]
+    body = b"".join(encode_line(line) for line in lines)
+    for round_ in range(2):  # the second time all is there
+        manifest = ImportManifest(body, ImportLimits({}))
+        await manifest.examine()
+        receipt = await import_into(library.memory.db, library.actor("bob"), manifest)
+        assert receipt.imported.get("files", 0) == (2 if round_ == 0 else 0)
+    await library.worker.drain()
+    stored = await list_files(library.memory, library.scope("bob"))
+    assert [(f.name, f.status) for f in stored] == [
+        ("empty.bin", "failed"),
+        ("long.txt", "ready"),
+        ("notes.md", "ready"),
+    ]
+    assert (await search.grep(library.scope("bob"), GrepQuery("walrus"))).hits
+    theirs = await list_files(library.memory, library.scope())
+    assert [f.sha256 for f in stored] == [f.sha256 for f in theirs]
+
+
+async def test_an_import_of_other_bytes_is_not_a_file(library):
+    data = b"not what was told"
+    lines = [
+        UserFileLine(name="a.txt", sha256="0" * 64, bytes=len(data)),
+        UserFileChunkLine(sha256="0" * 64, position=0, data=data),
+        UserFileChunkLine(sha256="1" * 64, position=0, data=data),
+    ]
+    manifest = ImportManifest(b"".join(map(encode_line, lines)), ImportLimits({}))
+    await manifest.examine()
+    receipt = await import_into(library.memory.db, library.actor(), manifest)
+    assert [one["reason"] for one in receipt.skipped] == [
+        "its bytes are not those of its sha256",
+        "no such file",
+    ]
+    assert await list_files(library.memory, library.scope()) == []
+
+
+async def test_a_merge_brings_the_files_and_takes_no_name_twice(library, search):
+    await library.add("notes.md", b"ada says kumquat\n")
+    await library.add("same.txt", b"the same in both\n")
+    await library.add("notes.md", b"bob says walrus\n", "bob")
+    await library.add("same.txt", b"the same in both\n", "bob")
+    owners = OwnerRename(SECRET, ("default", "ada"), ("default", "bob"))
+    await merge_users(library.memory.db, Merge(owners))
+    await library.worker.drain()
+    stored = await list_files(library.memory, library.scope("bob"))
+    assert [f.name for f in stored] == ["notes (2).md", "notes.md", "same.txt"]
+    assert (await search.grep(library.scope("bob"), GrepQuery("kumquat"))).hits
+    assert await count(library.memory.db, files) == 3
+    assert "notes (2).md (1 line)" in (await block_of(library, "bob")).value
+
+
+async def test_a_rename_takes_the_files_along(library, search):
+    await library.add("notes.md", b"ada says kumquat\n")
+    await rename_user(
+        library.memory.db, OwnerRename(SECRET, ("default", "ada"), ("default", "eva"))
+    )
+    (hit,) = (await search.grep(library.scope("eva"), GrepQuery("kumquat"))).hits
+    assert hit.name == "notes.md"
+    assert await search.search(library.scope("eva"), FileQuery("kumquat"))

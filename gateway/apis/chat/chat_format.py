@@ -46,7 +46,7 @@ from gateway.wire.placement import (
     place_memory,
     without_tools,
 )
-from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
+from gateway.wire.sse import COMMENT, DONE, LONG_BYTES, SseEvent, frame
 from memory import Messages, Repeat, ToolCall
 from memory.core.tool_definitions import as_json, client_names
 
@@ -169,6 +169,7 @@ class ChatMask:
     def __init__(self, interceptor: Interceptor) -> None:
         self._interceptor = interceptor
         self._finished: FinishedCompletion | None = None  # while it is all of the answer
+        self._has_long_text = False
         self.over = False
 
     @property
@@ -189,7 +190,7 @@ class ChatMask:
 
     @property
     def is_long(self) -> bool:
-        return self._interceptor.count_calls() > LIGHT_PARTS
+        return self._has_long_text or self._interceptor.count_calls() > LIGHT_PARTS
 
     def fast_forward(self, raw: bytes) -> bytes:
         return self._interceptor.fast_forward(raw)
@@ -198,12 +199,19 @@ class ChatMask:
         if event.data == DONE:
             self.over = True
             return _events(self._interceptor.finish_round())
-        piece = await read_chunk(event.data or b"")
+        data = event.data or b""
+        piece = await read_chunk(data)
         self.over = piece.error is not None
+        if len(data) > LONG_BYTES:
+            self._has_long_text = True
+            return await run_heavy(self._show_piece, piece)
         tells_calls = bool(piece.segments) and piece.segments[-1].kind != "text"
         if tells_calls and self._interceptor.count_held() > LIGHT_PARTS:
             # What is held of many calls may come out at once.
-            return _events(await run_heavy(self._interceptor.feed, piece))
+            return await run_heavy(self._show_piece, piece)
+        return _events(self._interceptor.feed(piece))
+
+    def _show_piece(self, piece: Chunk) -> bytes:
         return _events(self._interceptor.feed(piece))
 
     def show_whole(self, whole: Chunk) -> bytes:

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.chat.intake.memory_request import ask_of
+from gateway.chat.intake.operator_tools import toolbox_of
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.degraded import DegradedProducer
-from gateway.chat.turn.operator_tools import toolbox_of
 from gateway.chat.turn.target_options import target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
 from gateway.chat.turn.unread_answer import UnreadTurn, answer_unread, needs_memory

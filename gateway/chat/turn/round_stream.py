@@ -11,10 +11,10 @@ from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamTimeout
 from gateway.http.json_thread import run_heavy
 from gateway.routing.dispatcher import Dispatcher
-from gateway.routing.replies import CompletionReply, feed_framer
+from gateway.routing.replies import CompletionReply, feed_framer, feed_long
 from gateway.wire.chat import Json
 from gateway.wire.json_weight import LIGHT_BYTES
-from gateway.wire.sse import SseEvent
+from gateway.wire.sse import LONG_BYTES, SseEvent
 
 
 async def stream_round(  # noqa: C901 - one loop, whose ends stand in their order
@@ -43,7 +43,11 @@ async def stream_round(  # noqa: C901 - one loop, whose ends stand in their orde
                 if framer.between and (shown := mask.fast_forward(data)):
                     framer.count += 1
                     yield shown
-                elif events := feed_framer(framer, data):
+                elif events := (
+                    await feed_long(framer, data)
+                    if framer.waiting > LONG_BYTES
+                    else feed_framer(framer, data)
+                ):
                     break
             else:
                 events = feed_framer(framer, None)

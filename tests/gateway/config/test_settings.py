@@ -53,9 +53,10 @@ def compare(model: type[BaseModel], shown: dict[str, Any], where: str, found: li
             None if field.is_required() else field.get_default(call_default_factory=True),
         )
         if path == "tools":  # what every kind takes is shown at one of them
-            common = {k: v for e in value.values() for k, v in e.items()}
+            common = {k: v for e in reversed(value.values()) for k, v in e.items()}
             common = {k: v for k, v in common.items() if k in ToolSettings.model_fields}
             for entry, told in value.items():
+                told = {**told, "source": ""} if "source" in told else told  # one of two is needed
                 compare(KINDS[told["kind"]], {**common, **told}, f"tools.{entry}", found)
             continue
         inner = parts(field.annotation)

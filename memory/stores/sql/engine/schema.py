@@ -38,6 +38,7 @@ from memory.stores.sql.engine.columns import (
     text,
 )
 from memory.stores.sql.engine.inbox_tables import agent_inbox
+from memory.stores.sql.engine.policy_tables import user_policies
 from memory.stores.sql.engine.record_tables import dropped, job_records
 from memory.stores.sql.engine.shared_tables import (
     shared_blocks,
@@ -70,6 +71,7 @@ __all__ = [
     "tool_calls",
     "tool_pins",
     "tool_results",
+    "user_policies",
 ]
 
 scopes = Table(
@@ -462,19 +464,6 @@ response_items = Table(
     Column("id", Words, primary_key=True),
     Column("response", Words, nullable=False),
     Index("ix_response_items_response", "tenant", "response"),
-)
-
-# What the memory may do for a user, where that is less than everything, and their time zone.
-# tools: patterns of the operator's tools that they may have, as JSON; empty for all.
-user_policies = Table(
-    "user_policies",
-    metadata,
-    Column("tenant", Words, primary_key=True),
-    Column("user", Words, primary_key=True),
-    text("memory", "full"),
-    at("updated_at"),
-    text("timezone"),
-    text("tools"),
 )
 
 # Turns as they ended, until they are filed into the tables above (see `journal`). head: of the

@@ -15,12 +15,12 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.application_tables import ApplicationTables
 from memory.stores.sql.owners import agent_speakers, shared_erasure
 from memory.stores.sql.owners.rename_owner import OwnerRename
-from memory.stores.sql.rows import named_rows
+from memory.stores.sql.rows import file_block, named_rows
 
 b, c, m, n, p, s = (
     table.c for table in (t.blocks, t.conversations, t.messages, t.nodes, t.passages, t.scopes)
 )
-WRITTEN = (t.nodes, t.messages, t.passages, t.block_versions)
+WRITTEN = (t.nodes, t.messages, t.passages, t.block_versions, t.file_tables.file_versions)
 Mark = tuple[int, ...]
 
 
@@ -77,6 +77,8 @@ def _read_agent(conn: Connection, scope_id: int) -> AgentHoldings:
     out = AgentHoldings()
     stored = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
     for row in conn.execute(stored):
+        if file_block.is_list(row):
+            continue  # made again from the files
         if row.deleted:
             out.deleted.add(row.label)
             continue

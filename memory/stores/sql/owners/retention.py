@@ -8,7 +8,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from memory.ids import key_at
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.rows import agent_inbox, approvals
+from memory.stores.sql.rows import agent_inbox, approvals, call_records
 from memory.stores.sql.rows import conversations as conversation_rows
 
 expire_approvals, expire_inboxes = approvals.expire, agent_inbox.expire
@@ -35,7 +35,8 @@ def expire_records(conn: Connection, before: float) -> int:
     """
     x = t.explains.c
     old = select(x.id).where(x.id < key_at(before), x.created_at < before).limit(RECORDS)
-    return conn.execute(delete(t.explains).where(x.id.in_(old))).rowcount
+    removed = conn.execute(delete(t.explains).where(x.id.in_(old))).rowcount
+    return removed or call_records.expire(conn, before)
 
 
 def expire_unnamed(

@@ -48,8 +48,13 @@ def refresh(conn: Connection, scope_id: int, defaults: BlockDefaults) -> None:
 
 
 def is_own(block: CoreBlock) -> bool:
-    """Tell whether a block is the list of files."""
+    """Tell whether a block of this label is the list of files."""
     return block.read_only and block.description == DESCRIPTION
+
+
+def is_list(row: Any) -> bool:
+    """Tell whether the row of a block is the list of files."""
+    return row.label == LABEL and row.read_only and row.description == DESCRIPTION
 
 
 def describe(row: Any) -> str:

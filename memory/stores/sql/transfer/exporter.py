@@ -28,8 +28,9 @@ from memory.scope import Scope
 from memory.search.query import iso
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import Database
-from memory.stores.sql.rows import policies, shared_members
+from memory.stores.sql.rows import file_block, policies, shared_members
 from memory.stores.sql.rows.messages import message_of as given
+from memory.stores.sql.transfer.file_export import DONE, list_file_lines
 
 PAGE = 200
 decode = msgspec.json.decode
@@ -50,7 +51,7 @@ async def export(
             timezone=policy.timezone or None,
         )
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
-        for kind in (_blocks, _versions, _passages, _conversations, _nodes):
+        for kind in (_blocks, _versions, _passages, list_file_lines, _conversations, _nodes):
             after: Any = None
             while after is not DONE:
                 lines, after = await db.read(
@@ -65,7 +66,6 @@ async def export(
     yield ExportEnd(lines=count)
 
 
-DONE = object()
 Page = tuple[list[ExportLine], Any]
 
 
@@ -130,13 +130,14 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             updated_at=iso(r.updated_at),
         )
         for r in rows
+        if not file_block.is_list(r)
     ], DONE
 
 
 def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     v, b = t.block_versions.c, t.blocks.c
     query = (
-        select(t.block_versions, b.label)
+        select(t.block_versions, b.label, b.read_only, b.description)
         .join(t.blocks, b.id == v.block_id)
         .where(v.scope_id == scope_id, b.branch == 0)
         .order_by(v.id)
@@ -158,6 +159,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             created_at=iso(r.created_at),
         )
         for r in rows
+        if not file_block.is_list(r)
     ], rows[-1].id if len(rows) == PAGE else DONE
 
 

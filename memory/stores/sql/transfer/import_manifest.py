@@ -29,6 +29,8 @@ from memory.export_format import (
     PolicyLine,
     SharedBlockLine,
     TooManyLines,
+    UserFileChunkLine,
+    UserFileLine,
     VersionLine,
     bad_line,
     line_at,
@@ -36,6 +38,8 @@ from memory.export_format import (
 )
 from memory.search.zones import parse_zone
 from memory.stores.sql.engine.batches import QuickRead
+from memory.stores.sql.rows.file_uploads import FileLimits
+from memory.stores.sql.rows.files import check_name
 from memory.stores.sql.rows.passages import check
 
 CALLS = "`message.tool_calls` must be a list of objects."
@@ -77,6 +81,7 @@ class ImportPart:
     versions: LineReader | None = None
     passages: LineReader | None = None
     shared: LineReader | None = None
+    files: LineReader | None = None
     chats: dict[str, ConversationImport] = field(default_factory=dict)
 
 
@@ -85,13 +90,14 @@ class ImportLimits:
     """Limits and defaults of an import.
 
     defaults: the operator's blocks. agent: that gets everything, None to follow the lines. most:
-    number of lines, None for any. screen: what is left out of texts.
+    number of lines, None for any. screen: what is left out of texts. files: what a user may keep.
     """
 
     defaults: Mapping[str, CoreBlock]
     agent: str | None = None
     most: int | None = None
     screen: Screen = field(default_factory=Screen)
+    files: FileLimits = field(default_factory=FileLimits)
 
 
 class ImportManifest:
@@ -99,6 +105,7 @@ class ImportManifest:
 
     def __init__(self, body: bytes, rules: ImportLimits) -> None:
         self._body, self._rules = body, rules
+        self.files = rules.files
         self._rows = 0
         self.parts: dict[str, ImportPart] = {}
         self.policy: PolicyLine | None = None
@@ -142,15 +149,33 @@ class ImportManifest:
                 where = part.blocks.get(line.label) or part.blocks.setdefault(
                     line.label, LineReader(self._body, self._rules.screen)
                 )
-        elif isinstance(line, SharedBlockLine):
-            check_label(line.label)
-            where = part.shared = part.shared or LineReader(self._body, self._rules.screen)
-        elif isinstance(line, PassageLine):
-            check(line.content, line.type, line.importance)
-            where = part.passages = part.passages or LineReader(self._body, self._rules.screen)
+        elif isinstance(line, SharedBlockLine | PassageLine | UserFileLine | UserFileChunkLine):
+            where = self._choose_reader(part, line)
         else:
             where = self._chat(part, number, line)
         where.add(number, at)
+
+    def _choose_reader(
+        self,
+        part: ImportPart,
+        line: SharedBlockLine | PassageLine | UserFileLine | UserFileChunkLine,
+    ) -> LineReader:
+        """Return where a line that stands for itself belongs. Raises ToolError."""
+        if isinstance(line, SharedBlockLine):
+            check_label(line.label)
+            part.shared = part.shared or self._new_reader()
+            return part.shared
+        if isinstance(line, PassageLine):
+            check(line.content, line.type, line.importance)
+            part.passages = part.passages or self._new_reader()
+            return part.passages
+        if isinstance(line, UserFileLine):
+            check_name(line.name)
+        part.files = part.files or self._new_reader()
+        return part.files
+
+    def _new_reader(self) -> LineReader:
+        return LineReader(self._body, self._rules.screen)
 
     def _check_block(self, line: BlockLine | VersionLine) -> None:
         """Raises ToolError."""

@@ -24,12 +24,15 @@ from memory.core.blocks import CoreBlock
 from memory.core.edits import LIMIT, BlockEdit, put_block
 from memory.errors import BlockReadOnly, BlockSpaceFull, Conflict, TooManyBlocks
 from memory.export_format import (
+    Any_Line,
     BlockLine,
     ConversationLine,
     MessageLine,
     NodeLine,
     PassageLine,
     SharedBlockLine,
+    UserFileChunkLine,
+    UserFileLine,
     VersionLine,
     moment,
 )
@@ -45,9 +48,10 @@ from memory.stores.sql.rows import conversations as conversation_rows
 from memory.stores.sql.rows import passages as passage_rows
 from memory.stores.sql.rows import scopes
 from memory.stores.sql.rows.conversations import FoundConversation
+from memory.stores.sql.rows.file_uploads import FileLimits
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 from memory.stores.sql.rows.management_context import ManagementActor
-from memory.stores.sql.transfer import import_space
+from memory.stores.sql.transfer import file_copies, import_space
 from memory.stores.sql.transfer.import_manifest import (
     ConversationImport,
     ImportManifest,
@@ -96,7 +100,7 @@ async def import_into(
     for name, part in manifest.parts.items():
         scope = Scope(hand.scope.tenant, hand.scope.user, name, hand.scope.secret)
         desk = ImportTarget(ManagementActor(scope, hand.defaults, hand.source), owner.generation)
-        lines = _LineReader(desk, receipt).read_lines(part)
+        lines = _LineReader(desk, receipt, manifest.files).read_lines(part)
         if part is next(iter(manifest.parts.values())):
             lines = _check_then_read(desk, manifest, lines)
         await run_generator(db, lines, desk.open, hand.lock)
@@ -212,8 +216,9 @@ class ImportTarget:
 class _LineReader:
     """Writes the lines of one agent. Methods that write many rows yield after each."""
 
-    def __init__(self, desk: ImportTarget, receipt: ImportReceipt) -> None:
+    def __init__(self, desk: ImportTarget, receipt: ImportReceipt, limits: FileLimits) -> None:
         self._desk, self._receipt = desk, receipt
+        self._limits = limits
 
     @property
     def _shelf(self) -> block_rows.BlockSet:
@@ -240,7 +245,31 @@ class _LineReader:
             if isinstance(line, SharedBlockLine):
                 self._copy_shared(number, line)
             yield 1
+        yield from self._files(part)
         yield from self._conversations(part)
+
+    def _files(self, part: ImportPart) -> Iterator[int]:
+        for number, line in part.files or ():
+            self._take_file(number, line)
+            yield 1
+
+    def _take_file(self, number: int, line: Any_Line) -> None:
+        """Take a line of a file; the last one of its chunks makes it."""
+        desk, is_whole, reason, name = self._desk, False, "", ""
+        if isinstance(line, UserFileLine):
+            name = line.name
+            reason = file_copies.begin_copy(
+                desk.conn, desk.scope_id, line, self._limits, lambda: desk.hand.defaults
+            )
+        elif isinstance(line, UserFileChunkLine):
+            name = line.sha256
+            is_whole, reason = file_copies.add_copied_chunk(
+                desk.conn, desk.scope_id, line, self._limits, lambda: desk.hand.defaults
+            )
+        if is_whole:
+            self._receipt.imported["files"] = self._receipt.imported.get("files", 0) + 1
+        if reason:
+            self._receipt.skip(number, "file", name, reason)
 
     def _there(self, label: str) -> bool:
         b, desk = t.blocks.c, self._desk

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from gateway.auth.user_resolver import header_text
 from gateway.chat.intake.capabilities import known_rejection
 from gateway.chat.intake.request import TurnInput
+from gateway.chat.intake.ruled_calls import approvals_of, rules_of
 from gateway.limits.limiter import KeyQuota
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
-from gateway.tools.approval_wait import CallApprovals
-from gateway.tools.chain_rules import ToolChain
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
+from gateway.tools.registry import RegisteredTool
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
-from gateway.tools.verdicts import FixedPolicy, RunRules
 from memory import StoreUnavailable
-from memory.core.tool_definitions import OURS as MEMORY_TOOLS
-from memory.management.approvals import ApprovalRequest
 
 
 async def toolbox_of(
@@ -35,7 +32,7 @@ async def toolbox_of(
         return None
     principal = request.principal
     header = header_text(request.headers, HEADER)
-    limits = limits_of(principal.tools_max, await _policy(gateway, request), narrowing_of(header))
+    limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
     grants = Grants(granted, limits, request.mode == "read")
     tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
     if not tools and not header:
@@ -48,50 +45,44 @@ async def toolbox_of(
         request.id,
         {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
     )
+    tools = await _leave_out_idle(tools, caller)
     taken = request.facts.tool_names
     asked = ToolCircumstances(
         gateway.toolbox,
         tools,
         taken,
         header,
-        _rules_of(gateway, request, tools.keys() - taken),
-        CallApprovals(gateway.memory, _approval_of(gateway, request), until),
+        rules_of(gateway, request, tools.keys() - taken),
+        approvals_of(gateway, request, until),
         _takes_tools(gateway, request, target),
     )
     runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
     return TurnToolbox(asked, runs)
 
 
+async def _leave_out_idle(
+    tools: Mapping[str, RegisteredTool], caller: ToolCaller
+) -> Mapping[str, RegisteredTool]:
+    """Return the tools without those of kinds that have nothing for this caller."""
+    asking = {
+        tool.entry.name: tool.entry.kind
+        for tool in tools.values()
+        if tool.entry.settings.kind == "files"
+    }
+    idle: set[str] = set()
+    for entry, kind in asking.items():
+        try:
+            if caller.user is None or not await kind.is_offered(caller):  # type: ignore[attr-defined]
+                idle.add(entry)
+        except StoreUnavailable:
+            idle.add(entry)
+    return {n: t for n, t in tools.items() if t.entry.name not in idle} if idle else tools
+
+
 def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:
     """Tell whether the request and its target take tools of the operator."""
     rejected = known_rejection(gateway, target.label)
     return rejected < 1 and target.supports_tools and request.facts.takes_tools
-
-
-def _rules_of(gateway: GatewayState, request: TurnInput, names: Collection[str]) -> RunRules:
-    """Return what judges the calls of a request. names: of the operator's tools in it."""
-    toolbox, agent = gateway.settings.toolbox, request.called.agent
-    rules = toolbox.parsed_rules
-    if agent is not None:
-        rules += agent.settings.parsed_rules
-    if not rules:
-        return FixedPolicy(allows=toolbox.policy == "allow")
-    governed = frozenset(names)
-    return ToolChain(rules, toolbox.policy, governed, governed | MEMORY_TOOLS)
-
-
-def _approval_of(gateway: GatewayState, request: TurnInput) -> ApprovalRequest:
-    """Return what all questions to a person share that a request may ask."""
-    return ApprovalRequest(
-        request.principal.tenant,
-        request.user,
-        request.agent,
-        request.conversation or "",
-        request.id,
-        tool="",
-        arguments="",
-        seconds=gateway.settings.toolbox.approval_seconds,
-    )
 
 
 class TurnCosts:
@@ -128,7 +119,7 @@ class TurnCosts:
 def _grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
     """Return the patterns of tools that the key, the model or the agent grants."""
     principal, settings = request.principal, gateway.settings
-    own = principal.tools if settings.mode == "managed" else settings.toolbox.grant
+    own = principal.tools.granted if settings.mode == "managed" else settings.toolbox.grant
     agent = request.called.agent
     model = agent.settings.model if agent is not None and request.called.by_model else request.model
     entry = gateway.router.find(model)

@@ -1,0 +1,168 @@
+"""One connection to an MCP server, owned by one task.
+
+The package's client is entered and left by the same task: a connection that is refused cancels the
+task that entered it, and its exit raises an ExceptionGroup. So a task of its own owns it; callers
+await results, and a connection that ended is opened anew by the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+
+from gateway.tools.mcp_definitions import MAX_PAGES, TooManyDefinitions
+
+log = logging.getLogger("mnemogate")
+FAILURES, WITHIN_SECONDS, CLOSED_SECONDS = 3, 30.0, 30.0
+CONNECT_SECONDS = 30.0
+CLOSE_SECONDS = 5.0
+CONNECTION_CLOSED = -32000
+# Opens the package's client, entered by the task that owns it.
+OpenClient = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class ServerUnreachable(Exception):
+    """The server cannot be reached, or ended the connection; the message says why."""
+
+
+class ServerRefused(Exception):
+    """The server answered a call with an error of the protocol; the message is the server's."""
+
+
+class McpConnection:
+    """See the module. open_client: called in the owner's task. used_at: monotonic."""
+
+    def __init__(self, open_client: OpenClient) -> None:
+        self._open_client = open_client
+        self._owner: asyncio.Task[None] | None = None
+        self._client: asyncio.Future[Any] | None = None
+        self._closing = asyncio.Event()
+        self._failures: deque[float] = deque(maxlen=FAILURES)
+        self._closed_until = 0.0
+        self.used_at = time.monotonic()
+        self.running = 0
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Call a tool; return the package's result. Raises ServerUnreachable, ServerRefused."""
+        self.running += 1
+        try:
+            client = await self._connect()
+            call = partial(client.call_tool, name, dict(arguments))
+            return await self._ask(call, self._owner)
+        finally:
+            self.running -= 1
+            self.used_at = time.monotonic()
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """Return the definitions of all tools. Raises ServerUnreachable, TooManyDefinitions."""
+        client = await self._connect()
+        tools: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await self._ask(partial(client.list_tools, cursor=cursor), self._owner)
+            tools += [
+                tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                for tool in page.tools
+            ]
+            cursor = page.next_cursor
+            if cursor is None:
+                return tools
+        raise TooManyDefinitions(f"it lists its tools on more than {MAX_PAGES} pages")
+
+    async def close(self) -> None:
+        """End the connection, and the server's process if it has one."""
+        self._closing.set()
+        if (owner := self._owner) is not None:
+            await asyncio.wait([owner], timeout=CLOSE_SECONDS)
+            if not owner.done():
+                owner.cancel()
+                await asyncio.wait([owner], timeout=CLOSE_SECONDS)
+
+    async def _ask(
+        self, work: Callable[[], Awaitable[Any]], owner: asyncio.Task[None] | None
+    ) -> Any:
+        """Await an answer. owner: of the connection that it comes on, dropped if it is broken."""
+        from mcp.shared.exceptions import MCPError
+
+        try:
+            return await work()
+        except MCPError as e:
+            if e.code != CONNECTION_CLOSED and "session" not in e.message.lower():
+                raise ServerRefused(e.message) from e
+            error: Exception = e
+        except (OSError, EOFError) as e:
+            error = e
+        if self._owner is owner:
+            self._note_failure()
+            await self._drop()
+        raise ServerUnreachable(_first_cause(error)) from error
+
+    async def _connect(self) -> Any:
+        """Return the client, once it is connected. Raises ServerUnreachable."""
+        if self._closing.is_set():
+            raise ServerUnreachable("the connection is closed")
+        if time.monotonic() < self._closed_until:
+            raise ServerUnreachable("it failed repeatedly and is tried again shortly")
+        owner = self._owner
+        if owner is None or owner.done() or self._client is None:
+            self._client = asyncio.get_running_loop().create_future()
+            self._owner = asyncio.create_task(self._own(self._client), name="mcp-connection")
+        client = self._client
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await asyncio.shield(client)
+        except TimeoutError as e:
+            self._note_failure()
+            await self._drop()
+            raise ServerUnreachable(f"it did not answer within {CONNECT_SECONDS:g} s") from e
+
+    async def _own(self, connected: asyncio.Future[Any]) -> None:
+        """Hold the connection until it is closed or breaks."""
+        why = "the connection ended"
+        try:
+            async with self._open_client() as client:
+                if not connected.done():
+                    connected.set_result(client)
+                self._failures.clear()
+                await self._closing.wait()
+        except asyncio.CancelledError:
+            # By whoever drops the connection, or by the package for one that was refused: then
+            # nobody waits for this task, and it ends in either case.
+            why = "the connection was refused"
+        except BaseException as e:
+            # The package raises groups of whatever failed.
+            why = _first_cause(e)
+        finally:
+            if not connected.done():
+                self._note_failure()
+                connected.set_exception(ServerUnreachable(why))
+                connected.exception()  # nobody may be waiting any more
+
+    async def _drop(self) -> None:
+        """Give up a connection, so that the next call opens another."""
+        owner, self._owner, self._client = self._owner, None, None
+        if owner is not None and not owner.done():
+            owner.cancel()
+            with contextlib.suppress(Exception):
+                await asyncio.wait([owner], timeout=CLOSE_SECONDS)
+
+    def _note_failure(self) -> None:
+        now = time.monotonic()
+        self._failures.append(now)
+        if len(self._failures) == FAILURES and now - self._failures[0] <= WITHIN_SECONDS:
+            self._closed_until = now + CLOSED_SECONDS
+            self._failures.clear()
+
+
+def _first_cause(error: BaseException) -> str:
+    """Return what a group of errors is about."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"[:300]

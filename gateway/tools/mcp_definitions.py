@@ -1,0 +1,104 @@
+"""The definitions of tools as an MCP server lists them: their hash, their limits, their names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.wire.chat import Json
+
+MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+MAX_TOOLS, MAX_PAGES, MAX_BYTES = 1000, 100, 1 << 20
+SCHEMA_BYTES, SCHEMA_DEPTH = 16 << 10, 16
+DESCRIPTION_CHARACTERS = 1024
+NAME_CHARACTERS, DIGEST_CHARACTERS = 64, 6
+INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co"})
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_sorted = msgspec.json.Encoder(order="sorted")
+
+
+class ListedTool(NamedTuple):
+    """One tool of a server. text: its definition as canonical JSON, digest: the hash of that."""
+
+    name: str
+    digest: str
+    text: str
+
+
+class TooManyDefinitions(Exception):
+    """A server lists more than is read; the message says what."""
+
+
+def read_tools(listed: Iterable[Mapping[str, Any]]) -> dict[str, ListedTool]:
+    """Return what a server lists, by name. Raises TooManyDefinitions."""
+    tools: dict[str, ListedTool] = {}
+    size = 0
+    for definition in listed:
+        tool = read_tool(definition)
+        size += len(tool.text)
+        tools[tool.name] = tool
+        if len(tools) > MAX_TOOLS or size > MAX_BYTES:
+            raise TooManyDefinitions(
+                f"it lists more than {MAX_TOOLS} tools, or {MAX_BYTES} bytes of definitions"
+            )
+    return tools
+
+
+def read_tool(definition: Mapping[str, Any]) -> ListedTool:
+    """Return one tool as a server lists it."""
+    members = {name: definition[name] for name in MEMBERS if definition.get(name) is not None}
+    text = _sorted.encode(members)
+    return ListedTool(str(members["name"]), hashlib.sha256(text).hexdigest(), text.decode())
+
+
+def why_refused(definition: Json) -> str:
+    """Return why a tool is not offered whatever anybody accepts; empty for one that may be."""
+    schema = definition.get("inputSchema")
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        return "the root of its schema is no object"
+    if len(_sorted.encode(schema)) > SCHEMA_BYTES:
+        return f"its schema is larger than {SCHEMA_BYTES} bytes"
+    left: list[tuple[Any, int]] = [(schema, 1)]
+    while left:
+        value, depth = left.pop()
+        if depth > SCHEMA_DEPTH:
+            return f"its schema is nested more than {SCHEMA_DEPTH} levels deep"
+        if isinstance(value, dict):
+            reference = value.get("$ref")
+            if isinstance(reference, str) and not reference.startswith("#"):
+                return "its schema refers to something outside of it"
+            left += [(x, depth + 1) for x in value.values() if isinstance(x, dict | list)]
+        elif isinstance(value, list):
+            left += [(x, depth + 1) for x in value if isinstance(x, dict | list)]
+    return ""
+
+
+def visible_text(text: str) -> str:
+    """Return a text without what nobody sees: tags, bidirectional marks, control characters."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in INVISIBLE)
+
+
+def flags_of(description: str, entries: Iterable[str]) -> list[str]:
+    """Return what an operator should look at in a description. entries: the names of others."""
+    flags = []
+    if visible_text(description) != description:
+        flags.append("invisible characters")
+    named = [entry for entry in entries if re.search(rf"\b{re.escape(entry)}_", description)]
+    if named:
+        flags.append(f"names tools of {', '.join(named)}")
+    return flags
+
+
+def model_name(prefix: str, name: str) -> str:
+    """Return the name by which a model calls a tool."""
+    whole = prefix + name
+    plain = NOT_IN_NAMES.sub("_", whole)
+    if len(plain) <= NAME_CHARACTERS:
+        return plain
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{plain[: NAME_CHARACTERS - DIGEST_CHARACTERS - 1]}_{digest[:DIGEST_CHARACTERS]}"

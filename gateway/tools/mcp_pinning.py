@@ -1,0 +1,68 @@
+"""Which definitions of a server hold: those that were accepted, while the server still lists them.
+
+A server that was reached once cannot change what a tool says of itself, or bring another one,
+without a person who looks. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from gateway.storage.tool_pins import ToolPin
+from gateway.tools.mcp_definitions import ListedTool
+
+PinMode = Literal["ask", "strict", "off"]
+Pins = Mapping[str, ToolPin]
+
+
+class ChangedAgain(Exception):
+    """What is to be accepted is no longer what was looked at."""
+
+
+def merge_listing(
+    pins: Pins, listed: Mapping[str, ListedTool], mode: PinMode
+) -> dict[str, ToolPin]:
+    """Return the pins after a server listed its tools.
+
+    A server without pins is reached for the first time: what it lists then is accepted, unless the
+    mode is `strict`.
+    """
+    accepts = mode == "off" or (mode == "ask" and not pins)
+    merged: dict[str, ToolPin] = {}
+    for name in sorted({*pins, *listed}):
+        before, now = pins.get(name, ToolPin(name)), listed.get(name)
+        if now is None:
+            if before.accepted_hash is not None and mode != "off":
+                merged[name] = ToolPin(name, before.accepted_hash, before.accepted)
+            continue
+        pin = ToolPin(name, before.accepted_hash, before.accepted, now.digest, now.text)
+        merged[name] = pin.accept() if accepts else pin
+    return merged
+
+
+def accept_listed(
+    pins: Pins, names: Collection[str] | None = None, digest: str | None = None
+) -> dict[str, ToolPin]:
+    """Return the pins with what waits accepted.
+
+    names: of tools, as the server has them; None for all that wait. digest: of the one definition
+    that was looked at, or of all of them (see `waiting_digest`). Raises ChangedAgain, KeyError for
+    a name that does not wait.
+    """
+    waiting = {name: pin for name, pin in pins.items() if pin.status in ("new", "changed")}
+    chosen = sorted(waiting if names is None else names)
+    if missing := next((name for name in chosen if name not in waiting), None):
+        raise KeyError(missing)
+    if digest is not None and digest != waiting_digest([waiting[name] for name in chosen]):
+        raise ChangedAgain
+    return {name: pin.accept() if name in chosen else pin for name, pin in pins.items()}
+
+
+def waiting_digest(pins: Collection[ToolPin]) -> str:
+    """Return what names definitions that wait: the hash of one, of several the hash of theirs."""
+    digests = [pin.listed_hash or "" for pin in pins]
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()

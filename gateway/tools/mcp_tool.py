@@ -1,0 +1,288 @@
+"""The kind `mcp`: the tools of a server that speaks the Model Context Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from gateway.config.mcp_tools import McpToolSettings
+from gateway.storage.tool_pins import ToolPin, ToolPinTable
+from gateway.tools.kind import Effect, OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.mcp_connection import McpConnection, ServerRefused, ServerUnreachable
+from gateway.tools.mcp_definitions import (
+    DESCRIPTION_CHARACTERS,
+    TooManyDefinitions,
+    flags_of,
+    model_name,
+    read_tools,
+    visible_text,
+    why_refused,
+)
+from gateway.tools.mcp_pinning import accept_listed, merge_listing
+from gateway.tools.mcp_results import CAUSE_CHARACTERS, read_result
+from gateway.wire.chat import decode
+from memory import MemoryFault
+
+log = logging.getLogger("mnemogate")
+CONNECTIONS = 64  # of users that are kept
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before a server is asked again
+MISSING = "failed: the package is missing; pip install 'mnemogate[tools]'"
+
+
+class McpTool:
+    """See `ToolKind`. problem: why no tool is listed. others: names of the other entries."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpToolSettings,
+        pins: ToolPinTable,
+        others: Collection[str] = (),
+    ) -> None:
+        self.problem = "connecting"
+        self.name, self.settings = name, settings
+        self.pins: dict[str, ToolPin] = {}
+        self.last_error = ""
+        self._table, self._others = pins, sorted(others)
+        address = settings.url or "\0".join((settings.command, *settings.args))
+        self._server = hashlib.sha256(address.encode()).hexdigest()
+        self._tools: tuple[OperatorTool, ...] = ()
+        self._server_names: dict[str, str] = {}
+        self._shared = McpConnection(lambda: self._open(dict(settings.headers)))
+        self._of_users: OrderedDict[tuple[str, ...], McpConnection] = OrderedDict()
+        self._asked = asyncio.Event()
+        self._listing = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Offer what was accepted before, and connect in the background."""
+        with contextlib.suppress(MemoryFault):
+            self._take(await self._table.load(self.name, self._server))
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow(), name=f"mcp-{self.name}")
+
+    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
+        return self._tools
+
+    def check_arguments(
+        self, tool: OperatorTool, arguments: dict[str, Any]
+    ) -> dict[str, Any] | str:
+        return arguments  # the server checks them
+
+    async def run(
+        self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
+    ) -> ToolOutput:
+        origin = self.settings.url or self.settings.command
+        server_name = self._server_names.get(tool.name)
+        if server_name is None:
+            return ToolOutput(f"Error: {tool.name} is no longer available.", "error", origin=origin)
+        try:
+            result = await self._connection_of(caller).call(server_name, arguments)
+        except ServerUnreachable as e:
+            self.last_error = str(e)
+            text = (
+                f"Error: {self.name} cannot be reached right now. Answer without it, and say so "
+                "if it matters."
+            )
+            return ToolOutput(text, "error", origin=origin)
+        except ServerRefused as e:
+            return ToolOutput(f"Error: {str(e)[:CAUSE_CHARACTERS]}", "error", origin=origin)
+        return read_result(result, origin)
+
+    async def refresh(self) -> None:
+        """Read what the server lists now.
+
+        Raises ServerUnreachable, ServerRefused, TooManyDefinitions, MemoryFault.
+        """
+        async with self._listing:
+            listed = read_tools(await self._shared.list_tools())
+            chosen = {name: tool for name, tool in listed.items() if self._is_allowed(name)}
+            stored = await self._table.load(self.name, self._server)
+            merged = merge_listing(stored, chosen, self.settings.pin)
+            if merged != stored:
+                await self._table.save(self.name, self._server, merged)
+            self._take(merged)
+            self.last_error = ""
+            if not self._tools:
+                self.problem = "" if merged else "failed: it lists no tool"
+
+    async def accept(
+        self, names: Collection[str] | None = None, digest: str | None = None
+    ) -> list[str]:
+        """Accept definitions that wait; return their names. Raises ChangedAgain, KeyError."""
+        async with self._listing:
+            stored = await self._table.load(self.name, self._server)
+            accepted = accept_listed(stored, names, digest)
+            await self._table.save(self.name, self._server, accepted)
+            self._take(accepted)
+        return sorted(name for name, pin in accepted.items() if pin != stored[name])
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return every tool of the server with its status, as an operator sees it."""
+        return [self._describe(pin) for pin in self.pins.values()]
+
+    async def close(self) -> None:
+        following = self._following
+        while following is not None and not following.done():
+            following.cancel()  # again, since a library may swallow it
+            await asyncio.wait([following], timeout=0.5)
+        connections = (self._shared, *self._of_users.values())
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    async def _follow(self) -> None:
+        """Keep the list of tools current: on notification, on reconnect, and now and then."""
+        failures = 0
+        while True:
+            self._asked.clear()
+            pause = self.settings.refresh_seconds
+            try:
+                await self.refresh()
+                failures = 0
+            except ImportError:
+                self._fail(MISSING)
+                return
+            except (ServerUnreachable, ServerRefused, TooManyDefinitions, MemoryFault) as e:
+                self._fail(f"failed: {e}")
+                pause = min(pause, RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                failures += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._asked.wait()
+
+    def _fail(self, problem: str) -> None:
+        """Note why the server cannot be asked; what was accepted before is offered all the same."""
+        if self.last_error != problem:
+            log.warning("tools.%s: %s", self.name, problem)
+        self.last_error = problem
+        if not self._tools:
+            self.problem = problem
+
+    def _take(self, pins: Mapping[str, ToolPin]) -> None:
+        """Offer what is accepted, as it was accepted; the same object while nothing changes."""
+        self.pins = dict(pins)
+        tools, names = [], {}
+        for pin in self.pins.values():
+            tool = self._tool_of(pin) if pin.status == "ready" else None
+            if tool is not None and tool.name not in names:
+                names[tool.name] = pin.name
+                tools.append(tool)
+        offered = tuple(sorted(tools, key=lambda tool: tool.name))
+        self._server_names = names
+        if offered != self._tools:
+            self._tools = offered
+        if offered:
+            self.problem = ""
+
+    def _tool_of(self, pin: ToolPin) -> OperatorTool | None:
+        """Return an accepted tool; None for one that is refused."""
+        definition = decode((pin.accepted or "{}").encode())
+        if not self._is_allowed(pin.name) or why_refused(definition):
+            return None
+        settings = self.settings
+        prefix = f"{self.name}_" if settings.prefix is None else settings.prefix
+        return OperatorTool(
+            model_name(prefix, pin.name),
+            self.name,
+            self._description_of(pin.name, definition),
+            definition["inputSchema"],
+            self._effect_of(pin.name),
+            settings.idempotent,
+            settings.pinned,
+        )
+
+    def _describe(self, pin: ToolPin) -> dict[str, Any]:
+        accepted = decode(pin.accepted.encode()) if pin.accepted else None
+        listed = decode(pin.listed.encode()) if pin.listed else None
+        definition = listed or accepted or {}
+        reason = why_refused(definition)
+        return {
+            "name": pin.name,
+            "status": "refused" if reason else pin.status,
+            "reason": reason,
+            "hash": pin.listed_hash or pin.accepted_hash,
+            "flags": flags_of(str(definition.get("description") or ""), self._others),
+            "accepted": accepted,
+            "listed": listed,
+        }
+
+    def _description_of(self, name: str, definition: Mapping[str, Any]) -> str:
+        own = self.settings.description
+        own = own.get(name, "") if isinstance(own, Mapping) else own
+        text = own or definition.get("description") or definition.get("title") or ""
+        return visible_text(str(text))[:DESCRIPTION_CHARACTERS]
+
+    def _effect_of(self, name: str) -> Effect:
+        effect = self.settings.effect
+        if isinstance(effect, Mapping):
+            patterns = effect.items()
+            effect = next((e for p, e in patterns if fnmatch.fnmatchcase(name, p)), None)
+        return "read" if effect == "read" else "write"
+
+    def _is_allowed(self, name: str) -> bool:
+        allow, deny = self.settings.allow, self.settings.deny
+        return any(fnmatch.fnmatchcase(name, p) for p in allow) and not any(
+            fnmatch.fnmatchcase(name, p) for p in deny
+        )
+
+    def _connection_of(self, caller: ToolCaller) -> McpConnection:
+        """Return the connection of a caller: the shared one, or that of the user."""
+        settings = self.settings
+        if settings.session == "shared":
+            return self._shared
+        headers = dict(settings.headers)
+        for name in settings.forward_headers:
+            if (value := caller.headers.get(name.lower())) is not None:
+                headers[name] = value
+        if settings.user_header and caller.user is not None:
+            headers[settings.user_header] = quote(caller.user, safe="")
+        key = (caller.tenant, caller.user or "", *(f"{k}\0{v}" for k, v in headers.items()))
+        connection = self._of_users.get(key)
+        if connection is None:
+            self._make_room()
+            connection = self._of_users[key] = McpConnection(lambda: self._open(headers))
+        self._of_users.move_to_end(key)
+        connection.used_at = time.monotonic()
+        return connection
+
+    def _make_room(self) -> None:
+        """End the connection that was not used for the longest time, if there are too many."""
+        if len(self._of_users) < CONNECTIONS:
+            return
+        idle = next((k for k, c in self._of_users.items() if not c.running), None)
+        if idle is not None:
+            closing = asyncio.ensure_future(self._of_users.pop(idle).close())
+            closing.add_done_callback(lambda _: None)
+
+    @contextlib.asynccontextmanager
+    async def _open(self, headers: Mapping[str, str]) -> AsyncIterator[Any]:
+        """Connect; runs in the task that owns the connection."""
+        client_module = await asyncio.to_thread(_load_client)
+        async with client_module.open_client(
+            self.name, self.settings, headers, self._asked.set
+        ) as client:
+            changes = asyncio.create_task(self._follow_changes(client_module, client))
+            try:
+                yield client
+            finally:
+                changes.cancel()
+                await asyncio.wait([changes])
+
+    async def _follow_changes(self, module: Any, client: Any) -> None:
+        """Have the tools read again when the server says that they changed, where it says so."""
+        with contextlib.suppress(Exception):
+            await module.follow_changes(client, self._asked.set)
+
+
+def _load_client() -> Any:
+    """Import the package, which takes half a second: in a thread, at the first connection."""
+    from gateway.tools import mcp_client
+
+    return mcp_client
