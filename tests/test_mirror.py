@@ -99,6 +99,7 @@ COVERED = {
         memory.stores.sql.rows.files memory.stores.sql.rows.index_documents
     """,
     "gateway/tools/test_chain_rules": "gateway.tools.past_runs",
+    "e2e/test_ruled_turns": "gateway.chat.intake.ruled_calls",
     "e2e/test_approvals": """
         gateway.management.approvals gateway.tools.approval_wait
         memory.management.approvals memory.stores.sql.rows.approvals

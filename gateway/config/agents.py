@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -16,7 +17,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from gateway.config.keys import MemoryMode
 from gateway.config.memory_settings import BlockDefault, ReflectSettings, check_zone
 from gateway.config.section import Section
-from gateway.config.tool_rules import check_rules
+from gateway.config.tool_rules import check_rules, read_stored_rules
+from memory import BaseRule
 
 PREFIX = "agent:"  # of the model's name by which a profile is called
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -103,6 +105,11 @@ class AgentSettings(Section):
     summarizer: str | None = None
     max_rounds: int | None = Field(None, ge=1)
     turn_seconds: float | None = Field(None, gt=0)
+
+    @cached_property
+    def parsed_rules(self) -> tuple[BaseRule, ...]:
+        """The rules on tools, behind those of the operator."""
+        return read_stored_rules(self.tool_rules)
 
     @field_validator("blocks")
     @classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, field_validator, model_validator
@@ -17,8 +18,9 @@ from gateway.config.mcp_tools import McpToolSettings
 from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
 from gateway.config.section import Section
 from gateway.config.tool_entry import Effect, ToolSettings
+from gateway.config.tool_rules import check_rules
 from gateway.config.web_tools import FetchUrlSettings, WebSearchSettings
-from memory import MEMORY_TOOL_NAMES
+from memory import MEMORY_TOOL_NAMES, BaseRule, parse_rules
 
 ENTRY = re.compile(r"[a-z][a-z0-9_]{0,31}")
 PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -49,9 +51,14 @@ class ToolboxSettings(Section):
     images_per_turn: int = Field(4, ge=0, le=64)
     approval_seconds: float = Field(120, gt=0, le=3600)
     policy: Literal["allow", "deny"] = "allow"
-    rules: tuple[dict[str, Any], ...] = Field((), max_length=100)
+    rules: Annotated[tuple[dict[str, Any], ...], AfterValidator(check_rules)] = ()
     withhold: Literal["result", "schema"] = "result"
     create: Literal["off", "admin", "trusted"] = "admin"
+
+    @cached_property
+    def parsed_rules(self) -> tuple[BaseRule, ...]:
+        """The rules on calls of tools."""
+        return parse_rules(self.rules)
 
 
 class HttpToolSettings(ToolSettings):

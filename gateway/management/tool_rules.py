@@ -20,7 +20,7 @@ SLICE_SECONDS = 0.005  # that the event loop is held at a time
 RunStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
 
 
-class CheckedCall(msgspec.Struct, forbid_unknown_fields=True):
+class JudgedCall(msgspec.Struct, forbid_unknown_fields=True):
     """A call and what its run came to. result: as the model saw it."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -32,7 +32,7 @@ class RuleCheckPost(msgspec.Struct, forbid_unknown_fields=True):
     """rules: as in a profile. rounds: the calls of one turn, reply by reply."""
 
     rules: list[Any]
-    rounds: Annotated[list[list[CheckedCall]], msgspec.Meta(max_length=MAX_ROUNDS)]
+    rounds: Annotated[list[list[JudgedCall]], msgspec.Meta(max_length=MAX_ROUNDS)]
     policy: Literal["allow", "deny"] = "allow"
 
 
@@ -86,7 +86,7 @@ async def check_calls(caller: AtDoor) -> RuleCheck:
 
 
 async def _judge_rounds(
-    chain: RuleChain, rounds: list[list[CheckedCall]]
+    chain: RuleChain, rounds: list[list[JudgedCall]]
 ) -> list[list[CallVerdict]]:
     judged = []
     until = time.monotonic() + SLICE_SECONDS

@@ -7,6 +7,9 @@ import contextlib
 import logging
 import time
 
+import msgspec
+
+from gateway.tools.checked_call import AdmittedCall
 from memory import Memory, MemoryFault, management
 from memory.management.approvals import ALIVE_SECONDS, ApprovalRequest, StoredApproval
 
@@ -53,6 +56,38 @@ async def _look_until(memory: Memory, asked: StoredApproval, until: float) -> St
             # The store may be back before the time is over.
             log.warning("cannot look for a decision on %s: %s", asked.id, e)
     return None
+
+
+class AskedApproval(msgspec.Struct, frozen=True):
+    """What a person decided. id: of the row. refusal: the call's result, "" if it may run."""
+
+    id: str
+    refusal: str
+
+
+class CallApprovals:
+    """Asks for decisions on the calls of one request.
+
+    wanted: what all its questions share. until: the loop's time by which the turn ends.
+    """
+
+    def __init__(self, memory: Memory, wanted: ApprovalRequest, until: float) -> None:
+        self._memory, self._wanted, self._until = memory, wanted, until
+
+    async def ask(self, call: AdmittedCall) -> AskedApproval:
+        """Wait for a decision on a call."""
+        left = self._until - asyncio.get_running_loop().time()
+        seconds = max(0.0, min(self._wanted.seconds, left))
+        shown, _ = self._memory.policy.screen.mask(call.run.arguments)
+        question = msgspec.structs.replace(
+            self._wanted, tool=call.name, arguments=shown, seconds=seconds
+        )
+        try:
+            decided = await wait_for_decision(self._memory, question)
+        except MemoryFault as e:
+            log.warning("a person could not be asked about %s: %s", call.name, e)
+            return AskedApproval("", NOT_POSSIBLE)
+        return AskedApproval(decided.id, refusal_of(decided, self._wanted.seconds))
 
 
 def _log_failure(ending: asyncio.Future[StoredApproval]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.tools.past_runs import PastCall, read_exchange, read_round
+from gateway.tools.verdicts import RuleVerdict
 from memory import (
     BaseRule,
     RuleChain,
@@ -55,8 +56,12 @@ class ToolChain(msgspec.Struct, frozen=True):
     governed: frozenset[str]
     owned: frozenset[str]
 
-    def judge(self, names: Sequence[str], past: PastRounds) -> list[ToolVerdict]:
-        """Return one verdict for each call of a reply, in order."""
+    def judge(self, names: Sequence[str], turn: PastRounds) -> list[RuleVerdict]:
+        """Return one verdict for each call of a reply, in order; see `RunRules`."""
+        return [_to_rule_verdict(verdict) for verdict in self.solve(names, turn)]
+
+    def solve(self, names: Sequence[str], past: PastRounds) -> list[ToolVerdict]:
+        """Return what the solver says of each call of a reply, in order."""
         chain = self._chain_after(past)
         literal = list_literal_names(self.rules)
         verdicts = []
@@ -89,6 +94,12 @@ class ToolChain(msgspec.Struct, frozen=True):
         for calls in earlier:
             chain.finish_round(_runs_of(chain, calls, governed))
         return chain
+
+
+def _to_rule_verdict(verdict: ToolVerdict) -> RuleVerdict:
+    rule = "policy" if verdict.rule is None else f"rules[{verdict.rule}]"
+    named = rule if verdict.decision != "run" or verdict.rule is not None else ""
+    return RuleVerdict(verdict.decision, verdict.message, named)
 
 
 def _runs_of(

@@ -26,11 +26,15 @@ class RefusedCall(Exception):
 
 
 class AdmittedCall(msgspec.Struct):
-    """A call that may run, as far as it alone tells. tool: None for one of the toolbox's own."""
+    """A call that may run, as far as it alone tells.
+
+    tool: None for one of the toolbox's own. needs_approval: it waits for a person.
+    """
 
     run: StartedRun
     tool: RegisteredTool | None
     arguments: dict[str, Any]
+    needs_approval: bool = False
 
     @property
     def name(self) -> str:

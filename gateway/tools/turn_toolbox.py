@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from gateway.tools.approval_wait import CallApprovals
 from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
+from gateway.tools.past_runs import called_name
 from gateway.tools.registry import RegisteredTool, ToolRegistry
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.verdicts import RunRules
 from gateway.wire.chat import Json
 from memory import ToolCall
-from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, ToolTurn
+from memory.session.toolbox import NO_OFFER, RunLedger, RunRecord, StartedRun, ToolOffer, ToolTurn
 
 LABEL = "header:"  # stands among an epoch's tools for the header that narrowed them
 
@@ -31,6 +33,7 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
     taken: frozenset[str]
     header: str
     rules: RunRules
+    approvals: CallApprovals
     takes: bool = True
 
 
@@ -114,22 +117,36 @@ class TurnToolbox:
                 if isinstance(call, RunRecord):
                     running.append(call)
                 else:
-                    running.append(group.create_task(self._runs.run(call, turn.ledger)))
+                    running.append(group.create_task(self._run_call(call, turn.ledger)))
         records = [one if isinstance(one, RunRecord) else one.result() for one in running]
         for record in records:
             self._runs.note_end(record)
         return records
 
+    async def _run_call(self, call: AdmittedCall, ledger: RunLedger) -> RunRecord:
+        """Run a call, once a person allowed it where one must; that takes no slot."""
+        if not call.needs_approval:
+            return await self._runs.run(call, ledger)
+        approval = await self._request.approvals.ask(call)
+        facts = {"approval": approval.id} if approval.id else {}
+        if approval.refusal:
+            return RunRecord(call.run, "refused", approval.refusal, facts=facts)
+        record = await self._runs.run(call, ledger)
+        return msgspec.structs.replace(record, facts={**record.facts, **facts})
+
     def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""
-        verdicts = self._request.rules.judge([call.name for call in calls], turn)
+        names = [called_name(call.name, call.arguments) for call in calls]
+        verdicts = self._request.rules.judge(names, turn)
         checked: list[AdmittedCall | RunRecord] = []
         for call, place, verdict in zip(calls, turn.places, verdicts, strict=True):
             if verdict.decision == "refuse":
                 checked.append(_refusal(call, place, verdict.message, verdict.rule))
                 continue
             try:
-                checked.append(self._checker.check(call, place))
+                allowed = self._checker.check(call, place)
+                allowed.needs_approval = verdict.decision == "approve"
+                checked.append(allowed)
             except RefusedCall as e:
                 checked.append(_refusal(call, place, str(e)))
         return checked

@@ -24,6 +24,13 @@ from memory.session.toolbox import (
 from memory.tools import ToolCall
 
 
+def _hidden_of_turn(prompt: Prompt) -> list[Json]:
+    """Return what earlier requests of the same user's turn hid: behind the newest user message."""
+    begins = prompt.messages.after.user
+    places = sorted(place for place in prompt.splices if place > begins)
+    return [message for place in places for message in prompt.splices[place]]
+
+
 class RoundRunner:
     """Runs the rounds of one turn. seen: label to the block's version shown to the model."""
 
@@ -54,7 +61,7 @@ class RoundRunner:
         async with asyncio.TaskGroup() as group:
             if own:
                 group.create_task(self._run_memory(calls, own, ledger, prompt.offered))
-            hidden = [m for _, exchange in sorted(prompt.splices.items()) for m in exchange]
+            hidden = _hidden_of_turn(prompt)
             turn = ToolTurn(ledger.number, others, ledger, ledger.before, hidden)
             running = group.create_task(self._run_others([calls[i] for i in others], turn))
         records = running.result()

@@ -7,6 +7,7 @@ import asyncio
 from gateway.auth.user_resolver import header_text
 from gateway.chat.intake.capabilities import known_rejection
 from gateway.chat.intake.request import TurnInput
+from gateway.chat.intake.ruled_calls import approvals_of, rules_of
 from gateway.limits.limiter import KeyQuota
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
@@ -15,7 +16,6 @@ from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
-from gateway.tools.verdicts import FixedPolicy
 from memory import StoreUnavailable
 
 
@@ -54,10 +54,16 @@ async def toolbox_of(
         request.id,
         {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
     )
-    rules = FixedPolicy(allows=gateway.settings.toolbox.policy == "allow")
     taken = request.facts.tool_names
-    takes = _takes_tools(gateway, request, target)
-    asked = ToolCircumstances(gateway.toolbox, tools, taken, header, rules, takes)
+    asked = ToolCircumstances(
+        gateway.toolbox,
+        tools,
+        taken,
+        header,
+        rules_of(gateway, request, tools.keys() - taken),
+        approvals_of(gateway, request, until),
+        _takes_tools(gateway, request, target),
+    )
     runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
     return TurnToolbox(asked, runs)
 

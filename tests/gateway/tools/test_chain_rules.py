@@ -66,7 +66,7 @@ def test_verdicts_are_the_same_from_the_exchange_on_every_wire(rules, sent, wire
     tools = ToolChain(parsed, "allow", frozenset(NAMES), OWNED)
     for number, reply_calls in enumerate(sent):
         past = SimpleNamespace(rounds=entries, hidden=hidden)
-        verdicts = tools.judge([name for name, _ in reply_calls], past)
+        verdicts = tools.solve([name for name, _ in reply_calls], past)
         runs, results = [], []
         for (name, result), verdict in zip(reply_calls, verdicts, strict=True):
             assert verdict == chain.judge(name)
