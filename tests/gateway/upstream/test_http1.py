@@ -546,37 +546,46 @@ async def test_a_body_in_parts_leaves_as_one_and_is_left_as_it_is(pool, sizes):
 
 
 class GreedyTransport:
-    """Takes all that is written at once. turns: how many bytes in each turn of the loop."""
+    """Takes all that is written at once. written: bytes since that was last set to 0."""
 
-    def __init__(self):
-        self.turns, self._is_over = [0], True
+    written = 0
 
     def write(self, data):
-        if self._is_over:
-            self.turns.append(0)
-            self._is_over = False
-            asyncio.get_running_loop().call_soon(self._end_turn)
-        self.turns[-1] += len(data)
-
-    def _end_turn(self):
-        self._is_over = True
+        self.written += len(data)
 
     def is_closing(self):
         return False
+
+
+class SteppedLoop:
+    """An event loop whose timers a test lets run."""
+
+    def __init__(self):
+        self.timers = []
+
+    def call_later(self, seconds, callback):
+        assert seconds > 0
+        self.timers.append(callback)
+        return callback
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["bytes", "encoded as they leave"])
 async def test_a_long_request_takes_a_bounded_step_in_each_turn_of_the_loop(pool, late):
     text = "a" * (20 * STEP_BYTES)
     body = encode_json_late({"content": text}) if late else text.encode()
-    pool.loop = asyncio.get_running_loop()
+    pool.loop, steps = SteppedLoop(), []
     connection, transport = Connection(pool, Origin(False, "localhost", 1)), GreedyTransport()
     connection.connection_made(transport)
-    connection.begin(b"HEAD", body, False)
-    while connection._rest is not None:
-        await asyncio.sleep(0)
-    assert sum(transport.turns) == len(b"HEAD") + size_of(body)
-    assert max(transport.turns) <= STEP_BYTES + WRITTEN
+    pool.loop.timers.append(lambda: connection.begin(b"HEAD", body, False))
+    while pool.loop.timers:
+        transport.written = 0
+        (step,) = pool.loop.timers
+        pool.loop.timers.clear()
+        step()
+        steps.append(transport.written)
+    assert sum(steps) == len(b"HEAD") + size_of(body)
+    assert max(steps) <= STEP_BYTES + WRITTEN
+    del pool.loop
 
 
 @pytest.mark.parametrize("then", ["takes the rest", "closes"])
