@@ -20,9 +20,11 @@ from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
 from gateway.cli.memory import memory
 from gateway.cli.options import CommandFailed, installed_version
+from gateway.cli.projects import projects
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.shared import shared
+from gateway.cli.teams import teams
 from gateway.cli.top import top
 from gateway.cli.transfer import export, import_
 from gateway.cli.try_model import try_model
@@ -73,6 +75,8 @@ for command in (
     users,
     agents,
     shared,
+    teams,
+    projects,
     keys,
     jobs,
     db,

@@ -379,9 +379,12 @@ class Composer:
             return Recall()
         whole = planned.epoch.cut is None and not messages.after.behind
         sent = snapshot.conversation.id if snapshot.conversation and whole else None
-        find, layers = turn.services.recall.find_in_layers, snapshot.layers
+        recall, layers = turn.services.recall, snapshot.layers
         try:
-            hits = await find((scope_id, sent), wanted, layers)
+            if scope_id is None or layers:
+                hits = await recall.find_in_layers((scope_id, sent), wanted, layers)
+            else:
+                hits = await recall.find(scope_id, wanted, sent)
         except StoreUnavailable:
             return Recall()
         found = alternate(hits)
