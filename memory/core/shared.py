@@ -13,7 +13,7 @@ from zlib import crc32
 from memory.core.block_space import BlockSpace, length_of
 from memory.core.blocks import CoreBlock
 from memory.core.edits import BlockEdit, require_fit, writable
-from memory.core.layers import Layer, mix_layers
+from memory.core.layers import OWN, TENANT, Layer, layer_label, mix_layers
 
 MOST_BLOCKS = 20  # that one memory shows
 SMALLEST = 1 << 31  # above each number of a mark
@@ -24,11 +24,22 @@ Writers = list[str | None]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """By which a memory sees a block. kind: one of `RANKS`. agent: of a user, "" for all."""
+    """By which a memory sees a block. kind: one of `RANKS`. agent: of a user, "" for all.
+
+    name: of the member.
+    """
 
     kind: str
     agent: str
     write: bool
+    name: str = ""
+
+    @property
+    def layer(self) -> str:
+        """The layer of a block that is seen by it."""
+        if self.kind in ("user", "everyone"):
+            return OWN if self.kind == "user" else TENANT
+        return layer_label(self.kind, self.name)
 
     @property
     def rank(self) -> int:
@@ -40,7 +51,8 @@ class SeenBlock:
     """A shared block as one memory sees it. rank: of its nearest membership; 0 is nearest.
 
     block: read-only where this memory may not write. outside: counts edits that begin new epochs.
-    attached: to the agent whose own memory this is, of which it counts as an own block.
+    attached: to the agent whose own memory this is, of which it counts as an own block. layer: of
+    the nearest membership.
     """
 
     block: CoreBlock
@@ -48,6 +60,7 @@ class SeenBlock:
     created_at: float
     outside: int
     attached: bool = False
+    layer: str = ""
 
     @classmethod
     def of(
@@ -56,7 +69,8 @@ class SeenBlock:
         """Return a block as it is seen by these memberships, of which there is one at least."""
         may_write = any(membership.write for membership in by) and not block.read_only
         seen = replace(block, read_only=not may_write, shared=True)
-        return cls(seen, min(membership.rank for membership in by), created_at, outside)
+        nearest = min(by, key=lambda membership: membership.rank)
+        return cls(seen, nearest.rank, created_at, outside, layer=nearest.layer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ since. For small talk nothing is searched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
@@ -54,12 +54,14 @@ Hit = dict[str, Any]
 class Recall(msgspec.Struct, frozen=True):
     """What is added to a message.
 
-    keys: of all items shown. passages: of those in archival memory.
+    keys: of all items shown. passages: of those in archival memory. layers: of these by public id,
+    where several layers were searched.
     """
 
     text: str = ""
     keys: Sequence[int] = ()
     passages: Sequence[int] = ()
+    layers: Mapping[str, str] = {}
 
     def keys_after(self, before: Sequence[int]) -> list[int]:
         """Return what the conversation was shown so far, the newest last."""
@@ -240,4 +242,5 @@ def render_recall(
         f'<recalled_memory tag="{tag}">\n{HEADING}\n{body}\n</recalled_memory>',
         [_key(h) for h in kept],
         [_key(h) for h in kept if "role" not in h],
+        {str(h["id"]): h["layer"] for h in kept if "layer" in h},
     )

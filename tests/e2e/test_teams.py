@@ -350,3 +350,31 @@ async def test_an_edit_of_a_teams_block_is_a_note_in_another_members_next_reques
         await ask(live, "ann", "And?", first)
         newest = up.bodies[-1]["messages"][-1]["content"]
         assert '<plan change="appended">Ship on Friday</plan>' in newest
+
+
+async def test_explain_records_name_layers_and_hide_those_that_were_left(data):
+    keys = ({}, {"trusted": False, "users": ["ann"]})
+    looks = [calls(search("deployment Apollo")), "Done."]
+    async with (
+        Model(*looks) as up,
+        gateway(up, data, *keys, **{"memory.recall": "always"}) as live,
+    ):
+        await make_team(live, ann=False)
+        block = {"label": "plan", "value": "Codeword quetzal", "members": [{"team": "platform"}]}
+        await send(live, "POST", "/shared-blocks", block, 201)
+        text = "The deployment of Apollo runs on Tuesday at noon"
+        await send(live, "POST", "/teams/platform/passages", {"content": text})
+        got = await live.chat("When does the deployment of Apollo run?", user="ann")
+        path = f"/explain/{got.headers['x-memory-explain']}"
+        record = await send(live, "GET", path, **key_of(1))
+        assert record["layers"]["read"] == ["team:platform"]
+        assert record["layers"]["blocks"] == {"plan": "team:platform"}
+        assert [*record["layers"]["recall"].values()] == ["team:platform"]
+        assert "Tuesday" in record["injected"]["recall"]
+        assert "Tuesday" in record["tools"][0]["result"]
+        await send(live, "DELETE", "/teams/platform/members/ann")
+        left = await send(live, "GET", path, **key_of(1))
+        assert "Tuesday" not in str(left)
+        assert "quetzal" not in str(left)
+        assert "(layer left)" in left["injected"]["recall"]
+        assert "Tuesday" in str(await send(live, "GET", path))

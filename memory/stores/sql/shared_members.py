@@ -75,7 +75,13 @@ _MINE = or_(
 )
 # Built once: it runs in turns.
 SEEN = (
-    select(m.kind, m.agent.label("member_agent"), m.write, t.shared_blocks)
+    select(
+        m.kind,
+        m.agent.label("member_agent"),
+        m.name.label("member_name"),
+        m.write,
+        t.shared_blocks,
+    )
     .join_from(t.shared_members, t.shared_blocks, b.id == m.block_id)
     .where(m.tenant == bindparam("tenant"), b.deleted.is_(False), _MINE)
     .order_by(b.id)
@@ -101,7 +107,7 @@ def list_seen(conn: Connection, scope: Scope, *, held: bool = False) -> list[See
 
 def _merge(rows: Sequence[Any]) -> SeenBlock:
     first = rows[0]
-    by = [Membership(row.kind, row.member_agent, bool(row.write)) for row in rows]
+    by = [Membership(row.kind, row.member_agent, bool(row.write), row.member_name) for row in rows]
     return SeenBlock.of(block_of(first), by, first.created_at, first.outside)
 
 

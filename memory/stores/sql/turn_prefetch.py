@@ -82,7 +82,8 @@ SELECT s.id, s.edits, s.version,
   (SELECT changes FROM shared_changes WHERE tenant = $1::text),
   (SELECT layered FROM shared_changes WHERE tenant = $1::text),
   (SELECT json_agg(x)::text FROM (
-    SELECT m.kind, m.agent AS member_agent, m.write, b.* FROM shared_members m
+    SELECT m.kind, m.agent AS member_agent, m.name AS member_name, m.write, b.*
+    FROM shared_members m
     JOIN shared_blocks b ON b.id = m.block_id
     WHERE m.tenant = $1::text AND NOT b.deleted AND (
       m.kind = 'user' AND m.name = $2::text AND m.agent IN ('', $13::text)

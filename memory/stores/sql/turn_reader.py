@@ -165,6 +165,7 @@ class Snapshot(msgspec.Struct):
     general: int | None = None
     general_entries: object = None
     layers: visible_blocks.Layers = ()  # that the memory reads beside its own
+    block_layers: Mapping[str, str] = {}  # of the shared blocks that are shown, by label
 
     @property
     def share(self) -> tuple[str, ...]:
@@ -194,6 +195,7 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
         out.blocks, out.left_out = shown.over(out.blocks), shown.left_out
         out.edits = shown.mix_mark(out.edits)
         out.layers = shown.layers
+        out.block_layers = {label: seen.layer for label, seen in shown.blocks.items()}
     if general is not None:
         out.edits += general.layer.edits
         out.layers = [general.layer, *out.layers]
