@@ -229,7 +229,7 @@ async def read_turn_input(
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
-    more = (decided.mode.off_reason, query, decided.resends, client.harness)
+    more: tuple[Any, ...] = (decided.mode.off_reason, query, decided.resends, client.harness)
     whole = TurnInput(
         *asked, *found, *signals, wire, decided.read.facts, *more, project=decided.project
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from litestar import Router
 from litestar.di import Provide
 
@@ -23,7 +25,7 @@ from gateway.management import (
     users,
 )
 
-HANDLERS = (
+HANDLERS: tuple[Any, ...] = (
     *users.ROUTES,
     *merges.ROUTES,
     *agents.ROUTES,

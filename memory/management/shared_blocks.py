@@ -40,6 +40,7 @@ __all__ = [
     "delete_block",
     "edit_block",
     "find_block",
+    "forget_agent",
     "leave_blocks",
     "list_access",
     "list_blocks",
@@ -167,6 +168,22 @@ async def leave_blocks(memory: Memory, tenant: str, agent: str, source: EditSour
 
         deleted += await _write(memory, *which, leave)
     return deleted
+
+
+async def forget_agent(memory: Memory, tenant: str, agent: str) -> int:
+    """Take an agent out of all its blocks, which stay; return of how many. Raises StoreUnavailable.
+
+    Who had none writes nothing that outdates what is kept of the tenant's blocks.
+    """
+    member = MemberName("agent", agent)
+    if not await read(memory, lambda conn: members.list_blocks(conn, tenant, member)):
+        return 0
+
+    def leave(conn: Connection) -> int:
+        rows.raise_changes(conn, tenant)
+        return rows.leave_all(conn, tenant, member.kind, agent)
+
+    return await _write(memory, tenant, "", leave)
 
 
 async def edit_block(

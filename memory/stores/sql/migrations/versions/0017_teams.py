@@ -21,7 +21,9 @@ def upgrade() -> None:
     # worker of the version before never takes one memory for another.
     op.add_column("scopes", sa.Column("project", words, server_default="", nullable=False))
     op.add_column("user_policies", sa.Column("layers", words))
-    layered = sa.Column("layered", sa.Boolean(), server_default="0", nullable=False)
+    layered: sa.Column[bool] = sa.Column(
+        "layered", sa.Boolean(), server_default="0", nullable=False
+    )
     op.add_column("shared_changes", layered)
 
 
