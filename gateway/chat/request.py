@@ -230,7 +230,7 @@ async def read_turn_input(
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
     more: tuple[Any, ...] = (decided.mode.off_reason, query, decided.resends, client.harness)
-    whole = TurnInput(
+    whole = TurnInput(  # type: ignore[misc]  # the lengths of the tuples are not looked at
         *asked, *found, *signals, wire, decided.read.facts, *more, project=decided.project
     )
     if called is NO_AGENT:
