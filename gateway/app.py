@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from gateway.auth.key_store import KeyStore
 from gateway.auth.user_resolver import UserResolver
 from gateway.config.agents import PREFIX
 from gateway.config.file_tools import find_file_limits
+from gateway.config.memory_settings import BlockDefault
 from gateway.config.secret_file import load_or_create_secret, server_secret
 from gateway.config.settings import ConfigError, Settings
 from gateway.http.parse_cache import RequestParseCache
@@ -310,17 +311,19 @@ def _cooldown_policy(settings: Settings) -> CooldownPolicy:
     return CooldownPolicy(cooldown.failures, cooldown.window, cooldown.seconds)
 
 
+def _blocks_of(listed: Iterable[BlockDefault]) -> dict[str, CoreBlock]:
+    return {
+        b.label: CoreBlock(b.label, b.value, b.description, b.limit, b.read_only) for b in listed
+    }
+
+
 def _policy(settings: Settings) -> Policy:
     part = settings.memory
-    blocks = {
-        b.label: CoreBlock(b.label, b.value, b.description, b.limit, b.read_only)
-        for b in part.blocks
-    }
     prompts = part.prompts
     screen = Screen({**PATTERNS, **part.screen_patterns} if part.screen else {})
     space = BlockSpace(part.blocks_per_user, part.block_characters, part.shared_characters)
     return Policy(
-        OperatorBlocks(blocks, space),
+        OperatorBlocks(_blocks_of(part.blocks), space),
         EpochPolicy(
             part.cache_idle_seconds,
             live=part.placement == "live",
@@ -342,13 +345,24 @@ def _policy(settings: Settings) -> Policy:
         ),
         screen=screen,
         model_blocks=part.model_blocks,
+        project_blocks=OperatorBlocks(_blocks_of(part.project_blocks), space),
+        project_writes=part.project_writes == "user",
     )
+
+
+def _blocks_in(memory: Memory) -> Callable[[str], Mapping[str, CoreBlock]]:
+    """Return what gives the operator's blocks in a project, by the newest policy."""
+
+    def blocks_in(project: str) -> Mapping[str, CoreBlock]:
+        return memory.policy.blocks_in(project)
+
+    return blocks_in
 
 
 def _register(
     worker: Worker, memory: Memory, background_model: BackgroundModelClient, metrics: Metrics
 ) -> None:
-    settings = background_model.settings
+    settings, blocks = background_model.settings, _blocks_in(memory)
     _register_housekeeping(worker, memory, settings)
     _register_files(worker, memory, settings)
     worker.register(
@@ -364,7 +378,7 @@ def _register(
         extraction.extraction_handler(
             memory.db,
             background_model,
-            lambda: memory.policy.blocks,
+            blocks,
             lambda: memory.policy.extraction,
             metrics.observe_drops,
         ),
@@ -373,9 +387,7 @@ def _register(
     )
     worker.register(
         reflection.KIND,
-        reflection.reflection_handler(
-            memory.db, background_model, memory.retrieval, lambda: memory.policy.blocks
-        ),
+        reflection.reflection_handler(memory.db, background_model, memory.retrieval, blocks),
         slow=True,
     )
     worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)

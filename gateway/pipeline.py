@@ -26,7 +26,8 @@ class RequestInfo(msgspec.Struct):
     """What the accounting of a request knows before it begins.
 
     user: None if the usage record names no user. output: most tokens that the answer may have.
-    background: the answer goes on after the request. owner, agent: whose memory it is about.
+    background: the answer goes on after the request. owner, agent, project: whose memory it is
+    about.
     """
 
     id: str
@@ -40,6 +41,7 @@ class RequestInfo(msgspec.Struct):
     background: bool = False
     owner: str | None = None
     agent: str = ""
+    project: str = ""
 
 
 def accounted_response(
@@ -63,6 +65,8 @@ def accounted_response(
         base.append((b"x-memory-user", encode_user_header(shown_owner(entry.owner or entry.user))))
         if entry.agent not in ("", "default"):
             base.append((b"x-memory-agent", encode_user_header(entry.agent)))
+        if entry.project:
+            base.append((b"x-memory-project", encode_user_header(entry.project)))
     return GatewayResponse(
         partial(account.begin, begin),
         account,

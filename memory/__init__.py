@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.layers import LAYER_KINDS
     from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
     from memory.core.rule_kinds import BaseRule
     from memory.core.screen import PATTERNS, Screen
@@ -86,7 +87,16 @@ if TYPE_CHECKING:
         page_of,
     )
     from memory.retrieval.retriever import SemanticSearch, VectorIndex
-    from memory.scope import AGENT_KIND, AGENT_PREFIX, Scope, home_of, shown_owner
+    from memory.scope import (
+        AGENT_KIND,
+        AGENT_PREFIX,
+        KIND_MARK,
+        Scope,
+        home_of,
+        memory_name,
+        shown_owner,
+        split_memory_name,
+    )
     from memory.search.drop_reasons import Drop
     from memory.search.query import iso, parse_time
     from memory.search.stems_of_words import stems_of
@@ -120,7 +130,9 @@ __all__ = [
     "AGENT_KIND",
     "AGENT_PREFIX",
     "HARNESS_ELEMENTS",
+    "KIND_MARK",
     "LABEL",
+    "LAYER_KINDS",
     "LETTA_KINDS",
     "MAX_ARGUMENT_CHARACTERS",
     "MEMORY_TOOL_NAMES",
@@ -236,12 +248,14 @@ __all__ = [
     "kept_arguments",
     "keyed_hash",
     "list_literal_names",
+    "memory_name",
     "new_id",
     "page_of",
     "parse_rules",
     "parse_time",
     "parse_zone",
     "shown_owner",
+    "split_memory_name",
     "stems_of",
     "strictest",
     "text_of",
@@ -298,6 +312,7 @@ _HOMES = {
         "parse_rules",
     ),
     "memory.core.tool_trace": ("ToolRun",),
+    "memory.core.layers": ("LAYER_KINDS",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),
     "memory.embed.onnx": ("OnnxEmbed", "is_installed"),
@@ -331,7 +346,16 @@ _HOMES = {
     "memory.session.agent_profiles": ("AgentProfiles",),
     "memory.session.policies": ("MODES", "strictest"),
     "memory.retrieval.retriever": ("SemanticSearch", "VectorIndex"),
-    "memory.scope": ("AGENT_KIND", "AGENT_PREFIX", "Scope", "home_of", "shown_owner"),
+    "memory.scope": (
+        "AGENT_KIND",
+        "AGENT_PREFIX",
+        "KIND_MARK",
+        "Scope",
+        "home_of",
+        "memory_name",
+        "shown_owner",
+        "split_memory_name",
+    ),
     "memory.search.query": ("iso", "parse_time"),
     "memory.search.stems_of_words": ("stems_of",),
     "memory.service": ("Memory",),

@@ -17,6 +17,7 @@ import msgspec
 
 from memory.conversation.foreign_json import json_steps
 from memory.conversation.json_strings import count_in_steps
+from memory.scope import KIND_MARK, memory_name
 from memory.search.query import iso, parse_time
 
 AGENT = "default"
@@ -33,6 +34,7 @@ Tags = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Met
 Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+ProjectName = Annotated[str, msgspec.Meta(max_length=256, pattern="^[^\\x1f]*$")]
 Told = Annotated[str, msgspec.Meta(max_length=1000)]  # an id or a name that others gave
 
 
@@ -44,9 +46,20 @@ class ExportLine(
     kw_only=True,
     gc=False,  # there may be many, and they hold no cycle
 ):
-    """One line. agent: whose of the user's agents."""
+    """One line. agent: whose of the user's agents. project: in which, "" for none."""
 
     agent: Name = AGENT
+    project: ProjectName = ""
+
+    @property
+    def place(self) -> str:
+        """The agent, and the project if there is one, as people are shown them."""
+        return f"{self.agent} in {self.project}" if self.project else self.agent
+
+    @property
+    def memory(self) -> str:
+        """The name of the memory that it is of."""
+        return memory_name(self.agent.lstrip(KIND_MARK) or AGENT, self.project)
 
 
 class Export(ExportLine, tag="export"):
@@ -57,10 +70,14 @@ class Export(ExportLine, tag="export"):
 
 
 class PolicyLine(ExportLine, tag="policy"):
-    """What the memory may do for the user, of all agents. timezone: None where nobody told it."""
+    """What the memory may do for the user, of all agents. timezone: None where nobody told it.
+
+    layers: those that the user's requests read; None for all.
+    """
 
     memory: Literal["full", "read", "write", "off"]
     timezone: Label | None = None
+    layers: list[Literal["tenant", "team", "project"]] | None = None
 
 
 class BlockLine(ExportLine, tag="block"):

@@ -1,15 +1,17 @@
-"""Whose memory: (tenant, user, agent), and keys derived from the server's secret."""
+"""Whose memory: (tenant, user, agent, project), and keys derived from the server's secret."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-# The kind of an agent's own memory, before its name. User names are stripped of white space, of
-# which this begins with one: so no user has such a name, and a user keeps any name that they have.
-AGENT_KIND = "\x1fagent:"
+# Before the name of an owner who is no user. User names are stripped of white space, of which this
+# is: so no user has such a name, and a user keeps any name that they have.
+KIND_MARK = "\x1f"
+AGENT_KIND = f"{KIND_MARK}agent:"  # the kind of an agent's own memory
+PROJECT_KIND = f"{KIND_MARK}project:"  # before the agent's name too, where a memory is of a project
 AGENT_PREFIX = "agent:"  # as it is shown
 
 
@@ -18,20 +20,44 @@ def home_of(agent: str) -> str:
     return AGENT_KIND + agent
 
 
+def layer_owner(kind: str, name: str) -> str:
+    """Return the owner of what a team, a project or the tenant itself holds for its members."""
+    return f"{KIND_MARK}{kind}:{name}"
+
+
+def split_layer(owner: str) -> tuple[str, str]:
+    """Return the kind and the name of the owner of a layer."""
+    kind, _, name = owner[len(KIND_MARK) :].partition(":")
+    return kind, name
+
+
 def shown_owner(user: str | None) -> str | None:
     """Return an owner as people are shown it."""
-    if user is None or not user.startswith(AGENT_KIND):
+    if user is None or not user.startswith(KIND_MARK):
         return user
     return user[1:]
+
+
+def memory_name(agent: str, project: str) -> str:
+    """Return the name by which a user's memory with an agent is stored. project: "" for none."""
+    return f"{PROJECT_KIND}{project}{KIND_MARK}{agent}" if project else agent
+
+
+def split_memory_name(name: str) -> tuple[str, str]:
+    """Return the agent and the project of the name of a memory."""
+    if not name.startswith(PROJECT_KIND):
+        return name, ""
+    project, _, agent = name[len(PROJECT_KIND) :].partition(KIND_MARK)
+    return agent, project
 
 
 @dataclass(frozen=True)
 class Scope:
     """The owner of a memory.
 
-    user: None if nobody is named; memory then belongs to the conversation's branch only. secret:
-    the server's persisted secret; it keys the digests and the tag, so that neither can be guessed
-    from outside.
+    user: None if nobody is named; memory then belongs to the conversation's branch only. agent: by
+    its `memory_name`. secret: the server's persisted secret; it keys the digests and the tag, so
+    that neither can be guessed from outside.
     """
 
     tenant: str
@@ -52,6 +78,30 @@ class Scope:
     @cached_property
     def is_named(self) -> bool:
         return self.user is not None
+
+    @cached_property
+    def is_home(self) -> bool:
+        """Whether it is an agent's own."""
+        return (self.user or "").startswith(AGENT_KIND)
+
+    @cached_property
+    def is_layer(self) -> bool:
+        """Whether it is what a team, a project or the tenant holds for its members."""
+        return (self.user or "").startswith(KIND_MARK) and not self.is_home
+
+    @cached_property
+    def agent_name(self) -> str:
+        return split_memory_name(self.agent)[0]
+
+    @cached_property
+    def project(self) -> str:
+        """The project of which it is the user's part, "" for none."""
+        return split_memory_name(self.agent)[1]
+
+    @cached_property
+    def general(self) -> Scope:
+        """The user's memory outside of projects."""
+        return replace(self, agent=self.agent_name) if self.project else self
 
     @cached_property
     def key(self) -> bytes:

@@ -28,7 +28,7 @@ from memory.conversation.openings import Opening, opening_of
 from memory.errors import AttemptRunning, MemoryFault, NotUpgraded, StoreUnavailable
 from memory.retrieval.recall_search import RecallSearch
 from memory.retrieval.retriever import Retriever, SemanticSearch
-from memory.scope import Scope
+from memory.scope import Scope, memory_name
 from memory.session.agent_profiles import AgentProfiles
 from memory.session.context import RequestAttempt, TurnServices, start_turn
 from memory.session.conversation_cache import (
@@ -45,12 +45,12 @@ from memory.session.replay import Replay
 from memory.session.request import Policy, TurnRequest, request_key
 from memory.session.session import Session, begin_session
 from memory.session.shared_changes import SharedChanges
+from memory.session.snapshot_query import HashedRequest, query_of
 from memory.session.store_deadline import TURN_SECONDS, StoreDeadline
 from memory.stores.sql.engine.database import NO_TURNS, Database
 from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.rows import model_records, scopes
 from memory.stores.sql.turns import node_holders, turn_prefetch, turn_reader
-from memory.stores.sql.turns.server_history import MAX_HISTORY_BYTES
 
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")
@@ -58,8 +58,6 @@ encode = msgspec.json.Encoder().encode
 SCOPES_BYTES, SCOPES_EACH = 3 << 19, 600  # cache of scopes with their derived keys: some 2,000
 FAILURES = 3  # failed or late reads in a row before the store is probed
 PROBE_SECONDS, CLOSED_SECONDS = 1.0, 2.0  # timeout of a probe, and pause after one that failed
-# Bytes a token, more than almost any text has; limits the history that is read for a window.
-WINDOW_BYTES = 6
 AGAIN_SECONDS = 0.05  # before a request that another worker has begun is looked at again
 NEEDED_SECONDS = 5.0  # timeout of a read that its request cannot continue without
 SMALL_HISTORY_MESSAGES = 64  # up to this size a lookup needs only a few rows by key
@@ -193,8 +191,9 @@ class Memory:
                 self.spill.held_records,
             )
 
-    def scope(self, tenant: str, user: str | None, agent: str) -> Scope:
+    def scope(self, tenant: str, user: str | None, agent: str, project: str = "") -> Scope:
         """Return a scope; its keys are derived once and cached."""
+        agent = memory_name(agent, project) if project else agent
         name = (tenant, user, agent)
         if (found := self.scopes.get(name)) is None:
             self.scopes.put(name, found := Scope(tenant, user, agent, self.secret))
@@ -268,15 +267,8 @@ class Memory:
             entries = self.lines.shelf(ask.scope.key) if takes else None
             cached = await self._take_cached(ask, turn, entries, patience)
             snapshot = self._snapshot_from_cache(ask, turn, cached)
-            room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
-            asked = turn_reader.SnapshotQuery(
-                ask.scope, turn, policy.blocks, ask.explicit, key, room, ask.resends
-            )
-            asked.shares, asked.repeats = self.shared.counts.get(ask.scope.tenant), ask.repeats
-            opening = None
-            if snapshot is None and (opening := await self._find_opening(ask, turn)) is not None:
-                asked.openings = ask.tasks and opening.has_edges
-            read = partial(self._read_snapshot, asked, patience)
+            opening = await self._find_opening(ask, turn) if snapshot is None else None
+            read = partial(self._read_snapshot, ask, HashedRequest(turn, key, opening), patience)
             if snapshot is None:
                 snapshot = await read()
             if key is not None:
@@ -381,18 +373,25 @@ class Memory:
         scope_id, line = found.scope_id, found.conversation
         if scope_id is None or line is None:
             return None
-        look = scopes.versions(scope_id, line.id)
+        scope, expected = found.owner.scope, [found.version, line.version, found.shares]
+        if scope.project:
+            look = scopes.versions(scope_id, line.id, scope.agent_name)
+            expected.append(found.general)
+        else:
+            look = scopes.versions(scope_id, line.id)
         rows = await self._read(look, patience, single=True)
-        return found if rows == [(found.version, line.version, found.shares)] else None
+        return found if [list(row) for row in rows] == [expected] else None
 
     def _snapshot_from_cache(
         self, ask: TurnRequest, turn: RequestHistory, found: turn_reader.Snapshot | None
     ) -> turn_reader.Snapshot | None:
         """Return the snapshot as the store would, from the cache; None if it must be read."""
+        policy, project = ask.policy or self.policy, ask.scope.project
         if (
             found is None
             or found.conversation is None
-            or found.defaults is not (ask.policy or self.policy).blocks
+            or found.defaults is not (policy.project_blocks if project else policy.blocks)
+            or (project and not self.lines.is_general_same(ask.scope, found))
             or (not self.db.is_shared and found.shares != self.shared.counts.get(ask.scope.tenant))
             or ask.explicit not in (None, found.conversation.name)
         ):
@@ -420,12 +419,25 @@ class Memory:
         return found
 
     async def _read_snapshot(
-        self, asked: turn_reader.SnapshotQuery, patience: StoreDeadline
+        self,
+        ask: TurnRequest,
+        request: HashedRequest,
+        patience: StoreDeadline,
     ) -> turn_reader.Snapshot:
         """Read the snapshot of a request.
 
         A request whose history is stored here cannot continue without it, and waits longer.
         """
+        asked = query_of(ask, request, ask.policy or self.policy, self.shared)
+        # Asked for before the read, so that what is written meanwhile outdates what is read.
+        entries = self.lines.shelf(ask.scope.general.key) if asked.general is not None else None
+        found = await self._read_query(asked, patience)
+        found.general_entries = entries
+        return found
+
+    async def _read_query(
+        self, asked: turn_reader.SnapshotQuery, patience: StoreDeadline
+    ) -> turn_reader.Snapshot:
         needed = asked.explicit is not None and not asked.resends and asked.turn.newest < 0
         await self.db.filer.file_of(asked.scope.key, self.policy.read_deadline)
         small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -38,6 +38,7 @@ from memory.stores.sql.rows import blocks as block_rows
 from memory.stores.sql.rows import passage_lifecycle as fact_rows
 from memory.stores.sql.rows import passages
 from memory.stores.sql.rows.messages import SearchQuery
+from memory.stores.sql.rows.read_layers import NO_LAYERS, ReadLayers
 from memory.stores.sql.rows.visible_blocks import VisibleBlocks
 
 CALL_SECONDS = 10.0
@@ -80,10 +81,14 @@ class MemorySearch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who speaks. user: whom the request names, in an agent's own memory. zone: of their times."""
+    """Who speaks. user: whom the request names, in an agent's own memory. zone: of their times.
+
+    layers: those that are read for them.
+    """
 
     user: str | None = None
     zone: str = UTC_NAME
+    layers: ReadLayers = NO_LAYERS
 
 
 @dataclass(slots=True)
@@ -283,20 +288,23 @@ def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str
         context.shelf.branch,
         written_by=context.speaker.user,
     )
-    kept = fact_rows.keep(conn, context.scope_id, new)
+    scope_id, where = context.scope_id, "archival memory"
+    if arguments.get("share"):
+        where = _text(arguments, "share")
+        scope_id = context.speaker.layers.writable_row(conn, where)
+        new = replace(new, written_by=context.speaker.layers.writer)
+    kept = fact_rows.keep(conn, scope_id, new)
     context.inserted += [s["key"] for s in kept.passages]
     if not kept.made:
         return "Already stored: nothing was added."
     more = f" as {kept.made} passages" if kept.made > 1 else ""
-    return (
-        "Stored in archival "
-        f"memory{more}{', in place of a shorter wording' if kept.longer else ''}."
-    )
+    return f"Stored in {where}{more}{', in place of a shorter wording' if kept.longer else ''}."
 
 
 def _update(conn: Connection, arguments: Arguments, context: ToolContext) -> str:
     ident, content = _text(arguments, "id"), _text(arguments, "content")
-    old = passages.get(conn, [context.scope_id], ident)
+    scope_id = context.speaker.layers.row_of(conn, context.scope_id, ident)
+    old = passages.get(conn, [scope_id], ident)
     if old is None:
         raise BadArguments(UNKNOWN_ID.format(ident[:80]))
     new = passages.NewPassage(
@@ -305,13 +313,15 @@ def _update(conn: Connection, arguments: Arguments, context: ToolContext) -> str
         old["type"],
         old["importance"],
         context.actor,
-        written_by=context.speaker.user,
+        written_by=context.speaker.user
+        if scope_id == context.scope_id
+        else context.speaker.layers.writer,
     )
-    stored, _ = passages.add(conn, context.scope_id, new)
+    stored, _ = passages.add(conn, scope_id, new)
     if any(s["id"] == old["id"] for s in stored):
         return "Already stored: nothing was changed."
     context.inserted += [s["key"] for s in stored]
-    fact_rows.set_aside(conn, context.scope_id, old["id"], context.actor, stored[0]["id"])
+    fact_rows.set_aside(conn, scope_id, old["id"], context.actor, stored[0]["id"])
     return f"Updated: {stored[0]['id']} now stands for {old['id']}."
 
 
@@ -321,8 +331,11 @@ def _forget(conn: Connection, call: ToolCall, arguments: Arguments, context: Too
     """
     name = next((n for n in ("text", "content") if arguments.get(n)), "id")
     asked = _text(arguments, name)
-    for ident in (asked, passages.find_exact(conn, context.scope_id, asked)):
-        if ident and fact_rows.set_aside(conn, context.scope_id, ident, context.actor):
+    own, layers = context.scope_id, context.speaker.layers
+    for ident in (asked, layers.find_exact(conn, own, asked)):
+        if ident and fact_rows.set_aside(
+            conn, layers.row_of(conn, own, ident), ident, context.actor
+        ):
             return "Forgotten: no search finds it any more. The user can have it restored."
     blocks = VisibleBlocks(conn, context.shelf)
     held = [b for b in blocks.read().values() if has_line(b, asked)]
@@ -344,7 +357,7 @@ async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
     wanted = passages.PassageFilter(
         _query(arguments, context, _text(arguments, "query")), _tags(arguments)
     )
-    hits = await context.finder.passages(context.scope_id, wanted)
+    hits = await context.speaker.layers.search(context.finder, context.scope_id, wanted)
     context.found += [h["key"] for h in hits]
     return _render_hits(
         [
@@ -353,6 +366,7 @@ async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
                 "content": h["content"],
                 "time": time_of(h["created_at"], context.speaker.zone),
                 **({"tags": h["tags"]} if h["tags"] else {}),
+                **({"layer": h["layer"]} if "layer" in h else {}),
             }
             for h in hits
         ],

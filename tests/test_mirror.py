@@ -56,14 +56,13 @@ COVERED = {
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options
         gateway.config.tools gateway.management.policy_schemas
-        memory.management.tool_runs
-        gateway.telemetry.tool_metrics gateway.tools.checked_call gateway.tools.kinds
-        gateway.config.file_limits gateway.config.tool_entry
-        gateway.tools.kind_factories gateway.tools.own_tools gateway.tools.registry
-        gateway.tools.tool_runs gateway.tools.turn_toolbox gateway.tools.verdicts
-        gateway.upstream.tool_client memory.session.round_runner memory.session.toolbox
-        memory.stores.sql.rows.tool_results memory.stores.sql.engine.policy_tables
-        memory.stores.sql.engine.tool_tables
+        memory.management.tool_runs gateway.telemetry.tool_metrics
+        gateway.tools.checked_call gateway.tools.kinds gateway.config.file_limits
+        gateway.config.tool_entry gateway.tools.kind_factories gateway.tools.own_tools
+        gateway.tools.registry gateway.tools.tool_runs gateway.tools.turn_toolbox
+        gateway.tools.verdicts gateway.upstream.tool_client memory.session.round_runner
+        memory.session.toolbox memory.stores.sql.rows.tool_results
+        memory.stores.sql.engine.policy_tables memory.stores.sql.engine.tool_tables
     """,
     "e2e/test_tools_images": "gateway.apis.result_images",
     "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
@@ -146,14 +145,27 @@ COVERED = {
     """,
     "e2e/test_mcp_tools": "gateway.management.tool_entries",
     "gateway/tools/test_mcp_tool": """
-        gateway.config.mcp_tools gateway.storage.tool_pins
-        gateway.tools.mcp_client
+        gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
         gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
+    """,
+    "e2e/test_teams": """
+        gateway.management.layer_access gateway.management.layer_passages
+        gateway.management.layer_routes gateway.management.team_schemas
+        gateway.management.teams memory.core.layers memory.management.layers
+        memory.stores.sql.rows.layer_removal memory.stores.sql.rows.layers
+        memory.stores.sql.rows.read_layers memory.stores.sql.engine.team_tables
+        memory.stores.sql.rows.teams
+    """,
+    "e2e/test_projects": """
+        gateway.auth.project_names gateway.chat.intake.named_project
+        gateway.management.projects memory.session.snapshot_query
+        memory.stores.sql.rows.general_memory memory.stores.sql.rows.project_rows
     """,
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.intake.memory_mode gateway.management.policies
-        memory.management.policies memory.stores.sql.rows.policies
+        gateway.management.policy_schemas memory.management.policies
+        memory.stores.sql.rows.policies
     """,
     "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",

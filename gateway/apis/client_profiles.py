@@ -29,6 +29,7 @@ class ClientProfile:
     agents: tuple[bytes, ...] = ()
     known_by: frozenset[bytes] = frozenset()
     conversations: tuple[bytes, ...] = ()
+    projects: tuple[bytes, ...] = ()
     utility: tuple[UtilityRule, ...] = ()
     summaries: tuple[str, ...] = ()
     unnamed: frozenset[str] = UNNAMED
@@ -37,12 +38,13 @@ class ClientProfile:
     @classmethod
     def of(cls, told: ClientSettings, unnamed: frozenset[str]) -> ClientProfile:
         """Return a profile as the settings describe it."""
-        named = (*told.conversation_headers, *told.user_headers)
+        named = (*told.conversation_headers, *told.user_headers, *told.project_headers)
         own = {*named, *(r.header for r in told.utility if r.header)}
         return cls(
             tuple(a.lower().encode() for a in told.user_agents),
             frozenset(name.encode() for name in own),
             tuple(name.encode() for name in told.conversation_headers),
+            tuple(name.encode() for name in told.project_headers),
             told.utility,
             told.summaries,
             unnamed,
@@ -63,6 +65,14 @@ class ClientProfile:
             name = headers.get(header, b"").decode("utf-8", "replace").strip()
             if name and name.lower() not in self.unnamed and not name.startswith("{{"):
                 return name[:CONVERSATION_CHARACTERS]
+        return ""
+
+    def project(self, headers: Headers) -> str:
+        """Return the project that the program names, "" for none."""
+        for header in self.projects:
+            name = headers.get(header, b"").decode("utf-8", "replace").strip()
+            if name and name.lower() not in self.unnamed and not name.startswith("{{"):
+                return name
         return ""
 
     def asks_for_itself(self, headers: Headers, body: Json, facts: RequestFacts) -> bool:

@@ -22,9 +22,11 @@ from gateway.cli.keys import keys
 from gateway.cli.mcp import mcp
 from gateway.cli.memory import memory
 from gateway.cli.options import CommandFailed, installed_version
+from gateway.cli.projects import projects
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.shared import shared
+from gateway.cli.teams import teams
 from gateway.cli.tools import tools
 from gateway.cli.top import top
 from gateway.cli.transfer import export, import_
@@ -79,6 +81,8 @@ for command in (
     shared,
     files,
     tools,
+    teams,
+    projects,
     keys,
     jobs,
     db,

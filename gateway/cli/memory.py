@@ -53,11 +53,14 @@ def memory() -> None:
 
 
 class UserMemory:
-    """The memory of a user and agent, through the API."""
+    """The memory of a user and agent, through the API. project: in which, None for none."""
 
-    def __init__(self, api: ManagementClient, user: str, agent: str | None) -> None:
+    def __init__(
+        self, api: ManagementClient, user: str, agent: str | None, project: str | None = None
+    ) -> None:
         self.api, self.user = api, user
-        self.params = {"agent": agent} if agent else {}
+        named = {"agent": agent, "project": project}
+        self.params = {name: value for name, value in named.items() if value}
 
     def path(self, *rest: str) -> str:
         return user_path(self.user, *rest)
@@ -80,17 +83,19 @@ class PersonOptions:
     where: GatewayOptions
     user: str
     agent: str | None
+    project: str | None = None
 
     @contextmanager
     def open(self, *, makes: bool = False) -> Iterator[UserMemory]:
         """Yield the memory. makes: see `open_api`. Raises CommandFailed, ConfigError."""
         with open_api(self.where, makes=makes) as api:
-            yield UserMemory(api, self.user, self.agent)
+            yield UserMemory(api, self.user, self.agent, self.project)
 
 
 def user_options(command: Callable[..., None]) -> Callable[..., Any]:
-    """Add --user, --agent and the gateway options, passed as one `whose`."""
+    """Add --user, --agent, --project and the gateway options, passed as one `whose`."""
 
+    @click.option("--project", help="The user's part of the memory in this project.")
     @click.option(
         "--agent",
         help="One of the user's agents.  [default: default; export and import use all of them]",
@@ -98,10 +103,11 @@ def user_options(command: Callable[..., None]) -> Callable[..., Any]:
     @click.option("--user", default="me", show_default=True, help="Whose memory.")
     @where_options
     @wraps(command)
-    def wrapped(where: GatewayOptions, user: str, agent: str | None, **options: Any) -> None:
+    def wrapped(where: GatewayOptions, user: str, **options: Any) -> None:
         if not user:
             raise CommandFailed("--user is empty. Name the user.")
-        command(whose=PersonOptions(where, user, agent), **options)
+        place = options.pop("agent"), options.pop("project")
+        command(whose=PersonOptions(where, user, *place), **options)
 
     return wrapped
 
@@ -464,7 +470,7 @@ def erase(person: UserMemory, yes: bool) -> None:
     """
     if person.params:
         raise CommandFailed(
-            "A user is always erased with all agents, so --agent cannot be given. Leave it out."
+            "A user is always erased with all agents and projects. Leave out --agent and --project."
         )
     if not yes:
         click.confirm(

@@ -23,6 +23,7 @@ ANTHROPIC_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # Of printable ASCII all but what ends a text in TOML, or begins an encoding.
 PLAIN = " !#$&'+*(),-./:;<=>?@[]^_`{|}~"
 CONNECT_SECONDS = 1.0
+GIT_ROOT = "\x1f"  # in place of the project's name, where none is given
 DEFAULT_URL = "http://127.0.0.1:8080"
 PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 NO_PROXIES = ("NO_PROXY", "no_proxy")
@@ -30,15 +31,23 @@ NO_PROXIES = ("NO_PROXY", "no_proxy")
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwner:
-    """Whose memory a client uses: a user, one of their agents; the gateway's own where unnamed."""
+    """Whose memory a client uses: a user, one of their agents, in a project.
+
+    The gateway's own user where none is named.
+    """
 
     user: str | None = None
     agent: str | None = None
+    project: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers that say so."""
-        named = {"X-Memory-User": self.user, "X-Memory-Agent": self.agent}
+        named = {
+            "X-Memory-User": self.user,
+            "X-Memory-Agent": self.agent,
+            "X-Memory-Project": self.project,
+        }
         return {name: quote(value, PLAIN) for name, value in named.items() if value}
 
 
@@ -104,6 +113,17 @@ def describe_letta(config: Path | None, url: str) -> str:
     return f"Letta clients: base_url {url}, and as api_key the local token in {token}"
 
 
+def name_project(folder: Path) -> str:
+    """Return the name of the git repository that a folder is in. Raises CommandFailed."""
+    for place in (folder, *folder.parents):
+        if (place / ".git").exists():  # a file where it is a work tree or a submodule
+            return place.name
+    raise CommandFailed(
+        f"{folder} is in no git repository, whose name would be the project's. Give the name: "
+        "--project NAME."
+    )
+
+
 def find_gateway(config: Path | None) -> str:
     """Return the URL of the gateway that runs on the data folder, or on the demo's."""
     data = _data_of(config)
@@ -130,14 +150,17 @@ def is_listening(url: str) -> bool:
 )
 @click.option("--user", help="Whose memory; the gateway's own user where none is named.")
 @click.option("--agent", help="A memory of its own, apart from that user's other agents.")
+@click.option(
+    "--project",
+    is_flag=False,
+    flag_value=GIT_ROOT,
+    metavar="[NAME]",
+    help="A part of the memory for this project.  [without NAME: the git repository's name]",
+)
 @config_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
-    url: str | None,
-    user: str | None,
-    agent: str | None,
-    config: Path | None,
-    command: tuple[str, ...],
+    url: str | None, config: Path | None, command: tuple[str, ...], **whose: str | None
 ) -> None:
     """Start a client with the gateway as its server, and print what was set.
 
@@ -146,11 +169,14 @@ def run(
       mnemogate run -- codex
       mnemogate run -- claude -p "What do you know about me?"
       mnemogate run --agent work -- codex
+      mnemogate run --project -- claude
     """
     if shutil.which(command[0]) is None:
         raise CommandFailed(f"{command[0]} is not installed, or not in PATH. Install it first.")
     url = (url or find_gateway(config)).rstrip("/").removesuffix("/v1")
-    owner = MemoryOwner(user, agent)
+    if whose["project"] == GIT_ROOT:
+        whose["project"] = name_project(Path.cwd())
+    owner = MemoryOwner(**whose)
     found = variables_for(url, owner, os.environ)
     asked = arguments_for(command, url, owner)
     for name, value in found.items():

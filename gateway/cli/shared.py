@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import quote
 
@@ -81,7 +81,8 @@ def _describe_member(member: dict[str, Any]) -> str:
     elif "user" in member:
         named = member["user"] + (f" with {member['agent']}" if "agent" in member else "")
     else:
-        named = f"agent {member['agent']}"
+        kind = next(kind for kind in ("agent", "team", "project") if kind in member)
+        named = f"{kind} {member[kind]}"
     return f"{named} (writes)" if member["write"] else str(named)
 
 
@@ -113,6 +114,8 @@ class Sharers:
 
     users: tuple[str, ...]
     agents: tuple[str, ...]
+    teams: tuple[str, ...]
+    projects: tuple[str, ...]
     everyone: bool
     write: bool
 
@@ -120,6 +123,8 @@ class Sharers:
         """Return them as the API takes them."""
         named: list[dict[str, Any]] = [{"user": name} for name in self.users]
         named += [{"agent": name} for name in self.agents]
+        named += [{"team": name} for name in self.teams]
+        named += [{"project": name} for name in self.projects]
         named += [{"everyone": True}] if self.everyone else []
         return [{**member, "write": self.write} for member in named]
 
@@ -127,6 +132,8 @@ class Sharers:
         """Make them members of a block that is there."""
         paths = [["members", name] for name in self.users]
         paths += [["members", "agents", name] for name in self.agents]
+        paths += [["members", "teams", name] for name in self.teams]
+        paths += [["members", "projects", name] for name in self.projects]
         for path in paths:
             api.call("PUT", _path(ident, *path), json={"write": self.write})
         if self.everyone:
@@ -136,16 +143,19 @@ class Sharers:
 def sharer_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name members, as one argument `sharers`."""
 
-    def wrapped(
-        users: tuple[str, ...], agents: tuple[str, ...], everyone: bool, write: bool, **others: Any
-    ) -> None:
-        command(sharers=Sharers(users, agents, everyone, write), **others)
+    names = [field.name for field in fields(Sharers)]
+
+    def wrapped(**options: Any) -> None:
+        named = {name: options.pop(name) for name in names}
+        command(sharers=Sharers(**named), **options)
 
     wrapped.__doc__ = command.__doc__
     taking: Callable[..., None] = wrapped
     for option in (
         click.option("--write", is_flag=True, help="These members may write too."),
         click.option("--everyone", is_flag=True, help="All named users see it."),
+        click.option("--project", "projects", multiple=True, help="A project that sees it."),
+        click.option("--team", "teams", multiple=True, help="A team that sees it."),
         click.option("--agent", "agents", multiple=True, help="An agent that sees it."),
         click.option("--user", "users", multiple=True, help="A user who sees it."),
     ):

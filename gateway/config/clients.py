@@ -100,12 +100,13 @@ class ClientSettings(Section):
     """One client program.
 
     user_agents: beginnings of its User-Agent. A request that has one of its other headers is its
-    own too. summaries: beginnings of the messages in which it sends its own summary. harness:
-    elements that it puts around its user's words.
+    own too. project_headers: those that name a project. summaries: beginnings of the messages in
+    which it sends its own summary. harness: elements that it puts around its user's words.
     """
 
     user_agents: tuple[Words, ...] = ()
     conversation_headers: tuple[HeaderName, ...] = ()
+    project_headers: tuple[HeaderName, ...] = ()
     user_headers: tuple[HeaderName, ...] = ()
     utility: tuple[UtilityRule, ...] = ()
     summaries: tuple[Words, ...] = ()

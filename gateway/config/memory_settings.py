@@ -51,6 +51,9 @@ BLOCKS = (
 )
 
 
+PROJECT_BLOCKS = (BlockDefault(label="project", description="What is known about this project"),)
+
+
 class ReflectSettings(Section):
     every_turns: int = Field(0, ge=0)
     idle_seconds: float = Field(0, ge=0)
@@ -155,3 +158,5 @@ class MemorySettings(Section):
     kept_mib: float = Field(64, gt=0)
     kept_conversation_mib: float = Field(32, gt=0)
     blocks: tuple[BlockDefault, ...] = BLOCKS
+    project_blocks: tuple[BlockDefault, ...] = PROJECT_BLOCKS
+    project_writes: Literal["project", "user"] = "project"

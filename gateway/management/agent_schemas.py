@@ -31,11 +31,12 @@ class AgentVersion(msgspec.Struct):
 
 
 class AgentMemory(msgspec.Struct):
-    """What a user has with one agent."""
+    """What a user has with one agent. project: in which, left out outside of projects."""
 
     agent: str
     blocks: int
     passages: int
     conversations: int
     active_at: str
+    project: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "agent.memory"

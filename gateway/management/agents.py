@@ -266,6 +266,8 @@ async def remove_agent(
     found = caller.gateway.agents.parse(stored)
     own = found.settings.home == "agent"
     await _write(caller, stored.name, None, source)
+    leave = management.shared_blocks.forget_agent(caller.memory, caller.tenant, stored.name)
+    await caller.write(leave)
     erased: dict[str, int] = {}
     if memory == "erase" or (memory is None and own):
         who = caller.tenant, stored.name

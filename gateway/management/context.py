@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
@@ -18,6 +19,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.auth.authenticator import Principal
+from gateway.auth.project_names import check_project_name, forbidden_project
 from gateway.auth.user_resolver import HAS_NUL, NUL, USER_CHARACTERS
 from gateway.errors import (
     BadRequest,
@@ -37,6 +39,7 @@ from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
 from memory import (
     AGENT_PREFIX,
+    KIND_MARK,
     EditSource,
     ManagementActor,
     Memory,
@@ -44,6 +47,7 @@ from memory import (
     VisibleScopes,
     home_of,
     management,
+    memory_name,
 )
 from memory import errors as faults
 from memory.export_format import BadLine, TooManyLines
@@ -176,8 +180,11 @@ class UserContext:
 
     @property
     def agent(self) -> str | None:
-        """The requested agent; None if a route means all agents."""
-        return self.caller.request.query_params.get("agent")
+        """The requested memory by its name; None if a route means all of the user's."""
+        asked = self.caller.request.query_params
+        if asked.get("project"):
+            return memory_name(asked.get("agent") or "default", self.scope.project)
+        return asked.get("agent")
 
 
 USER_PREFIX = "user:"  # before the name of a user that looks like another kind of owner
@@ -267,10 +274,30 @@ def _check_policy(principal: Principal, method: str) -> None:
 
 
 async def desk(
-    caller: AtDoor, user: FromPath[str], agent: FromQuery[str] = "default"
+    caller: AtDoor,
+    user: FromPath[str],
+    agent: FromQuery[str] = "default",
+    project: FromQuery[str] = "",
 ) -> UserContext:
     """Return the context of a request about one user. Raises BadRequest, Forbidden."""
-    return await with_agents_blocks(open_user(caller, segment(user), agent))
+    found = await with_agents_blocks(open_user(caller, segment(user), agent))
+    return await in_project(found, project) if project.strip() else found
+
+
+async def in_project(found: UserContext, project: str) -> UserContext:
+    """Return the context of a user's memory in a project. Raises BadRequest, Forbidden.
+
+    A key that is not trusted names those alone that its user may name.
+    """
+    scope, caller = found.scope, found.caller
+    name = check_project_name(check_name(project, "project"))
+    found.scope = replace(scope, agent=memory_name(scope.agent, name))
+    found.defaults = caller.memory.policy.blocks_in(name)
+    if not (caller.principal.trusted or caller.principal.admin) and not await found.read(
+        management.layers.may_name(caller.memory, found.scope)
+    ):
+        raise forbidden_project(name, scope.user)
+    return found
 
 
 async def with_agents_blocks(found: UserContext) -> UserContext:
@@ -303,7 +330,7 @@ def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "")
             param="user",
         )
     current_line().user = name
-    agent = check_name(agent, "agent")
+    agent = check_name(agent, "agent").lstrip(KIND_MARK)
     if len(agent) > 256:
         raise BadRequest(
             f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent"

@@ -46,7 +46,9 @@ from memory import (
     Screen,
     iso,
     management,
+    memory_name,
     shown_owner,
+    split_memory_name,
     text_of,
 )
 from memory.export_format import SAID
@@ -55,14 +57,16 @@ SHORT_BYTES = 1 << 14  # of a message that is read at once
 
 
 def _to_schema(found: FoundConversation) -> Conversation:
+    agent, project = split_memory_name(found.agent)
     return Conversation(
         found.name,
         shown_owner(found.user),
-        found.agent,
+        agent,
         found.forked_from,
         found.messages,
         iso(found.created_at),
         iso(found.updated_at),
+        project or msgspec.UNSET,
     )
 
 
@@ -239,8 +243,12 @@ class OwnerParams:
 
 
 async def whose(
-    user: FromQuery[str | None] = None, agent: FromQuery[str | None] = None
+    user: FromQuery[str | None] = None,
+    agent: FromQuery[str | None] = None,
+    project: FromQuery[str | None] = None,
 ) -> OwnerParams:
+    if project:
+        agent = memory_name(agent or "default", project.strip())
     return OwnerParams(user, agent)
 
 

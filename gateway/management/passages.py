@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 from litestar import delete, get, patch, post
 from litestar.params import FromPath, FromQuery
+from msgspec import UNSET
 
 from gateway.errors import BadRequest
 from gateway.management.context import (
@@ -17,7 +18,7 @@ from gateway.management.context import (
     translate_errors,
     window,
 )
-from gateway.management.query_params import Sought
+from gateway.management.query_params import SearchParams, Sought
 from gateway.management.schemas import (
     Gone,
     Page,
@@ -56,6 +57,7 @@ def to_schema(desk: UserContext, found: dict[str, Any]) -> Passage:
         found["superseded_by"],
         iso(fades_at) if fades_at is not None else None,
         fades_at is not None and time.time() > (found["unused_since"] + fades_at) / 2,
+        found["written_by"] or UNSET,
     )
 
 
@@ -67,6 +69,13 @@ async def passages(
 
     forgotten: list those that background jobs set aside; `restore` brings one back.
     """
+    return await list_page(desk, cursor, limit, forgotten=forgotten)
+
+
+async def list_page(
+    desk: UserContext, cursor: str | None, limit: int, *, forgotten: bool
+) -> Page[Passage]:
+    """Return a page of passages, newest first. Raises BadRequest, Unavailable."""
     found = await desk.read(
         management.passages.list_passages(
             desk.memory, desk.scope, place_of(cursor, int), limit + 1, forgotten=forgotten
@@ -86,8 +95,13 @@ async def make_passage(desk: AtDesk) -> Page[Passage]:
     return await add_passage(desk, await desk.asked(PassagePost))
 
 
-async def add_passage(desk: UserContext, new: PassagePost) -> Page[Passage]:
-    """Store a text; return the passages it was split into. Raises BadRequest, Unavailable."""
+async def add_passage(
+    desk: UserContext, new: PassagePost, writer: str | None = None
+) -> Page[Passage]:
+    """Store a text; return the passages it was split into. Raises BadRequest, Unavailable.
+
+    writer: the user in whose name it is stored, where others read it too.
+    """
     hand = desk.hand()
     with translate_errors():
         management.passages.check_passage(new.content, new.type, new.importance)
@@ -99,6 +113,7 @@ async def add_passage(desk: UserContext, new: PassagePost) -> Page[Passage]:
         new.importance,
         hand.source.actor,
         created_at=time_of(new.created_at, "created_at"),
+        written_by=writer,
     )
     added = await desk.write(management.passages.add_passage(desk.memory, hand, insert))
     return Page([to_schema(desk, p) for p in added])
@@ -109,17 +124,30 @@ async def add_passage(desk: UserContext, new: PassagePost) -> Page[Passage]:
     summary="Search a user's passages; without words, the newest ones",
 )
 async def search_passages(
-    desk: AtDesk, search: Sought, tags: FromQuery[list[str] | None] = None
+    desk: AtDesk,
+    search: Sought,
+    tags: FromQuery[list[str] | None] = None,
+    layers: FromQuery[Literal["own", "all"]] = "own",
 ) -> Page[PassageHit]:
+    """Search passages.
+
+    layers: `all` searches what the user's teams, project and tenant hold too.
+    """
+    return await search_page(desk, search, tags, every=layers == "all")
+
+
+async def search_page(
+    desk: UserContext, search: SearchParams, tags: list[str] | None, *, every: bool = False
+) -> Page[PassageHit]:
+    """Return a page of hits, best first. Raises BadRequest, Unavailable."""
     all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
     if len(all_tags) > TAGS:
         raise BadRequest(
             f"`tags` has {len(all_tags)} tags; at most {TAGS} are allowed.", param="tags"
         )
     wanted = PassageFilter(search.query, all_tags)
-    found, rest = search.page(
-        await desk.read(management.passages.search_passages(desk.memory, desk.scope, wanted))
-    )
+    find = management.passages.search_all if every else management.passages.search_passages
+    found, rest = search.page(await desk.read(find(desk.memory, desk.scope, wanted)))
     return Page(
         [
             PassageHit(
@@ -130,6 +158,7 @@ async def search_passages(
                 h["why"],
                 h["tags"],
                 h["type"],
+                h.get("layer", UNSET),
             )
             for h in found
         ],

@@ -9,7 +9,7 @@ from gateway.errors import BadRequest
 from gateway.management.context import AtDesk
 from gateway.management.policy_schemas import PolicyPut, UserPolicy
 from gateway.management.schemas import describe_body
-from memory import management, parse_zone
+from memory import LAYER_KINDS, management, parse_zone
 
 
 @get("/users/{user:str}/policy", summary="What the memory may do for a user")
@@ -31,9 +31,14 @@ async def put_policy(desk: AtDesk) -> UserPolicy:
     zone = None if new.timezone is UNSET else new.timezone or ""
     if zone:
         check_timezone(zone)
-    tools = None if new.tools is UNSET else new.tools
+    change = management.policies.PolicyChange(
+        mode,
+        zone,
+        None if new.tools is UNSET else new.tools,
+        None if new.layers is UNSET else tuple(new.layers),
+    )
     who = desk.scope.tenant, desk.user
-    put = management.policies.put_policy(desk.memory, who, mode, zone, tools)
+    put = management.policies.put_policy(desk.memory, who, change)
     return _describe(await desk.write(put))
 
 
@@ -50,7 +55,8 @@ def check_timezone(name: str) -> None:
 
 def _describe(policy: management.policies.StoredPolicy) -> UserPolicy:
     tools = management.policies.tools_of(policy) if policy.tools else UNSET
-    return UserPolicy(policy.memory, policy.timezone or UNSET, tools)
+    layers = UNSET if policy.layers == LAYER_KINDS else list(policy.layers)
+    return UserPolicy(policy.memory, policy.timezone or UNSET, tools, layers)
 
 
 ROUTES = (policy, put_policy)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from litestar import Router
 from litestar.di import Provide
 
@@ -16,8 +18,8 @@ from gateway.management import (
     inbox,
     jobs,
     keys,
+    layer_routes,
     merges,
-    passages,
     policies,
     python_tools,
     query_params,
@@ -30,14 +32,14 @@ from gateway.management import (
     users,
 )
 
-HANDLERS = (
+HANDLERS: tuple[Any, ...] = (
     *users.ROUTES,
     *merges.ROUTES,
     *agents.ROUTES,
     *approvals.ROUTES,
     *inbox.ROUTES,
     *block_routes.ROUTES,
-    *passages.ROUTES,
+    *layer_routes.ROUTES,
     *dropped.ROUTES,
     *files.ROUTES,
     *policies.ROUTES,

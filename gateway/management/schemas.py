@@ -102,7 +102,7 @@ class Passage(msgspec.Struct):
 
     forgotten_at, forgotten_by, superseded_by: when and by whom it was set aside, and for what; else
     null. fades_at: when it is set aside unless it is found before; null for never. is_fading:
-    whether more than half of that time is over.
+    whether more than half of that time is over. written_by: the user, where others read it too.
     """
 
     id: str
@@ -120,6 +120,7 @@ class Passage(msgspec.Struct):
     superseded_by: str | None
     fades_at: str | None = None
     is_fading: bool = False
+    written_by: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "passage"
 
 
@@ -137,7 +138,7 @@ class Undone(msgspec.Struct):
 
 
 class PassageHit(msgspec.Struct):
-    """why: the parts of the score."""
+    """why: the parts of the score. layer: where it is, where several were searched."""
 
     id: str
     content: str
@@ -146,6 +147,7 @@ class PassageHit(msgspec.Struct):
     why: Json
     tags: list[str]
     type: str
+    layer: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "passage"
 
 
@@ -186,7 +188,7 @@ class Message(msgspec.Struct):
 
 
 class Conversation(msgspec.Struct):
-    """user is null where nobody was named."""
+    """user is null where nobody was named. project: left out outside of projects."""
 
     id: str
     user: str | None
@@ -195,6 +197,7 @@ class Conversation(msgspec.Struct):
     message_count: int
     created_at: str
     updated_at: str
+    project: str | msgspec.UnsetType = msgspec.UNSET
     object: str = "conversation"
 
 

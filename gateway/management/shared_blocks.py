@@ -6,7 +6,9 @@ key sees the blocks that its users see, and edits the value where one of them ma
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from litestar import Response, delete, get, patch, post, put
 from litestar.di import NamedDependency, Provide
@@ -25,6 +27,7 @@ from gateway.management.context import (
     translate_errors,
     window,
 )
+from gateway.management.layer_access import not_found
 from gateway.management.schemas import Gone, Page, describe_body, place_of
 from gateway.management.shared_schemas import (
     AppendPost,
@@ -38,7 +41,7 @@ from gateway.management.shared_schemas import (
     parse_member,
 )
 from gateway.state import request_id
-from memory import BlockEdit, CoreBlock, EditSource, iso, management
+from memory import BlockEdit, CoreBlock, EditSource, Memory, iso, management
 from memory.management.shared_blocks import (
     BlockFilter,
     BlockName,
@@ -50,7 +53,10 @@ from memory.management.shared_blocks import (
 )
 
 KIND = "shared_block"
-NOT_FOUND = {"team": "team_not_found", "project": "project_not_found"}  # codes
+FIND: dict[str, Callable[[Memory, BlockName], Awaitable[Any]]] = {
+    "team": management.layers.find_team,
+    "project": management.layers.find_project,
+}
 
 
 def is_operator(caller: ManagementRequest) -> bool:
@@ -82,15 +88,23 @@ def name_block(caller: ManagementRequest, ident: str) -> BlockName:
 
 
 def check_member(member: MemberName) -> MemberName:
-    """Return a member that can be one. Raises BadRequest, ResourceNotFound."""
-    if member.kind in ("team", "project"):
-        raise ResourceNotFound(
-            f"There is no {member.kind} {member.name[:64]!r}.", code=NOT_FOUND[member.kind]
-        )
+    """Return a member that can be one, as far as its name tells. Raises BadRequest."""
     if member.kind != "everyone":
         check_name(member.name, member.kind)
     if member.agent:
         check_name(member.agent, "agent")
+    return member
+
+
+async def find_member(caller: ManagementRequest, member: MemberName) -> MemberName:
+    """Return a member that is there. Raises BadRequest, ResourceNotFound for a team or project."""
+    check_member(member)
+    find = FIND.get(member.kind)
+    if find is not None:
+        try:
+            await caller.read(find(caller.memory, (tenant_of(caller), member.name)))
+        except ResourceNotFound as e:
+            raise not_found(member.kind, member.name) from e
     return member
 
 
@@ -191,12 +205,12 @@ Wanted = NamedDependency[BlockFilter]
 
 
 async def circle(
-    team: FromQuery[str | None] = None, project: FromQuery[str | None] = None
+    caller: AtDoor, team: FromQuery[str | None] = None, project: FromQuery[str | None] = None
 ) -> MemberName | None:
     """Return the team or the project that a list is of. Raises ResourceNotFound."""
     for kind, name in (("team", team), ("project", project)):
         if name is not None:
-            return check_member(MemberName(kind, name))
+            return await find_member(caller, MemberName(kind, name))
     return None
 
 
@@ -212,7 +226,7 @@ async def sharing(
     user, agent: those that this user sees, with that agent.
     """
     if user is None:
-        return BlockFilter(label, caller.principal.only, agent)
+        return BlockFilter(label, caller.principal.only, agent, circle)
     user = user.strip()
     if not caller.principal.may_name(user):
         raise Forbidden(
@@ -220,7 +234,7 @@ async def sharing(
             "trusted key.",
             param="user",
         )
-    return BlockFilter(label, [user], agent)
+    return BlockFilter(label, [user], agent, circle)
 
 
 @get(
@@ -255,7 +269,7 @@ async def make_block(caller: AtDoor) -> Response[SharedBlock]:
         caller.memory.policy.screen.check("value", new.value)
         change = BlockEdit(new.value, read_only=new.read_only)
         block = management.shared_blocks.new_block(block, change)
-    members = [(_parse_member(member), member.write) for member in new.members]
+    members = [(await _parse_member(caller, member), member.write) for member in new.members]
     made = await caller.write(
         management.shared_blocks.create_block(
             caller.memory,
@@ -268,7 +282,7 @@ async def make_block(caller: AtDoor) -> Response[SharedBlock]:
     return Response(shown.content, status_code=201, headers=shown.headers)
 
 
-def _parse_member(sent: MemberPost) -> MemberName:
+async def _parse_member(caller: ManagementRequest, sent: MemberPost) -> MemberName:
     member = parse_member(sent)
     if member is None:
         raise BadRequest(
@@ -276,7 +290,7 @@ def _parse_member(sent: MemberPost) -> MemberName:
             "team, a project, or everyone.",
             param="members",
         )
-    return check_member(member)
+    return await find_member(caller, member)
 
 
 @get("/shared-blocks/{ident:str}", summary="One shared block")

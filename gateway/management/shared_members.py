@@ -1,4 +1,4 @@
-"""Who sees a shared block, over HTTP: users, agents, everyone; teams and projects come later."""
+"""Who sees a shared block, over HTTP: users, agents, teams, projects, everyone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gateway.management.shared_blocks import (
     check_member,
     check_operator,
     find_block,
+    find_member,
     name_block,
 )
 from gateway.management.shared_schemas import MemberPut, SharedMember, member_object
@@ -120,7 +121,7 @@ async def remove_agent(caller: AtDoor, ident: FromPath[str], name: FromPath[str]
 )
 async def put_team(caller: AtDoor, ident: FromPath[str], name: FromPath[str]) -> SharedMember:
     await _open(caller, ident)
-    return await _put(caller, ident, check_member(MemberName("team", segment(name))))
+    return await _put(caller, ident, await find_member(caller, MemberName("team", segment(name))))
 
 
 @delete(
@@ -130,7 +131,8 @@ async def put_team(caller: AtDoor, ident: FromPath[str], name: FromPath[str]) ->
 )
 async def remove_team(caller: AtDoor, ident: FromPath[str], name: FromPath[str]) -> Gone:
     await _open(caller, ident)
-    return await _remove(caller, ident, check_member(MemberName("team", segment(name))))
+    member = await find_member(caller, MemberName("team", segment(name)))
+    return await _remove(caller, ident, member)
 
 
 @put(
@@ -140,7 +142,9 @@ async def remove_team(caller: AtDoor, ident: FromPath[str], name: FromPath[str])
 )
 async def put_project(caller: AtDoor, ident: FromPath[str], name: FromPath[str]) -> SharedMember:
     await _open(caller, ident)
-    return await _put(caller, ident, check_member(MemberName("project", segment(name))))
+    return await _put(
+        caller, ident, await find_member(caller, MemberName("project", segment(name)))
+    )
 
 
 @delete(
@@ -150,7 +154,8 @@ async def put_project(caller: AtDoor, ident: FromPath[str], name: FromPath[str])
 )
 async def remove_project(caller: AtDoor, ident: FromPath[str], name: FromPath[str]) -> Gone:
     await _open(caller, ident)
-    return await _remove(caller, ident, check_member(MemberName("project", segment(name))))
+    member = await find_member(caller, MemberName("project", segment(name)))
+    return await _remove(caller, ident, member)
 
 
 @put(

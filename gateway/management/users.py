@@ -77,7 +77,8 @@ async def erase_user(
     """
     if desk.agent is not None:
         raise BadRequest(
-            "A user is always erased with all agents. Leave out ?agent=.", param="agent"
+            "A user is always erased with all agents. Leave out ?agent= and ?project=.",
+            param="agent",
         )
     erased = await desk.write(
         management.users.erase_user(

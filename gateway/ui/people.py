@@ -78,7 +78,8 @@ async def set_policy(subject: AboutUser) -> Redirect:
     if zone:
         check_timezone(zone)
     who = desk.scope.tenant, desk.user
-    await desk.write(management.policies.put_policy(desk.memory, who, mode, zone))
+    change = management.policies.PolicyChange(mode, zone)
+    await desk.write(management.policies.put_policy(desk.memory, who, change))
     return go_to(link("/user", **subject.where))
 
 

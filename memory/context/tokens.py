@@ -359,3 +359,11 @@ def length(message: Json) -> int:
     return sum(
         len(x) for x in (*texts, *calls, message.get("reasoning_content")) if isinstance(x, str)
     )
+
+
+def prompt_tokens_of(usage: Mapping[str, Any]) -> object:
+    """Return the tokens of a prompt, whichever way an API counts those read from a cache."""
+    if (tokens := usage.get("prompt_tokens", usage.get("input_tokens"))) is None:
+        return None
+    cached = [usage.get(f"cache_{how}_input_tokens") for how in ("read", "creation")]
+    return tokens + sum(c for c in cached if isinstance(c, int)) if type(tokens) is int else tokens

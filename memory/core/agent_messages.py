@@ -59,7 +59,8 @@ def render_messages(messages: Sequence[WaitingMessage], tag: str) -> str:
 
 def list_shown(messages: Iterable[WaitingMessage], note: str) -> list[str]:
     """Return the ids of the messages that a note shows. Of equal ones, as many as it has."""
-    shown, begins = [], {}
+    shown: list[str] = []
+    begins: dict[str, int] = {}
     for message in messages:
         element = message_element(message)
         at = note.find(element, begins.get(element, 0))

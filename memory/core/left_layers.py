@@ -30,6 +30,42 @@ def without_layers(record: Json, labels: Collection[str]) -> Json:
     return {**record, "injected": injected, "tools": tools}
 
 
+def without_hits(record: Json, labels: Collection[str]) -> Json:
+    """Return an explain record without what was found in these layers."""
+    if not labels:
+        return record
+    injected = dict(record["injected"])
+    injected["recall"] = "\n".join(
+        f"- {LEFT}" if _is_of_layer(line, labels) else line
+        for line in (injected["recall"] or "").split("\n")
+    )
+    injected["spliced"] = [
+        {**span, "messages": [_without_found(message, labels) for message in span["messages"]]}
+        for span in injected["spliced"]
+    ]
+    tools = [
+        {**call, "arguments": LEFT, "result": LEFT} if _tells(call["result"], labels) else call
+        for call in record["tools"]
+    ]
+    return {**record, "injected": injected, "tools": tools}
+
+
+def _is_of_layer(line: str, labels: Collection[str]) -> bool:
+    """Tell whether a line of recalled items is of one of these layers."""
+    return line.startswith("- (") and any(f", {label}) " in line for label in labels)
+
+
+def _without_found(message: Any, labels: Collection[str]) -> Any:
+    if _tells(str(message), labels):
+        return {"role": message.get("role"), "content": LEFT}
+    return message
+
+
+def _tells(text: str, labels: Collection[str]) -> bool:
+    """Tell whether a text names one of these layers, as hits of a search and receipts do."""
+    return any(label in text for label in labels)
+
+
 def _without_element(text: str, label: str) -> str:
     """Return a text without what stands in the elements of a label; stored text is escaped."""
     return re.sub(rf"(<{label} [^<>]*>).*?(</{label}>)", rf"\1{LEFT}\2", text, flags=re.DOTALL)

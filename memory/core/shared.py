@@ -13,21 +13,33 @@ from zlib import crc32
 from memory.core.block_space import BlockSpace, length_of
 from memory.core.blocks import CoreBlock
 from memory.core.edits import BlockEdit, require_fit, writable
+from memory.core.layers import OWN, TENANT, Layer, layer_label, mix_layers
 
 MOST_BLOCKS = 20  # that one memory shows
 SMALLEST = 1 << 31  # above each number of a mark
 # How near a membership is; of a user it may be with one agent alone, which is nearer.
-RANKS = {"user": 1, "agent": 2, "team": 3, "project": 4, "everyone": 5}
+RANKS = {"user": 1, "agent": 2, "project": 3, "team": 4, "everyone": 5}
 Writers = list[str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """By which a memory sees a block. kind: one of `RANKS`. agent: of a user, "" for all."""
+    """By which a memory sees a block. kind: one of `RANKS`. agent: of a user, "" for all.
+
+    name: of the member.
+    """
 
     kind: str
     agent: str
     write: bool
+    name: str = ""
+
+    @property
+    def layer(self) -> str:
+        """The layer of a block that is seen by it."""
+        if self.kind in ("user", "everyone"):
+            return OWN if self.kind == "user" else TENANT
+        return layer_label(self.kind, self.name)
 
     @property
     def rank(self) -> int:
@@ -39,7 +51,8 @@ class SeenBlock:
     """A shared block as one memory sees it. rank: of its nearest membership; 0 is nearest.
 
     block: read-only where this memory may not write. outside: counts edits that begin new epochs.
-    attached: to the agent whose own memory this is, of which it counts as an own block.
+    attached: to the agent whose own memory this is, of which it counts as an own block. layer: of
+    the nearest membership.
     """
 
     block: CoreBlock
@@ -47,6 +60,7 @@ class SeenBlock:
     created_at: float
     outside: int
     attached: bool = False
+    layer: str = ""
 
     @classmethod
     def of(
@@ -55,15 +69,20 @@ class SeenBlock:
         """Return a block as it is seen by these memberships, of which there is one at least."""
         may_write = any(membership.write for membership in by) and not block.read_only
         seen = replace(block, read_only=not may_write, shared=True)
-        return cls(seen, min(membership.rank for membership in by), created_at, outside)
+        nearest = min(by, key=lambda membership: membership.rank)
+        return cls(seen, nearest.rank, created_at, outside, layer=nearest.layer)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownBlocks:
-    """What a memory shows of the shared blocks, by label. left_out: labels that do not fit."""
+    """What a memory shows of the shared blocks, by label. left_out: labels that do not fit.
+
+    layers: that it reads beside its own memory.
+    """
 
     blocks: Mapping[str, SeenBlock]
     left_out: Sequence[str] = ()
+    layers: Sequence[Layer] = ()
 
     @property
     def mark(self) -> int:
@@ -77,7 +96,8 @@ class ShownBlocks:
     def mix_mark(self, edits: int) -> int:
         """Return what a count of edits and the mark are together."""
         mark = self.mark
-        return (edits + mark) % SMALLEST if mark else edits
+        mixed = (edits + mark) % SMALLEST if mark else edits
+        return mix_layers(mixed, self.layers)
 
     def over(self, own: Mapping[str, CoreBlock]) -> dict[str, CoreBlock]:
         """Return own blocks, replaced by shared ones of their label."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -108,6 +109,11 @@ SEARCHING = (
 )
 
 
+# Of the argument `share`, where there is a layer that may be written.
+SHARE_DESCRIPTION = "For all who read this; never what is private."
+SHARE_TOKENS = 24
+
+
 HABITS = {
     "memory_insert": "core_memory_append",
     "memory_replace": "core_memory_replace",
@@ -151,14 +157,44 @@ _texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, UNNA
 _raw = {id(tool): msgspec.Raw(msgspec.json.encode(tool)) for tool in ALL}
 
 
-def tools_to_offer(client_tools: Any, *, write: bool, named: bool = True) -> list[Json]:
+def tools_to_offer(
+    client_tools: Any, *, write: bool, named: bool = True, share: tuple[str, ...] = ()
+) -> list[Json]:
     """Return our tools for a request, sorted, without names that the client uses itself.
 
-    named: whether a user is. What nobody's branches share, none of them may forget.
+    named: whether a user is. What nobody's branches share, none of them may forget. share: the
+    layers into which a passage may be put.
     """
     found = (ALL if named else UNNAMED) if write else READ_ONLY
+    if write and share:
+        found = _with_share(share)
     taken = client_names(client_tools) if client_tools else ()
     return [t for t in found if t["function"]["name"] not in taken] if taken else found
+
+
+@lru_cache(256)
+def _with_share(labels: tuple[str, ...]) -> list[Json]:
+    """Return all tools, of which the one that stores passages takes a layer."""
+    return [_take_layer(tool, labels) if tool is ALL[0] else tool for tool in ALL]
+
+
+def _take_layer(tool: Json, labels: Sequence[str]) -> Json:
+    function = tool["function"]
+    parameters = function["parameters"]
+    share = {"type": "string", "enum": list(labels), "description": SHARE_DESCRIPTION}
+    properties = {**parameters["properties"], "share": share}
+    return {
+        **tool,
+        "function": {**function, "parameters": {**parameters, "properties": properties}},
+    }
+
+
+def _share_tokens(tool: Json) -> int:
+    """Return about as many tokens as the layers of a tool take."""
+    share = tool["function"]["parameters"]["properties"].get("share")
+    if share is None:
+        return 0
+    return SHARE_TOKENS + sum(4 + len(label) // 3 for label in share["enum"])
 
 
 def text_of(tools: list[Json]) -> str:
@@ -168,7 +204,8 @@ def text_of(tools: list[Json]) -> str:
 
 def measured_tokens(tools: Sequence[Json]) -> int:
     """Return the tokens of our tools, without a vocabulary."""
-    return 2 + sum([TOKENS[tool["function"]["name"]] - 1 for tool in tools])
+    own = 2 + sum([TOKENS[tool["function"]["name"]] - 1 for tool in tools])
+    return own + _share_tokens(tools[0]) if tools and id(tools[0]) not in _raw else own
 
 
 def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:

@@ -149,7 +149,7 @@ class _Layout:
     def path_of(self, line: ExportLine) -> str:
         if isinstance(line, Export | PolicyLine):
             return "about.md"
-        folder = self._folder(line.agent)
+        folder = self._folder(line.place)
         if isinstance(line, BlockLine):
             name = line.label if LABEL.fullmatch(line.label) else _slug(line.label)
             return f"{folder}blocks/{name}.md"
@@ -159,9 +159,9 @@ class _Layout:
             count = self._passages[folder] = self._passages.get(folder, 0) + 1
             return f"{folder}passages/{(count - 1) // PASSAGES + 1:05}.md"
         if isinstance(line, ConversationLine):
-            return self._chat(line.agent, line.id, line.created_at or "")
+            return self._chat(line.place, line.id, line.created_at or "")
         if isinstance(line, NodeLine | MessageLine):
-            return self._chat(line.agent, line.conversation, "")
+            return self._chat(line.place, line.conversation, "")
         return "about.md"
 
     def _folder(self, agent: str) -> str:

@@ -17,6 +17,7 @@ from functools import partial
 from memory.conversation.messages import keyed_hash
 from memory.conversation.thoughts import answer_text
 from memory.core.blocks import CoreBlock
+from memory.core.screen import Screen
 from memory.errors import Unusable
 from memory.jobs import fact_prompt, fact_writer
 from memory.jobs.background_model import BackgroundModel
@@ -31,10 +32,11 @@ from memory.stores.sql.rows.jobs import ANSWERS, Effect, QueuedJob
 
 KIND = fact_writer.KIND
 ZONE = "zone"  # of a payload: the name of the user's time zone
+PROJECT = "project"  # of a payload: the one whose memory it is
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
 MAX_UNUSABLE = 1000  # models whose unusable answers are counted
-Blocks = Callable[[], Mapping[str, CoreBlock]]
+Blocks = Callable[[str], Mapping[str, CoreBlock]]
 Rules = Callable[[], fact_prompt.ExtractionRules]
 _HURRIES = re.compile(
     r"\b(?:forget|forgot that|delete|remove|erase|wrong|incorrect|not true|no longer|anymore"
@@ -77,17 +79,17 @@ def extraction_handler(
 ) -> Handler:
     """Return the job that extracts and stores the facts of some turns.
 
-    blocks: the operator's. count: is told what was dropped. A model whose last answers were all
-    unusable is asked once for each job, not again and again.
+    blocks: the operator's in a project, "" for none. count: is told what was dropped. A model whose
+    last answers were all unusable is asked once for each job, not again and again.
     """
     unusable = _UnusableAnswers()
 
     async def run(job: QueuedJob) -> Effect | None:
-        read = partial(read_input, job=job, blocks=blocks(), screen=rules().screen)
-        batch = await db.read(read, of=db.journal.key_of(job.scope_id))
+        own_blocks = blocks(str(job.payload.get(PROJECT) or ""))
+        batch = await _read_batch(db, job, own_blocks, rules().screen)
         if batch is None:
             return None
-        writer = FactWriter(job, batch, HumanBlock(job.scope_id, blocks()), rules(), count)
+        writer = FactWriter(job, batch, HumanBlock(job.scope_id, own_blocks), rules(), count)
         if not batch.said:
             await _write_small(db, job, writer.keep_nothing)
             return None
@@ -108,6 +110,13 @@ def extraction_handler(
         return lambda conn: writer.keep(conn, answer)
 
     return run
+
+
+async def _read_batch(
+    db: Database, job: QueuedJob, blocks: Mapping[str, CoreBlock], screen: Screen
+) -> ExtractionInput | None:
+    read = partial(read_input, job=job, blocks=blocks, screen=screen)
+    return await db.read(read, of=db.journal.key_of(job.scope_id))
 
 
 async def _write_small(db: Database, job: QueuedJob, work: Effect) -> None:

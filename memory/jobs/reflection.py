@@ -49,7 +49,7 @@ OFFERED = tuple(
     if x["function"]["name"] != "conversation_search"
 )
 ALLOWED = frozenset(x["function"]["name"] for x in OFFERED)
-Blocks = Callable[[], Mapping[str, CoreBlock]]
+Blocks = Callable[[str], Mapping[str, CoreBlock]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class ReflectionSchedule:
     turns: int = 0
     idle: float = 0.0
 
-    def jobs(self, scope_key: bytes, model: str) -> list[QueuedJob]:
-        """Return the jobs to queue after a turn."""
+    def jobs(self, scope_key: bytes, model: str, project: str = "") -> list[QueuedJob]:
+        """Return the jobs to queue after a turn. project: of the memory, "" for none."""
         name = keyed_hash(scope_key, b"reflect").hex()
-        payload = {"model": model, "rounds": 0}
+        payload = {"model": model, "rounds": 0, **({"project": project} if project else {})}
         counted = (
             [QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", every=self.turns)]
             if self.turns
@@ -95,15 +95,16 @@ class _ReflectionInput:
 def reflection_handler(
     db: Database, model: BackgroundModel, retrieval: Retriever, blocks: Blocks
 ) -> Handler:
-    """Return the job of a reflection. blocks: the operator's."""
+    """Return the job of a reflection. blocks: the operator's in a project, "" for none."""
 
     async def run(job: QueuedJob) -> None:
-        found = await db.read(lambda conn: _read_input(conn, job, blocks()))
+        own_blocks = blocks(str(job.payload.get("project") or ""))
+        found = await db.read(lambda conn: _read_input(conn, job, own_blocks))
         if found is None:
             return
         context = tools.ToolContext(
             job.scope_id or 0,
-            block_rows.BlockSet(job.scope_id, blocks()),
+            block_rows.BlockSet(job.scope_id, own_blocks),
             retrieval,
             f"job_{job.held[0]}",
             {label: b.version for label, b in found.blocks.items()},

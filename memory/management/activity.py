@@ -15,7 +15,7 @@ import msgspec
 
 from memory.ids import time_of
 from memory.management.reading import read
-from memory.scope import Scope
+from memory.scope import Scope, split_memory_name
 from memory.service import Memory
 from memory.session.trace import ObservedCall
 from memory.stores.sql.rows import activity as rows
@@ -289,7 +289,7 @@ def _recent_turn(row: rows.RecordedActivity) -> RecentTurn:
         row.key,
         row.tenant,
         row.user,
-        row.agent,
+        split_memory_name(row.agent)[0],
         row.began_at,
         row.ended_at,
         len(lines) or 1,

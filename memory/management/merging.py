@@ -211,22 +211,22 @@ def _translate(plan: MergePlan, line: ExportLine) -> Iterator[ExportLine]:
     match line:
         case PolicyLine() | SharedBlockLine() | UserFileLine() | UserFileChunkLine():
             return
-        case BlockLine() if line.label in plan.joined[line.agent]:
-            there = plan.target[line.agent].blocks[line.label]
+        case BlockLine() if line.label in plan.joined[line.memory]:
+            there = plan.target[line.memory].blocks[line.label]
             full = _join_blocks(there, line.value)
             if full == there or line.deleted:
                 return
             line.value, line.limit, line.description = full.value, full.limit, full.description
         case ConversationLine():
-            if line.id in plan.arrived[line.agent]:
+            if line.id in plan.arrived[line.memory]:
                 return
-            names = plan.renamed[line.agent]
+            names = plan.renamed[line.memory]
             line.id = names.get(line.id, line.id)
             line.forked_from = names.get(line.forked_from or "", line.forked_from)
         case NodeLine() | MessageLine():
-            if line.conversation in plan.arrived[line.agent]:
+            if line.conversation in plan.arrived[line.memory]:
                 return
-            names = plan.renamed[line.agent]
+            names = plan.renamed[line.memory]
             line.conversation = names.get(line.conversation, line.conversation)
     yield line
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
+from memory.core.layers import OWN
 from memory.errors import NotFound
 from memory.management.reading import read
 from memory.management.users import find_scope
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql.rows import blocks, passage_edits, passage_lifecycle, scopes
+from memory.stores.sql.rows import blocks, layers, passage_edits, passage_lifecycle, scopes
 from memory.stores.sql.rows import passages as rows
 from memory.stores.sql.rows.blocks import BlockSet
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 from memory.stores.sql.rows.management_context import ManagementActor, touch_scope
 from memory.stores.sql.rows.passage_edits import PassageChange
 from memory.stores.sql.rows.passages import NewPassage, Passage, PassageFilter
+from memory.stores.sql.rows.read_layers import search_layers
+
+T = TypeVar("T")
 
 
 class UndoneChange(NamedTuple):
@@ -30,6 +35,14 @@ class UndoneChange(NamedTuple):
     kind: str
     name: str
     text: str | None
+
+
+async def _write(memory: Memory, actor: ManagementActor, work: Callable[[Connection], T]) -> T:
+    try:
+        return await memory.db.write(work, lock=actor.lock)
+    finally:
+        if actor.scope.is_layer:
+            memory.shared.note(actor.scope.tenant, layered=True)
 
 
 async def list_passages(
@@ -77,6 +90,23 @@ async def search_passages(memory: Memory, scope: Scope, wanted: PassageFilter) -
     return [] if scope_id is None else await memory.retrieval.passages(scope_id, wanted)
 
 
+async def search_all(memory: Memory, scope: Scope, wanted: PassageFilter) -> list[Passage]:
+    """Search the passages of a user and of all layers that they read, each hit with its layer.
+
+    Raises StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> list[tuple[str, int | None]]:
+        own = [scope, scope.general] if scope.project else [scope]
+        listed = layers.list_layers(conn, scope)
+        return [
+            *((OWN, scopes.find(conn, one)) for one in own),
+            *((layer.label, layer.scope_id) for layer in listed),
+        ]
+
+    return await search_layers(memory.retrieval, await read(memory, work), wanted)
+
+
 def check_passage(content: str, kind: str, importance: float) -> None:
     """Raise BadArguments if the values are not valid for a passage."""
     rows.check(content, kind, importance)
@@ -87,8 +117,8 @@ async def add_passage(memory: Memory, actor: ManagementActor, new: NewPassage) -
 
     Raises StoreUnavailable.
     """
-    return await memory.db.write(
-        lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new)[0], lock=actor.lock
+    return await _write(
+        memory, actor, lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new)[0]
     )
 
 
@@ -104,7 +134,7 @@ async def edit_passage(
         scope_id = touch_scope(conn, actor.scope)
         return passage_edits.revise(conn, scope_id, ident, change, actor.source.actor)
 
-    return await memory.db.write(work, lock=actor.lock)
+    return await _write(memory, actor, work)
 
 
 async def list_older(memory: Memory, scope: Scope, ident: str) -> list[Passage]:
@@ -123,7 +153,7 @@ async def undo_passage(memory: Memory, actor: ManagementActor, ident: str) -> Pa
     def work(conn: Connection) -> Passage:
         return passage_edits.undo(conn, touch_scope(conn, actor.scope), ident)
 
-    return await memory.db.write(work, lock=actor.lock)
+    return await _write(memory, actor, work)
 
 
 async def undo_newest(memory: Memory, actor: ManagementActor) -> UndoneChange:
@@ -150,7 +180,7 @@ async def undo_newest(memory: Memory, actor: ManagementActor) -> UndoneChange:
         passage_lifecycle.set_aside(conn, scope_id, name, passage_edits.UNDO)
         return UndoneChange(kind, name, found["content"] if found else None)
 
-    return await memory.db.write(work, lock=actor.lock)
+    return await _write(memory, actor, work)
 
 
 async def restore_passage(memory: Memory, actor: ManagementActor, ident: str) -> Passage:
@@ -162,7 +192,7 @@ async def restore_passage(memory: Memory, actor: ManagementActor, ident: str) ->
             raise _not_found(ident)
         return found
 
-    return await memory.db.write(work, lock=actor.lock)
+    return await _write(memory, actor, work)
 
 
 async def set_passage_aside(memory: Memory, actor: ManagementActor, ident: str) -> None:
@@ -176,7 +206,7 @@ async def set_passage_aside(memory: Memory, actor: ManagementActor, ident: str) 
         if not passage_lifecycle.set_aside(conn, scope_id, ident, actor.source.actor):
             raise _not_found(ident)
 
-    await memory.db.write(work, lock=actor.lock)
+    await _write(memory, actor, work)
 
 
 async def delete_passage(memory: Memory, actor: ManagementActor, ident: str) -> None:
@@ -189,7 +219,7 @@ async def delete_passage(memory: Memory, actor: ManagementActor, ident: str) -> 
             raise _not_found(ident)
         enqueue(conn, QueuedJob("erase", {"scopes": [], "passages": {str(scope_id): [key]}}))
 
-    await memory.db.write(work, lock=actor.lock)
+    await _write(memory, actor, work)
 
 
 def _not_found(ident: str) -> NotFound:

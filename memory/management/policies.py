@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from memory.service import Memory
 from memory.session.policies import MODES, tools_of
-from memory.stores.sql.rows.policies import StoredPolicy
+from memory.stores.sql.rows.policies import PolicyEdit, StoredPolicy
 
-__all__ = ["MODES", "StoredPolicy", "find_policy", "put_policy", "tools_of"]
+__all__ = ["MODES", "PolicyChange", "StoredPolicy", "find_policy", "put_policy", "tools_of"]
 
 
 async def find_policy(memory: Memory, tenant: str, user: str) -> StoredPolicy:
@@ -18,20 +19,32 @@ async def find_policy(memory: Memory, tenant: str, user: str) -> StoredPolicy:
     return await memory.policies.read((tenant, user))
 
 
-async def put_policy(
-    memory: Memory,
-    who: tuple[str, str],
-    mode: str | None = None,
-    timezone: str | None = None,
-    tools: Sequence[str] | None = None,
-) -> StoredPolicy:
+class PolicyChange(NamedTuple):
+    """What changes of a user's policy; a member that is None stays as it is.
+
+    memory: one of `MODES`. timezone: an IANA name, "" for that of the memory. tools: patterns of
+    the operator's tools that the user may have; `*` for all. layers: the kinds of layers that are
+    read.
+    """
+
+    memory: str | None = None
+    timezone: str | None = None
+    tools: Sequence[str] | None = None
+    layers: tuple[str, ...] | None = None
+
+
+async def put_policy(memory: Memory, who: tuple[str, str], change: PolicyChange) -> StoredPolicy:
     """Set the policy of a user, and return it: it holds for every request that begins afterwards.
 
-    who: tenant and user. mode: one of `MODES`. timezone: an IANA name, "" for that of the memory.
-    tools: patterns of the operator's tools that the user may have; `*` for all. A member that is
-    None stays as it is. Raises StoreUnavailable.
+    who: tenant and user. Raises StoreUnavailable.
     """
+    tools = change.tools
     stored = None
     if tools is not None:
         stored = "" if "*" in tools else msgspec.json.encode(list(tools)).decode()
-    return await memory.policies.put(who, mode, timezone, stored)
+    edit = PolicyEdit(change.memory, change.timezone, stored, change.layers)
+    try:
+        return await memory.policies.put(who, edit)
+    finally:
+        if change.layers is not None:
+            memory.shared.note(who[0])

@@ -40,6 +40,7 @@ __all__ = [
     "delete_block",
     "edit_block",
     "find_block",
+    "forget_agent",
     "leave_blocks",
     "list_access",
     "list_blocks",
@@ -60,11 +61,15 @@ MOST_SHOWN = 200  # members that a block is shown with
 
 @dataclass(frozen=True, slots=True)
 class BlockFilter:
-    """Which blocks to list. users: that one of them sees, None for any. agent: with it."""
+    """Which blocks to list. users: that one of them sees, None for any. agent: with it.
+
+    circle: the team or project that is a member.
+    """
 
     label: str = ""
     users: Sequence[str] | None = None
     agent: str | None = None
+    circle: MemberName | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = []
@@ -74,6 +79,8 @@ class BlockFilter:
             found.append(members.seen_by(self.users, self.agent))
         elif self.agent is not None:
             found.append(members.of_member("agent", self.agent))
+        if self.circle is not None:
+            found.append(members.of_member(self.circle.kind, self.circle.name))
         return found
 
 
@@ -161,6 +168,22 @@ async def leave_blocks(memory: Memory, tenant: str, agent: str, source: EditSour
 
         deleted += await _write(memory, *which, leave)
     return deleted
+
+
+async def forget_agent(memory: Memory, tenant: str, agent: str) -> int:
+    """Take an agent out of all its blocks, which stay; return of how many. Raises StoreUnavailable.
+
+    Who had none writes nothing that outdates what is kept of the tenant's blocks.
+    """
+    member = MemberName("agent", agent)
+    if not await read(memory, lambda conn: members.list_blocks(conn, tenant, member)):
+        return 0
+
+    def leave(conn: Connection) -> int:
+        rows.raise_changes(conn, tenant)
+        return rows.leave_all(conn, tenant, member.kind, agent)
+
+    return await _write(memory, tenant, "", leave)
 
 
 async def edit_block(

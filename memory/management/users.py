@@ -13,10 +13,11 @@ from memory.management.merged_copies import remove_copies
 from memory.management.reading import read
 from memory.scope import Scope
 from memory.service import Memory
-from memory.stores.sql.owners import erasure, shared_erasure
+from memory.stores.sql.owners import agent_speakers, erasure, shared_erasure
 from memory.stores.sql.owners.erasure import Erasure
 from memory.stores.sql.rows import scopes
 from memory.stores.sql.rows.management_context import ManagementActor
+from memory.stores.sql.rows.policies import PolicyEdit
 from memory.stores.sql.rows.scopes import UserName, VisibleScopes
 from memory.stores.sql.rows.user_listing import ORDERS, UserOrder, UserSearch, find_names
 from memory.stores.sql.transfer import exporter, importer
@@ -80,7 +81,7 @@ async def erase_user(
     db, who = memory.db, (tenant, user)
     left = {}
     if keep_shared:
-        left = await db.write(lambda conn: shared_erasure.keep_lines(conn, who))
+        left = await db.write(lambda conn: _keep_shared(conn, who))
     erased = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
     erased.shared = left or erased.shared
     memory.policies.forget()
@@ -89,6 +90,11 @@ async def erase_user(
     if (data := memory.spill.folder) is not None:
         await asyncio.to_thread(remove_copies, data, user)
     return erased
+
+
+def _keep_shared(conn: Connection, who: UserName) -> dict[str, int]:
+    agent_speakers.keep_passages(conn, who)
+    return shared_erasure.keep_lines(conn, who)
 
 
 def export_user(
@@ -109,5 +115,7 @@ async def import_user(
     receipt = await importer.import_into(memory.db, actor, manifest)
     if (policy := manifest.policy) is not None:
         who = actor.scope.tenant, actor.scope.user or ""
-        await memory.policies.put(who, policy.memory, policy.timezone)
+        layers = None if policy.layers is None else tuple(policy.layers)
+        edit = PolicyEdit(policy.memory, policy.timezone, layers=layers)
+        await memory.policies.put(who, edit)
     return receipt

@@ -8,7 +8,7 @@ since. For small talk nothing is searched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.messages import Json, collapse_whitespace
 from memory.conversation.thoughts import spoken_text, without_thoughts
 from memory.core.blocks import escape
+from memory.core.layers import OWN
 from memory.core.repeated_spans import without_repeated_spans
 from memory.retrieval.active_scopes import RECALLED
 from memory.retrieval.retriever import RecallHits
@@ -42,7 +43,8 @@ MAX_RECALLED = 100  # items that a conversation remembers to have shown
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
 _ITEM = re.compile(
-    r"^[ \t>*]{0,8}(?:- \(\d{4}-\d\d-\d\d(?:, (?:user|assistant)(?: [^)\n]{{1,200}})?)?\) .*"
+    r"^[ \t>*]{0,8}(?:- \(\d{4}-\d\d-\d\d"
+    r"(?:, (?:user|assistant|tenant|team|project)(?:[ :][^)\n]{1,300})?)?\) .*"
     rf"|{re.escape(HEADING)})$",
     re.MULTILINE,
 )
@@ -52,12 +54,14 @@ Hit = dict[str, Any]
 class Recall(msgspec.Struct, frozen=True):
     """What is added to a message.
 
-    keys: of all items shown. passages: of those in archival memory.
+    keys: of all items shown. passages: of those in archival memory. layers: of these by public id,
+    where several layers were searched.
     """
 
     text: str = ""
     keys: Sequence[int] = ()
     passages: Sequence[int] = ()
+    layers: Mapping[str, str] = {}
 
     def keys_after(self, before: Sequence[int]) -> list[int]:
         """Return what the conversation was shown so far, the newest last."""
@@ -193,9 +197,10 @@ def _without_ours(hit: Hit, tag: str) -> str:
 
 
 def _said_by(hit: Hit) -> str:
-    """Return who said a hit, as it stands in its line; "" for a passage."""
+    """Return who said a hit, as it stands in its line; of a passage which layer, if not theirs."""
     if "role" not in hit:
-        return ""
+        layer = hit.get("layer", OWN)
+        return "" if layer == OWN else f", {escape(layer)}"
     name = f" {escape(hit['speaker'])}" if hit.get("speaker") else ""
     return f", {hit['role']}{name}"
 
@@ -237,4 +242,5 @@ def render_recall(
         f'<recalled_memory tag="{tag}">\n{HEADING}\n{body}\n</recalled_memory>',
         [_key(h) for h in kept],
         [_key(h) for h in kept if "role" not in h],
+        {str(h["id"]): h["layer"] for h in kept if "layer" in h},
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from memory.core.layers import OWN, Layer, merge_hits
 from memory.retrieval.active_scopes import RECALLED, ActiveScopes
 from memory.retrieval.gate import MIN_COVERAGE, pass_gate
 from memory.retrieval.retriever import RecallHits, Retriever
@@ -41,6 +43,24 @@ class RecallSearch:
         found = await self._retriever.recall(scope_id, replace(wanted, least=MIN_COVERAGE), sent)
         passages, messages = pass_gate(found.passages), pass_gate(found.messages)
         return RecallHits(passages, messages, found.outdated)
+
+    async def find_in_layers(
+        self, own: tuple[int | None, int | None], wanted: SearchQuery, layers: Sequence[Layer]
+    ) -> RecallHits:
+        """Return what passes the gate, of layers passages alone; see `find`.
+
+        own: the scope's row, and the conversation that is sent. Raises StoreUnavailable.
+        """
+        scope_id, sent = own
+        hits = RecallHits() if scope_id is None else await self.find(scope_id, wanted, sent)
+        hits_by_layer = [(OWN, hits.passages)]
+        for layer in layers:
+            if layer.scope_id is not None:
+                more = await self.find(layer.scope_id, wanted, None)
+                hits_by_layer.append((layer.label, more.passages))
+        if len(hits_by_layer) == 1:
+            return hits
+        return replace(hits, passages=merge_hits(hits_by_layer, wanted.limit))
 
     async def _rank_in_memory(
         self, scope_id: int, wanted: SearchQuery, sent: int | None

@@ -23,7 +23,7 @@ from memory.context.fitted import (
     SentPrompt,
     TokenBound,
 )
-from memory.context.tokens import PromptReport, TokenCounter, fewest
+from memory.context.tokens import PromptReport, TokenCounter, fewest, prompt_tokens_of
 from memory.context.window import LOW, SummarizedGap, budget, fit_blocks
 from memory.conversation.history import Messages, Span
 from memory.conversation.messages import Json, text_of
@@ -257,7 +257,7 @@ class Composer:
         before: what this target was sent in the previous turn, if that is known. A count of less
         than all of the prompt teaches nothing. Returns the count; None without one.
         """
-        reported = _prompt_tokens(usage or {})
+        reported = prompt_tokens_of(usage or {})
         if type(reported) is not int or reported <= 0:
             return None
         expected = EXPECTED_SHARE * prompt.fitted.tokens
@@ -382,14 +382,6 @@ class Composer:
                     "tokens": fitted.tokens,
                 }
             )
-
-
-def _prompt_tokens(usage: Json) -> object:
-    """Return the tokens of a prompt, whichever way an API counts those read from a cache."""
-    if (tokens := usage.get("prompt_tokens", usage.get("input_tokens"))) is None:
-        return None
-    cached = [usage.get(f"cache_{how}_input_tokens") for how in ("read", "creation")]
-    return tokens + sum(c for c in cached if isinstance(c, int)) if type(tokens) is int else tokens
 
 
 def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[CoreBlock]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from sys import getsizeof
 
 from msgspec.json import encode
 
+from memory.scope import Scope
 from memory.stores.sql.engine.database import Database
 from memory.stores.sql.turns.turn_reader import Snapshot
 
@@ -53,7 +54,7 @@ def sent_bytes(line: Snapshot) -> int:
 def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
     past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
-    size = LINE + BLOCK * len(line.blocks) + CARRIER * len(past.carriers)
+    size = LINE + BLOCK * (len(line.blocks) + len(line.layers)) + CARRIER * len(past.carriers)
     if past.epoch:
         size += getsizeof(past.epoch.core)
     if behind:
@@ -118,6 +119,10 @@ class ConversationCache:
             self.held += SHELF
             self._make_room()
         return found
+
+    def is_general_same(self, scope: Scope, line: Snapshot) -> bool:
+        """Tell whether nobody wrote here to the memory outside of the project of an entry."""
+        return self.shelf(scope.general.key) is line.general_entries
 
     def take(self, shelf: ScopeEntries | None, link: bytes) -> Snapshot | None:
         """Remove and return the entry of the answer at this link."""

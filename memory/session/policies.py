@@ -84,19 +84,12 @@ class UserPolicies(FollowedRows[UserName, StoredPolicy]):
         policy = await self.read(who, deadline)
         return tuple(tools_of(policy)) if policy.tools else None
 
-    async def put(
-        self,
-        who: UserName,
-        memory: str | None = None,
-        timezone: str | None = None,
-        tools: str | None = None,
-    ) -> StoredPolicy:
+    async def put(self, who: UserName, edit: rows.PolicyEdit) -> StoredPolicy:
         """Set the policy of a user: it holds for every request that begins afterwards.
 
-        memory: one of `MODES`. tools: as it is stored. A member that is None stays
-        as it is. Raises StoreUnavailable.
+        Raises StoreUnavailable.
         """
-        write = partial(rows.put, who=who, memory=memory, timezone=timezone, tools=tools)
+        write = partial(rows.put, who=who, edit=edit)
         policy = await self._db.write(write, lock=owner_lock(*who))
         self.forget()
         return policy

@@ -254,7 +254,7 @@ class TurnRecorder:
             return jobs
         if ask.scope.is_named:
             jobs += self._extraction_jobs()
-            jobs += turn.policy.reflect.jobs(ask.scope.key, ask.model)
+            jobs += turn.policy.reflect.jobs(ask.scope.key, ask.model, ask.scope.project)
         if turn.policy.ahead and turn.injects:
             jobs += await self._summary_jobs(prompt, answers)
         return jobs
@@ -265,6 +265,8 @@ class TurnRecorder:
             return []
         words = text_of(messages[messages.after.user])
         payload = {"model": turn.ask.model}
+        if turn.ask.scope.project:
+            payload[extraction.PROJECT] = turn.ask.scope.project
         if turn.ask.zone:
             payload[extraction.ZONE] = turn.ask.zone
         return extraction.jobs_of(turn.policy.extraction, turn.ask.scope.key, payload, words)

@@ -21,6 +21,7 @@ from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
 from memory.scope import Scope
 from memory.session.toolbox import Toolbox
+from memory.stores.sql.rows.general_memory import GeneralBlocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Policy:
     """How this memory behaves.
 
     Times are in seconds. ahead: make summaries in the background before they are needed.
-    screen: what is not kept. model_blocks: whether a model may make blocks.
+    screen: what is not kept. model_blocks: whether a model may make blocks. project_blocks: the
+    operator's in a project; project_writes: there a model may write the general blocks too.
     """
 
     blocks: Mapping[str, CoreBlock] = field(default_factory=dict)
@@ -42,6 +44,18 @@ class Policy:
     extraction: ExtractionRules = field(default_factory=ExtractionRules)
     screen: Screen = field(default_factory=Screen)
     model_blocks: bool = False
+    project_blocks: Mapping[str, CoreBlock] = field(default_factory=dict)
+    project_writes: bool = False
+
+    def blocks_in(self, project: str) -> Mapping[str, CoreBlock]:
+        """Return the operator's blocks in a project, "" for none."""
+        return self.project_blocks if project else self.blocks
+
+    def general_blocks(self, scope: Scope) -> GeneralBlocks | None:
+        """Return the blocks that a memory in a project shows of those outside; None elsewhere."""
+        if not scope.project or not scope.is_named:
+            return None
+        return GeneralBlocks(scope.general, self.blocks, self.project_writes)
 
     def of_agent(
         self,

@@ -35,6 +35,9 @@ async def begin_session(turn: TurnContext) -> Session:
     if turn.snapshot.shares is not None:
         shown = turn.snapshot.blocks.values()
         turn.progress.trace.note_shared(shown, turn.snapshot.left_out)
+    if layers := turn.snapshot.layers:
+        blocks, recalled = turn.snapshot.block_layers, session.prompt.recalled.layers
+        turn.progress.trace.note_layers(layers, blocks, recalled)
     return session
 
 

@@ -1,4 +1,4 @@
-"""Which tenants have shared blocks, and how often these changed, where one process writes them.
+"""Which tenants share anything, and how often that changed, where one process writes it.
 
 Where several workers share a database, the count is read with what a turn reads anyway.
 """
@@ -10,24 +10,34 @@ from memory.stores.sql.rows import shared_blocks
 
 
 class SharedChanges:
-    """The counts of changes by tenant. A tenant that never had a shared block has none."""
+    """The counts of changes by tenant. A tenant that never shared anything has none.
+
+    layered: the tenants that have teams, projects, or passages of their own.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self.counts: dict[str, int] = {}
+        self.layered: set[str] = set()
 
     async def load(self) -> None:
         """Read the counts. Raises StoreUnavailable."""
         if not self._db.is_shared:
-            counts = await self._db.read(shared_blocks.list_changes)
-            self.counts = {tenant: self.counts.get(tenant, 0) + n for tenant, n in counts.items()}
+            found = await self._db.read(shared_blocks.list_changes)
+            self.counts = {
+                tenant: self.counts.get(tenant, 0) + stored.changes
+                for tenant, stored in found.items()
+            }
+            self.layered |= {tenant for tenant, stored in found.items() if stored.layered}
 
-    def note(self, tenant: str) -> None:
-        """Note that blocks of a tenant, or their members, may have changed."""
+    def note(self, tenant: str, *, layered: bool = False) -> None:
+        """Note that what a tenant shares, or with whom, may have changed."""
         if not self._db.is_shared:
             self.counts[tenant] = self.counts.get(tenant, 0) + 1
+            if layered:
+                self.layered.add(tenant)
 
     def outdate(self, tenant: str) -> None:
-        """Note that blocks of a tenant may have changed, if it has any."""
+        """Note that what a tenant shares may have changed, if it shares anything."""
         if tenant in self.counts:
             self.note(tenant)

@@ -19,6 +19,7 @@ from memory.session.turn_store import LIGHT_CALLS
 from memory.stores.sql.rows import passage_lifecycle as fact_rows
 from memory.stores.sql.rows import scopes
 from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.rows.read_layers import NO_LAYERS, ReadLayers
 from memory.stores.sql.turns import turn_writer
 
 EDIT_SECONDS = 0.5  # for the edits of a round
@@ -51,6 +52,11 @@ class _PlainRound:
         entry = {"reply": self._reply, "results": [texts[i] for i in range(len(texts))]}
         rounds, holder = [*turn.progress.rounds, entry], turn.services.db.holder
         turn_writer.round_done(conn, turn.identity.node_id, rounds, holder)
+
+
+def _layers_of(turn: TurnContext) -> ReadLayers:
+    layers = turn.snapshot.layers
+    return ReadLayers(turn.ask.scope, layers) if layers else NO_LAYERS
 
 
 class ToolRunner:
@@ -96,13 +102,16 @@ class ToolRunner:
         try:
             by_index = await self._edit(of_places, context, searched, (places, written))
             # A branch has its own blocks; shared ones are read again.
-            done = turn.ask.scope.is_named and turn.snapshot.shares is None
+            scope, shares = turn.ask.scope, turn.snapshot.shares
+            done = scope.is_named and shares is None and not scope.project
         except (StoreUnavailable, ErasedMeanwhile):
             progress.unsaved = True
             by_index = {**dict.fromkeys(range(len(of_places)), UNAVAILABLE), **searched}
         finally:  # a client may leave at the moment it is written
             if any(c.name in WRITES for c in of_places):
                 turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
+                if turn.ask.scope.project:
+                    turn.services.lines.forget(turn.ask.scope.general.key)
                 if turn.snapshot.shares is not None:
                     turn.services.shared.note(turn.ask.scope.tenant)
         return [by_index[i] for i in range(len(of_places))]
@@ -148,10 +157,11 @@ class ToolRunner:
             scope_id or 0,
             BlockSet(
                 scope_id,
-                turn.policy.blocks,
+                turn.snapshot.defaults,
                 0 if named else node_id,
                 inherited,
                 None if turn.snapshot.shares is None else turn.ask.scope,
+                turn.policy.general_blocks(turn.ask.scope),
             ),
             turn.services.retrieval,
             turn.ask.request_id,
@@ -161,7 +171,7 @@ class ToolRunner:
             frozenset(x["function"]["name"] for x in offered),
             screen=turn.policy.screen,
             model_blocks=turn.policy.model_blocks,
-            speaker=tools.Speaker(turn.ask.said_by, turn.zone),
+            speaker=tools.Speaker(turn.ask.said_by, turn.zone, _layers_of(turn)),
         )
 
     def _trace(

@@ -12,6 +12,7 @@ import msgspec
 from memory.context.epoch import PlacementPlan
 from memory.conversation.messages import Json
 from memory.core.blocks import CoreBlock
+from memory.core.layers import Layer
 from memory.core.tool_definitions import SEARCHES
 
 MAX_USAGE_MEMBERS = 64  # of one object that are kept: upstreams tell a dozen
@@ -84,7 +85,7 @@ class ExplainTrace(msgspec.Struct):
     rounds: the usage that each round reported. left_out: labels of the blocks for which the model's
     window had no room. client_tools: tokens of the tools that the request brought. shared_left_out:
     of the shared ones beyond those that one memory shows. shared: ids of those that are shown, by
-    label.
+    label. layers: what was read beside the own memory.
     """
 
     tools: list[Json] = msgspec.field(default_factory=list)
@@ -96,6 +97,14 @@ class ExplainTrace(msgspec.Struct):
     client_tools: int = 0
     shared_left_out: Sequence[str] = ()
     shared: dict[str, str] = msgspec.field(default_factory=dict)
+    layers: Json = msgspec.field(default_factory=dict)
+
+    def note_layers(
+        self, read: Sequence[Layer], blocks: Mapping[str, str], recalled: Mapping[str, str]
+    ) -> None:
+        """Name the layers that were read, and those of the blocks and of what was recalled."""
+        labels = [layer.label for layer in read]
+        self.layers = {"read": labels, "blocks": dict(blocks), "recall": dict(recalled)}
 
     def note_shared(self, blocks: Iterable[CoreBlock], left_out: Sequence[str]) -> None:
         """Name the shared blocks that are shown, and those that are not, since there are many."""
@@ -138,6 +147,7 @@ class ExplainTrace(msgspec.Struct):
             },
             **({"left_out": list(self.shared_left_out)} if self.shared_left_out else {}),
             **({"shared": self.shared} if self.shared else {}),
+            **({"layers": self.layers} if self.layers else {}),
         }
 
 

@@ -50,7 +50,7 @@ class TurnRecall:
         turn, snapshot = self._turn, self._turn.snapshot
         messages, node, waiting = snapshot.turn.messages, snapshot.past.node, snapshot.waiting
         newest, scope_id = messages.after.user, turn.progress.scope_id
-        if newest < 0 or scope_id is None:
+        if newest < 0 or (scope_id is None and not snapshot.layers):
             return Recall()
         if turn.identity.adopted and waiting is not None and waiting.recall is not None:
             return Recall(waiting.recall)
@@ -63,8 +63,12 @@ class TurnRecall:
             return Recall()
         whole = planned.epoch.cut is None and not messages.after.behind
         sent = snapshot.conversation.id if snapshot.conversation and whole else None
+        recall, layers = turn.services.recall, snapshot.layers
         try:
-            hits = await turn.services.recall.find(scope_id, wanted, sent)
+            if scope_id is None or layers:
+                hits = await recall.find_in_layers((scope_id, sent), wanted, layers)
+            else:
+                hits = await recall.find(scope_id, wanted, sent)
         except StoreUnavailable:
             return Recall()
         found = alternate(hits)

@@ -191,7 +191,8 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         "object": "explain",
         "request_id": ask.request_id,
         "conversation": identity.conversation.name,
-        "agent": ask.scope.agent,
+        "agent": ask.scope.agent_name,
+        **({"project": ask.scope.project} if ask.scope.project else {}),
         "model": ask.model,
         "decisions": {
             name: {"on": found.on, "why": found.why} for name, found in turn.decisions.items()
@@ -271,15 +272,15 @@ def next_snapshot(
         turn.progress.scope_id,
         NOTHING,
         edits=snapshot.edits,
-        version=snapshot.version,
         blocks=recorded.blocks,
-        defaults=snapshot.defaults,
         past=PreviousTurn(node, -1, plan.epoch, carriers),
         conversation=left,
         sent=sent,
-        behind=snapshot.behind,
     )
     found.shares, found.left_out = snapshot.shares, snapshot.left_out
+    found.behind, found.layers = snapshot.behind, snapshot.layers
+    found.defaults, found.general = snapshot.defaults, snapshot.general
+    found.version, found.general_entries = snapshot.version, snapshot.general_entries
     if not turn.keeps_history or left.resent:
         return node.chain, found
     messages, tag = snapshot.turn.messages, turn.ask.scope.tag

@@ -31,9 +31,9 @@ def offer_tools(
     """Return the tools that a request shows: the memory's, then the operator's of its epoch."""
     ask, own, tokens, byte_count = turn.ask, [], 0, 0
     if ask.offer and turn.injects and not turn.is_spare:
-        own = tool_definitions.tools_to_offer(
-            ask.client_tools, write=ask.mode == "full", named=ask.scope.is_named
-        )
+        share = turn.snapshot.share if turn.snapshot.layers else ()
+        offer, write = tool_definitions.tools_to_offer, ask.mode == "full"
+        own = offer(ask.client_tools, write=write, named=ask.scope.is_named, share=share)
     if own:
         measured = tool_definitions.measured_tokens(own)
         tokens = counter.fixed(tool_definitions.text_of(own), measured)

@@ -28,6 +28,9 @@ EXPANDED = (
 )
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
+    "DROP TABLE teams, team_members, projects, project_members",
+    "ALTER TABLE scopes DROP COLUMN project",
+    "ALTER TABLE user_policies DROP COLUMN layers",
     "ALTER TABLE user_policies DROP COLUMN timezone",
     "DROP TABLE shared_changes, shared_versions",
     "ALTER TABLE messages DROP COLUMN said_by",

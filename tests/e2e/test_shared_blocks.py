@@ -877,3 +877,18 @@ async def test_extraction_writes_no_line_where_nobody_would_see_it(data):
         assert (await live.memory("GET", "/users/ann/blocks/human")).json()["value"] == (
             "Likes tea\nLikes jam"
         )
+
+
+async def test_a_deleted_profile_leaves_its_shared_blocks_which_stay(data):
+    async with Model("Hi.") as up, gateway(up, data) as live:
+        got = await live.memory("PUT", "/agents/worker", json={"model": "m", "home": "agent"})
+        assert got.status_code == 200, got.text
+        block = await share(live, "board", "Plan", members=("ann",))
+        path = f"/shared-blocks/{block['id']}"
+        await live.memory("PUT", f"{path}/members/agents/worker", json={"write": True})
+        assert (await live.memory("DELETE", "/agents/worker")).status_code == 200
+        left = (await live.memory("GET", path)).json()
+        assert [m.get("user") for m in left["members"]] == ["ann"]
+        got = await live.memory("PUT", "/agents/worker", json={"model": "m", "home": "agent"})
+        await live.chat("Hi", model="agent:worker")
+        assert "Plan" not in up.requests[-1].body.decode()

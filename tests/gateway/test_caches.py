@@ -30,6 +30,7 @@ from memory.conversation import messages
 from memory.retrieval import retriever
 from memory.session import conversation_cache, model_records, policies
 from memory.stores.sql.engine.sqlite import sqlite
+from memory.stores.sql.rows.policies import PolicyEdit
 from tests.bench.mixed import Mix
 from tests.conftest import running
 from tests.models import Model, call, calls, text
@@ -120,7 +121,7 @@ async def requested(live, count):
 
 async def filled(gateway, count):
     """Fills up what many more requests, failing targets, an embedder or other settings would."""
-    await gateway.memory.policies.put(("tenant", "a strict one"), "off")
+    await gateway.memory.policies.put(("tenant", "a strict one"), PolicyEdit("off"))
     for number in range(count):
         name = f"a provider/a model of {number}"
         await gateway.choice.cooldowns.record_failure(name, None if number % 2 else 10)

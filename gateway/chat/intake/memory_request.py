@@ -28,13 +28,13 @@ async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Return the memory's view of a request."""
-    memory, body, facts = gateway.settings.memory, request.body, request.facts
+    tenant, body, facts = request.principal.tenant, request.body, request.facts
     takes = capabilities_of(gateway, facts, body, target)
     agent = request.called.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
     return TurnRequest(
-        scope=gateway.memory.scope(request.principal.tenant, request.owner, request.agent),
+        scope=gateway.memory.scope(tenant, request.owner, request.agent, request.project),
         messages=facts.history,
         model=request.model,
         request_id=request.id,
@@ -59,7 +59,7 @@ async def ask_of(
         body=request.raw,
         zone=await _zone(gateway, request, profile),
         harness=request.harness,
-        tasks=memory.tasks == "auto" and not asks_for_all(request.headers),
+        tasks=gateway.settings.memory.tasks == "auto" and not asks_for_all(request.headers),
         policy=None if agent is None else gateway.agents.policy_of(agent),
         said_by=request.user if profile.home == "agent" else None,
         inbox=None if agent is None else _inbox_limits(gateway, request),

@@ -26,6 +26,8 @@ from gateway.chat.intake.memory_mode import (
     mode_at_most,
     mode_in_force,
 )
+from gateway.chat.intake.named_project import HEADER as PROJECT
+from gateway.chat.intake.named_project import named_project
 from gateway.chat.intake.request_headers import Headers, conversation_of, retry_signals
 from gateway.errors import BadRequest, Unavailable
 from gateway.http.asgi import Receive
@@ -79,7 +81,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     on from, by the name that the client knows. kept: the client's own items, where the response is
     to be kept here. thread: the conversation kept here that it is in. called: the agent's profile,
     None where it has none. dropped: members of its own that the profile does not let it set.
-    harness: what its program puts around its user's words.
+    harness: what its program puts around its user's words. project: in which it is, "" for none.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -110,6 +112,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     thread: str = ""
     called: CalledAgent = NO_AGENT
     dropped: Sequence[str] = ()
+    project: str = ""
 
     @property
     def model(self) -> str:
@@ -232,9 +235,9 @@ async def read_turn_input(
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
-    more = (decided.mode.off_reason, query, decided.resends)
-    whole = TurnInput(
-        *asked, *found, *signals, wire, decided.read.facts, *more, harness=client.harness
+    more: tuple[Any, ...] = (decided.mode.off_reason, query, decided.resends, client.harness)
+    whole = TurnInput(  # type: ignore[misc]  # the lengths of the tuples are not looked at
+        *asked, *found, *signals, wire, decided.read.facts, *more, project=decided.project
     )
     if called is NO_AGENT:
         return whole
@@ -270,13 +273,14 @@ class _Asker(NamedTuple):
 class _Decided(NamedTuple):
     """The mode in force, what counts of the body, and the conversation that is named.
 
-    resends: see `TurnInput`.
+    resends, project: see `TurnInput`.
     """
 
     mode: MemoryMode
     read: ReadBody
     conversation: str | None = None
     resends: bool = False
+    project: str = ""
 
 
 async def _decide(
@@ -302,7 +306,11 @@ async def _decide(
     if mode.name == "off":
         return _Decided(mode, ReadBody(read.members))
     read = ReadBody(read.members, read.facts, heavy)
-    return _Decided(mode, read, conversation, resends)
+    decided = _Decided(mode, read, conversation, resends)
+    if PROJECT not in headers and not client.projects:  # the usual case, without a call
+        return decided
+    project = await named_project(gateway, principal, headers, client, (user, asker.owner))
+    return decided._replace(project=project)
 
 
 def _memory_needed(too_heavy: str) -> BadRequest:

@@ -8,7 +8,7 @@ from gateway.apis.client_profiles import CONVERSATION_CHARACTERS, ClientProfile
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import header_text
 from gateway.errors import BadRequest, Forbidden
-from memory import parse_zone
+from memory import KIND_MARK, parse_zone
 
 AGENT_CHARACTERS = 256
 
@@ -17,7 +17,7 @@ Headers = Mapping[bytes, bytes]
 
 def agent_of(headers: Headers) -> str:
     """Return the request's agent. Raises BadRequest."""
-    agent = header_text(headers, b"x-memory-agent") or "default"
+    agent = (header_text(headers, b"x-memory-agent") or "default").lstrip(KIND_MARK) or "default"
     if len(agent) > AGENT_CHARACTERS:
         raise BadRequest(
             f"X-Memory-Agent has {len(agent)} characters; at most {AGENT_CHARACTERS} are allowed.",

@@ -139,9 +139,10 @@ async def _run(gateway: GatewayState, request: TurnInput, command: ChatCommand) 
     reads, run = COMMANDS[command.name]
     if request.mode not in ("full", "read" if reads else "write"):
         return f"The memory may only {request.mode} here, so /{command.name} is not possible."
+    policy = memory.policy if agent is None else gateway.agents.policy_of(agent)
     actor = ManagementActor(
-        memory.scope(tenant, request.owner, request.agent),
-        memory.policy.blocks if agent is None else gateway.agents.policy_of(agent).blocks,
+        memory.scope(tenant, request.owner, request.agent, request.project),
+        policy.blocks_in(request.project),
         EditSource(ACTOR, request.id, user=request.user, agent=request.agent),
     )
     text = await run(gateway, actor, command.text)

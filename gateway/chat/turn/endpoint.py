@@ -112,7 +112,7 @@ def entry_of(request: TurnInput) -> RequestInfo:
 def name_memory(entry: RequestInfo, request: TurnInput) -> None:
     """Let the answer name whose memory it is about, where that is not plainly the user's."""
     if request.mode != "off":
-        entry.agent = request.agent
+        entry.agent, entry.project = request.agent, request.project
         entry.owner = request.owner
 
 

@@ -8,8 +8,11 @@ import sys
 import tomllib
 from urllib.parse import unquote
 
+import pytest
+
 from gateway.cli.lockfile import hold_lock
-from gateway.cli.run import MemoryOwner, arguments_for, variables_for
+from gateway.cli.options import CommandFailed
+from gateway.cli.run import MemoryOwner, arguments_for, name_project, variables_for
 from tests.sockets import free_port
 
 URL = "http://127.0.0.1:8080"
@@ -80,6 +83,20 @@ def test_an_agent_is_named_to_both_programs():
     (setting,) = [a for a in arguments_for(["codex"], URL, owner) if "http_headers" in a]
     headers = tomllib.loads(setting)["model_providers"]["mnemogate"]["http_headers"]
     assert headers == {"X-Memory-User": "ada", "X-Memory-Agent": "w%C3%B6rk"}
+
+
+def test_a_project_is_named_to_both_programs_and_is_the_repository_where_none_is_given(tmp_path):
+    owner = MemoryOwner(project="apollo")
+    assert variables_for(URL, owner, {})["ANTHROPIC_CUSTOM_HEADERS"] == "X-Memory-Project: apollo"
+    (setting,) = [a for a in arguments_for(["codex"], URL, owner) if "http_headers" in a]
+    headers = tomllib.loads(setting)["model_providers"]["mnemogate"]["http_headers"]
+    assert headers == {"X-Memory-Project": "apollo"}
+    inner = tmp_path / "heron" / "src"
+    inner.mkdir(parents=True)
+    (tmp_path / "heron" / ".git").mkdir()
+    assert name_project(inner) == "heron"
+    with pytest.raises(CommandFailed, match="no git repository"):
+        name_project(tmp_path)
 
 
 def test_a_proxy_is_not_asked_for_a_gateway_on_this_machine():

@@ -79,9 +79,9 @@ async def test_what_is_gone_asks_nobody(db, scope):
     envoy = Envoy()
     summarise, extract = (
         summarization.summary_handler(db, envoy),
-        extraction.extraction_handler(db, envoy, lambda: BLOCKS, ExtractionRules),
+        extraction.extraction_handler(db, envoy, lambda _: BLOCKS, ExtractionRules),
     )
-    reflect = reflection.reflection_handler(db, envoy, Retriever(db), lambda: BLOCKS)
+    reflect = reflection.reflection_handler(db, envoy, Retriever(db), lambda _: BLOCKS)
     for whose in (None, 12345):
         assert await summarise(summary_job(whose)) is None
         assert await extract(QueuedJob("extract", {"model": "m"}, whose)) is None
@@ -137,7 +137,7 @@ async def test_a_summary_without_text_is_unusable(db, scope, message):
 )
 async def test_reflection_ends_with_calls_that_are_none(db, scope, calls):
     envoy = Envoy({"content": "done", "tool_calls": calls})
-    await reflection.reflection_handler(db, envoy, Retriever(db), lambda: BLOCKS)(
+    await reflection.reflection_handler(db, envoy, Retriever(db), lambda _: BLOCKS)(
         QueuedJob("reflect", {"rounds": 0, "model": "m"}, scope)
     )
     assert len(envoy.asked) == 1
@@ -153,7 +153,7 @@ async def test_reflection_writes_nothing_once_its_job_is_gone(db, scope):
     }
     with pytest.raises(Exception, match="taken over or erased"):
         await reflection.reflection_handler(
-            db, Envoy({"tool_calls": [call]}), Retriever(db), lambda: BLOCKS
+            db, Envoy({"tool_calls": [call]}), Retriever(db), lambda _: BLOCKS
         )(QueuedJob("reflect", {"rounds": 0, "model": "m"}, scope, held=(9, 1)))
     assert await db.read(lambda conn: conn.execute(select(t.block_versions)).all()) == []
 
@@ -195,7 +195,7 @@ async def test_an_answer_without_facts_is_unusable_and_a_turn_that_is_gone_is_no
         )
     )
     no_user = extraction.extraction_handler(
-        db, Envoy({"content": "no"}), lambda: BLOCKS, ExtractionRules
+        db, Envoy({"content": "no"}), lambda _: BLOCKS, ExtractionRules
     )
     with pytest.raises(Unusable):
         await no_user(QueuedJob("extract", {"model": "m", "at_once": True}, scope))

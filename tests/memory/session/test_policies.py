@@ -8,6 +8,7 @@ import pytest
 from memory.session.policies import MODES, UserPolicies, strictest
 from memory.stores.sql.engine.database import Database
 from memory.stores.sql.rows import policies as rows
+from memory.stores.sql.rows.policies import PolicyEdit
 
 ALLOWS = {"full": {"read", "write"}, "read": {"read"}, "write": {"write"}, "off": set()}
 
@@ -28,28 +29,28 @@ async def db(tmp_path):
 async def test_a_policy_holds_for_its_user_alone_and_from_the_next_request_on(db):
     policies = UserPolicies(db)
     assert await policies.find(("t", "ada")) == "full"
-    await policies.put(("t", "ada"), "off")
+    await policies.put(("t", "ada"), PolicyEdit("off"))
     assert [await policies.find(w) for w in (("t", "ada"), ("t", "eve"), ("u", "ada"))] == [
         "off",
         "full",
         "full",
     ]
-    await policies.put(("t", "ada"), "read")
+    await policies.put(("t", "ada"), PolicyEdit("read"))
     assert await policies.find(("t", "ada")) == "read"
-    await policies.put(("t", "ada"), "full")
+    await policies.put(("t", "ada"), PolicyEdit("full"))
     assert not await db.read(rows.any_set)
 
 
 async def test_a_read_that_a_change_overtakes_is_not_remembered(db, monkeypatch):
     policies = UserPolicies(db)
-    await policies.put(("t", "eve"), "off")
+    await policies.put(("t", "eve"), PolicyEdit("off"))
     await policies.load()
     read = db.read
 
     async def late(work, *rest, **more):
         found = await read(work, *rest, **more)
         monkeypatch.setattr(db, "read", read)
-        await policies.put(("t", "ada"), "off")
+        await policies.put(("t", "ada"), PolicyEdit("off"))
         return found
 
     monkeypatch.setattr(db, "read", late)

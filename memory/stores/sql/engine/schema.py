@@ -46,6 +46,7 @@ from memory.stores.sql.engine.shared_tables import (
     shared_members,
     shared_versions,
 )
+from memory.stores.sql.engine.team_tables import project_members, projects, team_members, teams
 from memory.stores.sql.engine.tool_tables import tool_calls, tool_results
 
 # Made elsewhere, and spoken of as part of the schema.
@@ -61,12 +62,16 @@ __all__ = [
     "file_tables",
     "job_records",
     "metadata",
+    "project_members",
+    "projects",
     "python_tool_tables",
     "shared_blocks",
     "shared_changes",
     "shared_members",
     "shared_versions",
     "short",
+    "team_members",
+    "teams",
     "text",
     "tool_approvals",
     "tool_calls",
@@ -75,6 +80,7 @@ __all__ = [
     "user_policies",
 ]
 
+# agent: with the project before it, where the memory is of one (see `Scope`); project: that alone.
 scopes = Table(
     "scopes",
     metadata,
@@ -89,6 +95,7 @@ scopes = Table(
     Column("turns", Integer, nullable=False, server_default="0"),
     # raised by what a cached conversation may hold of it: blocks, edits from outside, removals
     Column("version", Key, nullable=False, server_default="0"),
+    text("project"),
     UniqueConstraint("tenant", "user", "agent"),
 )
 

@@ -69,10 +69,12 @@ shared_versions = Table(
     UniqueConstraint("block_id", "version"),
 )
 
-# Raised by each write to a tenant's shared blocks or their members: what is cached is compared.
+# Raised by each write to a tenant's shared blocks, teams, projects or their members: what is cached
+# is compared. layered: the tenant ever had a team, a project or a passage of its own.
 shared_changes = Table(
     "shared_changes",
     metadata,
     Column("tenant", Words, primary_key=True),
     Column("changes", Key, nullable=False, autoincrement=False),
+    Column("layered", Boolean, nullable=False, server_default="0"),
 )

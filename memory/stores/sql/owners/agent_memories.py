@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, delete, func, or_, select
 
-from memory.scope import owner_key
+from memory.scope import KIND_MARK, owner_key, split_memory_name
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.application_tables import ApplicationTables
 from memory.stores.sql.engine.batches import BatchedWork
@@ -27,12 +27,18 @@ def list_agents(conn: Connection, tenant: str, user: str) -> list[dict[str, Any]
     counts = {kind: _count(conn, table, tenant, user) for kind, table in COUNTED.items()}
     return [
         {
-            "agent": row.agent,
+            **_name_members(row.agent),
             **{kind: counts[kind].get(row.agent, 0) for kind in COUNTED},
             "active_at": row.active_at,
         }
         for row in rows
     ]
+
+
+def _name_members(memory: str) -> dict[str, str]:
+    """Return the agent of a memory, and its project if it has one."""
+    agent, project = split_memory_name(memory)
+    return {"agent": agent, **({"project": project} if project else {})}
 
 
 def _count(conn: Connection, table: Any, tenant: str, user: str) -> dict[str, int]:
@@ -63,7 +69,9 @@ async def erase(
 
     def begin(conn: Connection) -> tuple[list[int], int]:
         tenant, agent = who
-        rows = conn.execute(select(s.id, s.user).where(s.tenant == tenant, s.agent == agent)).all()
+        # In whichever project.
+        named = or_(s.agent == agent, s.agent.endswith(KIND_MARK + agent, autoescape=True))
+        rows = conn.execute(select(s.id, s.user).where(s.tenant == tenant, named)).all()
         ids = [row.id for row in rows]
         for row in rows:
             scopes.void(conn, owner_key(secret, tenant, row.user))

@@ -1,12 +1,16 @@
-"""What users said to agents that have one memory, whoever talks to them: its erasure."""
+"""What users said and had written where others read it: in agents that have one memory, whoever
+talks to them, and in layers. Its erasure.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
-from memory.scope import AGENT_KIND
+from memory.scope import AGENT_KIND, KIND_MARK, split_memory_name
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.batches import (
     ROWS_PER_STATEMENT,
@@ -15,52 +19,70 @@ from memory.stores.sql.engine.batches import (
     write_batches,
 )
 from memory.stores.sql.engine.write_lock import NOTHING
-from memory.stores.sql.rows import messages, passages, scopes
+from memory.stores.sql.rows import messages, passages, scopes, shared_blocks
 from memory.stores.sql.rows.scopes import UserName
 
 m, p, s, n = t.messages.c, t.passages.c, t.scopes.c, t.nodes.c
+Owner = tuple[str, str]  # a memory's, and its agent
 # What of a turn may quote what was said in it.
 QUOTING = ("note", "recall", "told", "hidden", "text", "rounds", "recalled")
 
 
-async def erase(db: BatchedWork, who: UserName) -> list[str]:
-    """Remove what a user said to such agents, the answers, and passages made from them.
+class ErasedSpeaker(NamedTuple):
+    """What was erased of a user. agents: whose memory it was. passages: in layers."""
 
-    who: tenant and user. Returns the names of the agents. Raises StoreUnavailable; a repetition
-    continues.
+    agents: list[str]
+    passages: int
+
+
+async def erase(db: BatchedWork, who: UserName) -> ErasedSpeaker:
+    """Remove what a user said to such agents, the answers, passages of it, and shared ones.
+
+    who: tenant and user. Raises StoreUnavailable; a repetition continues.
     """
     # The usual case: no other write has to wait for it.
     if not await db.write(lambda conn: _has_any(conn, who), lock=NOTHING):
-        return []
-    agents: set[str] = set()
-    for named in await write_batches(db, lambda conn, share: _erase_some(conn, share, who)):
-        agents |= named
-    return sorted(agents)
+        return ErasedSpeaker([], 0)
+    removed: Counter[Owner] = Counter()
+    for some in await write_batches(db, lambda conn, share: _erase_some(conn, share, who)):
+        removed += some
+    agents = {agent for owner, agent in removed if owner.startswith(AGENT_KIND)}
+    layered = sum(n for (owner, _), n in removed.items() if not owner.startswith(AGENT_KIND))
+    return ErasedSpeaker(sorted(agents), layered)
+
+
+def keep_passages(conn: Connection, who: UserName) -> int:
+    """Remove a user's name beside what they put into layers; return of how many passages."""
+    rows = select(s.id).where(*_shared(who), ~s.user.startswith(AGENT_KIND, autoescape=True))
+    written = p.written_by == who[1], p.scope_id.in_(rows)
+    return conn.execute(update(t.passages).where(*written).values(written_by=None)).rowcount
 
 
 def rename(conn: Connection, source: UserName, target: UserName) -> None:
-    """Give what a user said to such agents to another name of the same tenant."""
+    """Give what a user said and wrote there to another name; another tenant takes none of it."""
     if source[0] != target[0]:
+        keep_passages(conn, source)
         return
-    homes = select(s.id).where(*_at_home(source))
+    homes = select(s.id).where(*_shared(source))
     for table, name in ((t.messages, m.said_by), (t.passages, p.written_by)):
         said = name == source[1], table.c.scope_id.in_(homes)
         conn.execute(update(table).where(*said).values({name: target[1]}))
 
 
-def _erase_some(conn: Connection, share: WriterShare, who: UserName) -> set[str] | None:
+def _erase_some(conn: Connection, share: WriterShare, who: UserName) -> Counter[Owner] | None:
     """Remove the next turns and passages; return whose they were, None if none was left."""
-    agents: set[str] = set()
+    owners: Counter[Owner] = Counter()
     for remove in (_remove_turns, _remove_passages):
-        while found := remove(conn, who):
-            agents |= found
+        while some := remove(conn, who):
+            owners += some
             if share.count_row(ROWS_PER_STATEMENT):
-                return agents
-    return agents or None
+                return owners
+    return owners or None
 
 
-def _at_home(who: UserName) -> tuple[ColumnElement[bool], ...]:
-    return s.tenant == who[0], s.user.startswith(AGENT_KIND, autoescape=True)
+def _shared(who: UserName) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions for memories of a tenant that are no user's own."""
+    return s.tenant == who[0], s.user.startswith(KIND_MARK)
 
 
 def _has_any(conn: Connection, who: UserName) -> bool:
@@ -71,16 +93,16 @@ def _has_any(conn: Connection, who: UserName) -> bool:
     )
 
 
-def _remove_turns(conn: Connection, who: UserName) -> set[str]:
-    """Remove some turns of a user; return the agents."""
+def _remove_turns(conn: Connection, who: UserName) -> Counter[Owner]:
+    """Remove some turns of a user; return whose they were."""
     rows = conn.execute(
-        select(m.id, m.node, m.conversation, m.scope_id, s.agent)
+        select(m.id, m.node, m.conversation, m.scope_id, s.user, s.agent)
         .join(t.scopes, s.id == m.scope_id)
-        .where(m.said_by == who[1], *_at_home(who))
+        .where(m.said_by == who[1], *_shared(who))
         .limit(ROWS_PER_STATEMENT)
     ).all()
     if not rows:
-        return set()
+        return Counter()
     nodes = [row.node for row in rows if row.node is not None]
     doomed = m.id.in_([row.id for row in rows]) | m.node.in_(nodes)
     names = list(conn.execute(select(m.public_id).where(doomed)).scalars())
@@ -89,7 +111,11 @@ def _remove_turns(conn: Connection, who: UserName) -> set[str]:
     conn.execute(update(t.nodes).where(n.id.in_(nodes)).values(dict.fromkeys(QUOTING)))
     conn.execute(delete(t.explains).where(t.explains.c.id.in_(nodes)))
     _outdate(conn, {row.scope_id for row in rows}, [row.conversation for row in rows])
-    return {row.agent for row in rows}
+    return _owners_of(rows)
+
+
+def _owners_of(rows: Sequence[Any]) -> Counter[Owner]:
+    return Counter((row.user, split_memory_name(row.agent)[0]) for row in rows)
 
 
 def _outdate(conn: Connection, scope_ids: set[int], conversations: Sequence[int]) -> None:
@@ -100,17 +126,23 @@ def _outdate(conn: Connection, scope_ids: set[int], conversations: Sequence[int]
         scopes.touch(conn, scope_id, outside=True)
 
 
-def _remove_passages(conn: Connection, who: UserName) -> set[str]:
-    """Remove some passages that a user had written; return the agents."""
+def _remove_passages(conn: Connection, who: UserName) -> Counter[Owner]:
+    """Remove some passages that a user had written; return whose they were.
+
+    Those who read a layer begin new epochs, which hold nothing of it.
+    """
     rows = conn.execute(
-        select(p.id, s.agent)
+        select(p.id, p.scope_id, s.user, s.agent)
         .join(t.scopes, s.id == p.scope_id)
-        .where(p.written_by == who[1], *_at_home(who))
+        .where(p.written_by == who[1], *_shared(who))
         .limit(ROWS_PER_STATEMENT)
     ).all()
     if rows:
         _drop_passages(conn, p.id.in_([row.id for row in rows]))
-    return {row.agent for row in rows}
+        for scope_id in {r.scope_id for r in rows if not r.user.startswith(AGENT_KIND)}:
+            scopes.touch(conn, scope_id, outside=True)
+            shared_blocks.raise_changes(conn, who[0], layered=True)
+    return _owners_of(rows)
 
 
 def _drop_passages(conn: Connection, which: ColumnElement[bool]) -> None:

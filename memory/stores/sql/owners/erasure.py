@@ -99,7 +99,8 @@ async def erase(
     counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
     counts["jobs"] += jobs
     more = {name: count for name, count in removed.items() if name}
-    agents = await agent_speakers.erase(db, who)
+    agents, layered = await agent_speakers.erase(db, who)
+    shared |= {"passages": layered} if layered else {}
     return Erasure({**{name: counts[name] for name in COUNTED}, **more}, agents, shared)
 
 

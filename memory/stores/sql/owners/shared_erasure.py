@@ -12,6 +12,7 @@ from memory.core.shared import Writers, rename_writer, without_lines_of
 from memory.ids import clock, new_key
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import run_pure
+from memory.stores.sql.rows import project_rows, teams
 from memory.stores.sql.rows.scopes import UserName
 from memory.stores.sql.rows.shared_blocks import ERASE, raise_changes, read_writers
 
@@ -66,6 +67,8 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
     )
     conn.execute(delete(t.shared_members).where(*own, there.exists()))
     conn.execute(update(t.shared_members).where(*own).values(name=target[1]))
+    teams.rename_member(conn, source, target)
+    project_rows.rename_member(conn, source, target)
     for row in _written_by(conn, source):
         names = rename_writer(read_writers(row.writers), source[1], target[1])
         _put_writers(conn, row.id, names)
@@ -74,8 +77,11 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
 
 
 def _leave(conn: Connection, who: UserName) -> int:
+    """Take a user out of blocks, teams and projects; return of how many."""
     own = m.tenant == who[0], m.kind == "user", m.name == who[1]
-    return conn.execute(delete(t.shared_members).where(*own)).rowcount
+    left = conn.execute(delete(t.shared_members).where(*own)).rowcount
+    left += project_rows.leave_all(conn, who[0], project_rows.USER, who[1])
+    return left + teams.leave_all(conn, who)
 
 
 def _written_by(conn: Connection, who: UserName) -> Iterator[Row[Any]]:

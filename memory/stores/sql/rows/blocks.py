@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
@@ -64,11 +64,23 @@ class EditSource:
     agent: str | None = None
 
 
+class ReadsBlocks(Protocol):
+    """Other blocks of a user, see `general_memory`."""
+
+    @property
+    def write(self) -> bool: ...
+
+    def read(self, conn: Connection) -> dict[str, CoreBlock]: ...
+
+    def edit_shelf(self, conn: Connection) -> BlockSet: ...
+
+
 class BlockSet(msgspec.Struct, frozen=True):
     """The blocks of a scope, or of one branch of an unnamed user's conversation.
 
     defaults: the operator's blocks, valid until a row replaces them. parent: the branch this one is
     copied from on its first edit. shared: whose shared blocks are shown over them, None for none.
+    general: in a project the blocks outside of it, which are shown below them.
     """
 
     scope_id: int | None
@@ -76,6 +88,7 @@ class BlockSet(msgspec.Struct, frozen=True):
     branch: int = 0
     parent: int = 0
     shared: Scope | None = None
+    general: ReadsBlocks | None = None
 
 
 def _block(row: Row[Any]) -> CoreBlock:

@@ -10,10 +10,11 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select
 
 from memory.conversation.messages import Json
-from memory.core.left_layers import without_layers
+from memory.core.layers import OWN
+from memory.core.left_layers import without_hits, without_layers
 from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.rows import call_records, shared_members
+from memory.stores.sql.rows import call_records, layers, shared_members
 from memory.stores.sql.rows.scopes import VisibleScopes
 
 c, m = t.conversations.c, t.messages.c
@@ -155,4 +156,9 @@ def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> J
         read = {one.block.id for one in seen}
         left = [label for label, block in record["shared"].items() if block not in read]
         record = without_layers(record, left)
+    if reach.users is not None and record.get("layers"):
+        scope = Scope(row.tenant, row.user, row.agent, b"")
+        labels = {OWN, *(layer.label for layer in layers.list_layers(conn, scope))}
+        left = [label for label in record["layers"]["read"] if label not in labels]
+        record = without_hits(record, left)
     return {**record, "user": row.user}

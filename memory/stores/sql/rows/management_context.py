@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from memory.core.blocks import CoreBlock
 from memory.scope import Scope
 from memory.stores.sql.engine.write_lock import WriteLock, owner_lock
-from memory.stores.sql.rows import scopes
+from memory.stores.sql.rows import scopes, shared_blocks
 from memory.stores.sql.rows.blocks import BlockSet, EditSource
 
 
@@ -39,4 +39,6 @@ def touch_scope(conn: Connection, scope: Scope) -> int:
     """
     scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, scope))
     scopes.touch(conn, scope_id, outside=True)
+    if scope.is_layer:
+        shared_blocks.raise_changes(conn, scope.tenant, layered=True)
     return scope_id

@@ -192,6 +192,7 @@ def to_hit(row: Row[Any]) -> dict[str, Any]:
         "source": row.source,
         "quote": row.quote,
         "speaker": row.speaker,
+        "written_by": row.written_by,
         "forgotten_at": row.deleted_at,
         "forgotten_by": row.deleted_by,
         "superseded_by": row.superseded_by,

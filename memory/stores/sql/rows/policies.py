@@ -9,14 +9,16 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from memory.core.layers import LAYER_KINDS
 from memory.ids import clock
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import sql_driver
 from memory.stores.sql.engine.statements import Query, execute_sql
+from memory.stores.sql.rows import shared_blocks
 from memory.stores.sql.rows.scopes import UserName
 
 p = t.user_policies.c
-OF_USER = select(p.memory, p.timezone, p.tools).where(
+OF_USER = select(p.memory, p.timezone, p.tools, p.layers).where(
     p.tenant == bindparam("tenant"), p.user == bindparam("user")
 )
 ONE = select(p.tenant).limit(1)
@@ -29,12 +31,23 @@ class StoredPolicy(NamedTuple):
     """A user's policy.
 
     timezone: by its IANA name, "" for that of the memory. tools: patterns of the operator's tools
-    that the user may have, as JSON; "" for all.
+    that the user may have, as JSON; "" for all. layers: the kinds of layers that the user's
+    requests read beside their own memory.
     """
 
     memory: str = FULL
     timezone: str = ""
     tools: str = ""
+    layers: tuple[str, ...] = LAYER_KINDS
+
+
+class PolicyEdit(NamedTuple):
+    """What changes of a policy, see `StoredPolicy`; a member that is None stays as it is."""
+
+    memory: str | None = None
+    timezone: str | None = None
+    tools: str | None = None
+    layers: tuple[str, ...] | None = None
 
 
 NO_POLICY = StoredPolicy()
@@ -43,11 +56,17 @@ NO_POLICY = StoredPolicy()
 def find(conn: Connection, who: UserName) -> StoredPolicy:
     """Return the policy of a user."""
     row = conn.execute(OF_USER, _name(who)).first()
-    return (
-        NO_POLICY
-        if row is None
-        else StoredPolicy(row.memory or FULL, row.timezone or "", row.tools or "")
+    if row is None:
+        return NO_POLICY
+    return StoredPolicy(
+        row.memory or FULL, row.timezone or "", row.tools or "", _read_layers(row.layers)
     )
+
+
+def _read_layers(stored: str | None) -> tuple[str, ...]:
+    if stored is None:
+        return LAYER_KINDS
+    return tuple(kind for kind in LAYER_KINDS if kind in stored.split(","))
 
 
 def any_set(conn: Connection) -> bool:
@@ -70,26 +89,22 @@ def _tell_others(conn: Connection) -> None:
         )
 
 
-def put(
-    conn: Connection,
-    who: UserName,
-    memory: str | None = None,
-    timezone: str | None = None,
-    tools: str | None = None,
-) -> StoredPolicy:
-    """Set the policy of a user, and return it. A member that is None stays as it is."""
+def put(conn: Connection, who: UserName, edit: PolicyEdit) -> StoredPolicy:
+    """Set the policy of a user, and return it."""
     before = find(conn, who)
-    policy = StoredPolicy(
-        before.memory if memory is None else memory,
-        before.timezone if timezone is None else timezone,
-        before.tools if tools is None else tools,
-    )
+    changes = {name: value for name, value in edit._asdict().items() if value is not None}
+    if edit.layers is not None:
+        changes["layers"] = tuple(kind for kind in LAYER_KINDS if kind in edit.layers)
+    policy = before._replace(**changes)
     values = {**policy._asdict(), "updated_at": clock.now()}
+    values["layers"] = None if policy.layers == LAYER_KINDS else ",".join(policy.layers)
     own = (p.tenant == who[0]) & (p.user == who[1])
     if policy == NO_POLICY:
         remove(conn, who)
     elif not conn.execute(update(t.user_policies).where(own).values(**values)).rowcount:
         conn.execute(insert(t.user_policies).values(**_name(who), **values))
+    if policy.layers != before.layers:  # what is kept of the user's blocks is outdated
+        shared_blocks.raise_changes(conn, who[0])
     _tell_others(conn)
     return policy
 
@@ -98,7 +113,7 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
     """Give the policy of a user, if there is one, to another name."""
     if (policy := find(conn, source)) != NO_POLICY:
         remove(conn, source)
-        put(conn, target, *policy)
+        put(conn, target, PolicyEdit(*policy))
 
 
 def remove(conn: Connection, who: UserName) -> None:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_key
-from memory.scope import AGENT_KIND, Scope, owner_key
+from memory.scope import KIND_MARK, Scope, owner_key
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.statements import Query, execute, insert_with_conflict
@@ -51,6 +51,7 @@ WITH_CHANGES = select(
     .where(t.generations.c.owner == bindparam("owner"))
     .scalar_subquery(),
     select(_changes.changes).where(_changes.tenant == bindparam("tenant")).scalar_subquery(),
+    select(_changes.layered).where(_changes.tenant == bindparam("tenant")).scalar_subquery(),
 )
 FIND = select(_c.id).where(
     _c.tenant == bindparam("tenant"), _c.user == bindparam("user"), _c.agent == bindparam("agent")
@@ -112,6 +113,16 @@ VERSIONS = (
     )
     .where(_c.id == bindparam("which"))
 )
+_general = t.scopes.alias()
+WITH_GENERAL = VERSIONS.add_columns(
+    select(_general.c.version)
+    .where(
+        _general.c.tenant == _c.tenant,
+        _general.c.user == _c.user,
+        _general.c.agent == bindparam("general"),
+    )
+    .scalar_subquery()
+)
 PROVE = (
     update(t.scopes).where(_c.id == bindparam("which"), _c.proven.is_(False)).values(proven=True)
 )
@@ -141,6 +152,15 @@ def find(conn: Connection, scope: Scope) -> int | None:
     return found
 
 
+EDITS = select(_c.edits, _c.version).where(_c.id == bindparam("scope"))
+
+
+def read_counts(conn: Connection, scope_id: int) -> tuple[int, int]:
+    """Return how often a scope was edited from outside, and its version."""
+    row = execute(conn, EDITS, {"scope": scope_id}).one()
+    return row[0], row[1]
+
+
 def scope_status(
     conn: Connection, owner: ScopeOwner, scope_id: int | None, conversation: int
 ) -> Any:
@@ -168,10 +188,13 @@ def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
     return ScopeOwner(scope, generation(conn, scope.owner))
 
 
-def owner_and_changes(conn: Connection, scope: Scope) -> tuple[ScopeOwner, int | None]:
-    """Return the owner, and how often shared blocks of the tenant changed, None for never."""
+def owner_and_changes(conn: Connection, scope: Scope) -> tuple[ScopeOwner, int | None, bool]:
+    """Return the owner, and how often what the tenant shares changed, None for never.
+
+    And whether the tenant has layers beside shared blocks.
+    """
     row = execute(conn, WITH_CHANGES, {"owner": scope.owner, "tenant": scope.tenant}).one()
-    return ScopeOwner(scope, int(row[0] or 0)), row[1]
+    return ScopeOwner(scope, int(row[0] or 0)), row[1], bool(row[2])
 
 
 def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
@@ -192,6 +215,7 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
         "agent": owner.scope.agent,
         "created_at": now,
         "active_at": now,
+        **({"project": owner.scope.project} if owner.scope.project else {}),
     }
     execute(conn, _add_if_missing(sql_driver(conn), tuple(row)), row)
     # The unnamed of a tenant have one scope, and on a server write side by side.
@@ -228,9 +252,15 @@ def raise_version(conn: Connection, scope_id: int) -> None:
         execute(conn, RAISE, {"which": scope_id})
 
 
-def versions(scope_id: int, conversation: int) -> Query:
-    """Return the query for the versions of a scope, a conversation of it, and shared blocks."""
-    return Query(VERSIONS, {"which": scope_id, "conversation": conversation})
+def versions(scope_id: int, conversation: int, general: str | None = None) -> Query:
+    """Return the query for the versions of a scope, a conversation of it, and shared blocks.
+
+    general: in a project the agent, and then the version of the general memory too.
+    """
+    named = {"which": scope_id, "conversation": conversation}
+    if general is None:
+        return Query(VERSIONS, named)
+    return Query(WITH_GENERAL, {**named, "general": general})
 
 
 def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
@@ -326,7 +356,7 @@ def users_named(conn: Connection, names: Sequence[UserName]) -> list[dict[str, A
     return [by_name[name] for name in names if name in by_name]
 
 
-# Those of agents are no users.
+# Those of agents and layers are no users.
 _USERS = (
     select(
         t.scopes.c.tenant,
@@ -334,7 +364,7 @@ _USERS = (
         func.min(t.scopes.c.created_at),
         func.max(t.scopes.c.active_at),
     )
-    .where(t.scopes.c.user.is_not(None), ~t.scopes.c.user.startswith(AGENT_KIND, autoescape=True))
+    .where(t.scopes.c.user.is_not(None), ~t.scopes.c.user.startswith(KIND_MARK))
     .group_by(t.scopes.c.tenant, t.scopes.c.user)
 )
 

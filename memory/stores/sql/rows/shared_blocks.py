@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, tuple_, update
 
 from memory.core.blocks import CoreBlock
 from memory.core.shared import Writers, attribute_lines, may_undo
@@ -97,15 +97,35 @@ def _raise_statement(driver: SqlDriver) -> Any:
     )
 
 
-def raise_changes(conn: Connection, tenant: str) -> None:
-    """Outdate what is kept of a tenant's shared blocks."""
+def raise_changes(conn: Connection, tenant: str, *, layered: bool = False) -> None:
+    """Outdate what is kept of a tenant's shared blocks, and of who sees them.
+
+    layered: from now on the tenant has teams, projects, or passages of its own.
+    """
     execute(conn, _raise_statement(sql_driver(conn)), {"tenant": tenant, "changes": 1})
+    if layered:
+        unmarked = c.tenant == tenant, c.layered.is_(False)
+        conn.execute(update(t.shared_changes).where(*unmarked).values(layered=True))
 
 
-def list_changes(conn: Connection) -> dict[str, int]:
-    """Return the counts of changes of the tenants that ever had a shared block."""
-    rows = conn.execute(select(c.tenant, c.changes))
-    return {row.tenant: row.changes for row in rows}
+class TenantChanges(NamedTuple):
+    """How often what a tenant shares changed. layered: it has layers beside shared blocks."""
+
+    changes: int
+    layered: bool
+
+
+def list_changes(conn: Connection) -> dict[str, TenantChanges]:
+    """Return the counts of changes of the tenants that ever shared anything."""
+    rows = conn.execute(select(c.tenant, c.changes, c.layered))
+    return {row.tenant: TenantChanges(row.changes, bool(row.layered)) for row in rows}
+
+
+def leave_all(conn: Connection, tenant: str, kind: str, name: str) -> int:
+    """Take a member that is there no more out of every block; return of how many."""
+    m = t.shared_members.c
+    own = m.tenant == tenant, m.kind == kind, m.name == name
+    return conn.execute(delete(t.shared_members).where(*own)).rowcount
 
 
 def find(conn: Connection, which: BlockName) -> StoredShared:

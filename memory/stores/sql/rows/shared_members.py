@@ -23,14 +23,16 @@ from sqlalchemy import (
 )
 
 from memory.core.blocks import CoreBlock
+from memory.core.layers import PROJECT, TEAM
 from memory.core.shared import Membership, SeenBlock
 from memory.errors import Conflict, NotFound, TooManySharers
 from memory.ids import clock
-from memory.scope import AGENT_KIND, Scope
+from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import add_rows, execute
-from memory.stores.sql.rows import shared_blocks
+from memory.stores.sql.rows import layers, shared_blocks
 from memory.stores.sql.rows.blocks import EditSource
+from memory.stores.sql.rows.layers import EVERYONE
 from memory.stores.sql.rows.shared_blocks import BlockName, OutsideEdit, StoredShared, block_of
 
 b, m = t.shared_blocks.c, t.shared_members.c
@@ -40,8 +42,6 @@ FULL = (
     f"this member sees {MOST_BLOCKS} shared blocks, and no more are possible: remove it from one "
     "first"
 )
-EVERYONE = "everyone"
-NOBODY = "-"  # in place of `everyone`, for the own memory of an agent, who is no user
 ROWS = 1024  # memberships that are looked at for one memory
 
 
@@ -69,11 +69,19 @@ _MINE = or_(
         or_(m.agent == "", m.agent == bindparam("agent")),
     ),
     and_(m.kind == "agent", m.name == bindparam("agent")),
-    and_(m.kind == bindparam("everyone"), m.name == ""),
+    and_(m.kind == TEAM, layers.is_in(TEAM, m.name)),
+    and_(m.kind == PROJECT, layers.is_in(PROJECT, m.name)),
+    and_(m.kind == EVERYONE, m.name == "", layers.reads_everyone()),
 )
 # Built once: it runs in turns.
 SEEN = (
-    select(m.kind, m.agent.label("member_agent"), m.write, t.shared_blocks)
+    select(
+        m.kind,
+        m.agent.label("member_agent"),
+        m.name.label("member_name"),
+        m.write,
+        t.shared_blocks,
+    )
     .join_from(t.shared_members, t.shared_blocks, b.id == m.block_id)
     .where(m.tenant == bindparam("tenant"), b.deleted.is_(False), _MINE)
     .order_by(b.id)
@@ -84,32 +92,22 @@ HELD = SEEN.with_for_update(of=t.shared_blocks)
 
 def seen_values(scope: Scope) -> dict[str, Any]:
     """Return the parameters of `SEEN` for a scope."""
-    return {
-        "tenant": scope.tenant,
-        "user": scope.user or "",
-        "agent": scope.agent,
-        "everyone": NOBODY if is_home(scope) else EVERYONE,
-    }
+    return {**layers.viewer_values(scope), "agent": scope.agent_name}
 
 
 def list_seen(conn: Connection, scope: Scope, *, held: bool = False) -> list[SeenBlock]:
     """Return the blocks of which a named scope is a member. held: keep others from editing them."""
     rows = execute(conn, HELD if held else SEEN, seen_values(scope))
     found = [_merge(list(group)) for _, group in groupby(rows, lambda row: row.id)]
-    if not is_home(scope):
+    if not scope.is_home:
         return found
     # It is a member by its name alone, so all of them are attached to it.
     return [replace(one, attached=True) for one in found]
 
 
-def is_home(scope: Scope) -> bool:
-    """Tell whether a memory is an agent's own."""
-    return (scope.user or "").startswith(AGENT_KIND)
-
-
 def _merge(rows: Sequence[Any]) -> SeenBlock:
     first = rows[0]
-    by = [Membership(row.kind, row.member_agent, bool(row.write)) for row in rows]
+    by = [Membership(row.kind, row.member_agent, bool(row.write), row.member_name) for row in rows]
     return SeenBlock.of(block_of(first), by, first.created_at, first.outside)
 
 
@@ -261,7 +259,10 @@ def seen_by(users: Sequence[str], agent: str | None = None) -> ColumnElement[boo
     else:
         of_user = and_(m.kind == "user", m.name.in_(users), m.agent.in_(["", agent]))
         of_agent = and_(m.kind == "agent", m.name == agent)
-    return b.id.in_(select(m.block_id).where(or_(of_user, of_agent, m.kind == EVERYONE)))
+    in_circles = [layers.is_of(kind, m, users) for kind in (TEAM, PROJECT)]
+    return b.id.in_(
+        select(m.block_id).where(or_(of_user, of_agent, *in_circles, m.kind == EVERYONE))
+    )
 
 
 def of_member(kind: str, name: str) -> ColumnElement[bool]:
@@ -282,6 +283,10 @@ def list_access(conn: Connection, which: BlockName, users: Sequence[str]) -> dic
     found: dict[str, bool] = {}
     for name, write in (*conn.execute(by_name), *conn.execute(by_agent)):
         found[name] = found.get(name, False) or bool(write)
+    for user in users:
+        circles = [layers.is_of(kind, m, [user]) for kind in (TEAM, PROJECT)]
+        for (write,) in conn.execute(select(m.write).where(*here, or_(*circles))):
+            found[user] = found.get(user, False) or bool(write)
     everyone = conn.execute(select(m.write).where(*here, m.kind == EVERYONE)).first()
     if everyone is not None:
         found = {name: found.get(name, False) or bool(everyone.write) for name in users}

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
-from memory.scope import AGENT_KIND
+from memory.scope import KIND_MARK
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows.scopes import UserName, VisibleScopes
 
@@ -33,7 +33,7 @@ def find_names(conn: Connection, wanted: UserSearch) -> list[UserName]:
     """Return the tenants and names of users. Its cost is linear in what is searched."""
     query = select(s.tenant, s.user).where(
         s.user.is_not(None),
-        ~s.user.startswith(AGENT_KIND, autoescape=True),  # these are agents
+        ~s.user.startswith(KIND_MARK),  # these are agents and layers
         *wanted.reach.conditions(),
     )
     if wanted.words:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
 from memory.core.block_space import BlockSpace, space_of
 from memory.core.blocks import CoreBlock
+from memory.core.layers import Layer
 from memory.core.shared import ShownBlocks, choose_shown
 from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.rows import blocks, shared_blocks, shared_members
+from memory.stores.sql.rows import blocks, general_memory, shared_blocks, shared_members
 from memory.stores.sql.rows.blocks import BlockSet, Edit, EditSource
+from memory.stores.sql.rows.layers import list_layers
 
+Layers = Sequence[Layer]
+General = general_memory.GeneralBlocks
+read_general = general_memory.read_general
 NOTHING_SHARED = ShownBlocks({})
 BOUNDLESS = BlockSpace(sys.maxsize, sys.maxsize, sys.maxsize)
 
@@ -33,6 +38,17 @@ def read_shared(
     """Return the shared blocks that a named scope shows. held: keep others from editing them."""
     seen = shared_members.list_seen(conn, scope, held=held)
     return choose_shown(seen, space_of(defaults))
+
+
+def read_with_layers(
+    conn: Connection, scope: Scope, defaults: Mapping[str, CoreBlock], *, layered: bool
+) -> ShownBlocks:
+    """Return the shared blocks that a named scope shows, and the layers that it reads.
+
+    layered: the tenant has layers.
+    """
+    shown = read_shared(conn, scope, defaults)
+    return replace(shown, layers=list_layers(conn, scope)) if layered else shown
 
 
 def read_all(conn: Connection, shelf: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
@@ -96,13 +112,15 @@ class VisibleBlocks:
     def read(self) -> dict[str, CoreBlock]:
         """Return the blocks by label, as they are now."""
         own = blocks.all_of(self._conn, self._shelf)
+        if (general := self._shelf.general) is not None:
+            own = {**general.read(self._conn), **own}
         return self._shared.over(own)
 
     def edit(self, label: str, how: Edit, source: EditSource) -> CoreBlock | None:
         """Apply `how` to a block, shared or not; see `blocks.edit`."""
         scope = self._shelf.shared
         if scope is None or not self.hold(label):
-            return blocks.edit(self._conn, self._shelf, label, how, source)
+            return self._edit_own(label, how, source)
         seen = self._shared.blocks[label].block
 
         def edit(block: CoreBlock) -> CoreBlock | None:
@@ -113,10 +131,21 @@ class VisibleBlocks:
         self._shared = self._read()
         return None if found is None else replace(found.block, read_only=seen.read_only)
 
+    def _edit_own(self, label: str, how: Edit, source: EditSource) -> CoreBlock | None:
+        """Edit a block that is not shared: an own one, or in a project one outside of it."""
+        conn, general = self._conn, self._shelf.general
+        if general is None or label in blocks.all_of(conn, self._shelf):
+            return blocks.edit(conn, self._shelf, label, how, source)
+        if (found := general.read(conn).get(label)) is None:
+            return blocks.edit(conn, self._shelf, label, how, source)
+        if not general.write:
+            return how(found)  # which refuses it, since it is read-only there
+        return blocks.edit(conn, general.edit_shelf(conn), label, how, source)
+
 
 def _by(source: EditSource, scope: Scope) -> EditSource:
     """Return who makes an edit, with whose request it is."""
     user = source.user
-    if user is None and not shared_members.is_home(scope):
+    if user is None and not scope.is_home:
         user = scope.user
-    return replace(source, user=user, agent=scope.agent)
+    return replace(source, user=user, agent=scope.agent_name)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, Table, select
 
+from memory.core.layers import LAYER_KINDS
 from memory.export_format import (
     BlockLine,
     ConversationLine,
@@ -24,7 +25,7 @@ from memory.export_format import (
     SharedBlockLine,
     VersionLine,
 )
-from memory.scope import Scope
+from memory.scope import Scope, split_memory_name
 from memory.search.query import iso
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import Database
@@ -49,6 +50,7 @@ async def export(
         yield PolicyLine(
             memory=policy.memory,  # type: ignore[arg-type]
             timezone=policy.timezone or None,
+            layers=None if policy.layers == LAYER_KINDS else list(policy.layers),  # type: ignore[arg-type]
         )
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
         for kind in (_blocks, _versions, _passages, list_file_lines, _conversations, _nodes):
@@ -64,6 +66,12 @@ async def export(
         count += 1
         yield shared
     yield ExportEnd(lines=count)
+
+
+def _name_members(memory: str) -> dict[str, str]:
+    """Return the agent and the project of a memory, as members of a line."""
+    agent, project = split_memory_name(memory)
+    return {"agent": agent, "project": project}
 
 
 Page = tuple[list[ExportLine], Any]
@@ -119,7 +127,7 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     )
     return [
         BlockLine(
-            agent=agent,
+            **_name_members(agent),
             label=r.label,
             value=r.value,
             description=r.description,
@@ -146,7 +154,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     rows = conn.execute(query if after is None else query.where(v.id > after)).all()
     return [
         VersionLine(
-            agent=agent,
+            **_name_members(agent),
             label=r.label,
             version=r.version,
             before=r.before,
@@ -170,7 +178,7 @@ def _passages(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
         scope_id,
         after,
         lambda r: PassageLine(
-            agent=agent,
+            **_name_members(agent),
             id=r.public_id,
             content=r.content,
             tags=decode(r.tags),
@@ -194,7 +202,7 @@ def _conversations(conn: Connection, scope_id: int, after: Any, agent: str) -> P
         scope_id,
         after,
         lambda r: ConversationLine(
-            agent=agent,
+            **_name_members(agent),
             id=r.name,
             explicit=r.explicit,
             resent=r.resent,
@@ -231,7 +239,7 @@ def _nodes(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
 def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[ExportLine]:
     ident = str(row.id)
     yield NodeLine(
-        agent=agent,
+        **_name_members(agent),
         conversation=row.name,
         id=ident,
         parent=None if row.parent is None else str(row.parent),
@@ -241,7 +249,7 @@ def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[E
     )
     for m in said:
         yield MessageLine(
-            agent=agent,
+            **_name_members(agent),
             conversation=row.name,
             node=ident,
             message=given(conn, m),

@@ -140,7 +140,7 @@ class ImportManifest:
                 "import at once. Send it in several parts, use an admin key, or raise "
                 "memory.import_rows."
             )
-        part = self.parts.setdefault(self._rules.agent or line.agent, ImportPart())
+        part = self.parts.setdefault(self._rules.agent or line.memory, ImportPart())
         if isinstance(line, BlockLine | VersionLine):
             self._check_block(line)
             if isinstance(line, VersionLine):

@@ -18,10 +18,11 @@ import msgspec
 from sqlalchemy import Connection, LargeBinary, Table
 
 from memory.conversation.matching import LOOKS, RequestHistory
+from memory.scope import KIND_MARK
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import SILENT_SECONDS, sql_driver
 from memory.stores.sql.engine.statements import batch_values, execute_sql, key_list
-from memory.stores.sql.rows import openings, scopes, shared_members
+from memory.stores.sql.rows import layers, openings, scopes, shared_members
 from memory.stores.sql.rows.blocks import SHELF
 from memory.stores.sql.turns import turn_reader
 from memory.stores.sql.turns.foreseen import ForeseenRows, NotForeseen, foresee
@@ -32,6 +33,14 @@ CARRYING = 2  # nodes found, whose carriers are read
 decode = msgspec.json.decode
 NODES = f"""SELECT n.* FROM nodes n, s WHERE n.scope_id = s.id AND {{}}
   ORDER BY n.id DESC LIMIT {CANDIDATES}"""
+# What the layers of the user are, as `layers` has it.
+READ = """NOT EXISTS (SELECT 1 FROM user_policies u WHERE u.tenant = $1::text
+  AND u."user" = $2::text AND u.layers IS NOT NULL AND u.layers NOT LIKE '%{}%')"""
+TEAMS = 'SELECT tm.team FROM team_members tm WHERE tm.tenant = $1::text AND tm."user" = $2::text'
+LISTED = f"""p.tenant = $1::text AND p.name = $14::text AND (
+  p.everyone AND $12::text = 'everyone' OR EXISTS (SELECT 1 FROM project_members pm
+    WHERE pm.tenant = p.tenant AND pm.project = p.name AND (
+      pm.kind = 'user' AND pm.name = $2::text OR pm.kind = 'team' AND pm.name IN ({TEAMS}))))"""
 SQL = f"""
 WITH s AS MATERIALIZED (
   SELECT id, edits, version FROM scopes
@@ -72,13 +81,29 @@ SELECT s.id, s.edits, s.version,
     WHERE $11::boolean AND scope_id = s.id AND opening IS NOT NULL
     ORDER BY id DESC LIMIT {openings.READ}) x),
   (SELECT changes FROM shared_changes WHERE tenant = $1::text),
+  (SELECT layered FROM shared_changes WHERE tenant = $1::text),
   (SELECT json_agg(x)::text FROM (
-    SELECT m.kind, m.agent AS member_agent, m.write, b.* FROM shared_members m
+    SELECT m.kind, m.agent AS member_agent, m.name AS member_name, m.write, b.*
+    FROM shared_members m
     JOIN shared_blocks b ON b.id = m.block_id
     WHERE m.tenant = $1::text AND NOT b.deleted AND (
-      m.kind = 'user' AND m.name = $2::text AND m.agent IN ('', $3::text)
-      OR m.kind = 'agent' AND m.name = $3::text OR m.kind = $12::text AND m.name = '')
-    ORDER BY b.id LIMIT {shared_members.ROWS}) x)
+      m.kind = 'user' AND m.name = $2::text AND m.agent IN ('', $13::text)
+      OR m.kind = 'agent' AND m.name = $13::text
+      OR m.kind = 'everyone' AND m.name = '' AND $12::text = 'everyone' AND {READ.format("tenant")}
+      OR m.kind = 'team' AND m.name IN ({TEAMS}) AND {READ.format("team")}
+      OR m.kind = 'project' AND m.name IN (SELECT p.name FROM projects p WHERE {LISTED})
+        AND {READ.format("project")})
+    ORDER BY b.id LIMIT {shared_members.ROWS}) x),
+  (SELECT json_agg(json_build_array(x.kind, x.name, x.write, s.id, s.edits))::text FROM (
+    SELECT 'project' AS kind, p.name, p.write FROM projects p
+    WHERE {LISTED} AND {READ.format("project")}
+    UNION ALL SELECT 'team', m.team, m.write FROM team_members m
+    WHERE m.tenant = $1::text AND m."user" = $2::text AND {READ.format("team")}
+    UNION ALL SELECT 'tenant', '', false
+    WHERE $12::text = 'everyone' AND {READ.format("tenant")}) x
+  LEFT JOIN scopes s ON s.tenant = $1::text AND s.agent = '{layers.AGENT}'
+    AND s."user" = '{KIND_MARK}' || x.kind || ':' || x.name
+  WHERE x.kind <> 'tenant' OR s.id IS NOT NULL)
 FROM (SELECT 1) one LEFT JOIN s ON true"""
 NAMED = SQL.format(user='"user" = $2::text')
 UNNAMED = SQL.format(user='"user" IS NULL AND $2::text IS NULL')
@@ -130,13 +155,17 @@ class _Wanted:
             ask.explicit,
             ask.openings,
             self._shared["everyone"],
+            ask.scope.agent_name,
+            ask.scope.project,
         )
 
     def _tell_shared(self, row: Sequence[Any], known: ForeseenRows) -> None:
         scope = self._ask.scope
         owner = {"owner": scope.owner, "tenant": scope.tenant}
-        known.put(scopes.WITH_CHANGES, owner, [(row[3], row[14])])
-        known.put(shared_members.SEEN, self._shared, list(_rows(t.shared_blocks, row[15])))
+        known.put(scopes.WITH_CHANGES, owner, [(row[3], row[14], row[15])])
+        known.put(shared_members.SEEN, self._shared, list(_rows(t.shared_blocks, row[16])))
+        found = decode(row[17]) if row[17] else []
+        known.put(layers.LAYERS, layers.viewer_values(scope), found)
 
     def tell(self, conn: Connection, row: Sequence[Any], known: ForeseenRows) -> None:
         """Answer what `turn_reader.snapshot` will ask with a row of the statement."""

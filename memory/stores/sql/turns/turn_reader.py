@@ -33,7 +33,7 @@ CANDIDATES = 64
 
 # Built once, like those below: they run in every turn, and building a statement costs more than
 # running it.
-EDITS = select(t.scopes.c.edits, t.scopes.c.version).where(t.scopes.c.id == bindparam("scope"))
+EDITS = scopes.EDITS
 
 
 BY_NAME = select(t.conversations).where(
@@ -75,7 +75,8 @@ class SnapshotQuery(msgspec.Struct):
     its retries. room: bytes of stored history that fit the model's window. resends: see
     `TurnRequest`. openings: what the user's earlier requests were like is needed. shares: how often
     shared blocks of the tenant changed, None if there never was one, or if the store tells.
-    repeats: see `Repeat`.
+    repeats: see `Repeat`. layered: the tenant has layers beside shared blocks, or the store tells.
+    general: in a project the blocks outside of it.
     """
 
     scope: Scope
@@ -88,6 +89,8 @@ class SnapshotQuery(msgspec.Struct):
     openings: bool = False
     shares: int | None = None
     repeats: Repeat = "again"
+    layered: bool = False
+    general: visible_blocks.General | None = None
 
 
 class ConversationState(msgspec.Struct):
@@ -154,6 +157,16 @@ class Snapshot(msgspec.Struct):
     # how often shared blocks of the tenant had changed; None if there never was one
     shares: int | None = None
     left_out: Sequence[str] = ()  # labels of shared blocks that are not shown, since they are many
+    # in a project: the version of the memory outside of it, and that memory's cached entries
+    general: int | None = None
+    general_entries: object = None
+    layers: visible_blocks.Layers = ()  # that the memory reads beside its own
+    block_layers: Mapping[str, str] = {}  # of the shared blocks that are shown, by label
+
+    @property
+    def share(self) -> tuple[str, ...]:
+        """The layers into which a passage may be put."""
+        return tuple(sorted([one.label for one in self.layers if one.takes_shares]))
 
     @property
     def since(self) -> int:
@@ -164,15 +177,24 @@ class Snapshot(msgspec.Struct):
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     """Read the scope, its blocks, the continued conversation, and an earlier attempt."""
     if sql_driver(conn).is_shared:
-        owner, shares = scopes.owner_and_changes(conn, ask.scope)
+        owner, shares, layered = scopes.owner_and_changes(conn, ask.scope)
     else:
         owner, shares = scopes.current_owner(conn, ask.scope), ask.shares
+        layered = ask.layered
     out = _read_scope(conn, ask, owner)
     out.shares = shares
+    general = visible_blocks.read_general(conn, ask.general) if ask.general is not None else None
+    if general is not None:
+        out.blocks, out.general = {**general.blocks, **out.blocks}, general.version
     if shares is not None and ask.scope.is_named:
-        shown = visible_blocks.read_shared(conn, ask.scope, ask.defaults)
+        shown = visible_blocks.read_with_layers(conn, ask.scope, ask.defaults, layered=layered)
         out.blocks, out.left_out = shown.over(out.blocks), shown.left_out
         out.edits = shown.mix_mark(out.edits)
+        out.layers = shown.layers
+        out.block_layers = {label: seen.layer for label, seen in shown.blocks.items()}
+    if general is not None:
+        out.edits += general.layer.edits
+        out.layers = [general.layer, *out.layers]
     return out
 
 

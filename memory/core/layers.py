@@ -1,0 +1,80 @@
+"""The places beside a user's own memory that a request reads: project, teams, tenant. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+LAYER_KINDS = ("tenant", "team", "project")  # those that a user's policy may leave out
+TENANT, TEAM, PROJECT = LAYER_KINDS
+OWN = "user"  # the layer of a user's own memory
+NEAREST_FIRST = (PROJECT, TEAM, TENANT)
+UNKNOWN_COVERAGE = 0.5  # of a layer whose best hit has no word of the query, by its vector alone
+DIGITS = 4  # of a score
+Hit = dict[str, Any]
+
+
+def layer_label(kind: str, name: str) -> str:
+    """Return a layer as it is shown, and as a model names it."""
+    return f"{kind}:{name}" if name else kind
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A layer that a memory reads. write: it may also put passages there.
+
+    scope_id: the row of what it holds, None while that is nothing. edits: counts changes from
+    outside, which begin new epochs.
+    """
+
+    kind: str
+    name: str
+    write: bool
+    scope_id: int | None
+    edits: int = 0
+
+    @property
+    def label(self) -> str:
+        return layer_label(self.kind, self.name)
+
+    @property
+    def takes_shares(self) -> bool:
+        """Whether passages may be put there by the argument `share`."""
+        return self.write and self.kind != OWN
+
+
+def mix_layers(edits: int, layers: Sequence[Layer]) -> int:
+    """Return what a count of edits and the layers are together."""
+    if not layers:
+        return edits
+    marks = sorted(f"{one.label} {one.write:d} {one.edits}" for one in layers)
+    return (edits + crc32("\n".join(marks).encode("utf-8", "surrogatepass"))) % (1 << 31)
+
+
+def merge_hits(hits_by_layer: Sequence[tuple[str, Sequence[Hit]]], most: int) -> list[Hit]:
+    """Return the best hits of several layers, each with its layer; of equal ones the nearer.
+
+    hits_by_layer: of each layer, best first, the nearest layer first. Without a score the newest
+    are the best.
+    """
+    merged = [hit for label, hits in hits_by_layer for hit in _comparable(label, hits)]
+    if any(hit["score"] for hit in merged):
+        merged.sort(key=lambda hit: hit["score"], reverse=True)
+    else:
+        merged.sort(key=lambda hit: hit["created_at"], reverse=True)
+    return merged[:most]
+
+
+def _comparable(label: str, hits: Sequence[Hit]) -> Iterator[Hit]:
+    """Yield hits with scores that compare to those of another layer.
+
+    A score says how good a hit is beside the best of its layer; the share of the query that this
+    one covers says how good that is.
+    """
+    best = max((hit.get("coverage") or 0.0 for hit in hits), default=0.0)
+    share = min(best, 1.0) or UNKNOWN_COVERAGE
+    for hit in hits:
+        score = round((hit.get("score") or 0.0) * share, DIGITS)
+        yield {**hit, "score": score, "layer": label}
