@@ -164,7 +164,7 @@ COVERED = {
     "gateway/apis/chat/test_interceptor": "gateway.apis.chat.choice_state",
     "e2e/test_policies": """
         gateway.chat.intake.memory_mode gateway.management.policies
-        gateway.management.policy_schemas memory.management.policies
+        memory.management.policies
         memory.stores.sql.rows.policies
     """,
     "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",

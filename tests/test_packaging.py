@@ -289,7 +289,9 @@ def test_ci_is_a_script_that_parses_and_skips_nothing():
 def pinned(name):
     """What a requirements file names before what is brought along."""
     return re.findall(
-        r"^([\w-]+)(?:\[\w+\])?==(\S+)$", text(name).partition("# brought along")[0], re.MULTILINE
+        r"^([\w-]+)(?:\[[\w,]+\])?==(\S+)$",
+        text(name).partition("# brought along")[0],
+        re.MULTILINE,
     )
 
 

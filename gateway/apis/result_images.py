@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from gateway.wire.chat import Json
 from memory.session.toolbox import ResultImage
 
 
-class ShownImages:
+class ShownImages(msgspec.Struct):
     """The results with pictures of one turn, and the texts that stand for them later."""
 
-    def __init__(self) -> None:
-        self._results: list[tuple[Json, str, str]] = []  # the part, its member, the text
-        self._carriers: list[Json] = []  # messages that hold nothing but pictures
+    # The part, its member, the text.
+    _results: list[tuple[Json, str, str]] = msgspec.field(default_factory=list)
+    # Messages that hold nothing but pictures.
+    _carriers: list[Json] = msgspec.field(default_factory=list)
 
     def add_result(self, part: Json, member: str, text: str) -> None:
         """Note a result whose member has pictures. text: with stubs in their place."""

@@ -134,7 +134,7 @@ class ToolRegistry:
     @property
     def has_tools(self) -> bool:
         """Whether there is an entry, or a tool that was made by API, as far as is known."""
-        return bool(self.entries) or self.tenant_tools.has_tools
+        return bool(self.entries or self.tenant_tools.tools)
 
     async def close(self) -> None:
         """End what the kinds hold open."""

@@ -70,21 +70,16 @@ class TenantPythonTools:
         self.problem = ""
         self._memory = memory
         self.shared = shared  # replaced by a reload
-        self._tools: dict[str, tuple[OperatorTool, ...]] = {}
+        self.tools: dict[str, tuple[OperatorTool, ...]] = {}
         self._read_at = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._parsed: dict[tuple[str, str, int], PythonSource] = {}
-
-    @property
-    def has_tools(self) -> bool:
-        """Whether any tenant has a tool."""
-        return bool(self._tools)
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return a tenant's tools as they were listed last; read them anew after a while."""
         if self._reading is None and time.monotonic() - self._read_at > FRESH_SECONDS:
             self._reading = asyncio.get_running_loop().create_task(self.read_quietly())
-        return self._tools.get(tenant, ())
+        return self.tools.get(tenant, ())
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]
@@ -128,8 +123,8 @@ class TenantPythonTools:
         for tenant, name, version, listed in rows:
             tools.setdefault(tenant, []).append(make_tool(name, version, read_listed(listed)))
         # What did not change stays the same object: that is how the registry sees it.
-        before = self._tools
-        self._tools = {
+        before = self.tools
+        self.tools = {
             tenant: before[tenant] if before.get(tenant) == tuple(own) else tuple(own)
             for tenant, own in tools.items()
         }

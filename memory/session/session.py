@@ -55,7 +55,7 @@ class Session:
         self.rounds: Sequence[Json] = turn.progress.rounds
         self._turn = turn
         self._composer = composer
-        self._runner = RoundRunner(turn, prompt.seen)
+        self._runner: RoundRunner | None = None
         self._recorder = TurnRecorder(turn)
         self._sent: SentPrompt | None = None
         self.refused_tokens = 0
@@ -167,6 +167,8 @@ class Session:
 
     async def run(self, calls: Sequence[ToolCall], reply: Json) -> Sequence[Result]:
         """Run one round's calls, or what an earlier attempt left of them; see `RoundRunner.run`."""
+        if self._runner is None:
+            self._runner = RoundRunner(self._turn, self.prompt.seen)
         return await self._runner.run(calls, reply, self.prompt)
 
     async def open(self) -> None:

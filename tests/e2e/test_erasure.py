@@ -196,9 +196,8 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         assert holding(data) >= {"mnemogate.db-wal", "spill.ndjson"}
 
         receipt = (await live.memory("DELETE", f"/users/{USER}", headers=local)).json()["erased"]
-        assert all(n for kind, n in receipt.items() if kind not in ("summaries", "responses")), (
-            receipt
-        )
+        absent = ("summaries", "responses", "tool_calls", "tool_results", "files", "file_passages")
+        assert all(n for kind, n in receipt.items() if kind not in absent), receipt
         await settled(live)
         await live.gateway.usage.flush()
         assert {

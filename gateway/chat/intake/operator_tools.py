@@ -25,9 +25,8 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     Where this process knows of no tool at all, a grant is a reason to look for one that another
     worker was asked to make.
     """
-    return bool(
-        gateway.toolbox.has_tools or request.principal.tools or request.called.agent is not None
-    )
+    granted = request.principal.tools.granted
+    return bool(granted or gateway.toolbox.has_tools or request.called.agent is not None)
 
 
 async def toolbox_of(

@@ -486,13 +486,12 @@ journal = Table(
     Index("ix_journal_conversation", "conversation", "id", "head"),
 )
 
-# On Postgres a row's scope is locked while what hangs on it is written or erased, and an erasure
-# removes it first.
+# On Postgres a row's scope is locked while its rows are written, and an erasure removes it first.
 for _table in metadata.tables.values():
     for _constraint in _table.foreign_key_constraints:
         _constraint.ddl_if(dialect="sqlite")
 
-# The search index of a file, see `sqlite_index`.
+# The search index on SQLite.
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
 REVISION = "0022"
