@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from gateway.auth import key_store
 from memory.stores.sql.engine.database import NO_TURNS
 from memory.stores.sql.rows import agents as agent_rows
 from tests.conftest import running
@@ -590,6 +591,7 @@ HISTORY = [
 async def test_a_p7_who_uses_no_agent_has_the_bytes_and_the_reads_of_before(data, monkeypatch):
     """Where a profile is configured too, and where a header names an agent that has none."""
     monkeypatch.setattr(agent_rows, "find", None)  # no profile is looked for in the store
+    monkeypatch.setattr(key_store, "EVERY_SECONDS", 3600)  # its reads are no turn's
     seen = {}
     for case, config in (("none", {}), ("configured", agents())):
         folder = data / case
