@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import quantiles
@@ -16,6 +17,7 @@ from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
 from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
+from gateway.tools.planned import list_planned
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import TokenCounter
@@ -23,6 +25,8 @@ from memory import TokenCounter
 MAX_ANSWERS = 64  # of grants that are kept for one catalog
 OBSERVED = 256  # runs of which times are kept, for the dashboard
 _sorted = msgspec.json.Encoder(order="sorted")
+
+log = logging.getLogger("mnemogate")
 
 
 class ToolEntry:
@@ -203,6 +207,8 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
             entries[name] = known
         else:
             entries[name] = ToolEntry(name, told, make_kind(name, told, services))
+    for line in list_planned(settings):
+        log.warning("%s; this version accepts the setting and does not act on it", line)
     if before is None:
         tenant_tools = TenantPythonTools(services.memory, services.shared)
     else:
