@@ -28,10 +28,10 @@ JOBS = {
     "fade": {},
     "reindex": {"kind": "messages", "after": 0},
 }
-# Writes: erase has one a scope before it turns to the vectors, expire five before its first batch,
+# Writes: erase has one a scope before it turns to the vectors, expire nine before its first batch,
 # reindex
 # one without a row.
-AFTER = {"erase": 3, "expire": 7, "fade": 1, "reindex": 3}
+AFTER = {"erase": 3, "expire": 11, "fade": 1, "reindex": 3}
 P = t.passages.c
 
 

@@ -168,5 +168,5 @@ def test_only_one_module_makes_paths_of_requests_to_an_upstream():
             if called in ("UpstreamPath", "cast") and "UpstreamPath" in ast.unparse(node):
                 makers.add(path.relative_to(ROOT).as_posix())
     assert makers == {"http/paths.py"}
-    base = (ROOT / "upstream" / "base.py").read_text(encoding="utf-8")
+    base = (ROOT / "http" / "upstream_request.py").read_text(encoding="utf-8")
     assert "    path: UpstreamPath\n" in base

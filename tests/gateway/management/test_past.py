@@ -224,6 +224,10 @@ async def test_export_erase_import_is_a_round_trip(data):
         assert set(receipt["erased"]) == {
             "blocks",
             "versions",
+            "tool_calls",
+            "tool_results",
+            "files",
+            "file_passages",
             "passages",
             "messages",
             "conversations",
@@ -244,6 +248,10 @@ async def test_export_erase_import_is_a_round_trip(data):
             "explain": 3,
             "jobs": 0,
             "responses": 0,
+            "tool_calls": 0,
+            "tool_results": 0,
+            "files": 0,
+            "file_passages": 0,
         }
         await live.gateway.worker.drain()
         left = {k: n for k, n in (await rows(live)).items() if n}
@@ -404,7 +412,7 @@ async def test_an_erase_during_a_running_turn_leaves_nothing_behind(data, stream
         indexed = await live.gateway.memory.db.read(
             lambda conn: [conn.exec_driver_sql(f"SELECT count(*) FROM {n}").scalar() for n in t.FTS]
         )
-        assert indexed == [0, 0]
+        assert indexed == [0, 0, 0]
         kinds = await live.gateway.memory.db.read(
             lambda conn: list(conn.execute(select(t.jobs.c.kind)).scalars())
         )
