@@ -12,7 +12,7 @@ from litestar.response import Stream
 
 from gateway.config.file_limits import FileToolLimits
 from gateway.config.file_tools import find_file_limits
-from gateway.errors import RequestConflict
+from gateway.errors import BadRequest, RequestConflict
 from gateway.http.paths import segment
 from gateway.http.request_body import declared_length, is_plain, stream_body
 from gateway.management.context import AtDesk, UserContext
@@ -97,7 +97,7 @@ async def files(desk: AtDesk) -> Page[UserFile]:
 @get("/users/{user:str}/files/search", summary="Search a user's files by words or definitions")
 async def search_files(
     desk: AtDesk,
-    q: FromQuery[str],
+    q: FromQuery[str] = "",
     file: FromQuery[str] = "",
     kind: FromQuery[str] = "text",
     limit: HitLimit = 10,
@@ -106,6 +106,8 @@ async def search_files(
 
     file: an id or a name. kind: `text`, or `symbol` for definitions in source files by their name.
     """
+    if not q.strip():
+        raise BadRequest("`q` is empty: say what to search for.", param="q")
     search = FileSearch(desk.memory.db)
     hits = await desk.read(search.search(desk.scope, FileQuery(q, file, kind, limit)))
     return Page([describe_hit(hit) for hit in hits])

@@ -31,6 +31,9 @@ BASE_UNITS = (
     "_ready",
     "_dropped",
     "_turns",
+    "_running",
+    "_waiting",
+    "_up",
 )
 
 
