@@ -500,6 +500,10 @@ async def test_after_an_erasure_and_a_vacuum_the_name_is_nowhere_and_the_bill_st
         assert set(r.json()["erased"]) == {
             "blocks",
             "versions",
+            "tool_calls",
+            "tool_results",
+            "files",
+            "file_passages",
             "passages",
             "messages",
             "conversations",
