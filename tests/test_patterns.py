@@ -48,7 +48,11 @@ LOOK = textwrap.dedent("""
         return compile_pattern(pattern, flags)
     re.compile = keep
     for name in sys.argv[1:]:
-        importlib.import_module(name)
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as e:  # of an extra that this environment does not have
+            if e.name.split(".")[0] in ("gateway", "memory"):
+                raise
     ours = 0
     for pattern, flags in patterns:
         if isinstance(pattern, (str, bytes)):
