@@ -110,6 +110,11 @@ COVERED = {
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
+    "e2e/test_letta_queue": """
+        gateway.letta.agent_queue memory.management.agent_turns
+        memory.stores.sql.rows.agent_turns
+    """,
+    "e2e/test_letta_tools": "gateway.letta.tool_catalog gateway.letta.tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
@@ -118,7 +123,7 @@ COVERED = {
         gateway.letta.listed_messages gateway.letta.messages gateway.letta.models
         gateway.letta.paging gateway.letta.passages gateway.letta.paths
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
-        gateway.letta.server gateway.letta.state gateway.letta.tool_catalog gateway.letta.tools
+        gateway.letta.server gateway.letta.state
         memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """
