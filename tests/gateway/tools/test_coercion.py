@@ -197,6 +197,29 @@ def test_a_value_is_quoted_shortly():
     assert quote(date) == "type"
 
 
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+SCHEMA_WORDS = st.sampled_from(
+    ["type", "items", "properties", "required", "additionalProperties", "enum", "const", "anyOf"]
+    + ["oneOf", "format", "minimum", "maxLength", "minItems", "default"]
+)
+KIND_WORDS = st.sampled_from(["integer", "number", "boolean", "string", "array", "object", "null"])
+SCHEMAS = st.recursive(
+    JSON_VALUES | KIND_WORDS | st.lists(KIND_WORDS, max_size=3),
+    lambda inner: st.dictionaries(SCHEMA_WORDS, inner | st.lists(inner, max_size=2), max_size=4),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS, JSON_VALUES)
+def test_any_value_under_any_schema_gives_arguments_or_words(schema, value):
+    result = coerce_arguments({"properties": {"x": schema}}, {"x": value})
+    assert isinstance(result, dict) or result.startswith(("x", "the value"))
+
+
 def test_deep_unions_cost_one_try_a_branch():
     schema: dict[str, Any] = {"type": "integer"}
     for _ in range(16):
