@@ -22,6 +22,7 @@ from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
 from memory.session.trace import InjectedTokens, TokenCounts
+from memory.session.turn_trace import runs_to_keep
 from memory.stores.sql.rows.message_pieces import contents_of, note_speaker
 from memory.stores.sql.turns.turn_reader import ConversationState, Snapshot
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
@@ -168,7 +169,11 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
     wrote = any(x["name"] in WRITES for x in turn.progress.trace.tools)
     if wrote and not turn.ask.scope.is_named:
         node.branch = identity.node_id
-    node.hidden = outcome.hidden if index == 0 else None
+    if index == 0:
+        node.hidden = outcome.hidden
+        previous = snapshot.past.node
+        if turn.progress.rounds or (previous is not None and previous.runs):
+            node.runs = runs_to_keep(turn)
     if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
         node.epoch = node.note = None
     return node
