@@ -21,7 +21,7 @@ from memory.session.toolbox import (
     ToolTurn,
     text_of_result,
 )
-from memory.session.turn_trace import runs_before
+from memory.session.turn_trace import note_runs, runs_before
 from memory.tools import ToolCall
 
 
@@ -75,6 +75,7 @@ class RoundRunner:
             done[-1] = ledger.entry()
         else:
             done.append(ledger.entry())
+        note_runs(self._turn)
         elapsed = round((time.perf_counter() - started) * 1000, 2)
         self._trace(calls, ledger, records, elapsed)
         return [result for result in ledger.results if result is not None]

@@ -22,7 +22,6 @@ from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
 from memory.session.trace import InjectedTokens, TokenCounts
-from memory.session.turn_trace import runs_to_keep
 from memory.stores.sql.rows.message_pieces import contents_of, note_speaker
 from memory.stores.sql.turns.turn_reader import ConversationState, Snapshot
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
@@ -172,8 +171,9 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
     if index == 0:
         node.hidden = outcome.hidden
         previous = snapshot.past.node
-        if turn.progress.rounds or (previous is not None and previous.runs):
-            node.runs = runs_to_keep(turn)
+        node.runs = turn.progress.runs
+        if previous is not None and previous.runs and not (node.runs or turn.is_new_message):
+            node.runs = previous.runs
     if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
         node.epoch = node.note = None
     return node

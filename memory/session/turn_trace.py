@@ -22,6 +22,6 @@ def runs_before(turn: TurnContext, rounds: Sequence[Json]) -> TurnRuns:
     return earlier.add_rounds(map(runs_of_round, rounds))
 
 
-def runs_to_keep(turn: TurnContext) -> Json | None:
-    """Return what is stored beside the answer, for the next request of the user's turn."""
-    return runs_before(turn, turn.progress.rounds).to_json()
+def note_runs(turn: TurnContext) -> None:
+    """Note what is stored beside the answer, for the next request of the user's turn."""
+    turn.progress.runs = runs_before(turn, turn.progress.rounds).to_json()
