@@ -51,6 +51,7 @@ COVERED = {
         memory.stores.sql.owners.agent_memories memory.stores.sql.owners.agent_speakers
         memory.stores.sql.rows.agents
     """,
+    "e2e/test_rules_over_requests": "memory.session.turn_trace",
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options
         gateway.config.tools gateway.management.policy_schemas
@@ -95,7 +96,6 @@ COVERED = {
         memory.stores.sql.engine.file_tables memory.stores.sql.rows.file_uploads
         memory.stores.sql.rows.files memory.stores.sql.rows.index_documents
     """,
-    "gateway/tools/test_chain_rules": "gateway.tools.past_runs",
     "e2e/test_ruled_turns": "gateway.chat.intake.ruled_calls",
     "e2e/test_approvals": """
         gateway.management.approvals gateway.tools.approval_wait
