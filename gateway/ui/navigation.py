@@ -8,6 +8,7 @@ PAGES = (
     ("Users", ""),
     ("Agents", "/agents"),
     ("Tools", "/tools"),
+    ("Approvals", "/approvals"),
     ("Live", "/feed"),
     ("Monitors", "/monitors"),
     ("Usage", "/usage"),
@@ -24,4 +25,6 @@ def list_pages(visitor: Visitor) -> list[tuple[str, str]]:
     closed = set()
     if not caller.runs_it:
         closed.add("Keys")
+        if not caller.principal.approve:
+            closed.add("Approvals")
     return [(name, path) for name, path in PAGES if name not in closed]
