@@ -317,6 +317,10 @@ COVERED = {
     """,
     "memory/management/test_merging": "memory.stores.sql.owners.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
+    "gateway/ui/test_tool_pages": """
+        gateway.ui.form_request gateway.ui.navigation gateway.ui.tool_servers
+        gateway.ui.tool_sources
+    """,
     "memory/session/test_model_records": "memory.stores.sql.rows.model_records",
     "memory/session/test_recorder": """
         memory.session.context memory.session.request memory.session.turn_record
