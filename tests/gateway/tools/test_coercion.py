@@ -203,8 +203,22 @@ JSON_VALUES = st.recursive(
     max_leaves=8,
 )
 SCHEMA_WORDS = st.sampled_from(
-    ["type", "items", "properties", "required", "additionalProperties", "enum", "const", "anyOf"]
-    + ["oneOf", "format", "minimum", "maxLength", "minItems", "default"]
+    [
+        "type",
+        "items",
+        "properties",
+        "required",
+        "additionalProperties",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+        "format",
+        "minimum",
+        "maxLength",
+        "minItems",
+        "default",
+    ]
 )
 KIND_WORDS = st.sampled_from(["integer", "number", "boolean", "string", "array", "object", "null"])
 SCHEMAS = st.recursive(
