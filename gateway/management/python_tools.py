@@ -1,7 +1,8 @@
 """Python tools over HTTP: made, replaced, deleted, their versions, undo.
 
-The ETag is the version; an outdated If-Match is a 409. Hosts, secrets and the sandbox of a whole
-CPython are the operator's: an admin key sets them, and nobody is shown them.
+The ETag is the version; an outdated If-Match is a 409. Hosts and the sandbox of a whole
+CPython are the operator's: an admin key sets them, and nobody is shown hosts. Secrets stand in the
+configuration alone.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def check_tool_maker(caller: ToolMaker, definition: ToolDefinition | None = None
         )
     if definition is not None and definition.is_privileged and not caller.runs_it:
         raise Forbidden(
-            "Only an admin key sets `hosts`, `secrets` and `sandbox` of a tool.",
+            "Only an admin key sets `hosts` and `sandbox` of a tool.",
             code="tools_not_allowed",
         )
 
@@ -140,7 +141,8 @@ async def put_python_tool(
     except SourceRefused as e:
         raise InvalidSource(str(e), e.line) from None
     except ValueError as e:
-        raise BadRequest(f"{e}.", code="invalid_tool") from None
+        param = "secrets" if definition.secrets else None
+        raise BadRequest(f"{e}.", code="invalid_tool", param=param) from None
     stored = await caller.write(
         management.python_tools.edit_tool(caller.memory, (caller.tenant, name), text, source)
     )
