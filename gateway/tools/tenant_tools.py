@@ -36,7 +36,10 @@ MAX_PARSED = 256  # sources that are held parsed
 
 
 class ToolDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What PUT takes. effect, timeout: None for those of every Python tool."""
+    """What PUT takes. effect, timeout: None for those of every Python tool.
+
+    secrets: refused; named here so that the refusal can say where they are set.
+    """
 
     kind: Literal["python"] = "python"
     source: str = ""
@@ -50,7 +53,7 @@ class ToolDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     @property
     def is_privileged(self) -> bool:
         """Whether only an operator may set this."""
-        return bool(self.hosts or self.secrets or self.sandbox != "monty")
+        return bool(self.hosts or self.sandbox != "monty")
 
 
 class ListedDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -101,7 +104,7 @@ class TenantPythonTools:
         source = self._parse(stored, definition)
         network = None
         if definition.hosts:
-            network = SandboxFetch(tuple(definition.hosts), definition.secrets)
+            network = SandboxFetch(tuple(definition.hosts), {})
         program = make_program(source, arguments, network)
         sandbox = self.shared.sandboxes.choose(definition.sandbox)
         try:
@@ -144,6 +147,11 @@ class TenantPythonTools:
 
     async def check(self, name: str, definition: ToolDefinition) -> tuple[ToolText, list[str]]:
         """Return what is written of a tool, and warnings. Raises SourceRefused, ValueError."""
+        if definition.secrets:
+            raise ValueError(
+                "`secrets` are set in the configuration only, so that none is stored: write the "
+                f'tool as [tools.{name}] with kind = "python" and secrets = {{ KEY = "${{KEY}}" }}'
+            )
         try:
             settings = PythonToolSettings.model_validate(
                 {**msgspec.to_builtins(definition), "timeout": definition.timeout or 30}

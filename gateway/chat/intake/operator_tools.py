@@ -26,8 +26,9 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     Where this process knows of no tool at all, a grant is a reason to look for one that another
     worker was asked to make.
     """
-    granted = request.principal.tools.granted
-    return bool(granted or gateway.toolbox.has_tools or request.called.agent is not None)
+    granted, toolbox = request.principal.tools.granted, gateway.toolbox
+    may_be = granted or toolbox.has_tools or toolbox.judges_memory
+    return bool(may_be or request.called.agent is not None)
 
 
 async def toolbox_of(
@@ -36,8 +37,8 @@ async def toolbox_of(
     """Return the tools that a request may use; None where nothing is granted."""
     if request.mode not in ("full", "read"):
         return None
-    granted = _grants_of(gateway, request)
-    if not granted:
+    rules, granted = rules_of(gateway, request), _grants_of(gateway, request)
+    if not (granted or rules.governed_memory):
         return None
     principal = request.principal
     await _learn_agents_tools(gateway, request)
@@ -45,7 +46,7 @@ async def toolbox_of(
     limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
     grants = Grants(granted, limits, request.mode == "read")
     tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
-    if not tools and not header:
+    if not (tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
     caller = ToolCaller(
@@ -61,7 +62,7 @@ async def toolbox_of(
         tools,
         taken,
         header,
-        rules_of(gateway, request, tools.keys() - taken),
+        rules,
         approvals_of(gateway, request, until),
         _grants_of_agent(request),
         _takes_tools(gateway, request, target),

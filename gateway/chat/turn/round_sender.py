@@ -204,6 +204,8 @@ class RoundSender:
         prompt = self._session.prompt
         if self.injection is Injection.NONE:
             return self._wire.own_request(self._body, prompt.client)
+        if not target.supports_images:
+            self.hidden.drop_images()
         parts = RoundParts(
             self._body,
             prompt,
