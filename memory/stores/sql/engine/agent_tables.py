@@ -34,11 +34,11 @@ agent_versions = Table(
     Column("version", Integer, nullable=False),
     Column("before", Words),
     Column("after", Words),
-    Column("memberships", Words),
     text("actor"),
     Column("request_id", Words),
     Column("undoes", Integer),
     at(),
+    Column("memberships", Words),
     UniqueConstraint("agent", "version"),
 )
 
