@@ -112,6 +112,7 @@ COVERED = {
         gateway.letta.agent_queue memory.management.agent_turns
         memory.stores.sql.rows.agent_turns
     """,
+    "e2e/test_agent_deletion": "memory.stores.sql.rows.agent_memberships",
     "e2e/test_letta_tools": "gateway.letta.tool_catalog gateway.letta.tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes

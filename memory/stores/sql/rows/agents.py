@@ -158,17 +158,39 @@ def undo(
     row = _row(conn, tenant, name)
     if row is None:
         raise NotFound(f"there is no agent {name!r} with a history")
-    undone = select(v.undoes).where(v.agent == row.id, v.undoes.is_not(None))
-    edits = select(t.agent_versions).where(
-        v.agent == row.id, v.undoes.is_(None), v.version.not_in(undone)
-    )
-    last = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+    last = _newest_edit(conn, row.id)
     if last is None:
         raise NotFound(f"nothing is left to undo in the agent {name!r}")
     if row.deleted and last.before is not None:
         _check_room(conn, tenant, most)
     now = None if row.deleted else row.profile
     return _write(conn, who, row, AgentChange(now, last.before, last.version), source)
+
+
+def _newest_edit(conn: Connection, ident: str) -> Row[Any] | None:
+    """Return the newest version that is not undone yet."""
+    undone = select(v.undoes).where(v.agent == ident, v.undoes.is_not(None))
+    edits = select(t.agent_versions).where(
+        v.agent == ident, v.undoes.is_(None), v.version.not_in(undone)
+    )
+    return conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+
+
+def note_memberships(conn: Connection, who: tuple[str, str], memberships: str) -> None:
+    """Keep with the newest version, which deletes the profile, what it was a member of."""
+    row = _row(conn, *who)
+    if row is not None:
+        newest = (v.agent == row.id) & (v.version == row.version)
+        conn.execute(update(t.agent_versions).where(newest).values(memberships=memberships))
+
+
+def held_memberships(conn: Connection, who: tuple[str, str]) -> tuple[str, str]:
+    """Return a profile's name, and of what it was a member if its deletion is undone next."""
+    row = _row(conn, *who)
+    if row is None:
+        return who[1], "[]"
+    last = _newest_edit(conn, row.id)
+    return row.name, (last.memberships if last is not None else None) or "[]"
 
 
 def versions(
