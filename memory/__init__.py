@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory.core.edits import BlockEdit, Edit
     from memory.core.json_values import without_head_line
     from memory.core.layers import LAYER_KINDS
-    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
+    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules, show_letta_rules
     from memory.core.rule_kinds import BaseRule, EndsTurn, RequiredBeforeExit, list_names
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import MEMORY_TOOL_NAMES, tools_to_offer
@@ -260,6 +260,7 @@ __all__ = [
     "parse_rules",
     "parse_time",
     "parse_zone",
+    "show_letta_rules",
     "shown_owner",
     "split_memory_name",
     "stems_of",
@@ -306,7 +307,7 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
-    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
+    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules", "show_letta_rules"),
     "memory.core.json_values": ("without_head_line",),
     "memory.core.rule_kinds": ("BaseRule", "EndsTurn", "RequiredBeforeExit", "list_names"),
     "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
