@@ -207,7 +207,7 @@ nodes = Table(
     # the worker that works on it, where there are several; the key of a request that has one
     Column("holder", Key),
     Column("once", LargeBinary),
-    Column("runs", Words),  # what tools ran in the user's turn up to this answer
+    Column("runs", Words),  # of tools, in the user's turn up to this answer
     Index("ix_nodes_digest", "scope_id", "digest"),
     Index("ix_nodes_request", "request"),
 )
