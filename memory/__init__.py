@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory.core.edits import BlockEdit, Edit
     from memory.core.layers import LAYER_KINDS
     from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
-    from memory.core.rule_kinds import BaseRule
+    from memory.core.rule_kinds import BaseRule, EndsTurn, RequiredBeforeExit
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import MEMORY_TOOL_NAMES, tools_to_offer
     from memory.core.tool_rules import (
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         parse_rules,
     )
     from memory.core.tool_trace import ToolRun
+    from memory.core.turn_runs import TurnRuns
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -167,6 +168,7 @@ __all__ = [
     "Embed",
     "EmbedRefused",
     "EmbedUnavailable",
+    "EndsTurn",
     "EpochPolicy",
     "ErasedMeanwhile",
     "ExtractionRules",
@@ -206,6 +208,7 @@ __all__ = [
     "QuickRead",
     "ReflectionSchedule",
     "Repeat",
+    "RequiredBeforeExit",
     "RuleChain",
     "RulePolicy",
     "Scope",
@@ -228,6 +231,7 @@ __all__ = [
     "ToolVerdict",
     "TurnEnd",
     "TurnRequest",
+    "TurnRuns",
     "UndoneChange",
     "UnknownBlock",
     "Unusable",
@@ -300,7 +304,7 @@ _HOMES = {
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
     "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
-    "memory.core.rule_kinds": ("BaseRule",),
+    "memory.core.rule_kinds": ("BaseRule", "EndsTurn", "RequiredBeforeExit"),
     "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.core.tool_rules": (
         "InvalidRule",
@@ -312,6 +316,7 @@ _HOMES = {
         "parse_rules",
     ),
     "memory.core.tool_trace": ("ToolRun",),
+    "memory.core.turn_runs": ("TurnRuns",),
     "memory.core.layers": ("LAYER_KINDS",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),

@@ -174,7 +174,7 @@ async def remove_python_tool(caller: ToolMaker, name: str, source: EditSource) -
 async def put_tool(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     check_tool_maker(caller)
     definition = await caller.parse_body(ToolDefinition)
-    source = edit_source(caller, expected_version(caller.request.headers, "tool"))
+    source = edit_source(caller, expected_version(caller.headers, "tool"))
     stored, warnings = await put_python_tool(caller, segment(name), definition, source)
     return _with_version(show_tool(stored, warnings))
 
@@ -182,7 +182,7 @@ async def put_tool(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
 @delete("/tools/{name:str}", status_code=200, summary="Delete a Python tool; undo restores it")
 async def delete_tool(caller: AtDoor, name: FromPath[str]) -> Json:
     name = segment(name)
-    source = edit_source(caller, expected_version(caller.request.headers, "tool"))
+    source = edit_source(caller, expected_version(caller.headers, "tool"))
     await remove_python_tool(caller, name, source)
     return {"object": "tool", "name": name, "deleted": True}
 

@@ -7,6 +7,7 @@ deleted one is refused by every worker from the next call on.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -30,6 +31,7 @@ from memory.management.python_tools import StoredTool, ToolText
 
 API_ENTRY = "python/api"  # no entry of the configuration has such a name
 FRESH_SECONDS = 2.0  # that other workers' changes may take to be listed here
+CLOCK_SECONDS = 5.0  # by which the clocks of workers may differ
 MAX_PARSED = 256  # sources that are held parsed
 
 
@@ -75,6 +77,7 @@ class TenantPythonTools:
         self.shared = shared  # replaced by a reload
         self.tools: dict[str, tuple[OperatorTool, ...]] = {}
         self._read_at = 0.0
+        self._read_when = 0.0  # the Unix time of that
         self._reading: asyncio.Task[None] | None = None
         self._parsed: dict[tuple[str, str, int], PythonSource] = {}
 
@@ -119,8 +122,17 @@ class TenantPythonTools:
         if self._reading is not None:
             self._reading.cancel()
 
+    def seconds_since_read(self) -> float:
+        """Return how old the lists are."""
+        return time.monotonic() - self._read_at if self._read_at else math.inf
+
+    def was_read_after(self, moment: float) -> bool:
+        """Tell whether the lists hold what was made before a Unix time, by any worker's clock."""
+        return self._read_when > moment + CLOCK_SECONDS
+
     async def read_lists(self) -> None:
         """Read what is listed of all tools. Raises StoreUnavailable."""
+        begun, when = time.monotonic(), time.time()
         rows = await management.python_tools.list_tools(self._memory)
         tools: dict[str, list[OperatorTool]] = {}
         for tenant, name, version, listed in rows:
@@ -131,7 +143,7 @@ class TenantPythonTools:
             tenant: before[tenant] if before.get(tenant) == tuple(own) else tuple(own)
             for tenant, own in tools.items()
         }
-        self._read_at = time.monotonic()
+        self._read_at, self._read_when = begun, when
 
     async def check(self, name: str, definition: ToolDefinition) -> tuple[ToolText, list[str]]:
         """Return what is written of a tool, and warnings. Raises SourceRefused, ValueError."""

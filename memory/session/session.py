@@ -18,6 +18,7 @@ from memory.session.store_deadline import StoreDeadline
 from memory.session.toolbox import Result
 from memory.session.trace import ExplainTrace, ObservedCall
 from memory.session.turn_record import TurnOutcome
+from memory.session.turn_trace import note_runs
 from memory.session.waiting_messages import read_waiting
 from memory.stores.sql.turns.turn_reader import ConversationState
 from memory.tools import ToolCall
@@ -30,6 +31,8 @@ async def begin_session(turn: TurnContext) -> Session:
     await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, here)
     if turn.ask.inbox is not None:
         turn.progress.delivery = await read_waiting(turn)
+    if turn.progress.rounds:
+        note_runs(turn)
     composer = Composer(turn)
     session = Session(turn, composer, await composer.compose())
     if turn.snapshot.shares is not None:

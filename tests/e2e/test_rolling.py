@@ -50,7 +50,7 @@ AS_BEFORE = (
     "ALTER TABLE responses DROP COLUMN thread",
     "DROP TABLE workers, schedules",
     "DROP INDEX uq_nodes_once",
-    "ALTER TABLE nodes DROP COLUMN holder, DROP COLUMN once",
+    "ALTER TABLE nodes DROP COLUMN holder, DROP COLUMN once, DROP COLUMN runs",
     "ALTER TABLE generations DROP COLUMN erased_at",
     "UPDATE alembic_version SET version_num = '0007'",
 )
