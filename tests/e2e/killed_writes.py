@@ -107,7 +107,7 @@ class KilledWrites:
     """Plays the points on one data folder."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self._folder, self._random = folder, random.Random(seed)  # noqa: S311 - no secret
+        self._folder, self._random = folder, random.Random(seed)
         self._server, self._model = ToolServer(pay="paid"), Model(_answer)
         self._seconds = 0.0  # of two turns that nobody kills
         self._before: dict[str, str] = {}  # states of calls, when the gateway was killed
