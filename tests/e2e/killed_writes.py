@@ -29,7 +29,9 @@ base_url = "{up}"
 [routing]
 ask_windows = false
 [memory]
-read_deadline_ms = 5000
+read_deadline_ms = 10000
+recall = "tools"
+extract = "off"
 [tools.pay]
 kind = "http"
 method = "POST"
@@ -152,9 +154,9 @@ class KilledWrites:
         # The same body after a success is a new request.
         for name in (keyed, *(() if bare in self._answered else (bare,)), keyed):
             answer = await _ask(client, name)
-            text = answer.text if answer.status_code != 200 else ""
-            if text or answer.json()["choices"][0]["message"]["content"] != "Done.":
-                self.tally.faults.append(f"{name}: {answer.status_code} {text[:200]}")
+            reason = answer.headers.get("x-memory-reason", "")
+            if '"content":"Done."' not in answer.text.replace(" ", "") or reason:
+                self.tally.faults.append(f"{name}: {answer.status_code} {reason} {answer.text}")
 
     def _check(self, point: int) -> None:
         """Compare what the server counted with what models were told. Reads the states before."""
