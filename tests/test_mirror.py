@@ -108,6 +108,11 @@ COVERED = {
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
+    "e2e/test_letta_queue": """
+        gateway.letta.agent_queue memory.management.agent_turns
+        memory.stores.sql.rows.agent_turns
+    """,
+    "e2e/test_letta_tools": "gateway.letta.tool_catalog gateway.letta.tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
