@@ -16,7 +16,7 @@ from gateway.management import agents as api
 from gateway.management.profile_edits import check_maker
 from gateway.ui.agents import FIELD_ERRORS, source_of, where
 from gateway.ui.texts import link
-from gateway.ui.visitor import TAKES_FILES, AtVisit, go_to
+from gateway.ui.visitor import AS_TEXT, TAKES_FILES, AtVisit, go_to
 
 if TYPE_CHECKING:
     from memory.formats.agent_file import ReadAgent
@@ -36,7 +36,7 @@ async def import_form(visitor: AtVisit) -> Template:
     return _page(visitor)
 
 
-@post("/agents/import", status_code=200, opt={TAKES_FILES: True})
+@post("/agents/import", status_code=200, opt={TAKES_FILES: AS_TEXT})
 async def import_agents(
     visitor: AtVisit, importing: NamedDependency[RunningImports]
 ) -> Template | Redirect:

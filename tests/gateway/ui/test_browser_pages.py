@@ -44,6 +44,8 @@ VIEWS = [
     f"/tenant?{TENANT}",
     f"/agent/inbox?name=house&user=ann&{TENANT}",
     f"/user?user=ann&{TENANT}",
+    f"/user/files?user=ann&q=kumquat&{TENANT}",
+    f"/user/file?user=ann&line=301&end=301&{TENANT}&id=",
 ]
 # Counts the sounds, since a browser without a screen has no loudspeaker.
 COUNT_SOUNDS = """window.sounds = 0;
@@ -75,6 +77,7 @@ async def site(tmp_path_factory):
         tools = {
             "weather": server.entry("weather", description=HOSTILE, parameters=city),
             "broken": server.entry("broken"),
+            "files": {"kind": "files"},
             "probe": {"kind": "mcp", "url": "http://127.0.0.1:9/mcp", "enabled": False},
         }
         data = tmp_path_factory.mktemp("pages")
@@ -82,6 +85,7 @@ async def site(tmp_path_factory):
         async with shown(data, "Hi.", tools=tools, keys=GRANTING, agents=agents) as (live, _):
             await _fill(live)
             live.shared = await _fill_shared(live)
+            live.file = await _fill_files(live)
             yield live
 
 
@@ -93,6 +97,25 @@ async def _fill(live):
     await live.memory("POST", f"/tools/broken/run?{TENANT}", json=run, **root)
     kind = live.gateway.toolbox.entries["probe"].kind
     kind.pins = {HOSTILE: ToolPin(HOSTILE, "h1", definition("Looks."), "h2", definition(HOSTILE))}
+
+
+async def _fill_files(live):
+    """Upload a file of many lines, with hostile text in one; return its id."""
+    text = "".join(f"Line {i}.\n" for i in range(1, 301)) + f"The kumquat {HOSTILE}\n"
+    name = "notes%3Cscript%3E.md"
+    sent = await live.memory("PUT", f"/users/ann/files/{name}", content=text.encode())
+    ident = sent.json()["id"]
+    async with asyncio.timeout(60):
+        while (await live.memory("GET", f"/users/ann/files/{ident}")).json()["status"] != "ready":
+            await asyncio.sleep(0.05)
+    return ident
+
+
+def ident_of(site, path):
+    """Return the id that a path lacks."""
+    if not path.endswith("id="):
+        return ""
+    return site.file if path.startswith("/user/file") else site.shared
 
 
 async def _fill_shared(live):
@@ -132,7 +155,7 @@ def ask(live, tool="delete_all", arguments='{"path": "/"}'):
 @pytest.mark.parametrize("path", VIEWS)
 async def test_everybody_can_use_each_page(window, site, path):
     """Wide and at a phone's width, light and dark, by keyboard, with hostile text as text."""
-    page = await window.page(path + site.shared if path.endswith("id=") else path)
+    page = await window.page(path + ident_of(site, path))
     assert await page.locator("h1").count() == 1
     assert "rror" not in await page.title()
     for scheme in ("light", "dark"):
@@ -211,4 +234,22 @@ async def test_a_block_that_two_write_is_live_and_edited_in_place(window, site):
     await card.get_by_text("Rest.").wait_for()
     await card.get_by_role("button", name="Undo the last edit of goals").click()
     await card.get_by_text("Coffee. says two").wait_for()
+    await page.close()
+
+
+async def test_a_file_is_uploaded_searched_and_opened_at_the_hit(window):
+    page = await window.page(f"/user/files?user=bob&{TENANT}")
+    text = "".join(f"Line {i}.\n" for i in range(1, 400)) + "The quince is ripe.\n"
+    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": text.encode()}
+    await page.get_by_label("At most").set_input_files(notes)
+    await page.get_by_role("button", name="Upload").press("Enter")
+    await page.get_by_text("✓ ready").wait_for()
+    await page.get_by_role("searchbox", name="Search").fill("quince")
+    await page.get_by_role("searchbox", name="Search").press("Enter")
+    await page.get_by_role("link", name="notes.md, line 400").click()
+    line = page.locator("#main .lines p", has_text="quince")
+    await line.wait_for()
+    assert await line.evaluate(
+        "e => e.getBoundingClientRect().top >= 0 && e.getBoundingClientRect().top < innerHeight"
+    )
     await page.close()
