@@ -205,6 +205,7 @@ class ModelSettings(Section):
     fallbacks: tuple[str, ...] = ()
     context_window: int | None = Field(None, gt=0)
     supports_tools: bool | None = None
+    supports_images: bool = True
     memory: MemoryMode = "full"
     tools: Patterns = ()
     price: Price | None = None

@@ -14,8 +14,14 @@ from gateway.letta.blocks import read_blocks
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import Unprocessable, wrong_type
 from gateway.letta.models import served_model
+from gateway.letta.tool_catalog import (
+    check_tool_names,
+    grant_tools,
+    is_of_memory,
+    learn_tools,
+    names_of_ids,
+)
 from gateway.letta.tool_rules import check_rules, profile_rules
-from gateway.letta.tools import check_tool_names, is_of_memory, names_of_ids
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import CoreBlock
@@ -94,6 +100,11 @@ class ProfileChange:
         self.blocks: list[CoreBlock] = []
         self.block_ids: list[str] | None = None
 
+    async def learn(self) -> None:
+        """Learn which of the named tools another worker made. Raises StoreDown."""
+        names, ids = self._strings("tools"), self._strings("tool_ids")
+        await learn_tools(self._call, names, ids)
+
     def apply(self) -> Json:
         """Return the members of the profile. Raises Unprocessable, UnknownModel, Forbidden."""
         refuse_members(self._sent, REFUSED)
@@ -154,10 +165,11 @@ class ProfileChange:
             self.profile["parameters"] = found
 
     def _take_tools(self) -> None:
-        names = [*check_tool_names(self._strings("tools"))]
-        names += names_of_ids(self._strings("tool_ids"))
+        names = check_tool_names(self._call, self._strings("tools"))
+        names += names_of_ids(self._call, self._strings("tool_ids"))
         if "tools" in self._sent or "tool_ids" in self._sent:
             self._kept.tools = list(dict.fromkeys(names))
+            self.profile["tools"] = grant_tools(self._call, names)
         rules = self._member("tool_rules", list, None)
         if rules is not None:
             self.profile["tool_rules"] = profile_rules(rules)

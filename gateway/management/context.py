@@ -8,7 +8,7 @@ accepted manages nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar
@@ -78,6 +78,16 @@ class ManagementRequest:
         self.memory: Memory = self.gateway.memory
         self.asked_tenant = tenant
         self.tenant = tenant or principal.tenant
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that say of which version a change is."""
+        return self.request.headers
+
+    @property
+    def actor(self) -> str:
+        """Who makes a change: the CLI if it says so, else the API."""
+        return "cli" if self.request.headers.get("x-mnemogate-actor") == "cli" else "api"
 
     @property
     def reach(self) -> VisibleScopes:
@@ -168,15 +178,9 @@ class UserContext:
 
     def hand(self, actor: str | None = None) -> ManagementActor:
         """Return who edits this memory: the dashboard, the CLI if it says so, or the API."""
-        headers = self.caller.request.headers
-        actor = (
-            actor or self.actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
-        )
-        return ManagementActor(
-            self.scope,
-            self.defaults,
-            EditSource(actor, request_id(self.caller.request.scope)),
-        )
+        named = actor or self.actor or self.caller.actor
+        source = EditSource(named, request_id(self.caller.request.scope))
+        return ManagementActor(self.scope, self.defaults, source)
 
     @property
     def agent(self) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.tools.arguments import coerce_arguments, quote
+from gateway.tools.coercion import coerce_arguments, quote
 from gateway.tools.own_tools import OWN_TOOLS, TOOL_CALL
 from gateway.tools.registry import RegisteredTool
 from gateway.wire.chat import object_or_empty

@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.config.tool_entry import ToolSettings
 from gateway.config.tools import PLACEHOLDER, HttpToolSettings
-from gateway.tools.arguments import coerce_arguments
+from gateway.tools.coercion import coerce_arguments
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolImage, ToolOutput
 from gateway.tools.kinds import KindServices
 from gateway.upstream.tool_client import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 
 import msgspec
 
@@ -18,14 +19,18 @@ from gateway.wire.chat import Json
 from memory import ToolCall
 from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, ToolTurn
 
-LABEL = "header:"  # stands among an epoch's tools for the header that narrowed them
+# Stand among an epoch's tools, for the header that narrowed them and for what the agent grants.
+HEADER_LABEL, AGENT_LABEL = "header:", "agent:"
+LABELS = (HEADER_LABEL, AGENT_LABEL)
+LABEL_DIGITS = 16
 
 
 class ToolCircumstances(msgspec.Struct, frozen=True):
     """What a request may use.
 
     granted: tools by name. taken: names that the client's own tools have. header: as it came.
-    takes: the request and its target take tools.
+    of_agent: patterns that the agent's profile grants. takes: the request and its target take
+    tools.
     """
 
     registry: ToolRegistry
@@ -34,7 +39,21 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
     header: str
     rules: RunRules
     approvals: CallApprovals
+    of_agent: tuple[str, ...] = ()
     takes: bool = True
+
+    def label(self) -> dict[str, str]:
+        """Return what an epoch's tools were chosen by: another value begins a new epoch.
+
+        An agent's grants count with those of their names that are there, so that a tool is shown
+        from the next request after it was granted, or came back.
+        """
+        labels = {HEADER_LABEL: self.header} if self.header else {}
+        if self.of_agent:
+            there = [name for name in self.of_agent if name in self.granted]
+            digest = sha256(msgspec.json.encode([self.of_agent, there])).hexdigest()
+            labels[AGENT_LABEL] = digest[:LABEL_DIGITS]
+        return labels
 
 
 class TurnToolbox:
@@ -43,6 +62,7 @@ class TurnToolbox:
     def __init__(self, request: ToolCircumstances, runs: ToolRuns) -> None:
         taken = request.taken
         self._request, self._runs = request, runs
+        self._labels = request.label()
         self._usable = (
             {name: tool for name, tool in request.granted.items() if name not in taken}
             if taken
@@ -58,7 +78,7 @@ class TurnToolbox:
         self.governed_memory = request.rules.governed_memory
 
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
-        label = {LABEL: self._request.header} if self._request.header else {}
+        label = self._labels
         usable = {
             name: tool
             for name, tool in self._usable.items()
@@ -79,10 +99,10 @@ class TurnToolbox:
         return label | digests | own
 
     def continues(self, shown: Mapping[str, str]) -> bool:
-        if shown.get(LABEL, "") != self._request.header:
+        if any(shown.get(label, "") != self._labels.get(label, "") for label in LABELS):
             return False
         for name, digest in shown.items():
-            if name == LABEL:
+            if name in LABELS:
                 continue
             tool = self._usable.get(name) or (OWN_TOOLS.get(name) if name in self._own else None)
             if tool is None or tool.digest != digest:
@@ -92,7 +112,7 @@ class TurnToolbox:
     def offer(self, shown: Mapping[str, str]) -> ToolOffer:
         if not self._request.takes:
             return NO_OFFER
-        names = sorted(name for name in shown if name != LABEL)
+        names = sorted(name for name in shown if name not in LABELS)
         tools = [self._usable.get(name) or OWN_TOOLS[name] for name in names]
         if TOOL_SEARCH in shown:
             self.deferred = tuple(name for name in self._usable if name not in shown)

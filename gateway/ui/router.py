@@ -28,6 +28,7 @@ from gateway.ui import (
     agent_files,
     agent_trial,
     agents,
+    approval_pages,
     blocks,
     conversations,
     dropped,
@@ -39,10 +40,15 @@ from gateway.ui import (
     requests,
     sign_in,
     texts,
+    tool_pages,
+    tool_servers,
+    tool_sources,
 )
 from gateway.ui.agent_trial import RunTurn
 from gateway.ui.live import FeedLimit
 from gateway.ui.moves import MoveOffice
+from gateway.ui.navigation import list_pages
+from gateway.ui.shown_times import render_time
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
 from memory import Memory
 
@@ -58,6 +64,26 @@ FILES = {
     path.name: (path.read_bytes(), TYPES[path.suffix])
     for path in sorted((FOLDER / "static").iterdir())
 }
+# The modules of the pages.
+PAGES: tuple[Any, ...] = (
+    sign_in,
+    agents,
+    agent_files,
+    agent_trial,
+    tool_pages,
+    tool_servers,
+    tool_sources,
+    approval_pages,
+    people,
+    moves,
+    blocks,
+    passages,
+    dropped,
+    conversations,
+    requests,
+    operations,
+    guidance,
+)
 VERSION = hashlib.sha256(b"".join(data for data, _ in FILES.values())).hexdigest()[:12]
 
 
@@ -80,12 +106,18 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        link=texts.link, read_call=texts.read_call, version=VERSION, visitor=None, subject=None
+        link=texts.link,
+        read_call=texts.read_call,
+        pages_of=list_pages,
+        version=VERSION,
+        visitor=None,
+        subject=None,
     )
     environment.filters.update(
         shown=texts.render_text,
         ago=texts.ago,
         moment=texts.moment,
+        local=render_time,
         number=texts.number,
         counted=texts.render_count,
         percent=texts.percent,
@@ -148,22 +180,7 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
     importing = Importing()
     return Router(
         "/ui",
-        route_handlers=[
-            *sign_in.ROUTES,
-            *agents.ROUTES,
-            *agent_files.ROUTES,
-            *agent_trial.ROUTES,
-            *people.ROUTES,
-            *moves.ROUTES,
-            *blocks.ROUTES,
-            *passages.ROUTES,
-            *dropped.ROUTES,
-            *conversations.ROUTES,
-            *requests.ROUTES,
-            *operations.ROUTES,
-            *guidance.ROUTES,
-            static_file,
-        ],
+        route_handlers=[*(handler for page in PAGES for handler in page.ROUTES), static_file],
         dependencies={
             "office": Provide(lambda: office, sync_to_thread=False),
             "feeds": Provide(lambda: limit, sync_to_thread=False),

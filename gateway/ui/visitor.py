@@ -83,9 +83,9 @@ class Visitor:
         headers = self.caller.request.headers
         return headers.get("hx-request") == "true" and headers.get("hx-boosted") != "true"
 
-    def page(self, name: str, **context: Any) -> Template:
+    def page(self, template: str, /, **context: Any) -> Template:
         """Return a page, or a part of one, that knows its visitor."""
-        return Template(name, context={**context, "visitor": self})
+        return Template(template, context={**context, "visitor": self})
 
     def field(self, name: str) -> str:
         """Return a field of the form, line ends as they are stored. Raises BadRequest."""
@@ -111,9 +111,9 @@ class Subject:
             "tenant": tenant or "",
         }
 
-    def page(self, name: str, **context: Any) -> Template:
+    def page(self, template: str, /, **context: Any) -> Template:
         """Return a page, or a part of one, about the user."""
-        return self.visitor.page(name, **context, subject=self)
+        return self.visitor.page(template, **context, subject=self)
 
 
 AtVisit = NamedDependency[Visitor]

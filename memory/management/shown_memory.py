@@ -89,13 +89,13 @@ async def show_memory(memory: Memory, caller: MemoryCaller) -> CallResult:
 
     Raises StoreUnavailable, ErasedMeanwhile.
     """
-    if text := refusal(caller, SHOW):
-        return CallResult(text)
     began = time.perf_counter()
+    if text := refusal(caller, SHOW):
+        return await record_refusal(memory, caller, tools.ToolCall("", SHOW, "{}"), text)
     shown = await read_memory(memory, caller)
     seen = {label: block.version for label, block in shown.blocks.items()}
     call = describe_call(caller, tools.ToolCall("", SHOW, "{}"), shown.text, began)
-    explain = await _note_shown(memory, caller, seen, call)
+    explain = await _write_record(memory, caller, seen, call)
     return CallResult(shown.text, explain, shown.to_json())
 
 
@@ -112,16 +112,29 @@ async def show_block(memory: Memory, caller: MemoryCaller, label: str) -> CallRe
     call = describe_call(
         caller, tools.ToolCall("", "resources/read", arguments), block.value, began
     )
-    explain = await _note_shown(memory, caller, {label: block.version}, call)
+    explain = await _write_record(memory, caller, {label: block.version}, call)
     return CallResult(block.value, explain)
 
 
-async def _note_shown(
+async def record_refusal(
+    memory: Memory, caller: MemoryCaller, call: tools.ToolCall, text: str
+) -> CallResult:
+    """Return a call that its mode refuses, with a record unless memory is off.
+
+    Raises StoreUnavailable, ErasedMeanwhile.
+    """
+    if caller.mode == "off":
+        return CallResult(text)
+    await memory.wait_until_ready()
+    await memory.db.filer.file_of(caller.scope.key, caller.policy.read_deadline)
+    told = describe_call(caller, call, text, time.perf_counter())
+    return CallResult(text, await _write_record(memory, caller, {}, told))
+
+
+async def _write_record(
     memory: Memory, caller: MemoryCaller, seen: Mapping[str, int], call: Json
 ) -> str:
-    """Note that a caller saw versions of blocks; return the id of the record, "" without one."""
-    if not caller.keeps_records:
-        return ""
+    """Note that a caller saw versions of blocks; return the id of the call's record."""
 
     def work(conn: Connection) -> str:
         refuse_erased(conn, caller)

@@ -25,4 +25,5 @@ async def test_an_application_sees_settings_that_were_loaded_anew(data, build):
 async def test_the_schema_lists_what_is_answered_before_the_framework(data):
     async with Model(text("so be it")) as up, running(up.url, data) as live:
         listed = (await live.http.get(f"{live.root}/schema/openapi.json")).json()["paths"]
-    assert {"/health", "/ready", "/v1/chat/completions", "/memory/v1/users"} <= set(listed)
+    before = {"/health", "/ready", "/v1/chat/completions", "/memory/v1/users"}
+    assert before | {"/mcp", "/u/{user}/mcp"} <= set(listed)
