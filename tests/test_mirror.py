@@ -123,7 +123,7 @@ COVERED = {
         gateway.letta.paging gateway.letta.passages gateway.letta.paths
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
         gateway.letta.server gateway.letta.state
-        gateway.letta.tool_rules
+        gateway.letta.tool_rules gateway.letta.tools
         memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """
