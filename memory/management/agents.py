@@ -48,50 +48,55 @@ async def read_agents(memory: Memory, tenant: str, names: Sequence[str]) -> list
 
 
 async def edit_agent(
-    memory: Memory, who: Name, how: Edit, source: EditSource, most: int
+    memory: Memory, agent_name: Name, edit: Edit, source: EditSource, max_versions: int
 ) -> StoredAgent | None:
     """Edit a profile and return it; None if it was deleted.
 
-    how: gives what it says then. most: profiles of a tenant. Raises Conflict, StoreUnavailable.
+    edit: gives what it says then. max_versions: profiles of a tenant. Raises Conflict,
+    StoreUnavailable.
     """
     try:
         return await memory.db.write(
-            lambda conn: rows.edit(conn, who, how, source, most), lock=owner_lock(who[0], "")
+            lambda conn: rows.edit(conn, agent_name, edit, source, max_versions),
+            lock=owner_lock(agent_name[0], ""),
         )
     finally:
         memory.agents.forget()
 
 
-async def undo_edit(memory: Memory, who: Name, source: EditSource, most: int) -> StoredAgent | None:
+async def undo_edit(
+    memory: Memory, agent_name: Name, source: EditSource, max_versions: int
+) -> StoredAgent | None:
     """Undo the newest edit and return the profile; None if it is gone.
 
     Raises NotFound, Conflict, StoreUnavailable.
     """
     try:
         return await memory.db.write(
-            lambda conn: rows.undo(conn, who, source, most), lock=owner_lock(who[0], "")
+            lambda conn: rows.undo(conn, agent_name, source, max_versions),
+            lock=owner_lock(agent_name[0], ""),
         )
     finally:
         memory.agents.forget()
 
 
 async def list_versions(
-    memory: Memory, who: Name, before: int | None, limit: int
+    memory: Memory, agent_name: Name, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """List a profile's versions, newest first, before a version.
 
     Raises NotFound for a name that no profile ever had; StoreUnavailable.
     """
-    return await read(memory, lambda conn: rows.versions(conn, who, before, limit))
+    return await read(memory, lambda conn: rows.versions(conn, agent_name, before, limit))
 
 
-async def erase_memories(memory: Memory, who: Name) -> dict[str, int]:
+async def erase_memories(memory: Memory, agent_name: Name) -> dict[str, int]:
     """Erase all memories of an agent, of whichever user; return rows removed by kind.
 
     Raises StoreUnavailable: repeating it continues the erasure.
     """
     db = memory.db
-    return await agent_memories.erase(db, memory.secret, who, db.application_tables)
+    return await agent_memories.erase(db, memory.secret, agent_name, db.application_tables)
 
 
 async def list_memories(memory: Memory, tenant: str, user: str) -> list[dict[str, Any]]:
