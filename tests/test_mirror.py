@@ -113,7 +113,8 @@ COVERED = {
         gateway.letta.agent_queue memory.management.agent_turns
         memory.stores.sql.rows.agent_turns
     """,
-    "e2e/test_letta_tools": "gateway.letta.tool_catalog",
+    "e2e/test_agent_deletion": "memory.stores.sql.rows.agent_memberships",
+    "e2e/test_letta_tools": "gateway.letta.tool_catalog gateway.letta.tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
@@ -123,7 +124,7 @@ COVERED = {
         gateway.letta.paging gateway.letta.passages gateway.letta.paths
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
         gateway.letta.server gateway.letta.state
-        gateway.letta.tool_rules gateway.letta.tools
+        gateway.letta.tool_rules
         memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """
