@@ -52,6 +52,7 @@ COVERED = {
         memory.stores.sql.rows.agents
     """,
     "e2e/test_rules_over_requests": "memory.session.turn_trace",
+    "e2e/test_turn_exits": "gateway.chat.turn.rule_exits memory.session.turn_exits",
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options
         gateway.config.tools gateway.management.policy_schemas
@@ -108,6 +109,11 @@ COVERED = {
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
+    "e2e/test_letta_queue": """
+        gateway.letta.agent_queue memory.management.agent_turns
+        memory.stores.sql.rows.agent_turns
+    """,
+    "e2e/test_letta_tools": "gateway.letta.tool_catalog",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
@@ -116,7 +122,8 @@ COVERED = {
         gateway.letta.listed_messages gateway.letta.messages gateway.letta.models
         gateway.letta.paging gateway.letta.passages gateway.letta.paths
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
-        gateway.letta.server gateway.letta.state gateway.letta.tool_catalog gateway.letta.tools
+        gateway.letta.server gateway.letta.state
+        gateway.letta.tool_rules gateway.letta.tools
         memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """
@@ -317,6 +324,9 @@ COVERED = {
     """,
     "memory/management/test_merging": "memory.stores.sql.owners.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
+    "gateway/ui/test_shared_pages": """
+        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.shared_members
+    """,
     "gateway/ui/test_tool_pages": """
         gateway.ui.form_request gateway.ui.navigation gateway.ui.tool_servers
         gateway.ui.tool_sources

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memory.conversation.json_strings import mask_escapes
+from memory.conversation.steps import end_step
 
 STEP_BYTES = 1 << 16  # a millisecond, if it is nothing but short strings
 SURE_BYTES = 1 << 15  # so few are decoded at once, whatever they hold
@@ -66,6 +67,7 @@ def json_steps(text: bytes) -> Iterator[JsonStep]:
     at = depth = 0
     is_within_string = False
     while at < len(text):
+        end_step()
         # A backslash alone is no JSON: it is passed, so that this ends.
         piece = without_split_escapes(text[at : at + STEP_BYTES]) or text[at : at + 1]
         parts = piece.split(b'"')

@@ -8,6 +8,8 @@ string.
 
 from __future__ import annotations
 
+from memory.conversation.steps import end_step
+
 SCAN_WINDOW_BYTES = 1 << 17  # scanned in one step, of 3 ms at most
 SEARCH_STEP_BYTES = 1 << 22  # counted or searched in one step
 
@@ -16,18 +18,22 @@ def count_in_steps(text: bytes, mark: bytes) -> int:
     """Count a byte in a text, in steps: other threads run between two of them."""
     if len(text) <= SEARCH_STEP_BYTES:
         return text.count(mark)
-    steps = range(0, len(text), SEARCH_STEP_BYTES)
-    return sum(text.count(mark, at, at + SEARCH_STEP_BYTES) for at in steps)
+    marks = 0
+    for at in range(0, len(text), SEARCH_STEP_BYTES):
+        marks += text.count(mark, at, at + SEARCH_STEP_BYTES)
+        end_step()
+    return marks
 
 
 def holds(text: bytes, mark: bytes) -> bool:
     """Tell whether a short mark is in a text, searched in steps as `count_in_steps` counts."""
     if len(text) <= SEARCH_STEP_BYTES:
         return mark in text
-    return any(
-        text.find(mark, at, at + SEARCH_STEP_BYTES + len(mark)) >= 0
-        for at in range(0, len(text), SEARCH_STEP_BYTES)
-    )
+    for at in range(0, len(text), SEARCH_STEP_BYTES):
+        if text.find(mark, at, at + SEARCH_STEP_BYTES + len(mark)) >= 0:
+            return True
+        end_step()
+    return False
 
 
 def mask_escapes(text: bytes) -> bytes:
@@ -55,4 +61,5 @@ def find_string_end(text: bytes, at: int) -> int:
             return at + quote + 1
         # The window may have cut an escape: its second character is passed with it.
         at += len(window) + window.endswith(b"\\")
+        end_step()
     return size

@@ -18,6 +18,7 @@ import msgspec
 from memory.cache import Cache
 from memory.conversation.foreign_json import decode_foreign
 from memory.conversation.long_json import LONG_CHARACTERS
+from memory.conversation.steps import end_step
 
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
@@ -132,6 +133,7 @@ def _collapse_slices(text: str) -> Iterator[str]:
             said, gap = True, part[-1].isspace()
         else:
             gap = True
+        end_step()
 
 
 def canonical(message: Json) -> bytes:
@@ -235,6 +237,7 @@ def _digest_of(text: str, before: str = "") -> str:
     h = hashlib.blake2b(before.encode("utf-8", "surrogatepass"), digest_size=32)
     for at in range(0, len(text), SLICE_CHARACTERS):
         h.update(text[at : at + SLICE_CHARACTERS].encode("utf-8", "surrogatepass"))
+        end_step()
     return f"blake2b:{len(before) + len(text)}:{h.hexdigest()}"
 
 
