@@ -266,7 +266,7 @@ COVERED = {
     """,
     "gateway/demo_model/test_engine": """
         gateway.demo_model.request_view gateway.demo_model.schema_values
-        gateway.demo_model.sentences
+        gateway.demo_model.sentences gateway.demo_model.file_questions
     """,
     "gateway/demo_model/test_server": "gateway.demo_model.responses",
     "gateway/management/test_router": """
@@ -414,7 +414,7 @@ COVERED = {
     # commands, run as a user runs them
     "gateway/cli/test_main": """
         gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config
-        gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile
+        gateway.cli.demo_tools gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile
         gateway.cli.options gateway.cli.serve
     """,
     "gateway/cli/test_ui": "gateway.cli.top",
