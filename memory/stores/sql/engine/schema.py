@@ -412,10 +412,7 @@ usage = Table(
     text("tenant"),
     Column("user", Words),
     text("key"),
-    text("model"),
-    text("target"),
-    text("path"),
-    text("mode"),
+    *(text(name) for name in ("model", "target", "path", "mode")),
     *(
         # not wider: Postgres' sum of larger ones is no integer
         Column(name, Integer, nullable=False, server_default="0")
@@ -437,6 +434,7 @@ usage = Table(
     Column("first_token_ms", Float),
     Column("status", Integer, nullable=False),
     Column("code", Words),
+    text("agent"),
     Index("ix_usage_tenant", "tenant", "created_at"),
     Index("ix_usage_key", "key", "created_at"),
     Index("ix_usage_user", "tenant", "user"),
@@ -494,7 +492,7 @@ for _table in metadata.tables.values():
 # The search index on SQLite.
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
-REVISION = "0022"
+REVISION = "0025"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"
