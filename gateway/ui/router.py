@@ -54,6 +54,7 @@ from gateway.ui.live import FeedLimit
 from gateway.ui.moves import MoveOffice
 from gateway.ui.navigation import list_pages
 from gateway.ui.shown_times import render_time
+from gateway.ui.timeline import lay_out_runs
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
 from memory import Memory
 
@@ -119,6 +120,7 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         link=texts.link,
         read_call=texts.read_call,
         pages_of=list_pages,
+        lay_out_runs=lay_out_runs,
         version=VERSION,
         visitor=None,
         subject=None,
