@@ -27,7 +27,7 @@ class RequestInfo(msgspec.Struct):
 
     user: None if the usage record names no user. output: most tokens that the answer may have.
     background: the answer goes on after the request. owner, agent, project: whose memory it is
-    about.
+    about. profile: the agent that was called and has a profile, "" for none.
     """
 
     id: str
@@ -42,6 +42,7 @@ class RequestInfo(msgspec.Struct):
     owner: str | None = None
     agent: str = ""
     project: str = ""
+    profile: str = ""
 
 
 def accounted_response(
@@ -91,6 +92,7 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
         entry.mode,
         0.0,
         0,
+        agent=entry.profile,
     )
     limits, budget = principal.limits, principal.budget
     allowance = KeyQuota(

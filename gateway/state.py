@@ -24,6 +24,7 @@ from gateway.config.settings import Settings
 from gateway.http.parse_cache import RequestParseCache
 from gateway.http.response import GatewayResponse
 from gateway.limits.limiter import Limiter
+from gateway.limits.running_imports import RunningImports
 from gateway.models.tokenizers import Vocabularies
 from gateway.redis_client import RedisClient
 from gateway.routing.agents import AgentDirectory
@@ -153,9 +154,13 @@ class GatewayState:
 
 @dataclass(slots=True)
 class CurrentState:
-    """Holds the state that the next request gets; a reload puts another here."""
+    """Holds the state that the next request gets; a reload puts another here.
+
+    imports: those that run, which a reload does not end.
+    """
 
     gateway: GatewayState
+    imports: RunningImports = field(default_factory=RunningImports)
 
 
 def request_id(scope: Any) -> str:

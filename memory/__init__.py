@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.json_values import without_head_line
     from memory.core.layers import LAYER_KINDS
-    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
-    from memory.core.rule_kinds import BaseRule, EndsTurn, RequiredBeforeExit
+    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules, show_letta_rules
+    from memory.core.rule_kinds import BaseRule, EndsTurn, RequiredBeforeExit, list_names
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import MEMORY_TOOL_NAMES, tools_to_offer
     from memory.core.tool_rules import (
@@ -254,6 +255,7 @@ __all__ = [
     "kept_arguments",
     "keyed_hash",
     "list_literal_names",
+    "list_names",
     "memory_name",
     "new_id",
     "page_of",
@@ -261,12 +263,14 @@ __all__ = [
     "parse_time",
     "parse_zone",
     "pausing_with",
+    "show_letta_rules",
     "shown_owner",
     "split_memory_name",
     "stems_of",
     "strictest",
     "text_of",
     "tools_to_offer",
+    "without_head_line",
     "without_spans",
     "write_summary",
 ]
@@ -307,8 +311,9 @@ _HOMES = {
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
-    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
-    "memory.core.rule_kinds": ("BaseRule", "EndsTurn", "RequiredBeforeExit"),
+    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules", "show_letta_rules"),
+    "memory.core.json_values": ("without_head_line",),
+    "memory.core.rule_kinds": ("BaseRule", "EndsTurn", "RequiredBeforeExit", "list_names"),
     "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.core.tool_rules": (
         "InvalidRule",

@@ -21,6 +21,7 @@ from gateway.letta.profile import DOOR, DoorMembers
 from gateway.letta.route import LettaRoute
 from gateway.letta.state import agent_id
 from gateway.letta.tool_catalog import KNOWN, grant_tools, operator_tools
+from gateway.letta.tool_rules import profile_rules
 from gateway.management.profile_edits import check_maker
 from gateway.routing.agents import Agent
 from gateway.wire import multipart
@@ -140,8 +141,10 @@ async def _make(call: LettaCall, form: FileForm, found: ReadAgent, entry: _Entry
     title = form.words.get("name") or form.words.get("override_name") or found.profile["title"]
     kept = entry.door_members(call, handle or model)
     window, wanted = entry.members.get("context_window_limit"), entry.members.get("response_format")
+    rules = _objects(entry.members.get("tool_rules"))
     members = {
         **found.profile,
+        "tool_rules": profile_rules(rules),
         "title": f"{title}{COPY}" if form.flag("append_copy_suffix") else title,
         "model": model,
         "memory_tools": entry.members.get("include_base_tools") is not False,

@@ -21,6 +21,7 @@ from gateway.letta.tool_catalog import (
     learn_tools,
     names_of_ids,
 )
+from gateway.letta.tool_rules import check_rules, profile_rules
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import CoreBlock
@@ -171,6 +172,7 @@ class ProfileChange:
             self.profile["tools"] = grant_tools(self._call, names)
         rules = self._member("tool_rules", list, None)
         if rules is not None:
+            self.profile["tool_rules"] = profile_rules(rules)
             self._kept.rules = check_rules(rules)
         if self._new:
             base = self._flag("include_base_tools", True)
@@ -206,19 +208,3 @@ def refuse_members(sent: Mapping[str, Any], names: Sequence[str]) -> None:
             raise Unprocessable(
                 f"`{name}` is not supported here. Leave it out.", param=name, code="not_supported"
             )
-
-
-def check_rules(rules: list[Any]) -> list[dict[str, Any]]:
-    """Return tool rules as they are shown again. Raises Unprocessable."""
-    for i, rule in enumerate(rules):
-        if not (isinstance(rule, dict) and isinstance(rule.get("tool_name"), str)):
-            raise Unprocessable(
-                f"`tool_rules.{i}` must be an object with a `tool_name`.", param="tool_rules"
-            )
-        if rule.get("args") or rule.get("child_arg_nodes"):
-            raise Unprocessable(
-                f"`tool_rules.{i}` prefills arguments, which is not supported here.",
-                param="tool_rules",
-                code="not_supported",
-            )
-    return rules

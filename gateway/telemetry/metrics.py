@@ -1,6 +1,7 @@
 """The metrics of this process, in Prometheus's format.
 
-- Labels are bounded: models and providers of the configuration, else `other`; tools of the memory;
+- Labels are bounded: models, providers and agents of the configuration, else `other`; tools of the
+  memory;
   classes of status codes. No user, key or tenant is in a label.
 - Counts are added up here and handed to the library when somebody reads them: each costs it 1 us.
 - With several processes behind one port, set PROMETHEUS_MULTIPROC_DIR to an empty folder before
@@ -56,6 +57,9 @@ COUNTERS = {
     ),
     "cost_usd": ("Cost of requests whose price is known.", ["model"]),
     "rounds": ("Calls of upstreams that were accepted.", ["model"]),
+    "agent_requests": ("Requests to agents with a profile, when they ended.", ["agent", "status"]),
+    "agent_tokens": ("Tokens of these requests, as billed.", ["agent", "kind"]),
+    "agent_cost_usd": ("Cost of these requests, where the price is known.", ["agent"]),
     "http_responses": ("Responses of every path.", ["route", "status"]),
     "memory_dropped": (
         "What filters did not keep of what users said: messages that no model was shown, and "
@@ -99,6 +103,16 @@ class BilledRequest(Protocol):
     attempts: int
     rounds: int
     cost: float | None
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelNames:
+    """The names of the configuration, which labels may have."""
+
+    models: frozenset[str] = frozenset()
+    providers: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -125,13 +139,18 @@ class Metrics:
     of the operator.
     """
 
-    def __init__(self, models: Collection[str] = (), providers: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        models: Collection[str] = (),
+        providers: Collection[str] = (),
+        agents: Collection[str] = (),
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = made = CollectorRegistry()
         self.health: dict[str, ProviderHealth] = {}
         self.memory: dict[str, int] = {}
         self.degraded = DegradedTurns()
-        self.configure(models, providers)
+        self.configure(models, providers, agents)
         self._counters = {
             name: Counter(f"mnemogate_{name}", text, labels, registry=made)
             for name, (text, labels) in COUNTERS.items()
@@ -150,16 +169,18 @@ class Metrics:
             for name, (text, mode) in GAUGES.items()
         }
 
-    def configure(self, models: Collection[str], providers: Collection[str]) -> None:
+    def configure(
+        self, models: Collection[str], providers: Collection[str], agents: Collection[str] = ()
+    ) -> None:
         """Set the names that labels may have; others count as `other`."""
-        self._models = frozenset(m for m in models if not m.endswith("*"))
-        self._providers = frozenset(providers)
+        exact = frozenset(m for m in models if not m.endswith("*"))
+        self._labels = _LabelNames(exact, frozenset(providers), frozenset(agents))
 
     def observe_request(self, record: BilledRequest, memory: str) -> None:
         """Count a request that ended. memory: `x-memory-status` at its end."""
-        model = record.model if record.model in self._models else OTHER
+        model = record.model if record.model in self._labels.models else OTHER
         provider = record.target.partition("/")[0]
-        if provider in self._providers:
+        if provider in self._labels.providers:
             self.health.setdefault(provider, ProviderHealth()).note(record.status, record.code)
         else:
             provider = OTHER if provider else "none"
@@ -177,6 +198,18 @@ class Metrics:
         for name, durations in self._durations.items():
             if (milliseconds := getattr(record, name)) is not None:
                 durations.labels(model).observe(milliseconds / 1000)
+        if record.agent:
+            self._count_agent(record)
+
+    def _count_agent(self, record: BilledRequest) -> None:
+        """Count a request to an agent; one that is not of the configuration as `other`."""
+        agent = record.agent if record.agent in self._labels.agents else OTHER
+        self._add(1, "agent_requests", agent, status_class(record.status))
+        for kind in KINDS:
+            if tokens := getattr(record, kind):
+                self._add(tokens, "agent_tokens", agent, kind)
+        if record.cost:
+            self._add(record.cost, "agent_cost_usd", agent)
 
     def _add(self, amount: float, *counter: str) -> None:
         """Add to a counter. counter: its name and labels."""

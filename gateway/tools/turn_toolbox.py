@@ -165,6 +165,7 @@ class TurnToolbox:
     def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""
         rules = self._request.rules.begin_reply(turn.before)
+        self._checker.begin_reply(turn.before)
         checked: list[AdmittedCall | RunRecord] = []
         for call, place in zip(calls, turn.places, strict=True):
             try:

@@ -21,7 +21,7 @@ from gateway.auth.sessions import TicketOffice
 from gateway.errors import GatewayError, ResourceNotFound, StoreDown
 from gateway.http.access_log import current_line
 from gateway.http.asgi import UNEXPECTED
-from gateway.management.users import Importing
+from gateway.management.context import running_imports
 from gateway.state import request_id
 from gateway.storage.tickets import TicketTable
 from gateway.ui import (
@@ -32,12 +32,17 @@ from gateway.ui import (
     blocks,
     conversations,
     dropped,
+    file_pages,
     guidance,
+    inbox_pages,
+    layer_pages,
     moves,
     operations,
     passages,
     people,
     requests,
+    shared_members,
+    shared_pages,
     sign_in,
     texts,
     tool_pages,
@@ -49,6 +54,7 @@ from gateway.ui.live import FeedLimit
 from gateway.ui.moves import MoveOffice
 from gateway.ui.navigation import list_pages
 from gateway.ui.shown_times import render_time
+from gateway.ui.timeline import lay_out_runs
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
 from memory import Memory
 
@@ -74,6 +80,11 @@ PAGES: tuple[Any, ...] = (
     tool_servers,
     tool_sources,
     approval_pages,
+    shared_pages,
+    shared_members,
+    layer_pages,
+    inbox_pages,
+    file_pages,
     people,
     moves,
     blocks,
@@ -109,6 +120,7 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         link=texts.link,
         read_call=texts.read_call,
         pages_of=list_pages,
+        lay_out_runs=lay_out_runs,
         version=VERSION,
         visitor=None,
         subject=None,
@@ -177,7 +189,6 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
     an agent answer a message.
     """
     office, limit, movers = _office(secret, memory), FeedLimit(), MoveOffice()
-    importing = Importing()
     return Router(
         "/ui",
         route_handlers=[*(handler for page in PAGES for handler in page.ROUTES), static_file],
@@ -185,7 +196,7 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
             "office": Provide(lambda: office, sync_to_thread=False),
             "feeds": Provide(lambda: limit, sync_to_thread=False),
             "moves": Provide(lambda: movers, sync_to_thread=False),
-            "importing": Provide(lambda: importing, sync_to_thread=False),
+            "importing": Provide(running_imports, sync_to_thread=False),
             "run_turn": Provide(lambda: run_turn, sync_to_thread=False),
             "visitor": Provide(visitor),
             "subject": Provide(subject),

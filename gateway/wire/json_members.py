@@ -32,8 +32,33 @@ _colon = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
 _read_value = json.JSONDecoder(strict=False).raw_decode
 
 
+class RepeatedMember(ValueError):
+    """An object with two members of one name; the message is the name."""
+
+
+def _check_names(members: list[tuple[str, None]]) -> None:
+    """Raise RepeatedMember for the members of an object; keep nothing of it."""
+    names = [name for name, _ in members]
+    if len(set(names)) < len(names):
+        raise RepeatedMember(next(name for name in names if names.count(name) > 1))
+
+
+# Numbers stay texts: to read a long one takes long.
+_check_objects = json.JSONDecoder(
+    object_pairs_hook=_check_names, parse_int=str, parse_float=str, strict=False
+).decode
+
+
 class UnreadableMembers(ValueError):
     """A text whose members cannot be found in time; the message says why."""
+
+
+def check_names_once(text: bytes) -> None:
+    """Raise RepeatedMember if an object of a JSON text names a member twice.
+
+    Decoders take the last of them, most of them. The text was weighed and decoded before.
+    """
+    _check_objects(text.decode("utf-8", "surrogatepass").lstrip("\ufeff"))
 
 
 def find_members(text: bytes, names: Collection[bytes]) -> dict[bytes, int]:

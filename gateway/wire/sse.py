@@ -25,6 +25,7 @@ MIN_EVENT_END_BYTES = len(b"\r\n\r\n")  # of an event, so no longer than a blank
 LINE = re.compile(rb"\r\n|\n|\r")
 BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
+SHORT_BYTES = 32  # of an event that may be the mark of the end, with blanks around it
 COMMENT = b": keep-alive\n\n"
 
 
@@ -144,7 +145,7 @@ class SseFramer:
                 name = value
             elif field == b"id":
                 self.ids = True
-        return SseEvent(raw, b"\n".join(data) if data else None, name)
+        return SseEvent(raw, _without_blanks(b"\n".join(data)) if data else None, name)
 
 
 def has_line_end(data: bytes) -> bool:
@@ -162,8 +163,13 @@ def _simple(raw: bytes) -> SseEvent | None:
         and raw.endswith(b"\n\n")
         and b"\r" not in raw
     ):
-        return SseEvent(raw, raw[6:-2])
+        return SseEvent(raw, raw[6:-2] if len(raw) > SHORT_BYTES else _without_blanks(raw[6:-2]))
     return _read_named(raw) if raw.startswith(b"event: ") else None
+
+
+def _without_blanks(data: bytes) -> bytes:
+    """Return the mark of the end without the blanks that some servers write around it."""
+    return DONE if len(data) <= SHORT_BYTES and data.strip(b" \t") == DONE else data
 
 
 def _read_named(raw: bytes) -> SseEvent | None:

@@ -16,11 +16,12 @@ WILDCARDS = frozenset("*?[")
 
 
 class ToolRun(msgspec.Struct, frozen=True, array_like=True):
-    """A call that was run. result: as the model saw it."""
+    """A call that was run. result: as the model saw it. digest: of its arguments, "" unknown."""
 
     name: str
     is_ok: bool = True
     result: str = ""
+    digest: str = ""
 
 
 def matches(name: str, patterns: Patterns) -> bool:
@@ -59,8 +60,8 @@ class _RunsOf:
 class ToolTrace:
     """The runs of one turn, round by round, and the accepted calls of the newest reply."""
 
-    def __init__(self, followed: Iterable[Patterns]) -> None:
-        self._runs = {patterns: _RunsOf(patterns) for patterns in followed}
+    def __init__(self, followed_tools: Iterable[Patterns]) -> None:
+        self._runs = {patterns: _RunsOf(patterns) for patterns in followed_tools}
         self._round_count = 0
         self._answers: dict[int, Patterns] = {}
 
@@ -76,10 +77,10 @@ class ToolTrace:
 
     def finish_round(self, runs: Sequence[ToolRun]) -> None:
         """Take what the accepted calls of the newest reply came to. No run: not a round."""
-        for followed in self._runs.values():
-            followed.accepted = 0
+        for followed_runs in self._runs.values():
+            followed_runs.accepted = 0
             if runs:
-                followed.add_round(runs)
+                followed_runs.add_round(runs)
         self._round_count += bool(runs)
         self._answers.clear()
 

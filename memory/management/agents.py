@@ -64,21 +64,25 @@ async def read_agents(memory: Memory, tenant: str, names: Sequence[str]) -> list
 
 
 async def edit_agent(
-    memory: Memory, who: Name, how: Edit, source: EditSource, most: int
+    memory: Memory, agent_name: Name, edit: Edit, source: EditSource, max_versions: int
 ) -> StoredAgent | None:
     """Edit a profile and return it; None if it was deleted.
 
-    how: gives what it says then. most: profiles of a tenant. Raises Conflict, StoreUnavailable.
+    edit: gives what it says then. max_versions: profiles of a tenant. Raises Conflict,
+    StoreUnavailable.
     """
     try:
         return await memory.db.write(
-            lambda conn: rows.edit(conn, who, how, source, most), lock=owner_lock(who[0], "")
+            lambda conn: rows.edit(conn, agent_name, edit, source, max_versions),
+            lock=owner_lock(agent_name[0], ""),
         )
     finally:
         memory.agents.forget()
 
 
-async def delete_agent(memory: Memory, who: Name, source: EditSource, *, with_blocks: bool) -> int:
+async def delete_agent(
+    memory: Memory, agent_name: Name, source: EditSource, *, with_blocks: bool
+) -> int:
     """Delete a profile, and take it out of its shared blocks; undo restores both.
 
     with_blocks: shared blocks that were made with an agent, and that only this one has, go as well;
@@ -86,33 +90,37 @@ async def delete_agent(memory: Memory, who: Name, source: EditSource, *, with_bl
     """
 
     def work(conn: Connection) -> int:
-        rows.edit(conn, who, lambda _: None, source, 0)
-        name, _ = rows.held_memberships(conn, who)
-        held = agent_memberships.leave_all(conn, (who[0], name), source, with_blocks=with_blocks)
+        rows.edit(conn, agent_name, lambda _: None, source, 0)
+        name, _ = rows.held_memberships(conn, agent_name)
+        held = agent_memberships.leave_all(
+            conn, (agent_name[0], name), source, with_blocks=with_blocks
+        )
         if held:
-            rows.note_memberships(conn, who, msgspec.json.encode(held).decode())
-        return sum(one.with_block for one in held)
+            rows.note_memberships(conn, agent_name, msgspec.json.encode(held).decode())
+        return sum(membership.with_block for membership in held)
 
-    return await _write_with_blocks(memory, who[0], work)
+    return await _write_with_blocks(memory, agent_name[0], work)
 
 
-async def undo_edit(memory: Memory, who: Name, source: EditSource, most: int) -> UndoneEdit:
+async def undo_edit(
+    memory: Memory, agent_name: Name, source: EditSource, max_versions: int
+) -> UndoneEdit:
     """Undo the newest edit; if that deleted the profile, it is in its shared blocks again.
 
     Raises NotFound, Conflict, StoreUnavailable.
     """
 
     def work(conn: Connection) -> UndoneEdit:
-        name, noted = rows.held_memberships(conn, who)
-        restored = rows.undo(conn, who, source, most)
-        member = who[0], name
+        name, noted = rows.held_memberships(conn, agent_name)
+        restored = rows.undo(conn, agent_name, source, max_versions)
+        member = agent_name[0], name
         if restored is None:
             agent_memberships.leave_all(conn, member, source, with_blocks=False)
             return UndoneEdit(None)
         held = agent_memberships.read_held(noted)
         return UndoneEdit(restored, agent_memberships.join_again(conn, member, held, source))
 
-    return await _write_with_blocks(memory, who[0], work)
+    return await _write_with_blocks(memory, agent_name[0], work)
 
 
 async def _write_with_blocks(memory: Memory, tenant: str, work: Callable[[Connection], T]) -> T:
@@ -125,22 +133,22 @@ async def _write_with_blocks(memory: Memory, tenant: str, work: Callable[[Connec
 
 
 async def list_versions(
-    memory: Memory, who: Name, before: int | None, limit: int
+    memory: Memory, agent_name: Name, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """List a profile's versions, newest first, before a version.
 
     Raises NotFound for a name that no profile ever had; StoreUnavailable.
     """
-    return await read(memory, lambda conn: rows.versions(conn, who, before, limit))
+    return await read(memory, lambda conn: rows.versions(conn, agent_name, before, limit))
 
 
-async def erase_memories(memory: Memory, who: Name) -> dict[str, int]:
+async def erase_memories(memory: Memory, agent_name: Name) -> dict[str, int]:
     """Erase all memories of an agent, of whichever user; return rows removed by kind.
 
     Raises StoreUnavailable: repeating it continues the erasure.
     """
     db = memory.db
-    return await agent_memories.erase(db, memory.secret, who, db.application_tables)
+    return await agent_memories.erase(db, memory.secret, agent_name, db.application_tables)
 
 
 async def list_memories(memory: Memory, tenant: str, user: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.session.context import TurnContext
 from memory.session.speaker_guard import speaker_check
 from memory.session.toolbox import (
+    DIGEST_CHARACTERS,
     EarlierRun,
     Result,
     RunRecord,
@@ -34,7 +35,7 @@ log = logging.getLogger("mnemogate")
 START_SECONDS = 2.0  # that a run may wait for its row
 END_SECONDS = 1.0
 READ_SECONDS = 2.0
-RecordedRun = list[str | bool]  # its name, and whether it succeeded
+RecordedRun = list[str | bool]  # its name, whether it succeeded, and the digest of its arguments
 FAILED = "Error: "  # what the result of a memory tool that failed begins with
 STATES = {"unknown": "unknown", "refused": "refused"}  # of a call that is over; else done
 
@@ -98,7 +99,8 @@ class RoundLedger:
         """Take in how a call ended."""
         run = record.run
         self.results[run.place] = record.result
-        self.runs[run.place] = None if record.status == "refused" else [run.name, record.is_ok]
+        recorded: RecordedRun = [run.name, record.is_ok, run.digest[:DIGEST_CHARACTERS]]
+        self.runs[run.place] = None if record.status == "refused" else recorded
 
     def take_text(self, place: int, text: str) -> None:
         """Take in what a call of a memory tool came to."""

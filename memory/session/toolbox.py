@@ -17,6 +17,7 @@ from memory.tools import ToolCall
 
 RunStatus = Literal["ok", "error", "refused", "timeout", "cancelled", "unknown", "replayed"]
 Effect = Literal["read", "write"]
+DIGEST_CHARACTERS = 16  # of arguments' digests, which tell the calls of one turn apart
 NO_LONGER_AVAILABLE = "Error: {} is no longer available."
 
 

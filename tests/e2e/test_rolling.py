@@ -29,6 +29,7 @@ EXPANDED = (
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
     "DROP TABLE agent_turns",
+    "ALTER TABLE usage DROP COLUMN agent",
     "DROP TABLE teams, team_members, projects, project_members",
     "ALTER TABLE scopes DROP COLUMN project",
     "ALTER TABLE user_policies DROP COLUMN layers",

@@ -29,10 +29,10 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
 from gateway.storage.bookings import BOOKING
 from gateway.storage.responses import StoredResponse
-from gateway.tools.own_tools import OWN_TOOLS
+from gateway.tools.own_tools import owned_names
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
-from memory.core.tool_definitions import OURS, client_names
+from memory.core.tool_definitions import client_names
 
 POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
 SUBPATHS = ("cancel", "input_items")
@@ -206,7 +206,7 @@ class StoredVerb:
         if not row.echo.keys() - {"items", BOOKING} or row.kind:
             return None
         return Echo(
-            OURS.union(self._gateway.toolbox.names(row.tenant), OWN_TOOLS)
+            owned_names(self._gateway.toolbox, row.tenant)
             - client_names((row.shown or {}).get("tools")),
             row.echo.get("instructions"),
             row.echo.get("previous_response_id"),

@@ -26,7 +26,7 @@ from gateway.chat.stored.kept_conversations import (
 )
 from gateway.chat.stored.stored_names import check_references, check_stored_names
 from gateway.errors import RequestConflict, ResourceNotFound, Unavailable
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import look_for, run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode
@@ -53,7 +53,7 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
         return await _with_room(
             gateway, request, await kept_responses.expand(gateway, request, name)
         )
-    if await kept_responses.may_refer(request.raw):
+    if await _may_refer(request):
         request = await check_references(gateway, request)
         request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
@@ -66,6 +66,16 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if kept_responses.is_kept(row):  # though the server keeps those of today
         return await _with_room(gateway, request, await kept_responses.expand(gateway, request))
     return await _go_on(request, row, named)
+
+
+async def _may_refer(request: TurnInput) -> bool:
+    """Tell whether a request may name items by their ids, before it is read.
+
+    A reference has a type or none: only a fenced key's request is read for those without.
+    """
+    if request.principal.paths is not None and await look_for(request.raw, b'"id"'):
+        return True
+    return await kept_responses.may_refer(request.raw)
 
 
 async def _check_chain(gateway: GatewayState, request: TurnInput) -> None:

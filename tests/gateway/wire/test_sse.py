@@ -195,3 +195,12 @@ def test_a_long_event_is_not_searched_byte_by_byte_as_it_comes(monkeypatch):
     (event,) = framer.feed(b"\n\n")
     assert event.data == b"x" * 100 + b"y" * 5000
     assert len(searched) <= 4
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("line", [b"data:  [DONE]", b"data: [DONE] ", b"data:[DONE]\t"])
+def test_the_mark_of_the_end_may_have_blanks_around_it(line, end):
+    first = b"data: {}" + end * 2
+    found, rest = events(first + line + end * 2, [len(first)])
+    assert ([e.data for e in found], rest) == ([b"{}", sse.DONE], b"")
+    assert b"".join(e.raw for e in found) == first + line + end * 2

@@ -207,7 +207,7 @@ nodes = Table(
     # the worker that works on it, where there are several; the key of a request that has one
     Column("holder", Key),
     Column("once", LargeBinary),
-    Column("runs", Words),  # what tools ran in the user's turn up to this answer
+    Column("runs", Words),  # of tools, in the user's turn up to this answer
     Index("ix_nodes_digest", "scope_id", "digest"),
     Index("ix_nodes_request", "request"),
 )
@@ -230,8 +230,8 @@ _PARTIAL = [
 @event.listens_for(metadata, "before_create")
 def _partial(target: MetaData, connection: Connection, **_: object) -> None:
     """Told here, since to name a dialect's option loads the dialect."""
-    for found, where in _PARTIAL:
-        found.dialect_options[connection.dialect.name]["where"] = sql_text(where)
+    for partial_index, where in _PARTIAL:
+        partial_index.dialect_options[connection.dialect.name]["where"] = sql_text(where)
 
 
 messages = Table(
@@ -413,10 +413,7 @@ usage = Table(
     text("tenant"),
     Column("user", Words),
     text("key"),
-    text("model"),
-    text("target"),
-    text("path"),
-    text("mode"),
+    *(text(name) for name in ("model", "target", "path", "mode")),
     *(
         # not wider: Postgres' sum of larger ones is no integer
         Column(name, Integer, nullable=False, server_default="0")
@@ -438,6 +435,7 @@ usage = Table(
     Column("first_token_ms", Float),
     Column("status", Integer, nullable=False),
     Column("code", Words),
+    text("agent"),
     Index("ix_usage_tenant", "tenant", "created_at"),
     Index("ix_usage_key", "key", "created_at"),
     Index("ix_usage_user", "tenant", "user"),
@@ -496,5 +494,5 @@ for _table in metadata.tables.values():
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
 REVISION = "0026"
-# The oldest version that may serve these tables beside newer ones: expanding migrations leave it.
+# The oldest version whose workers may run beside: an expanding migration leaves it as it is.
 READABLE_BY = "0008"
