@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memory.conversation.matching import Repeat
     from memory.conversation.messages import is_system, keyed_hash, text_of
     from memory.conversation.thoughts import answer_text
-    from memory.core.autonomy import Decision, decide
+    from memory.core.autonomy import Decision, decide, follow_setting
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
     from memory.core.layers import LAYER_KINDS
@@ -241,6 +241,7 @@ __all__ = [
     "decide",
     "decode_foreign",
     "encode_in_parts",
+    "follow_setting",
     "home_of",
     "is_installed",
     "is_system",
@@ -295,7 +296,7 @@ _HOMES = {
     "memory.conversation.matching": ("Repeat",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
     "memory.conversation.thoughts": ("answer_text",),
-    "memory.core.autonomy": ("Decision", "decide"),
+    "memory.core.autonomy": ("Decision", "decide", "follow_setting"),
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),

@@ -96,11 +96,9 @@ class HashChain:
         seeded: bool = False,
         seen: DigestCache | None = None,
     ) -> None:
-        self.key, self._messages, self._seen = (
-            key,
-            (found := Messages.of(messages)),
-            DigestCache() if seen is None else seen,
-        )
+        found = messages if type(messages) is Messages else Messages.of(messages)
+        self.key, self._messages = key, found
+        self._seen = DigestCache() if seen is None else seen
         links = (
             None
             if seeded and found.after.system != found.before.system
@@ -119,7 +117,7 @@ class HashChain:
             key, link, found.new if self._known else found, self._seen
         )
         self.end = self._links[-1] if self._links else link
-        found.after.keep_links(key, self.start, self.end)
+        found.after.links = key, self.start, self.end
 
     def link(self, index: int) -> bytes:
         """Return the link of messages 0 to `index`."""
@@ -204,7 +202,7 @@ class RequestHistory(msgspec.Struct):
         seeded: bool = False,
         seen: DigestCache | None = None,
     ) -> RequestHistory:
-        found = Messages.of(messages)
+        found = messages if type(messages) is Messages else Messages.of(messages)
         return cls(found, HashChain(key, found, seeded, seen))
 
     @property

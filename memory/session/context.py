@@ -190,7 +190,8 @@ def start_turn(
     policy: Policy,
 ) -> TurnContext:
     """Decide how a turn is recorded, and register it as in flight."""
-    rounds = _finished_rounds(ask, snapshot, attempt.claim)
+    has_ledger = snapshot.ledger is not None
+    rounds = _finished_rounds(ask, snapshot, attempt.claim) if has_ledger else None
     opening = attempt.opening if _opens(ask, snapshot) else None
     # What an earlier attempt began with tools goes on with them.
     task = (
@@ -298,7 +299,7 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
     that attempt's own, the one named, the one continued, a fork of it, or a new one.
     """
     waiting, found, node = snapshot.waiting, snapshot.conversation, snapshot.past.node
-    adopted = adopts(ask, snapshot, claim)
+    adopted = waiting is not None and adopts(ask, snapshot, claim)
     node_id = waiting.id if waiting is not None and adopted else new_key()
     forked_from = None
     if adopted and snapshot.waiting_in is not None:
@@ -329,7 +330,10 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
 
 def _evict_continued(turn: TurnContext) -> None:
     """Remove cache entries that the turn continues or replaces, so that no other turn uses them."""
-    ends = [n.chain for n in (turn.snapshot.past.node, turn.snapshot.waiting) if n]
+    continued, waiting = turn.snapshot.past.node, turn.snapshot.waiting
+    ends: list[bytes] = [] if continued is None else [continued.chain]
+    if waiting is not None:
+        ends.append(waiting.chain)
     if turn.ask.explicit:
         ends.append(named_conversation_key(turn.ask.explicit))
     lines = turn.services.lines

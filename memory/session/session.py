@@ -149,7 +149,7 @@ class Session:
     @property
     def request_bytes(self) -> int:
         """The bytes of the client's request, 0 if unknown."""
-        return self._turn.ask.size
+        return len(self._turn.ask.body)
 
     async def calibrate_token_counter(
         self, usage: Json | None, *, proven: bool = False

@@ -29,6 +29,7 @@ from gateway.state import GatewayState
 from gateway.storage.responses import LOOKED_UP
 from gateway.wire.chat import Json
 from gateway.wire.item_references import references
+from gateway.wire.json_weight import SURE_BYTES
 from memory import StoreUnavailable
 
 CONTAINERS = "containers"  # those that answers told of are known, as items are
@@ -44,7 +45,10 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
         return request
     history = request.found.history if request.found is not None else None
     text = (history.unchecked if history is not None else b"") or request.raw
-    objects, models = await run_by_weight(text, _look_through, text)
+    if len(text) <= SURE_BYTES and names_nothing(text):
+        objects, models = False, False
+    else:
+        objects, models = await run_by_weight(text, _look_through, text)
     if history is not None and not (objects or models):
         history.after.checked = True
     if not (objects or (models and "*" not in principal.models)):

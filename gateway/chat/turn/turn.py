@@ -28,7 +28,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
-from gateway.wire.json_weight import LIGHT_BYTES
+from gateway.wire.json_weight import LIGHT_BYTES, SURE_BYTES
 from gateway.wire.lone_surrogates import join_halves
 from memory import Session
 from memory.session.toolbox import Result
@@ -136,7 +136,7 @@ class Turn:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
         self._opening.begin()
         try:
-            replayed, goes_on = await self._replay()
+            replayed, goes_on = await self._replay() if self.session.rounds else (b"", True)
             if replayed:
                 yield replayed
             if not goes_on:
@@ -144,7 +144,7 @@ class Turn:
             while goes_on:
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
                 self.mask.alias = self._forward.alias
-                result = await self._read_whole(reply)
+                result = await self._read_whole(reply) if not self.stream else None
                 try:
                     await self._opening.wait(self._limits.patience)
                     if result is None:
@@ -192,7 +192,7 @@ class Turn:
             # The upstream gave no choice at all: there is nothing to record.
             await self.session.fail()
             return
-        explain = {"status": "degraded" if self.degraded else "ok"}
+        explain = {"status": "degraded" if self.why_degraded else "ok"}
         hidden = self._sender.hidden.recorded
         keeper, session = self._keeper, self.session
         left = None
@@ -261,8 +261,10 @@ class Turn:
 
     async def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
         """Read an answer that is all of the turn's in one piece, None for any other."""
-        if self.stream or self.used or self._sender.hidden.messages or reply.chunk is None:
+        if self.used or self._sender.hidden.messages or reply.chunk is None:
             return None
+        if len(reply.plain or b"") <= SURE_BYTES:
+            return self.mask.take_whole(reply.chunk)
         return await run_by_weight(reply.plain or b"", self.mask.take_whole, reply.chunk)
 
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
@@ -286,7 +288,8 @@ class Turn:
         self._forward.meter.record_usage(result.usage)
         self.session.trace.rounds.append(result.usage)
         came_whole = reply.plain is not None and not self.stream
-        raise_for_incomplete(result, self._forward, whole=came_whole)
+        if result.error is not None or not (result.complete or came_whole):
+            raise_for_incomplete(result, self._forward, whole=came_whole)
         alone = len(self.used) == 1 and not self.session.rounds and not result.ours
         if reply.plain is None:
             return
@@ -298,6 +301,8 @@ class Turn:
     async def _run_memory_calls(self, result: RoundResult) -> bool:
         """Run what is ours; True when another round follows."""
         sender, hidden = self._sender, self._sender.hidden
+        if not (result.ours or result.theirs or hidden.messages):
+            return False
         hidden.reassign_ids_of(result.theirs)
         if not result.ours:
             hidden.record_last(result, self._by)
@@ -337,7 +342,8 @@ class Turn:
     @property
     def _by(self) -> str:
         """Who gave the newest round; "" for a replayed one, of which that is not known."""
-        return self.reply.target.label if self.reply is not None else ""
+        reply = self._sender.reply
+        return reply.target.label if reply is not None else ""
 
 
 def _mask(

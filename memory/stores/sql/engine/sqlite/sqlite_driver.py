@@ -39,7 +39,7 @@ class SqliteDriver:
     def execute(self, conn: Connection, statement: Executable, values: Mapping[str, Any]) -> RowSet:
         compiled, raw = _compile(statement), conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
-        if writes is not None and writes.take(raw, compiled, (values,)):
+        if writes is not None and writes.is_gathering and writes.take(raw, compiled, (values,)):
             return RowSet()
         return compiled.run(raw, values)
 
@@ -109,12 +109,13 @@ class _Compiled:
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw: Any, values: Mapping[str, Any]) -> RowSet:
-        found = raw.execute(self.sql, self._values_of(values))
-        return (
-            RowSet(self._row(*self._to_bools(row)) for row in found)
-            if found.description
-            else RowSet()
-        )
+        named = self._named
+        found = raw.execute(self.sql, self._values_of(values) if named is None else named(values))
+        if not found.description:
+            return RowSet()
+        if self._row is _plain_row and not self._booleans:
+            return RowSet(found)
+        return RowSet(self._row(*self._to_bools(row)) for row in found)
 
     def run_all(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run the statement for each row."""
