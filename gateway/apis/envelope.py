@@ -64,6 +64,7 @@ class EnvelopeMask(ABC):
 
     quick_kinds = frozenset[str]()
     reasoning_kind = ""
+    holds_finish = False
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         self.alias = alias
@@ -361,6 +362,13 @@ class EnvelopeMask(ABC):
         shown = self.show_whole(reply)
         rest, result = self.close()
         return shown + rest, result
+
+    def hold_finish(self, *, holds: bool) -> None:
+        """Take note: the end of a round always waits here."""
+        del holds
+
+    def end_with(self, reply: Json) -> tuple[bytes, RoundResult]:
+        return self.replay(reply)
 
     def add_whole_part(self, key: PartKey, item: Json) -> MaskedPart:
         """Add a part that came whole."""

@@ -64,6 +64,7 @@ async def make_agent(call: LettaCall) -> Json:
     name = new_agent_name()
     title = f"agent-{name.rpartition('-')[2][:NAME_DIGITS]}"
     profile = ProfileChange(call, {"name": title, **_without_nulls(sent)}, {}, DoorMembers())
+    await profile.learn()
     members = {"home": "agent", "inherit_blocks": False, **profile.apply()}
     first = None if sent.get("message_buffer_autoclear") else sent.get("initial_message_sequence")
     begin = begin_history(call, first)
@@ -118,6 +119,7 @@ async def change_agent(call: LettaCall, ident: str) -> Json:
     async def change(agent: Agent, before: Json) -> Json:
         nonlocal blocks
         profile = ProfileChange(call, sent, before, door_members(agent))
+        await profile.learn()
         members = profile.apply()
         if profile.block_ids is not None:
             blocks = await BLOCKS.find_all(call, agent, profile.block_ids)
@@ -198,11 +200,9 @@ async def delete_agent(call: LettaCall, ident: str) -> Json:
 
 async def _remove_agent(call: LettaCall, agent: Agent) -> dict[str, int]:
     """Delete an agent, its memory, and the blocks that only it had; return how much that was."""
-    # Blocks first: as long as the agent is there, its deletion can be repeated.
-    blocks = await BLOCKS.leave(call, agent)
-    who, most = (call.tenant, agent.name), call.gateway.settings.memory.agents_per_tenant
-    await call.write(
-        management.agents.edit_agent(call.memory, who, lambda _: None, call.source(), most)
+    who = call.tenant, agent.name
+    blocks = await call.write(
+        management.agents.delete_agent(call.memory, who, call.source(), with_blocks=True)
     )
     erased = await call.write(management.agents.erase_memories(call.memory, who))
     home = home_of(agent.name)

@@ -8,7 +8,8 @@ from gateway.letta.history import newest_ids
 from gateway.letta.ids import letta_id
 from gateway.letta.models import ENDPOINT, window_of
 from gateway.letta.profile import door_members, shown_metadata
-from gateway.letta.tools import tools_of
+from gateway.letta.tool_catalog import tools_of
+from gateway.letta.tool_rules import shown_rules
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import iso
@@ -48,6 +49,11 @@ def shown_name(agent: Agent) -> str:
     return agent.settings.title or agent.name
 
 
+def rules_of(agent: Agent) -> list[Json]:
+    """Return an agent's rules on tools as a Letta client is shown them."""
+    return shown_rules(door_members(agent).rules, agent.settings.tool_rules)
+
+
 async def agent_state(call: LettaCall, agent: Agent) -> Json:
     """Return all that a Letta client is told of an agent."""
     profile, kept, stored = agent.settings, door_members(agent), agent.stored
@@ -67,8 +73,8 @@ async def agent_state(call: LettaCall, agent: Agent) -> Json:
         "response_format": profile.response_format or None,
         "blocks": blocks,
         "memory": memory,
-        "tools": tools_of(kept.tools, memory_tools=profile.memory_tools),
-        "tool_rules": kept.rules,
+        "tools": tools_of(call, kept.tools, profile.tools, memory_tools=profile.memory_tools),
+        "tool_rules": rules_of(agent),
         "message_ids": await newest_ids(call, agent),
         "message_buffer_autoclear": kept.autoclear,
         "created_at": iso(stored.created_at) if stored else None,

@@ -114,7 +114,8 @@ class TurnProgress(msgspec.Struct):
 
     scope_id: the scope's row, if it exists. rounds: finished rounds of an earlier attempt, then of
     this one. opened: the store has the request. unsaved: the store did not take the edits of the
-    tools. delivery: messages to the agent.
+    tools. delivery: messages to the agent. is_reminded: the model was told what it has to call
+    before it ends. runs: of the user's turn so far, as they are stored.
     """
 
     scope_id: int | None
@@ -123,13 +124,16 @@ class TurnProgress(msgspec.Struct):
     opened: bool = False
     unsaved: bool = False
     delivery: MessageDelivery | None = None
+    is_reminded: bool = False
+    runs: Json | None = None
 
 
 class TurnContext(msgspec.Struct, frozen=True):
     """One turn: the request, its snapshot, and its identity.
 
     task: why it is a task, None for a talk. is_recording: it is written to the store. injects:
-    memory is added. is_stranger: no user is named and no conversation continued.
+    memory is added. is_stranger: no user is named and no conversation continued. keeps_history: the
+    client only sends its newest messages, and the rest is stored here.
     """
 
     services: TurnServices
@@ -144,6 +148,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     is_recording: bool
     injects: bool
     is_stranger: bool
+    keeps_history: bool
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
@@ -163,12 +168,6 @@ class TurnContext(msgspec.Struct, frozen=True):
         """What makes the request one among several workers: its key, if the client gave one."""
         claim = self.attempt.claim
         return claim.request if self.ask.idempotency and claim.first else None
-
-    @property
-    def keeps_history(self) -> bool:
-        """Whether the client only sends its newest messages, and the rest is stored here."""
-        ask = self.ask
-        return ask.explicit is not None and not ask.resends and ask.messages.after.newest < 0
 
     @property
     def zone(self) -> str:
@@ -213,6 +212,7 @@ def start_turn(
         ask.mode != "read" and ask.records,
         ask.mode != "write" and ask.inject,
         not ask.scope.is_named and snapshot.past.node is None,
+        ask.explicit is not None and not ask.resends and ask.messages.after.newest < 0,
     )
     attempt.claim.hold_node(identity.node_id)
     if turn.is_recording:

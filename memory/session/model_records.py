@@ -44,7 +44,7 @@ class ModelRecords:
         """Count one turn in which the model was offered the tools."""
         for use, called in ((SAVES, saved), (SEARCHES, searched)):
             name = f"{model[:MAX_NAME_CHARACTERS]} {use}"
-            record = (self.known.get(name) or self.of(model, use)).after(called=called)
+            record = (self.known.get(name) or self.of(model, use)).after(has_called=called)
             self.known.put(name, record)
             if len(self._unsaved) < MAX_UNSAVED:
                 self._unsaved[name] = record

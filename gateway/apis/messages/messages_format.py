@@ -24,7 +24,7 @@ from gateway.apis.base import (
 )
 from gateway.apis.messages.message_blocks import blocks_of, transcript_of
 from gateway.apis.messages.messages_errors import error_body
-from gateway.apis.messages.messages_reply import MessagesMask
+from gateway.apis.messages.messages_reply import MessagesMask, text_message
 from gateway.apis.native import HiddenParts, NativeView, PlacedMessage, flat_tools, place
 from gateway.apis.round_result import RoundResult
 from gateway.apis.translation.request_to_chat import takes_tokens
@@ -121,6 +121,9 @@ class MessagesFormat:
     def hidden_rounds(self) -> HiddenRounds:
         return HiddenBlocks(self.name)
 
+    def text_reply(self, body: Json, text: str, before: Json | None) -> Json:
+        return text_message(body["model"], text, before)
+
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return [_tool_call(c) for c in result.ours]
 
@@ -145,6 +148,13 @@ class HiddenBlocks(HiddenParts):
             self.show_images(part, "content", "text", _image_block)
         said = {"role": "assistant", "content": _resendable(result.reply["content"])}
         self.messages += [said, {"role": "user", "content": self.last}]
+        self.reply, self.by = result.reply, by
+
+    def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
+        said = _resendable(result.reply["content"])
+        self.last = [{"type": "text", "text": text}]
+        self.messages += [{"role": "assistant", "content": said}] if said else []
+        self.messages.append({"role": "user", "content": self.last})
         self.reply, self.by = result.reply, by
 
     def record_last(self, result: RoundResult, by: str) -> None:

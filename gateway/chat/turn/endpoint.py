@@ -31,6 +31,7 @@ from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import REQUEST_ID, GatewayState
 from gateway.usage.meter import BYTES_A_TOKEN
+from gateway.wire.json_weight import LIGHT_BYTES
 
 log = logging.getLogger("mnemogate")
 
@@ -129,7 +130,9 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
         # Of a chat completion, new messages are sent as they came, where it is known how they stand
         # in the body; earlier ones may be decoded.
         as_they_came = request.wire.is_chat and history.source is not None
-        forward.writes_off_loop = history.is_long if as_they_came else history.heavy
+        may_be_long = len(request.raw) > LIGHT_BYTES
+        is_long = may_be_long and history.is_long
+        forward.writes_off_loop = is_long if as_they_came else history.heavy
     if not request.wire.is_chat:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
     forward.meter.guess = len(request.raw) // BYTES_A_TOKEN + 1

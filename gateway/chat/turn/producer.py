@@ -55,7 +55,7 @@ async def begin_turn(
                 headers=[(b"retry-after", b"1")],
             ) from e
         return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
-    if request.owner is None:
+    if ask.scope.user is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(
         body,

@@ -20,11 +20,12 @@ from gateway.chat.turn.round_sender import RoundSender, TargetOptions
 from gateway.chat.turn.round_stream import (
     close_round,
     raise_for_incomplete,
+    read_whole,
     stream_round,
     write_body,
 )
+from gateway.chat.turn.rule_exits import RuleExits
 from gateway.errors import UpstreamRefused
-from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
@@ -46,6 +47,12 @@ class TurnLimits(msgspec.Struct):
     until: float = float("inf")
     sum_usage: bool = True
     patience: float = 0.15
+
+
+class _LastPart(msgspec.Struct, frozen=True):
+    """The end of an answer, which may show nothing of its own."""
+
+    shown: bytes
 
 
 class Turn:
@@ -75,11 +82,11 @@ class Turn:
         self._forward = forward
         self._limits = limits
         self.mask = _mask(wire, body, facts, session, forward)
-        self._json_only = facts.wants_json
         self._sender = RoundSender(body, session, forward, options)
         self._opening = RequestOpening(session, streamed=self.stream)
         self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
         self._unrecorded = False
+        self._exits = None if session.exits is None else RuleExits(session, self._sender)
 
     @property
     def hidden(self) -> HiddenRounds:
@@ -130,7 +137,7 @@ class Turn:
             return self.run()
         return self._keeper.note_first(self.run(), self.session.conversation.name)
 
-    async def run(  # noqa: C901 - one loop, whose ends stand in their order
+    async def run(  # noqa: C901, PLR0912 - one loop, whose ends stand in their order
         self,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
@@ -142,9 +149,14 @@ class Turn:
             if not goes_on:
                 await self._opening.finish()
             while goes_on:
+                if self._exits is not None and (last := await self._end_by_rule(self._exits)):
+                    yield last.shown
+                    break
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
-                self.mask.alias = self._forward.alias
-                result = await self._read_whole(reply) if not self.stream else None
+                if len(self._forward.route.targets) > 1:  # else it is as it was
+                    self.mask.alias = self._forward.alias
+                parts = self.stream or self.used or self._sender.hidden.messages
+                result = await read_whole(reply, self.mask, in_parts=bool(parts))
                 try:
                     await self._opening.wait(self._limits.patience)
                     if result is None:
@@ -159,8 +171,8 @@ class Turn:
                 goes_on = await self._end_round(reply, result)
                 if goes_on and (before := self.mask.start_next_round()):
                     yield before
-            if last := self.mask.finish():
-                yield last
+            if ending := self.mask.finish():
+                yield ending
             await self.record()
             if self.stream:
                 yield self.mask.end(self.usage)
@@ -173,7 +185,8 @@ class Turn:
 
     async def _look(self, work: Callable[[], list[Json]]) -> list[Json]:
         """Look at the answer, in a thread if that takes longer than others may wait."""
-        is_long = self._bytes > LIGHT_BYTES or self.mask.is_long
+        is_short = 0 < self._bytes <= SURE_BYTES
+        is_long = not is_short and (self._bytes > LIGHT_BYTES or self.mask.is_long)
         return await asyncio.to_thread(work) if is_long else work()
 
     async def completion(self) -> bytes | list[bytes]:
@@ -192,7 +205,9 @@ class Turn:
             # The upstream gave no choice at all: there is nothing to record.
             await self.session.fail()
             return
-        explain = {"status": "degraded" if self.why_degraded else "ok"}
+        explain: Json = {"status": "degraded" if self.why_degraded else "ok"}
+        if self._exits is not None:
+            explain["unmet"] = self._exits.list_unmet()
         hidden = self._sender.hidden.recorded
         keeper, session = self._keeper, self.session
         left = None
@@ -200,8 +215,9 @@ class Turn:
             named = session.conversation.name
             left = await keeper.row(self.mask, self.replies, self._sender.hidden, named)
         beside = keeper.beside(left) if keeper is not None else {}
+        proven = bool(self.used or session.rounds)
         outcome = TurnOutcome(
-            answers, hidden, prove=True, explain=explain, beside=beside, served=self._by
+            answers, hidden, prove=proven, explain=explain, beside=beside, served=self._by
         )
         kept = await session.finish(outcome)
         if not kept:
@@ -259,22 +275,29 @@ class Turn:
             out += self.mask.start_next_round() or b""
         return out, True
 
-    async def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
-        """Read an answer that is all of the turn's in one piece, None for any other."""
-        if self.used or self._sender.hidden.messages or reply.chunk is None:
-            return None
-        if len(reply.plain or b"") <= SURE_BYTES:
-            return self.mask.take_whole(reply.chunk)
-        return await run_by_weight(reply.plain or b"", self.mask.take_whole, reply.chunk)
-
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
         """Run the calls of a round; True when another follows. Raises GatewayError."""
-        self._check_result(reply, result)
-        if result.ours:
+        reminder = "" if self._exits is None else self._exits.remind(result)
+        self._check_result(reply, result, is_last=not reminder)
+        if result.ours or reminder:
             await self._write_opening()
         else:
             await self._opening.finish()
+        if reminder:
+            self._sender.hidden.add_reminder(result, reminder, self._by)
+            return True
         return await self._run_memory_calls(result)
+
+    async def _end_by_rule(self, exits: RuleExits) -> _LastPart | None:
+        """Return the end of a turn whose answer is a tool's result; None while it goes on."""
+        text = exits.begin_round(self.mask)
+        if text is None:
+            return None
+        await self._opening.finish()
+        before = self.replies[-1] if self.replies else None
+        shown, result = self.mask.end_with(self._sender.write_reply(text, before))
+        self._sender.hidden.record_last(result, self._by)
+        return _LastPart(shown)
 
     async def _write_opening(self) -> None:
         """Write the request before its calls run: it has not had the upstream's time for it."""
@@ -282,7 +305,7 @@ class Turn:
         await self._opening.wait(self._limits.patience)
         await self._opening.finish()
 
-    def _check_result(self, reply: CompletionReply, result: RoundResult) -> None:
+    def _check_result(self, reply: CompletionReply, result: RoundResult, *, is_last: bool) -> None:
         self.used.append(result.usage)
         self.replies.append(result.reply)
         self._forward.meter.record_usage(result.usage)
@@ -294,7 +317,7 @@ class Turn:
         if reply.plain is None:
             return
         self._bytes += len(reply.plain)
-        if alone:
+        if alone and is_last:
             self.mask.pass_on(reply.plain, result)
         reply.plain = b""  # the mask's now, which lets go of it when it writes another
 
@@ -332,7 +355,7 @@ class Turn:
             sender.hidden.record_mixed()
             self.mask.run_out()
             return False
-        if self._json_only and result.text_shown:
+        if self._sender.wants_json and result.text_shown:
             return False
         late = asyncio.get_running_loop().time() > self._limits.until
         if late or len(self.session.rounds) >= self._limits.rounds:

@@ -73,7 +73,7 @@ class ContentRules(msgspec.Struct, frozen=True):
 
 
 def contents_of(
-    found: Iterable[tuple[Json, bytes]],
+    digested_messages: Iterable[tuple[Json, bytes]],
     *,
     sliced: bool = False,
     screen: Screen | None = None,
@@ -88,7 +88,7 @@ def contents_of(
     is made of it again. harness: what its client puts around the user's words.
     """
     rules = ContentRules(sliced, screen, keeps_secrets, harness)
-    for message, digest in found:
+    for message, digest in digested_messages:
         if not is_system(message):
             yield content_of(message, digest, rules)
 
@@ -99,8 +99,8 @@ def content_of(message: Json, digest: bytes, rules: ContentRules) -> dict[str, A
     words = content if isinstance(content, str) and role == "user" else spoken_text(message)
     if role == "user" and "</" in words:
         # What a harness says around them are not the user's words.
-        own = rules.harness.own_part(words)
-        words = words if own == words.strip() else own
+        own_text = rules.harness.own_part(words)
+        words = words if own_text == words.strip() else own_text
     screen = rules.screen
     if screen is not None:
         masked, secrets = screen.mask(words) if words else (words, NO_SECRETS)
@@ -108,11 +108,11 @@ def content_of(message: Json, digest: bytes, rules: ContentRules) -> dict[str, A
             message = _without_secrets(screen, words, masked, message)
         words = masked
     # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
-    plain = list(message.items()) == [("role", role), ("content", words)]
-    plain = plain and "\x00" not in words
+    is_plain = list(message.items()) == [("role", role), ("content", words)]
+    is_plain = is_plain and "\x00" not in words
     return {
         "role": role,
-        "body": "" if plain else _body_of(message, sliced=rules.sliced),
+        "body": "" if is_plain else _body_of(message, sliced=rules.sliced),
         "content": words,
         "digest": digest,
         "pieces": None,
@@ -145,14 +145,14 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
     Such a row keeps what the search index reads: the speaker's name, and the beginning and the end
     of its words.
     """
-    found: list[LargeBody] = []
+    large_bodies: list[LargeBody] = []
     for content in contents:
         body, words = content["body"], content["content"]
         is_long = isinstance(body, LongBody)
         size = body.size if is_long else len(body or words)
         if len(words) + size > LARGE_CHARACTERS:
-            found.append(LargeBody(new_key(), body if is_long else [body or words]))
-            content["pieces"] = found[-1].key
+            large_bodies.append(LargeBody(new_key(), body if is_long else [body or words]))
+            content["pieces"] = large_bodies[-1].key
             if is_long or body:
                 name = body.message.get("name") if is_long else _name_in(body)
                 content["body"] = encode({"name": name} if name else {}).decode()
@@ -160,7 +160,7 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
                 content["content"] = excerpt(words, MAX_DOCUMENT_CHARACTERS, "\n[...]\n")
         elif is_long:
             content["body"] = "".join(body)
-    return found
+    return large_bodies
 
 
 def _name_in(body: str) -> Any:
@@ -187,12 +187,12 @@ async def write(
     StoreUnavailable.
     """
     for body in bodies:
-        pieces = (
+        body_slices = (
             part[begin : begin + PIECE_CHARACTERS]
             for part in body.parts
             for begin in range(0, len(part), PIECE_CHARACTERS)
         )
-        for position, data in enumerate(pieces):
+        for position, data in enumerate(body_slices):
             row = {"body": body.key, "position": position, "data": data}
             await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
 
@@ -203,8 +203,8 @@ def _put(conn: Connection, scope: Callable[[Connection], int], row: dict[str, An
 
 def read(conn: Connection, row: Any) -> Json:
     """Return the message of a row that names pieces."""
-    found = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
-    text = "".join(found.scalars())
+    piece_rows = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
+    text = "".join(piece_rows.scalars())
     return with_image_addresses(decode(text)) if row.body else {"role": row.role, "content": text}
 
 
@@ -218,12 +218,12 @@ def remove_unnamed(conn: Connection, bodies: Iterable[int]) -> None:
     conn.execute(delete(t.message_pieces).where(p.body.in_(list(bodies)), ~NAMED))
 
 
-def remove_next(conn: Connection, which: ColumnElement[bool]) -> bool:
+def remove_next(conn: Connection, condition: ColumnElement[bool]) -> bool:
     """Remove one of these pieces. Returns whether there was one."""
-    found = conn.execute(select(p.body, p.position).where(which).limit(1)).first()
-    if found is not None:
-        conn.execute(delete(t.message_pieces).where(tuple_(p.body, p.position) == tuple(found)))
-    return found is not None
+    piece_row = conn.execute(select(p.body, p.position).where(condition).limit(1)).first()
+    if piece_row is not None:
+        conn.execute(delete(t.message_pieces).where(tuple_(p.body, p.position) == tuple(piece_row)))
+    return piece_row is not None
 
 
 def expire_orphans(conn: Connection, now: float) -> bool:
