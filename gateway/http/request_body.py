@@ -36,6 +36,11 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
         message = await receive()
         if message["type"] == "http.disconnect":
             raise LeftEarly("The client left before its body was read.")
+        if unpack is None and not came and not message.get("more_body"):  # as most bodies come
+            only: bytes = message.get("body", b"")
+            if len(only) > limit:
+                raise _too_large(limit)
+            return only
         more, part = bool(message.get("more_body")), message.get("body", b"")
         came += len(part)
         for piece in _pieces(unpack, part):

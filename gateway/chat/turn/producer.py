@@ -40,8 +40,9 @@ async def begin_turn(
     """
     memory, body = gateway.settings.memory, request.body
     target = await forward.first_target()
-    if gateway.credentials.keep(request.principal.tenant, forward.caller.authorization):
-        gateway.worker.resume(request.principal.tenant)
+    authorization, tenant = forward.caller.authorization, request.principal.tenant
+    if authorization is not None and gateway.credentials.keep(tenant, authorization):
+        gateway.worker.resume(tenant)
     try:
         ask = await ask_of(gateway, request, forward, target)
         if may_have_tools(gateway, request):
@@ -54,7 +55,7 @@ async def begin_turn(
                 headers=[(b"retry-after", b"1")],
             ) from e
         return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
-    if request.owner is None:
+    if ask.scope.user is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(
         body,
@@ -91,7 +92,7 @@ class TurnProducer(CompletionProducer):
 
     @property
     def memory(self) -> str:
-        return "degraded" if self._turn.degraded else "ok"
+        return "degraded" if self._turn.why_degraded else "ok"
 
     @property
     def turn_key(self) -> int:
@@ -124,7 +125,7 @@ class TurnProducer(CompletionProducer):
         if not self.stream:
             out += [
                 (b"x-memory-rounds", b"%d" % len(turn.used)),
-                (b"x-memory-injected-tokens", b"%d" % session.injected_tokens),
+                (b"x-memory-injected-tokens", b"%d" % session.prompt.injected_tokens),
             ]
             if called := session.trace.tools:
                 runs = sum("entry" in call for call in called)
@@ -151,7 +152,8 @@ class TurnProducer(CompletionProducer):
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         self._gateway.metrics.observe_turn(self._turn.session)
-        if error is None and self._forward.served is not None:
-            self._gateway.credentials.accept(self._request.principal.authorization)
+        authorization = self._request.principal.authorization
+        if error is None and authorization is not None and self._forward.served is not None:
+            self._gateway.credentials.accept(authorization)
         self._forward.tools_run = self._turn.session.trace.tools
         return None if self._turn.finished else self._turn.abandon(error)
