@@ -43,10 +43,14 @@ from memory import SHIPPED_HARNESS, Harness
 
 
 class KnownCall(msgspec.Struct, frozen=True):
-    """Who calls which agent, where that is known before the request is read."""
+    """Who calls which agent, where that is known before the request is read.
+
+    user: whose turn it is, "" where the request tells.
+    """
 
     principal: Principal
     called: CalledAgent
+    user: str = ""
 
 
 class MemoryPath(msgspec.Struct, frozen=True):
@@ -226,8 +230,8 @@ async def read_turn_input(
     )
     mode, read, dropped = called.apply(wire, mode, read)
     route = await _route(gateway, read, principal, raw, called)
-    identity = _identity(gateway, principal, wire, read.members)
-    user = gateway.names.user(principal, headers, path_user, identity)
+    sources = principal, headers, path_user, _identity(gateway, principal, wire, read.members)
+    user = known.user if known and known.user else gateway.names.user(*sources)
     asker = _Asker(principal, user, route, headers, client, called)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy

@@ -82,7 +82,7 @@ def response_to(
     entry = entry_of(request)
     begin: Callable[[], Awaitable[ResponseProducer]]
     if request.uses_memory:
-        begin = partial(begin_turn, gateway, request, forward)
+        begin = partial(begin_turn, gateway, request, forward, serve)
     else:
         relayed = relay_turn(gateway, request, forward)
         begin = relayed.ready

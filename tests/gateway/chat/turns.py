@@ -116,6 +116,7 @@ class FakeSession:
     ran: list = field(default_factory=list)
     outcome: object = None
     sent_to: list = field(default_factory=list)
+    exits: object = None
 
     def __post_init__(self):
         self.trace, self.patience = ExplainTrace(), StoreDeadline(10.0)
