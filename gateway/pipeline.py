@@ -27,7 +27,7 @@ class RequestInfo(msgspec.Struct):
 
     user: None if the usage record names no user. output: most tokens that the answer may have.
     background: the answer goes on after the request. owner, agent, project: whose memory it is
-    about.
+    about. parent: the client's request whose agent asked, "" for none.
     """
 
     id: str
@@ -42,6 +42,7 @@ class RequestInfo(msgspec.Struct):
     owner: str | None = None
     agent: str = ""
     project: str = ""
+    parent: str = ""
 
 
 def accounted_response(
@@ -92,6 +93,8 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
         0.0,
         0,
     )
+    if entry.parent:
+        record.parent = entry.parent
     limits, budget = principal.limits, principal.budget
     allowance = KeyQuota(
         principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period

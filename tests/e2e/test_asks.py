@@ -7,7 +7,9 @@ import json
 
 import httpx
 import pytest
+from sqlalchemy import select
 
+from memory.stores.sql.engine import schema
 from tests.e2e.operator_tools import ADMIN, SECRET, gateway, granting, offered
 from tests.models import Model, call, calls
 from tests.sockets import within
@@ -121,8 +123,14 @@ async def test_a_d2_an_ask_returns_the_answer_and_the_records_name_each_other(da
             "depth": 1,
         }
         assert other["request_id"] == asked["request_id"]
-        usage = (await live.memory("GET", "/usage/requests", headers=ADMIN)).json()
-        assert {row["key"] for row in usage.get("data", [])} <= {"app"}
+        await live.gateway.usage.flush()
+        query = select(schema.usage.c.request_id, schema.usage.c.key, schema.usage.c.parent)
+        booked = await live.gateway.memory.db.read(lambda conn: list(conn.execute(query)))
+        parent = record["request_id"]
+        assert sorted(map(tuple, booked), key=lambda row: row[2] or "") == [
+            (parent, "app", None),
+            (asked["request_id"], "app", parent),
+        ]
 
 
 async def test_a_d2_asks_of_one_pair_share_a_conversation(data):

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from gateway.chat.intake.called_agent import CalledAgent
 from gateway.chat.intake.request import KnownCall, MemoryPath
 from gateway.config.agents import PREFIX
@@ -63,7 +65,8 @@ async def run_ask(serve: Serve, gateway: GatewayState, call: InnerCall) -> Inner
             raise
         finally:
             write_line(line, error)
-        return answer
+        bill = line.record
+        return msgspec.structs.replace(answer, cost_usd=None if bill is None else bill.cost)
 
     # In a task, so that its line of the access log is its own.
     return await asyncio.create_task(serve_ask())

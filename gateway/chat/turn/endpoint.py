@@ -105,6 +105,8 @@ def entry_of(request: TurnInput) -> RequestInfo:
         request.total_output,
         request.wire is RESPONSES and runs_in_background(request),
     )
+    if request.called.chain is not None:
+        entry.parent = request.called.chain.parent
     name_memory(entry, request)
     return entry
 

@@ -437,7 +437,7 @@ usage = Table(
     Column("latency_ms", Float, nullable=False),
     Column("first_token_ms", Float),
     Column("status", Integer, nullable=False),
-    Column("code", Words),
+    *(Column(name, Words) for name in ("code", "parent")),
     Index("ix_usage_tenant", "tenant", "created_at"),
     Index("ix_usage_key", "key", "created_at"),
     Index("ix_usage_user", "tenant", "user"),
@@ -495,6 +495,6 @@ for _table in metadata.tables.values():
 # The search index on SQLite.
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
-REVISION = "0023"
+REVISION = "0024"
 # The oldest version whose workers may run beside: an expanding migration leaves it as it is.
 READABLE_BY = "0008"
