@@ -405,7 +405,7 @@ def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -
     worker.register(
         "fade",
         maintenance.fade_handler(memory.db),
-        every=maintenance.PERIOD_SECONDS if part.cleanup == "auto" else None,
+        interval=maintenance.PERIOD_SECONDS if part.cleanup == "auto" else None,
     )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from memory.conversation.long_json import encode_in_parts
     from memory.conversation.matching import Repeat
     from memory.conversation.messages import is_system, keyed_hash, text_of
+    from memory.conversation.steps import end_step, pausing_with
     from memory.conversation.thoughts import answer_text
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
@@ -246,6 +247,7 @@ __all__ = [
     "decide",
     "decode_foreign",
     "encode_in_parts",
+    "end_step",
     "home_of",
     "is_installed",
     "is_system",
@@ -260,6 +262,7 @@ __all__ = [
     "parse_rules",
     "parse_time",
     "parse_zone",
+    "pausing_with",
     "show_letta_rules",
     "shown_owner",
     "split_memory_name",
@@ -302,6 +305,7 @@ _HOMES = {
     "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.matching": ("Repeat",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
+    "memory.conversation.steps": ("end_step", "pausing_with"),
     "memory.conversation.thoughts": ("answer_text",),
     "memory.core.autonomy": ("Decision", "decide"),
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),

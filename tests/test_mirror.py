@@ -113,6 +113,12 @@ COVERED = {
         memory.stores.sql.rows.agent_inbox
     """,
     "e2e/test_tool_rules": "gateway.config.tool_rules gateway.management.tool_rules",
+    "e2e/test_letta_queue": """
+        gateway.letta.agent_queue memory.management.agent_turns
+        memory.stores.sql.rows.agent_turns
+    """,
+    "e2e/test_agent_deletion": "memory.stores.sql.rows.agent_memberships",
+    "e2e/test_letta_tools": "gateway.letta.tool_catalog gateway.letta.tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
         gateway.letta.blocks gateway.letta.call gateway.letta.door
@@ -121,8 +127,8 @@ COVERED = {
         gateway.letta.listed_messages gateway.letta.messages gateway.letta.models
         gateway.letta.paging gateway.letta.passages gateway.letta.paths
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
-        gateway.letta.server gateway.letta.state gateway.letta.tool_catalog
-        gateway.letta.tool_rules gateway.letta.tools
+        gateway.letta.server gateway.letta.state
+        gateway.letta.tool_rules
         memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """
@@ -323,6 +329,9 @@ COVERED = {
     """,
     "memory/management/test_merging": "memory.stores.sql.owners.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
+    "gateway/ui/test_shared_pages": """
+        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.shared_members
+    """,
     "gateway/ui/test_tool_pages": """
         gateway.ui.form_request gateway.ui.navigation gateway.ui.tool_servers
         gateway.ui.tool_sources

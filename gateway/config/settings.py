@@ -102,6 +102,7 @@ class ServerSettings(Section):
     letta: bool = True
     letta_open: bool = False
     letta_model: str = ""
+    letta_waiting: int = Field(16, ge=1, le=1000)
 
     @field_validator("single_user", mode="wrap")
     @classmethod

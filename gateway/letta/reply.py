@@ -120,8 +120,12 @@ class LettaFormat(ChatFormat):
 
     noun = "message"
 
-    def __init__(self, options: ItemOptions, *, unanswered: bool) -> None:
+    def __init__(self, options: ItemOptions) -> None:
         self.items = ItemsOfTurn(options)
+        self.repeats = ("new", "attempt")
+
+    def take_again(self, *, unanswered: bool) -> None:
+        """Take a retry for a new message, if it is the last one that had no answer."""
         self.repeats = ("new", "new" if unanswered else "attempt")
 
     def mask(

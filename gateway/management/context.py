@@ -34,6 +34,7 @@ from gateway.errors import (
 from gateway.http.access_log import current_line
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body
+from gateway.limits.running_imports import RunningImports
 from gateway.management import schemas
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
@@ -206,6 +207,12 @@ async def caller(
     principal = gateway.keys.manager(dict(request.scope["headers"]))
     check_parameters(request)
     return await open_request(request, principal, tenant)
+
+
+def running_imports(request: Request[Any, Any, Any]) -> RunningImports:
+    """Return the imports that run in this gateway."""
+    imports: RunningImports = request.app.state.imports
+    return imports
 
 
 def check_parameters(request: Request[Any, Any, Any]) -> None:

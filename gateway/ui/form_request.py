@@ -12,8 +12,8 @@ from urllib.parse import quote
 import msgspec
 
 from gateway.errors import BadRequest
-from gateway.management.context import ManagementRequest, UserContext, open_user
-from gateway.ui.visitor import ACTOR, Visitor
+from gateway.management.context import ManagementRequest, UserContext
+from gateway.ui.visitor import ACTOR, Subject, Visitor
 
 
 class FormRequest(ManagementRequest):
@@ -42,9 +42,9 @@ class FormRequest(ManagementRequest):
         return msgspec.json.encode(self._members)
 
 
-def about_user(visitor: Visitor, user: str, members: Mapping[str, Any]) -> UserContext:
-    """Return the context of a request about a user. Raises BadRequest, Forbidden."""
-    return open_user(FormRequest(visitor, members), user, "default", ACTOR)
+def in_form(subject: Subject, members: Mapping[str, Any]) -> UserContext:
+    """Return the context of a request about the user of a page, with the body of its form."""
+    return UserContext(FormRequest(subject.visitor, members), subject.desk.scope, ACTOR)
 
 
 def path_segment(name: str) -> str:

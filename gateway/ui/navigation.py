@@ -7,6 +7,7 @@ from gateway.ui.visitor import Visitor
 PAGES = (
     ("Users", ""),
     ("Agents", "/agents"),
+    ("Shared", "/shared"),
     ("Tools", "/tools"),
     ("Approvals", "/approvals"),
     ("Live", "/feed"),

@@ -21,7 +21,7 @@ from gateway.auth.sessions import TicketOffice
 from gateway.errors import GatewayError, ResourceNotFound, StoreDown
 from gateway.http.access_log import current_line
 from gateway.http.asgi import UNEXPECTED
-from gateway.management.users import Importing
+from gateway.management.context import running_imports
 from gateway.state import request_id
 from gateway.storage.tickets import TicketTable
 from gateway.ui import (
@@ -32,12 +32,17 @@ from gateway.ui import (
     blocks,
     conversations,
     dropped,
+    file_pages,
     guidance,
+    inbox_pages,
+    layer_pages,
     moves,
     operations,
     passages,
     people,
     requests,
+    shared_members,
+    shared_pages,
     sign_in,
     texts,
     tool_pages,
@@ -74,6 +79,11 @@ PAGES: tuple[Any, ...] = (
     tool_servers,
     tool_sources,
     approval_pages,
+    shared_pages,
+    shared_members,
+    layer_pages,
+    inbox_pages,
+    file_pages,
     people,
     moves,
     blocks,
@@ -177,7 +187,6 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
     an agent answer a message.
     """
     office, limit, movers = _office(secret, memory), FeedLimit(), MoveOffice()
-    importing = Importing()
     return Router(
         "/ui",
         route_handlers=[*(handler for page in PAGES for handler in page.ROUTES), static_file],
@@ -185,7 +194,7 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
             "office": Provide(lambda: office, sync_to_thread=False),
             "feeds": Provide(lambda: limit, sync_to_thread=False),
             "moves": Provide(lambda: movers, sync_to_thread=False),
-            "importing": Provide(lambda: importing, sync_to_thread=False),
+            "importing": Provide(running_imports, sync_to_thread=False),
             "run_turn": Provide(lambda: run_turn, sync_to_thread=False),
             "visitor": Provide(visitor),
             "subject": Provide(subject),

@@ -59,28 +59,32 @@ OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
 
 def ensure_counted(
-    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget
+    turn: RequestHistory, fitted: FittedContext, context: ContextBudget
 ) -> FittedContext:
     """Return the request with its tokens counted."""
-    return now if now.tokens else _whole(turn, now.plan, context_budget)
+    return fitted if fitted.tokens else _whole(turn, fitted.plan, context)
 
 
 def recount_after_refusal(
-    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, least: int | None
+    turn: RequestHistory,
+    fitted: FittedContext,
+    context: ContextBudget,
+    minimum_tokens: int | None,
 ) -> FittedContext:
     """Return a request that overflowed, counted again.
 
-    least: tokens that it has at least; None: more than the budget, as far as that is known.
+    minimum_tokens: tokens that it has at least; None: more than the budget, as far as that is
+    known.
     """
-    now = ensure_counted(turn, now, context_budget)
-    raw = now.held + context_budget.other
-    context_budget.counter.learn_from_refusal(
-        context_budget.model,
-        raw,
-        int(OVER * (context_budget.budget or 0)) if least is None else least,
+    fitted = ensure_counted(turn, fitted, context)
+    estimated_tokens = fitted.held + context.other
+    context.counter.learn_from_refusal(
+        context.model,
+        estimated_tokens,
+        int(OVER * (context.budget or 0)) if minimum_tokens is None else minimum_tokens,
     )
     return msgspec.structs.replace(
-        now, tokens=context_budget.counter.scale(context_budget.model, raw)
+        fitted, tokens=context.counter.scale(context.model, estimated_tokens)
     )
 
 
@@ -94,91 +98,94 @@ def at_most(
     """
     if not size or not turn.messages.after.texts:
         return None
-    ours = len(plan.epoch.core.encode()) + len(recall.encode()) + tool_bytes
+    memory_bytes = len(plan.epoch.core.encode()) + len(recall.encode()) + tool_bytes
     for text in plan.notes.values():
-        ours += len(text.encode())
-    for hidden in plan.splices.values():
-        ours += len(msgspec.json.encode(hidden))
-    return size + ours
+        memory_bytes += len(text.encode())
+    for exchange in plan.splices.values():
+        memory_bytes += len(msgspec.json.encode(exchange))
+    return size + memory_bytes
 
 
-def _whole(
-    turn: RequestHistory, plan: PlacementPlan, context_budget: ContextBudget
-) -> FittedContext:
+def _whole(turn: RequestHistory, plan: PlacementPlan, context: ContextBudget) -> FittedContext:
     """Find what the plan's epoch leaves out and stubs, and count the rest."""
     if plan.epoch.cut is not None:
         turn.enter()
-    cut = turn.chain.place(plan.epoch.cut)
+    cut_index = turn.chain.place(plan.epoch.cut)
     tail = UncompactedMessages(
-        turn, context_budget.counter, cut, plan.epoch.cut if cut >= 0 else None
+        turn, context.counter, cut_index, plan.epoch.cut if cut_index >= 0 else None
     )
-    return apply_cut(tail, plan, context_budget, cut, tail.links.get(plan.epoch.elide or b"", -1))
+    return apply_cut(tail, plan, context, cut_index, tail.links.get(plan.epoch.elide or b"", -1))
 
 
 def apply_cut(
     tail: UncompactedMessages,
     plan: PlacementPlan,
-    context_budget: ContextBudget,
-    cut: int,
+    context: ContextBudget,
+    cut_index: int,
     elide: int,
 ) -> FittedContext:
-    """Return the request without the messages up to `cut`, with stubs up to `elide`, counted.
+    """Return the request without the messages up to `cut_index`, with stubs up to `elide`, counted.
 
     Stubs replace large tool results.
     """
-    counter, turn, staying = context_budget.counter, tail.turn, tail.kept_indexes(cut)
+    counter, turn, staying = context.counter, tail.turn, tail.kept_indexes(cut_index)
     stubbed = (i + tail.start for i in elidable(tail.messages, tail.sizes, elide + 1 - tail.start))
-    swap = {i: stub(turn.messages[i], tail.size(i)) for i in stubbed if i > cut}
-    sent = [
+    swap = {i: stub(turn.messages[i], tail.size(i)) for i in stubbed if i > cut_index}
+    sent_indexes = [
         *(i for i in staying if i >= tail.start),
-        *range(max(cut + 1, tail.start), len(turn.messages)),
+        *range(max(cut_index + 1, tail.start), len(turn.messages)),
     ]
-    held = (
+    message_tokens = (
         counter.text(plan.epoch.core)
         + tail.count_before(staying)
-        + sum(tail.size(i) for i in sent if i not in swap and i not in plan.splices)
+        + sum(tail.size(i) for i in sent_indexes if i not in swap and i not in plan.splices)
     )
-    held += sum(counter.message(m) for m in swap.values()) + _placed_tokens(plan, counter, 0)
+    message_tokens += sum(counter.message(m) for m in swap.values()) + _placed_tokens(
+        plan, counter, 0
+    )
     return FittedContext(
         plan,
-        SummarizedGap(cut, tuple(staying)),
+        SummarizedGap(cut_index, tuple(staying)),
         swap,
-        counter.scale(context_budget.model, held + context_budget.other),
-        cut=cut,
-        held=held,
+        counter.scale(context.model, message_tokens + context.other),
+        cut=cut_index,
+        held=message_tokens,
     )
 
 
 def _placed_tokens(plan: PlacementPlan, counter: TokenCounter, start: int) -> int:
     """Count the notes and hidden exchanges from message `start` on."""
-    hidden = [m for i, spliced in plan.splices.items() if i >= start for m in spliced]
+    spliced_messages = [m for i, spliced in plan.splices.items() if i >= start for m in spliced]
     return sum(counter.text(n) for i, n in plan.notes.items() if i >= start) + sum(
-        map(counter.message, hidden)
+        map(counter.message, spliced_messages)
     )
 
 
 def extend_fitted(
-    turn: RequestHistory, plan: PlacementPlan, before: FittedContext, context_budget: ContextBudget
+    turn: RequestHistory,
+    plan: PlacementPlan,
+    previous_fit: FittedContext,
+    context: ContextBudget,
 ) -> FittedContext:
-    """Return the fit of a turn that continues `before` under the same epoch.
+    """Return the fit of a turn that continues `previous_fit` under the same epoch.
 
     Only new messages are counted.
     """
-    known = turn.messages.before.count
-    fresh = [i for i in range(known, len(turn.messages)) if i not in plan.splices]
-    held = (
-        before.held
+    previous_count = turn.messages.before.count
+    new_indexes = [i for i in range(previous_count, len(turn.messages)) if i not in plan.splices]
+    message_tokens = (
+        previous_fit.held
         + sum(
-            message_size(context_budget.counter, turn.messages[i], turn.chain.digest(i))
-            for i in fresh
+            message_size(context.counter, turn.messages[i], turn.chain.digest(i))
+            for i in new_indexes
         )
-        + _placed_tokens(plan, context_budget.counter, known)
+        + _placed_tokens(plan, context.counter, previous_count)
     )
     return msgspec.structs.replace(
-        before,
+        previous_fit,
         plan=plan,
-        tokens=context_budget.counter.scale(context_budget.model, held + context_budget.other),
-        held=held,
+        tokens=context.counter.scale(context.model, message_tokens + context.other),
+        held=message_tokens,
         how="",
         evicted=[],
     )
@@ -187,35 +194,33 @@ def extend_fitted(
 async def fit(
     turn: RequestHistory,
     plan: PlacementPlan,
-    context_budget: ContextBudget,
-    before: FittedContext | None = None,
+    context: ContextBudget,
+    previous_fit: FittedContext | None = None,
 ) -> FittedContext:
     """Return the request unchanged if it fits the hard threshold, otherwise compacted.
 
     A compaction cuts to the low threshold. The request also stays unchanged while its summary is
-    being made, if it fits the budget. before: the fit of the preceding messages, under the plan's
-    epoch.
+    being made, if it fits the budget. previous_fit: the fit of the preceding messages, under the
+    plan's epoch.
     """
-    if context_budget.certainly_fits and plan.epoch.cut is None and plan.epoch.elide is None:
+    if context.certainly_fits and plan.epoch.cut is None and plan.epoch.elide is None:
         return FittedContext(plan)
-    count: Callable[[], FittedContext] = partial(_whole, turn, plan, context_budget)
-    if before and before.held:
-        count = partial(extend_fitted, turn, plan, before, context_budget)
+    count: Callable[[], FittedContext] = partial(_whole, turn, plan, context)
+    if previous_fit and previous_fit.held:
+        count = partial(extend_fitted, turn, plan, previous_fit, context)
     # A message of 100,000 parts takes longer to count than others may wait.
     fitted = await asyncio.to_thread(count) if turn.messages.heavy else count()
-    if context_budget.budget is None or fitted.tokens <= HARD * context_budget.budget:
+    if context.budget is None or fitted.tokens <= HARD * context.budget:
         return fitted
-    goals = _Goals(
-        int(LOW * context_budget.budget), int(HARD * context_budget.budget), context_budget.budget
-    )
-    return await _compact(turn, fitted, context_budget, goals)
+    goals = _Goals(int(LOW * context.budget), int(HARD * context.budget), context.budget)
+    return await _compact(turn, fitted, context, goals)
 
 
 async def compact(
-    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, goal: int
+    turn: RequestHistory, now: FittedContext, context: ContextBudget, goal: int
 ) -> FittedContext:
     """Cut a counted request to about `goal` tokens."""
-    fitted = await _compact(turn, now, context_budget, _Goals(goal, goal, 0))
+    fitted = await _compact(turn, now, context, _Goals(goal, goal, 0))
     fitted.evicted = sorted({*now.evicted, *fitted.evicted})  # including what this turn cut before
     return fitted
 
@@ -233,15 +238,15 @@ class _Goals(NamedTuple):
 
 
 async def _compact(
-    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, goals: _Goals
+    turn: RequestHistory, now: FittedContext, context: ContextBudget, goals: _Goals
 ) -> FittedContext:
     """Stub old, large tool results, then summarise the oldest groups that may be evicted."""
     goal, limit, patience = goals
-    coming = context_budget.coming is not None and await context_budget.coming()
+    coming = context.coming is not None and await context.coming()
     if coming and now.tokens <= patience:
         now.how = "waits for its summary"
         return now
-    cutter = await _cutter(turn, now, context_budget)
+    cutter = await _cutter(turn, now, context)
     return cutter.reuse_summary(now, goal, limit) or await cutter.evict(goal, coming=coming)
 
 
@@ -261,78 +266,79 @@ class SummaryTask:
 
 
 async def plan_summary(
-    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget, answers: Sequence[Json]
+    turn: RequestHistory,
+    fitted: FittedContext,
+    context: ContextBudget,
+    answers: Sequence[Json],
 ) -> SummaryTask | None:
     """Return what to summarise now, so that a later request finds its summary; None for nothing.
 
     answers: of this turn, which are part of the next request. The cut is the one that leaves the
     low threshold when the hard one is reached. Once the summary exists or is requested here,
-    `now.coming` is set and it is not looked for again: if no model makes it, the hard threshold
+    `coming` is set and it is not looked for again: if no model makes it, the hard threshold
     handles that, rather than every turn until then.
     """
-    if (
-        now.coming
-        or context_budget.budget is None
-        or _surely_below_soft(now, context_budget, answers)
-    ):
+    if fitted.coming or context.budget is None or _surely_below_soft(fitted, context, answers):
         return None
-    found, now = now, ensure_counted(turn, now, context_budget)
-    if (
-        now.tokens + sum(context_budget.counter.message(a) for a in answers)
-        <= SOFT * context_budget.budget
-    ):
+    uncounted, fitted = fitted, ensure_counted(turn, fitted, context)
+    if fitted.tokens + sum(context.counter.message(a) for a in answers) <= SOFT * context.budget:
         return None
-    if context_budget.coming is not None and await context_budget.coming():
+    if context.coming is not None and await context.coming():
         return None
-    cutter = await _cutter(turn, now, context_budget)
+    cutter = await _cutter(turn, fitted, context)
     allowance = cutter.allowance(0)
-    over = max(0, now.tokens - int((HARD - LOW) * context_budget.budget))
-    at = min(turn.messages.after.user, cutter.until(over - allowance))
-    if at <= max(0, now.cut + 1):
+    over = max(0, fitted.tokens - int((HARD - LOW) * context.budget))
+    cut_end = min(turn.messages.after.user, cutter.until(over - allowance))
+    if cut_end <= max(0, fitted.cut + 1):
         return None
-    base, _ = cutter.base(at)
-    gone = cutter.tail.between(base, at)
-    there = any(i > now.cut for i, _ in cutter.stored)
-    found.coming = there or bool(gone)
-    if there or not gone:
+    base, _ = cutter.base(cut_end)
+    evicted_indexes = cutter.tail.between(base, cut_end)
+    has_later_summary = any(i > fitted.cut for i, _ in cutter.stored)
+    uncounted.coming = has_later_summary or bool(evicted_indexes)
+    if has_later_summary or not evicted_indexes:
         return None
-    each, most = length_of(getattr(context_budget.complete, "window", None), allowance)
-    text = pieces([turn.messages[i] for i in gone], each)
-    after = cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None
-    return SummaryTask(cutter.link(at - 1), after, text, most, len(gone))
+    piece_tokens, summary_tokens = length_of(getattr(context.complete, "window", None), allowance)
+    text = pieces([turn.messages[i] for i in evicted_indexes], piece_tokens)
+    base_link = cutter.link(base) if cutter.stored and base >= cutter.stored[0][0] else None
+    return SummaryTask(
+        cutter.link(cut_end - 1), base_link, text, summary_tokens, len(evicted_indexes)
+    )
 
 
 def _surely_below_soft(
-    now: FittedContext, context_budget: ContextBudget, answers: Sequence[Json]
+    fitted: FittedContext, context: ContextBudget, answers: Sequence[Json]
 ) -> bool:
     """Tell, without counting, that the next request stays below the soft threshold.
 
     No text has more tokens than bytes. A very long one is not encoded to be measured.
     """
-    most = context_budget.most
-    tokens = now.tokens or (most.tokens if most is not None else 0)
-    left = SOFT * (context_budget.budget or 0) - tokens
-    return sum(map(length, answers)) <= left and len(msgspec.json.encode(answers)) <= left
+    request_bound = context.most
+    tokens = fitted.tokens or (request_bound.tokens if request_bound is not None else 0)
+    free_tokens = SOFT * (context.budget or 0) - tokens
+    return (
+        sum(map(length, answers)) <= free_tokens
+        and len(msgspec.json.encode(answers)) <= free_tokens
+    )
 
 
 async def _cutter(
-    turn: RequestHistory, now: FittedContext, context_budget: ContextBudget
+    turn: RequestHistory, fitted: FittedContext, context: ContextBudget
 ) -> _Compactor:
     """Return the compactor of what the newest usable cut left.
 
     That is the current cut, if its summary is stored; otherwise the last cut whose summary is;
     otherwise the whole history.
     """
-    places = [(now.cut, now.plan.epoch.cut)] if now.cut >= 0 else []
-    if places and (mark := turn.mark) is not None and mark.index <= now.cut:
-        places.append((mark.index - 1, mark.link))
-    for cut, link in places:
-        tail = UncompactedMessages(turn, context_budget.counter, cut, link)
-        stored = await context_budget.load(list(tail.links))
-        if any(kept == link for kept, _ in stored):
-            return _Compactor(tail, context_budget, now, stored)
-    tail = UncompactedMessages(turn, context_budget.counter, -1)
-    return _Compactor(tail, context_budget, now, await context_budget.load(list(tail.links)))
+    places = [(fitted.cut, fitted.plan.epoch.cut)] if fitted.cut >= 0 else []
+    if places and (cut_mark := turn.mark) is not None and cut_mark.index <= fitted.cut:
+        places.append((cut_mark.index - 1, cut_mark.link))
+    for cut_index, link in places:
+        tail = UncompactedMessages(turn, context.counter, cut_index, link)
+        summaries = await context.load(list(tail.links))
+        if any(summary_link == link for summary_link, _ in summaries):
+            return _Compactor(tail, context, fitted, summaries)
+    tail = UncompactedMessages(turn, context.counter, -1)
+    return _Compactor(tail, context, fitted, await context.load(list(tail.links)))
 
 
 class _Compactor:
@@ -345,39 +351,46 @@ class _Compactor:
     def __init__(
         self,
         tail: UncompactedMessages,
-        context_budget: ContextBudget,
-        now: FittedContext,
-        stored: Sequence[Kept],
+        context: ContextBudget,
+        fitted: FittedContext,
+        summaries: Sequence[Kept],
     ) -> None:
-        self.tail, self.room, self.cut = tail, context_budget, now.cut
-        self._tools = now.plan.epoch.tools  # what is offered stays for this request
-        self.stored = sorted((tail.links[link], text) for link, text in stored)
-        found = groups(tail.messages)
-        newest = found[-1].start if found else 0
+        self.tail, self.room, self.cut = tail, context, fitted.cut
+        self._tools = fitted.plan.epoch.tools  # what is offered stays for this request
+        self.stored = sorted((tail.links[link], text) for link, text in summaries)
+        message_groups = groups(tail.messages)
+        newest_start = message_groups[-1].start if message_groups else 0
         self._elided = (
-            newest - 1 + tail.start if elidable(tail.messages, tail.sizes, newest) else -1
+            newest_start - 1 + tail.start
+            if elidable(tail.messages, tail.sizes, newest_start)
+            else -1
         )
         self.elide = tail.turn.chain.link(self._elided) if self._elided >= 0 else None
 
-    def fresh(self, summary: str, cut: int, how: str) -> FittedContext:
-        """Return the request under a new epoch, with this summary for all up to message `cut`."""
-        context_budget = self.room
-        link = self.link(cut) if cut >= 0 else self.tail.turn.messages.after.behind or None
+    def fresh(self, summary: str, cut_index: int, reason: str) -> FittedContext:
+        """Return the request under a new epoch, with this summary of all up to `cut_index`."""
+        context = self.room
+        link = (
+            self.link(cut_index) if cut_index >= 0 else self.tail.turn.messages.after.behind or None
+        )
         epoch = replace(
             new_epoch(
-                context_budget.blocks,
-                context_budget.tag,
-                context_budget.edits,
+                context.blocks,
+                context.tag,
+                context.edits,
                 (link, summary),
-                context_budget.instruction,
+                context.instruction,
             ),
             elide=self.elide,
             tools=self._tools,
         )
         fitted = apply_cut(
-            self.tail, PlacementPlan(epoch, COMPACTION), context_budget, cut, self._elided
+            self.tail, PlacementPlan(epoch, COMPACTION), context, cut_index, self._elided
         )
-        fitted.how, fitted.evicted = how, list(fitted.swap)  # search finds the full text of a stub
+        fitted.how, fitted.evicted = (
+            reason,
+            list(fitted.swap),
+        )  # search finds the full text of a stub
         return fitted
 
     def link(self, index: int) -> bytes:
@@ -385,31 +398,37 @@ class _Compactor:
         chain = self.tail.turn.chain
         return chain.link(index) if index >= self.tail.start else chain.before(index + 1)
 
-    def _mark(self, cut: int) -> None:
+    def _mark(self, cut_index: int) -> None:
         """Let later turns decode only what this cut leaves."""
         turn = self.tail.turn
-        turn.messages.mark(turn.chain.key, cut + 1, self.link(cut), self.tail.kept_indexes(cut))
+        turn.messages.mark(
+            turn.chain.key, cut_index + 1, self.link(cut_index), self.tail.kept_indexes(cut_index)
+        )
 
-    def base(self, at: int) -> Summary:
-        """Return the stored summary that covers most of what is before index `at`."""
-        return max((one for one in self.stored if one[0] < at), default=(-1, ""))
+    def base(self, end_index: int) -> Summary:
+        """Return the stored summary that covers most of what is before index `end_index`."""
+        return max((summary for summary in self.stored if summary[0] < end_index), default=(-1, ""))
 
-    def reuse_summary(self, now: FittedContext, goal: int, limit: int) -> FittedContext | None:
+    def reuse_summary(
+        self, fitted_before: FittedContext, goal: int, limit: int
+    ) -> FittedContext | None:
         """Return the request with stubs only, or with the stored summary that evicts least.
 
         None if neither is enough.
         """
-        if self.elide is not None and now.plan.epoch.elide != self.elide:
+        if self.elide is not None and fitted_before.plan.epoch.elide != self.elide:
             text = dict(self.stored).get(self.cut, "")
             if (self.cut < 0 or text) and (
                 fitted := self.fresh(text, self.cut, "elided")
             ).tokens <= goal:
                 return fitted
-        newest = len(self.tail.turn.messages) - 1
+        newest_index = len(self.tail.turn.messages) - 1
         for index, text in self.stored:
-            if self.cut < index < newest:  # what was asked once and summarised may be asked again
+            if (
+                self.cut < index < newest_index
+            ):  # what was asked once and summarised may be asked again
                 fitted = self.fresh(text, index, "summary reused")
-                if fitted.tokens <= limit and fitted.tokens < now.tokens:
+                if fitted.tokens <= limit and fitted.tokens < fitted_before.tokens:
                     self._mark(index)
                     fitted.evicted = [*self.tail.between(self.cut, index + 1), *fitted.evicted]
                     return fitted
@@ -425,37 +444,35 @@ class _Compactor:
         coming: the summary is being made elsewhere, so this one is a fallback for this request
         only.
         """
-        messages, context_budget = self.tail.turn.messages, self.room
+        messages, context = self.tail.turn.messages, self.room
         allowance = self.allowance(goal)
-        at, own = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
-        if at <= self.cut + 1 and (
-            own or self.cut < 0
-        ):  # otherwise the cut's summary is not stored, and is made again
-            return self.fresh(own, self.cut, "nothing to evict")
-        base, before = self.base(at)
-        gone = self.tail.between(base, at)
+        end_index, cut_summary = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
+        # Otherwise the cut's summary is not stored, and is made again.
+        if end_index <= self.cut + 1 and (cut_summary or self.cut < 0):
+            return self.fresh(cut_summary, self.cut, "nothing to evict")
+        base, base_summary = self.base(end_index)
+        evicted_indexes = self.tail.between(base, end_index)
         text, by_model = await summarise(
-            None if coming else context_budget.complete,
-            before,
-            [messages[i] for i in gone],
+            None if coming else context.complete,
+            base_summary,
+            [messages[i] for i in evicted_indexes],
             allowance,
-            SummaryRules(context_budget.seconds, context_budget.prompt),
+            SummaryRules(context.seconds, context.prompt),
         )
-        if gone and not coming:
-            await context_budget.save(self.link(at - 1), text, len(gone))
-            self._mark(at - 1)
-        how = (
+        if evicted_indexes and not coming:
+            await context.save(self.link(end_index - 1), text, len(evicted_indexes))
+            self._mark(end_index - 1)
+        reason = (
             "summarised"
             if by_model
             else "dropped, its summary is being made"
             if coming
             else "dropped, the summariser failed"
         )
-        fitted = self.fresh(text, at - 1, how)
-        fitted.evicted = [
-            *self.tail.between(min(base, self.cut), at),
-            *fitted.evicted,
-        ]  # including what a summary made in advance covers
+        fitted = self.fresh(text, end_index - 1, reason)
+        # Including what a summary made in advance covers.
+        covered_indexes = self.tail.between(min(base, self.cut), end_index)
+        fitted.evicted = [*covered_indexes, *fitted.evicted]
         return fitted
 
     def until(self, goal: int) -> int:
@@ -464,12 +481,13 @@ class _Compactor:
         messages, begin = tail.messages, max(0, self.cut + 1 - start)
         stubbed = set(elidable(messages, tail.sizes, self._elided + 1 - start))
         lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(tail.sizes)]
-        newest = tail.turn.messages.after.user - start
+        newest_user = tail.turn.messages.after.user - start
         bare = self.fresh("", len(tail.turn.messages) - 1, "")  # what always stays
-        left = max(0, goal - (bare.tokens - (lean[newest] if newest >= 0 else 0)))
-        at = eviction_index(messages, lean, left, begin)
-        if sum(lean[i] for i in range(at, len(lean)) if not is_system(messages[i])) > left:
-            at = max(
-                [at, *(g.end for g in groups_within_turn(messages, lean, left, max(at, begin)))]
-            )
-        return at + start
+        free_tokens = max(0, goal - (bare.tokens - (lean[newest_user] if newest_user >= 0 else 0)))
+        end_index = eviction_index(messages, lean, free_tokens, begin)
+        remaining = range(end_index, len(lean))
+        if sum(lean[i] for i in remaining if not is_system(messages[i])) > free_tokens:
+            group_start = max(end_index, begin)
+            evicted_groups = groups_within_turn(messages, lean, free_tokens, group_start)
+            end_index = max([end_index, *(group.end for group in evicted_groups)])
+        return end_index + start

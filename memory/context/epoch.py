@@ -106,24 +106,24 @@ def block_values(blocks: Sequence[CoreBlock]) -> dict[str, str]:
     return {b.label: b.value for b in blocks}
 
 
-def apply_overrides(base: Mapping[str, str], told: Mapping[str, str | None]) -> dict[str, str]:
+def apply_overrides(base: Mapping[str, str], overrides: Mapping[str, str | None]) -> dict[str, str]:
     """Return what the model was told: frozen values, updated by notes (None: removed)."""
-    return {k: v for k, v in {**base, **told}.items() if v is not None}
+    return {k: v for k, v in {**base, **overrides}.items() if v is not None}
 
 
 def new_epoch(
     blocks: Sequence[CoreBlock],
     tag: str,
     edits: int,
-    behind: tuple[bytes | None, str] = (None, ""),
+    summary_place: tuple[bytes | None, str] = (None, ""),
     instruction: str = INSTRUCTION,
 ) -> Epoch:
     """Return a new epoch with these blocks, compiled now.
 
-    behind: link of the last evicted message, and the summary of them.
+    summary_place: link of the last evicted message, and the summary of them.
     """
-    core = compile_core(blocks, tag, behind[1], instruction)
-    return Epoch(new_id("epoch"), core, block_values(blocks), edits, behind[0])
+    core = compile_core(blocks, tag, summary_place[1], instruction)
+    return Epoch(new_id("epoch"), core, block_values(blocks), edits, summary_place[0])
 
 
 class CurrentMemory(msgspec.Struct):
@@ -144,69 +144,81 @@ class CurrentMemory(msgspec.Struct):
 
 
 def plan(
-    turn: RequestHistory, past: PreviousTurn, present: CurrentMemory, rules: EpochPolicy
+    turn: RequestHistory,
+    previous_turn: PreviousTurn,
+    memory_state: CurrentMemory,
+    rules: EpochPolicy,
 ) -> PlacementPlan:
     """Continue the conversation's epoch if the invariant can hold, else begin a new one."""
-    placed = _continue_epoch(turn, past, present, rules)
-    if isinstance(placed, PlacementPlan):
-        placed = _add_note(placed, turn, past.node, present, rules)
-    if isinstance(placed, str):
-        behind = present.behind or (None, "")
-        epoch = new_epoch(present.blocks, present.tag, present.edits, behind, rules.instruction)
-        if present.tools:
-            epoch = replace(epoch, tools=present.tools)
-        return PlacementPlan(epoch, placed)
-    return placed
+    placement = _continue_epoch(turn, previous_turn, memory_state, rules)
+    if isinstance(placement, PlacementPlan):
+        placement = _add_note(placement, turn, previous_turn.node, memory_state, rules)
+    if isinstance(placement, str):
+        summary_place = memory_state.behind or (None, "")
+        epoch = new_epoch(
+            memory_state.blocks,
+            memory_state.tag,
+            memory_state.edits,
+            summary_place,
+            rules.instruction,
+        )
+        if memory_state.tools:
+            epoch = replace(epoch, tools=memory_state.tools)
+        return PlacementPlan(epoch, placement)
+    return placement
 
 
 def _continue_epoch(  # noqa: C901, PLR0912 - a table of reasons, one after the other
-    turn: RequestHistory, past: PreviousTurn, present: CurrentMemory, rules: EpochPolicy
+    turn: RequestHistory,
+    previous: PreviousTurn,
+    memory: CurrentMemory,
+    rules: EpochPolicy,
 ) -> PlacementPlan | str:
     """Return the notes and splices of the current epoch at their places.
 
     Otherwise the reason why it cannot continue.
     """
-    node, epoch = past.node, past.epoch
+    node, epoch = previous.node, previous.epoch
     if rules.live:
         return "live placement"
     if node is None or epoch is None:
         return "new conversation"
-    if not is_introduced(epoch.core, rules.instruction, present.tag):
+    if not is_introduced(epoch.core, rules.instruction, memory.tag):
         return "instruction changed"
-    if OPENED in rules.instruction and _shows_other_defaults(epoch, node.told, present.blocks):
+    if OPENED in rules.instruction and _shows_other_defaults(epoch, node.told, memory.blocks):
         return "profile changed"
-    if epoch.edits != present.edits:
+    if epoch.edits != memory.edits:
         return "edited outside the conversation"
-    if epoch.tools and not present.keeps_tools:
+    if epoch.tools and not memory.keeps_tools:
         return OTHER_TOOLS
-    if present.at - node.at > rules.idle:
+    if memory.at - node.at > rules.idle:
         return "idle"
-    if past.places is None and _is_cut_elsewhere(turn, past, epoch.cut, present):
+    if previous.places is None and _is_cut_elsewhere(turn, previous, epoch.cut, memory):
         return "history trimmed"
-    out = PlacementPlan(epoch, "")
-    for carrier in past.carriers:
-        place = _place_of(turn, past, node, carrier)
+    placement = PlacementPlan(epoch, "")
+    for carrier in previous.carriers:
+        place = _place_of(turn, previous, node, carrier)
         if place is None:
             return "a note's carrier is gone"
         if carrier.note:
-            out.notes[end_of_words(turn, place)] = carrier.note
+            placement.notes[end_of_words(turn, place)] = carrier.note
         if carrier.hidden:
-            out.splices[place] = carrier.hidden
-        out.places[carrier.id] = place
-    if len(out.notes) != sum(1 for c in past.carriers if c.note):
+            placement.splices[place] = carrier.hidden
+        placement.places[carrier.id] = place
+    if len(placement.notes) != sum(1 for c in previous.carriers if c.note):
         return "a note's carrier is gone"
-    return out
+    return placement
 
 
 def _shows_other_defaults(
-    epoch: Epoch, told: Mapping[str, str | None], blocks: Sequence[CoreBlock]
+    epoch: Epoch, overrides: Mapping[str, str | None], blocks: Sequence[CoreBlock]
 ) -> bool:
     """Tell whether an agent's profile describes other blocks than the frozen core text shows.
 
     A value that somebody edited hides the profile's own, whatever that is now.
     """
-    shown = {label for label in epoch.blocks if told.get(label, "") is not None}
-    if not shown <= {block.label for block in blocks}:
+    shown_labels = {label for label in epoch.blocks if overrides.get(label, "") is not None}
+    if not shown_labels <= {block.label for block in blocks}:
         return True
     for block in blocks:
         frozen = epoch.blocks.get(block.label)
@@ -220,57 +232,66 @@ def _shows_other_defaults(
 
 
 def _is_cut_elsewhere(
-    turn: RequestHistory, past: PreviousTurn, cut: bytes | None, present: CurrentMemory
+    turn: RequestHistory,
+    previous_turn: PreviousTurn,
+    cut_link: bytes | None,
+    memory_state: CurrentMemory,
 ) -> bool:
     """Tell whether an epoch's summary is not that of what this request leaves out."""
     turn.enter()
-    if cut is None:
-        return present.behind is not None
-    return cut != turn.chain.origin and not -1 < turn.chain.place(cut) < past.at
+    if cut_link is None:
+        return memory_state.behind is not None
+    return cut_link != turn.chain.origin and not -1 < turn.chain.place(cut_link) < previous_turn.at
 
 
 def _place_of(
-    turn: RequestHistory, past: PreviousTurn, node: TurnNode, carrier: TurnNode
+    turn: RequestHistory, previous_turn: PreviousTurn, node: TurnNode, carrier: TurnNode
 ) -> int | None:
     """Return the message index of a node with a note or a hidden exchange.
 
     None if it is gone, or if its note would not follow a user message.
     """
-    if past.places is not None:
-        return past.at if carrier.id == node.id else past.places[carrier.id]
-    place = past.at if carrier.id == node.id else locate_node(turn, node, past.at, carrier)
+    if previous_turn.places is not None:
+        return previous_turn.at if carrier.id == node.id else previous_turn.places[carrier.id]
+    place = (
+        previous_turn.at
+        if carrier.id == node.id
+        else locate_node(turn, node, previous_turn.at, carrier)
+    )
     if place is None or not carrier.note:
         return place
     return place if end_of_words(turn, place) >= 0 else None
 
 
 def _add_note(
-    out: PlacementPlan,
+    placement: PlacementPlan,
     turn: RequestHistory,
     node: TurnNode | None,
-    present: CurrentMemory,
+    memory_state: CurrentMemory,
     rules: EpochPolicy,
 ) -> PlacementPlan | str:
     """Add the new note if the request ends in a user message.
 
     Returns a reason instead if the notes exceed their limit.
     """
-    out.told = dict(node.told) if node else {}
-    now = block_values(present.blocks)
-    known = apply_overrides(out.epoch.blocks, out.told)
-    if not now.keys() <= {*out.epoch.blocks, *out.told}:
+    placement.told = dict(node.told) if node else {}
+    now = block_values(memory_state.blocks)
+    frozen_values = apply_overrides(placement.epoch.blocks, placement.told)
+    if not now.keys() <= {*placement.epoch.blocks, *placement.told}:
         return "a block was added"  # a note cannot give its description
-    at = end_of_words(turn, len(turn.messages))
-    if known == now or at < 0:
-        return out
-    out.note = note(known, now, present.tag)
-    if sum(map(len, out.notes.values())) + len(out.note) > rules.note_chars:
+    user_index = end_of_words(turn, len(turn.messages))
+    if frozen_values == now or user_index < 0:
+        return placement
+    placement.note = note(frozen_values, now, memory_state.tag)
+    if sum(map(len, placement.notes.values())) + len(placement.note) > rules.note_chars:
         return "notes over their budget"
-    out.notes[at] = out.note
-    out.told = {
-        k: now.get(k) for k in {*known, *now} | {*out.told} if now.get(k) != out.epoch.blocks.get(k)
+    placement.notes[user_index] = placement.note
+    placement.told = {
+        k: now.get(k)
+        for k in {*frozen_values, *now} | {*placement.told}
+        if now.get(k) != placement.epoch.blocks.get(k)
     }
-    return out
+    return placement
 
 
 def end_of_words(turn: RequestHistory, end: int) -> int:
@@ -279,27 +300,31 @@ def end_of_words(turn: RequestHistory, end: int) -> int:
     -1 if they end otherwise. Programs put instructions of their own behind it, as system or
     developer messages.
     """
-    for at in range(end - 1, -1, -1):
-        role = turn.messages[at].get("role")
+    for index in range(end - 1, -1, -1):
+        role = turn.messages[index].get("role")
         if role not in SYSTEM:
-            return at if role == "user" else -1
+            return index if role == "user" else -1
     return -1
 
 
 def new_node(
-    ident: int, conversation: int, turn: RequestHistory, past: PreviousTurn, made: PlacementPlan
+    ident: int,
+    conversation: int,
+    turn: RequestHistory,
+    previous_turn: PreviousTurn,
+    placement: PlacementPlan,
 ) -> TurnNode:
     """Return the node of this request, before its answer."""
-    parent = past.node
+    parent = previous_turn.node
     return TurnNode(
         id=ident,
         conversation=conversation,
         parent=parent.id if parent else None,
         asked=turn.chain.end,
-        epoch=made.epoch.id,
-        note=made.note or None,
-        told=made.told,
-        carriers=list(made.places),
+        epoch=placement.epoch.id,
+        note=placement.note or None,
+        told=placement.told,
+        carriers=list(placement.places),
         branch=parent.branch if parent else 0,
         recalled=parent.recalled if parent else [],
     )

@@ -147,11 +147,11 @@ class SentPrompt(msgspec.Struct):
 
         New system messages among them would belong to the beginning.
         """
-        before = messages.before
+        prefix = messages.before
         return (
-            before is self.of
-            and messages.after.newest == before.count
-            and messages.after.system == before.system
+            prefix is self.of
+            and messages.after.newest == prefix.count
+            and messages.after.system == prefix.system
         )
 
 
@@ -170,9 +170,9 @@ class UncompactedMessages:
     """
 
     def __init__(
-        self, turn: RequestHistory, counter: TokenCounter, cut: int, link: bytes | None = None
+        self, turn: RequestHistory, counter: TokenCounter, cut_index: int, link: bytes | None = None
     ) -> None:
-        self.turn, self.start = turn, cut + 1
+        self.turn, self.start = turn, cut_index + 1
         if link is not None:
             turn.reach(self.start, link)
         self.messages: Sequence[Json] = turn.messages[self.start :]
@@ -182,42 +182,42 @@ class UncompactedMessages:
         ]
         self._counter = counter
         self._early = turn.messages.first(self.start)
-        named = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
-        if cut >= 0 or turn.messages.after.behind:
-            named.insert(0, (turn.chain.before(self.start), cut))
-        self.links = dict(reversed(named))  # system messages do not change a link
+        indexed_links = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
+        if cut_index >= 0 or turn.messages.after.behind:
+            indexed_links.insert(0, (turn.chain.before(self.start), cut_index))
+        self.links = dict(reversed(indexed_links))  # system messages do not change a link
 
-    def kept_indexes(self, cut: int) -> list[int]:
-        """Return the indexes up to `cut` that are sent nevertheless."""
-        until = [*self._early, *range(self.start, cut + 1)]
-        users = {self.turn.messages.after.user, self._find_opener(until, cut)}
-        return [i for i in until if i in users or is_system(self.turn.messages[i])]
+    def kept_indexes(self, cut_index: int) -> list[int]:
+        """Return the indexes up to `cut_index` that are sent nevertheless."""
+        candidates = [*self._early, *range(self.start, cut_index + 1)]
+        users = {self.turn.messages.after.user, self._find_opener(candidates, cut_index)}
+        return [i for i in candidates if i in users or is_system(self.turn.messages[i])]
 
-    def _find_opener(self, until: Sequence[int], cut: int) -> int:
+    def _find_opener(self, candidates: Sequence[int], cut_index: int) -> int:
         """Return the user message of the turn that a cut is inside of; -1 for none.
 
         What is sent begins with a user message: strict servers refuse an answer without one.
         """
         messages = self.turn.messages
-        after = (messages[i] for i in range(cut + 1, len(messages)))
-        first = next((m for m in after if not is_system(m)), None)
-        if first is None or first.get("role") == "user":
+        later_messages = (messages[i] for i in range(cut_index + 1, len(messages)))
+        next_message = next((m for m in later_messages if not is_system(m)), None)
+        if next_message is None or next_message.get("role") == "user":
             return -1
-        return next((i for i in reversed(until) if messages[i].get("role") == "user"), -1)
+        return next((i for i in reversed(candidates) if messages[i].get("role") == "user"), -1)
 
-    def count_before(self, kept: Sequence[int]) -> int:
+    def count_before(self, indexes: Sequence[int]) -> int:
         """Count the tokens of those messages that are before the tail."""
         messages = self.turn.messages
-        return sum(self._counter.message(messages[i]) for i in kept if i < self.start)
+        return sum(self._counter.message(messages[i]) for i in indexes if i < self.start)
 
-    def between(self, after: int, before: int) -> list[int]:
+    def between(self, start_index: int, end_index: int) -> list[int]:
         """Return the messages of the tail between two indexes that are left out.
 
         The newest user message is included: it is left out once there is a newer one.
         """
         return [
             i
-            for i in range(max(after + 1, self.start), before)
+            for i in range(max(start_index + 1, self.start), end_index)
             if not is_system(self.turn.messages[i])
         ]
 

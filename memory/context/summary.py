@@ -56,25 +56,27 @@ class Complete(Protocol):
 Asked = Callable[[Sequence[Json], int], Awaitable[str]]
 
 
-def spoken_messages(messages: Sequence[Json], most: int = PER_MESSAGE) -> list[tuple[str, str]]:
-    """Return (role, text) of the messages with text, each cut to about `most` characters.
+def spoken_messages(
+    messages: Sequence[Json], max_characters: int = PER_MESSAGE
+) -> list[tuple[str, str]]:
+    """Return (role, text) of the messages with text, each cut to about `max_characters` characters.
 
     Beginning and end are kept.
     """
     lines = []
-    for m in messages:
-        words = spoken_text(m)
+    for message in messages:
+        words = spoken_text(message)
         calls = ", ".join(
             str(c["function"].get("name") if isinstance(c.get("function"), dict) else None)
-            for c in m.get("tool_calls") or []
+            for c in message.get("tool_calls") or []
             if isinstance(c, dict)
         )
         if calls:
             words = f"{words} [calls {calls}]".strip()
-        if len(words) > most:
-            words = words[: most // 2] + " [...] " + words[-(most // 2) :]
+        if len(words) > max_characters:
+            words = words[: max_characters // 2] + " [...] " + words[-(max_characters // 2) :]
         if words:
-            lines.append((str(m.get("role")), words))
+            lines.append((str(message.get("role")), words))
     return lines
 
 
@@ -83,9 +85,9 @@ def length_of(window: int | None, tokens: int) -> tuple[int, int]:
 
     tokens: of the summary, as wanted.
     """
-    most = window or UNKNOWN
-    tokens = max(32, min(tokens, most // 6))
-    return max(most // 8, most * 9 // 10 - 5 * tokens // 2 - OVERHEAD), tokens
+    window_tokens = window or UNKNOWN
+    tokens = max(32, min(tokens, window_tokens // 6))
+    return max(window_tokens // 8, window_tokens * 9 // 10 - 5 * tokens // 2 - OVERHEAD), tokens
 
 
 def pieces(messages: Sequence[Json], room: int) -> list[Piece]:
@@ -93,21 +95,28 @@ def pieces(messages: Sequence[Json], room: int) -> list[Piece]:
 
     The more messages, the shorter each one; of very many, some are left out.
     """
-    whole = room * STEPS * 2  # characters; nearly all texts have two or more per token
-    each = max(
-        8, min(PER_MESSAGE, room // 4, max(MIN_MESSAGE_CHARACTERS, whole // max(1, len(messages))))
+    total_characters = room * STEPS * 2  # characters; nearly all texts have two or more per token
+    message_characters = max(
+        8,
+        min(
+            PER_MESSAGE,
+            room // 4,
+            max(MIN_MESSAGE_CHARACTERS, total_characters // max(1, len(messages))),
+        ),
     )
-    found = [_element(role, words, room) for role, words in spoken_messages(messages, each)]
-    every = -(-sum(size for _, size in found) // (room * STEPS))
-    out: list[Piece] = [[]]
-    left = room
-    for line, size in found[:: max(1, every)]:
-        if size > left and out[-1]:
-            out.append([])
-            left = room
-        out[-1].append(line)
-        left -= size
-    return out if out[-1] else []
+    elements = [
+        _element(role, words, room) for role, words in spoken_messages(messages, message_characters)
+    ]
+    stride = -(-sum(size for _, size in elements) // (room * STEPS))
+    summary_pieces: list[Piece] = [[]]
+    free_tokens = room
+    for line, size in elements[:: max(1, stride)]:
+        if size > free_tokens and summary_pieces[-1]:
+            summary_pieces.append([])
+            free_tokens = room
+        summary_pieces[-1].append(line)
+        free_tokens -= size
+    return summary_pieces if summary_pieces[-1] else []
 
 
 def _element(role: str, words: str, room: int) -> tuple[str, int]:
@@ -119,68 +128,76 @@ def _element(role: str, words: str, room: int) -> tuple[str, int]:
         words = words[: len(words) // 2]
 
 
-def summary_prompt(before: str, piece: Piece, tokens: int, prompt: str = PROMPT) -> list[Json]:
+def summary_prompt(
+    earlier_summary: str, elements: Piece, tokens: int, prompt: str = PROMPT
+) -> list[Json]:
     """Return the prompt for a summary of about `tokens` tokens.
 
-    before: the summary so far. prompt: with the placeholder {words}.
+    earlier_summary: the summary so far. prompt: with the placeholder {words}.
     """
-    if (size := estimate(before)) > 3 * tokens // 2:
-        before = before[: len(before) * 3 * tokens // (2 * size)]
-    earlier = f"<earlier_summary>\n{escape(before)}\n</earlier_summary>\n" if before else ""
-    conversation = "<conversation>\n" + "\n".join(piece) + "\n</conversation>"
+    if (size := estimate(earlier_summary)) > 3 * tokens // 2:
+        earlier_summary = earlier_summary[: len(earlier_summary) * 3 * tokens // (2 * size)]
+    summary_element = (
+        f"<earlier_summary>\n{escape(earlier_summary)}\n</earlier_summary>\n"
+        if earlier_summary
+        else ""
+    )
+    conversation = "<conversation>\n" + "\n".join(elements) + "\n</conversation>"
     return [
         {"role": "system", "content": prompt.format(words=tokens * 3 // 4)},
-        {"role": "user", "content": earlier + conversation},
+        {"role": "user", "content": summary_element + conversation},
     ]
 
 
-async def step(ask: Asked, before: str, piece: Piece, tokens: int, prompt: str = PROMPT) -> str:
+async def step(
+    ask: Asked, earlier_summary: str, elements: Piece, tokens: int, prompt: str = PROMPT
+) -> str:
     """Return the summary so far extended by one piece.
 
     Raises TooLong if the model accepts no part of the piece, Unusable if it returns no text, and
     what `ask` raises.
     """
 
-    async def extend(before: str, piece: Piece, halved: int) -> str:
+    async def extend(summary: str, elements: Piece, halved: int) -> str:
         try:
-            text = (await ask(summary_prompt(before, piece, tokens, prompt), tokens)).strip()
+            text = (await ask(summary_prompt(summary, elements, tokens, prompt), tokens)).strip()
         except TooLong:
-            if halved == HALVED or len(piece) < 2:
+            if halved == HALVED or len(elements) < 2:
                 raise
         else:
             if not text:
                 raise Unusable("the summariser gave no text")
             return text
-        middle = len(piece) // 2
-        for half in (piece[:middle], piece[middle:]):
-            before = await extend(before, half, halved + 1)
-        return before
+        middle = len(elements) // 2
+        for half_elements in (elements[:middle], elements[middle:]):
+            summary = await extend(summary, half_elements, halved + 1)
+        return summary
 
-    return await extend(before, piece, 0)
+    return await extend(earlier_summary, elements, 0)
 
 
 async def write_summary(
-    complete: Complete, before: str, messages: Sequence[Json], tokens: int
+    complete: Complete, earlier_summary: str, messages: Sequence[Json], tokens: int
 ) -> str:
     """Return a model's summary of all messages, in about `tokens` tokens.
 
-    before: an earlier summary, which is merged in. Raises as `step` does: nothing else takes the
-    summary's place.
+    earlier_summary: an earlier summary, which is merged in. Raises as `step` does: nothing else
+    takes the summary's place.
     """
-    summary = before
-    async for text in _extended(complete, before, messages, tokens, PROMPT):
+    summary = earlier_summary
+    async for text in _extended(complete, earlier_summary, messages, tokens, PROMPT):
         summary = text
     return summary
 
 
 async def _extended(
-    complete: Complete, before: str, messages: Sequence[Json], tokens: int, prompt: str
+    complete: Complete, earlier_summary: str, messages: Sequence[Json], tokens: int, prompt: str
 ) -> AsyncIterator[str]:
     """Yield the summary after each piece of the messages. Raises as `step` does."""
-    room, most = length_of(getattr(complete, "window", None), tokens)
-    for piece in await asyncio.to_thread(pieces, messages, room):
-        before = await step(complete, before, piece, most, prompt)
-        yield before
+    room, summary_tokens = length_of(getattr(complete, "window", None), tokens)
+    for elements in await asyncio.to_thread(pieces, messages, room):
+        earlier_summary = await step(complete, earlier_summary, elements, summary_tokens, prompt)
+        yield earlier_summary
 
 
 class SummaryRules(NamedTuple):
@@ -192,7 +209,7 @@ class SummaryRules(NamedTuple):
 
 async def summarise(
     complete: Complete | None,
-    before: str,
+    earlier_summary: str,
     evicted: Sequence[Json],
     tokens: int,
     rules: SummaryRules,
@@ -203,40 +220,45 @@ async def summarise(
     longer than the rules allow: what was summarised by then, and the beginnings of the newest
     messages.
     """
-    made = before
+    summary = earlier_summary
     if complete is not None:
         try:
             async with asyncio.timeout(rules.seconds):
-                async for text in _extended(complete, before, evicted, tokens, rules.prompt):
-                    made = text
-            if made != before:
-                return f"{made}\n{HINT}", True
+                async for text in _extended(
+                    complete, earlier_summary, evicted, tokens, rules.prompt
+                ):
+                    summary = text
+            if summary != earlier_summary:
+                return f"{summary}\n{HINT}", True
         except Exception as e:  # any failure of a model leads to the fallback below
             log.warning(
                 "no model made a summary (%s): using the old one, with the beginnings of "
                 "the messages left out",
                 type(e).__name__,
             )
-    return fallback(made, evicted, tokens), False
+    return fallback(summary, evicted, tokens), False
 
 
-def fallback(before: str, evicted: Sequence[Json], tokens: int) -> str:
+def fallback(earlier_summary: str, evicted: Sequence[Json], tokens: int) -> str:
     """Return a summary without a model.
 
     The old summary, how many messages were left out, and how the newest of them began.
     """
     room = tokens * 3
-    head = before.removesuffix(HINT).strip()
-    newest = spoken_messages(evicted[-tokens:])  # a line has at least one token
+    head = earlier_summary.removesuffix(HINT).strip()
+    last_messages = spoken_messages(evicted[-tokens:])  # a line has at least one token
     lines = [
-        line[:160] for role, words in newest for line in f"{role}: {words}".split("\n") if line
+        line[:160]
+        for role, words in last_messages
+        for line in f"{role}: {words}".split("\n")
+        if line
     ]
     tail = ""
     for line in reversed(lines):
         if len(tail) + len(line) > room // 2:
             break
         tail = f"{line}\n{tail}"
-    gone = (
+    omission = (
         f"[{len(evicted)} earlier messages were left out. The last of them began:]\n{tail}".strip()
     )
-    return f"{head[: room // 2]}\n{gone}\n{HINT}".strip()
+    return f"{head[: room // 2]}\n{omission}\n{HINT}".strip()

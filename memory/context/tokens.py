@@ -27,9 +27,9 @@ IMAGE = {"low": 85, "auto": 800, "high": 1100}
 PER_MESSAGE = 4
 
 
-def _only(shown: Mapping[str, str]) -> bytes:
+def _only(characters: Mapping[str, str]) -> bytes:
     """Return a `bytes.translate` table that maps these ASCII characters, and others to blanks."""
-    return bytes(ord(shown.get(chr(i), " ")) for i in range(256))
+    return bytes(ord(characters.get(chr(i), " ")) for i in range(256))
 
 
 # Runs of each class are found by `split`, on text whose other characters are blanks: matching a
@@ -125,31 +125,37 @@ def estimate_at_once(text: str) -> int:
 
 def _by_samples(text: str, count: Callable[[str], int]) -> int:
     """Return the tokens of a long text as some samples of it suggest."""
-    every, size = len(text) // SLICES, LONG_TEXT_CHARACTERS // SLICES
-    samples = [text[at : at + size] for at in range(0, every * SLICES, every)]
+    stride, size = len(text) // SLICES, LONG_TEXT_CHARACTERS // SLICES
+    samples = [text[offset : offset + size] for offset in range(0, stride * SLICES, stride)]
     return int(MARGIN * len(text) / LONG_TEXT_CHARACTERS * sum(map(count, samples)))
 
 
 def estimate(text: str) -> int:
     """Estimate the tokens of a text by classes of characters, margin included."""
     if text.isascii():
-        raw, total = text.encode(), 0.0
+        utf8_bytes, total = text.encode(), 0.0
     else:
         utf8 = text.encode("utf-8", "surrogatepass")
-        raw = utf8.translate(None, BEYOND_ASCII)
-        wide = utf8.translate(None, ASCII).decode("utf-8", "surrogatepass")
-        total = sum([_weight(char) * n for char, n in Tally(wide).items()])
-    if max(map(len, raw.split()), default=0) >= UNBROKEN:
-        size = len(raw)
-        raw = CHAINS.sub(lambda found: b"" if _is_data(found[0]) else found[0], raw)
-        total += DENSE * (size - len(raw))
-    words, numbers = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_NUMBERS).split()
-    marks, blanks = raw.translate(ONLY_MARKS).split(), raw.translate(ONLY_BLANKS).split()
+        utf8_bytes = utf8.translate(None, BEYOND_ASCII)
+        wide_text = utf8.translate(None, ASCII).decode("utf-8", "surrogatepass")
+        total = sum([_weight(char) * n for char, n in Tally(wide_text).items()])
+    if max(map(len, utf8_bytes.split()), default=0) >= UNBROKEN:
+        size = len(utf8_bytes)
+        utf8_bytes = CHAINS.sub(lambda match: b"" if _is_data(match[0]) else match[0], utf8_bytes)
+        total += DENSE * (size - len(utf8_bytes))
+    words, numbers = (
+        utf8_bytes.translate(ONLY_WORDS).split(),
+        utf8_bytes.translate(ONLY_NUMBERS).split(),
+    )
+    mark_runs, blanks = (
+        utf8_bytes.translate(ONLY_MARKS).split(),
+        utf8_bytes.translate(ONLY_BLANKS).split(),
+    )
     total += len(words) + sum([len(x) / 5 - 1 for x in words if len(x) > 7])
     total += sum([(len(x) + 2) // 3 for x in numbers]) + sum(
-        [max(1.0, len(x) / 1.8) for x in marks]
+        [max(1.0, len(x) / 1.8) for x in mark_runs]
     )
-    total += _foreignness(words, len(marks)) * sum(
+    total += _foreignness(words, len(mark_runs)) * sum(
         [PER_LETTER * (len(x) - LETTERS) for x in words if len(x) > LETTERS]
     )
     total += BREAK * sum(run != b"s" for run in blanks) + sum(
@@ -158,14 +164,14 @@ def estimate(text: str) -> int:
     return int(total * MARGIN + 0.999)
 
 
-def _foreignness(words: Sequence[bytes], marks: int) -> float:
+def _foreignness(words: Sequence[bytes], mark_count: int) -> float:
     """Return how little words look like English or code, from 0 to 1."""
     if not words:
         return 0.0
     share = sum([x in ENGLISH for x in words]) / len(words)
-    foreign = (ENGLISH_SHARE - share) / (ENGLISH_SHARE - OTHER_SHARE)
-    prose = (CODE_MARKS - marks / len(words)) / (CODE_MARKS - PROSE_MARKS)
-    return min(1.0, max(0.0, foreign)) * min(1.0, max(0.0, prose))
+    foreign_share = (ENGLISH_SHARE - share) / (ENGLISH_SHARE - OTHER_SHARE)
+    prose = (CODE_MARKS - mark_count / len(words)) / (CODE_MARKS - PROSE_MARKS)
+    return min(1.0, max(0.0, foreign_share)) * min(1.0, max(0.0, prose))
 
 
 def _is_data(chain: bytes) -> bool:
@@ -194,13 +200,20 @@ def fewest(text: str) -> int:
     text only the beginning is looked at.
     """
     text = text[:LONG_TEXT_CHARACTERS]
-    raw = text.encode("ascii", "ignore")
-    words, marks = raw.translate(ONLY_WORDS).split(), raw.translate(ONLY_MARKS).split()
-    digits = len(raw.translate(None, NO_DIGITS))
-    found = len(words) + len(marks) / 2 + max(len(raw.translate(ONLY_NUMBERS).split()), digits / 3)
+    ascii_bytes = text.encode("ascii", "ignore")
+    words, mark_runs = (
+        ascii_bytes.translate(ONLY_WORDS).split(),
+        ascii_bytes.translate(ONLY_MARKS).split(),
+    )
+    digits = len(ascii_bytes.translate(None, NO_DIGITS))
+    token_estimate = (
+        len(words)
+        + len(mark_runs) / 2
+        + max(len(ascii_bytes.translate(ONLY_NUMBERS).split()), digits / 3)
+    )
     if not text.isascii():
-        found += sum(0.4 if char >= "\u2e80" else 0.1 for char in text if char > "\x7f")
-    return int(found)
+        token_estimate += sum(0.4 if char >= "\u2e80" else 0.1 for char in text if char > "\x7f")
+    return int(token_estimate)
 
 
 class TokenCounter:
@@ -221,13 +234,13 @@ class TokenCounter:
     def text(self, text: str) -> int:
         """Count a text; cached by hash, since core texts and schemas recur."""
         key = hash(text)
-        if (known := self.counts.get(key)) is None:
-            self.counts.put(key, known := self._count(text))
-        return known
+        if (cached_count := self.counts.get(key)) is None:
+            self.counts.put(key, cached_count := self._count(text))
+        return cached_count
 
-    def fixed(self, text: str, measured: int) -> int:
+    def fixed(self, text: str, measured_tokens: int) -> int:
         """Count a text of ours that never changes: as measured, unless there is a vocabulary."""
-        return measured if self._encode is None else self.text(text)
+        return measured_tokens if self._encode is None else self.text(text)
 
     def _count(self, text: str) -> int:
         """Count a text; a long one by samples, so that it takes a few milliseconds at most."""
@@ -253,7 +266,9 @@ class TokenCounter:
         Takes a quarter of a millisecond, whatever the size.
         """
         starts = range(0, len(body), max(SAMPLE_BYTES, len(body) // SAMPLES))
-        samples = [body[at : at + SAMPLE_BYTES].decode("utf-8", "ignore") for at in starts]
+        samples = [
+            body[offset : offset + SAMPLE_BYTES].decode("utf-8", "ignore") for offset in starts
+        ]
         share = len(body) / max(1, sum(map(len, samples)))
         return int(SAMPLE_MARGIN * share * estimate(" ".join(samples)))
 
@@ -263,8 +278,8 @@ class TokenCounter:
         Cached under its digest and length, since a digest ignores white space and reasoning.
         """
         key = hash((digest, length(message))) if digest is not None else None
-        if key is not None and (known := self.counts.get(key)) is not None:
-            return known
+        if key is not None and (cached_count := self.counts.get(key)) is not None:
+            return cached_count
         content = message.get("content")
         if digest is None and type(content) is str and len(message) == 2:
             return PER_MESSAGE + self.text(
@@ -290,10 +305,10 @@ class TokenCounter:
         texts = [
             p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str)
         ]
-        others = (
+        other_parts = (
             p for p in content if not (isinstance(p, dict) and isinstance(p.get("text"), str))
         )
-        return self._count("\n".join(texts)) + sum(map(self._part, others))
+        return self._count("\n".join(texts)) + sum(map(self._part, other_parts))
 
     def _part(self, part: Any) -> int:
         if not isinstance(part, dict):
@@ -314,24 +329,26 @@ class TokenCounter:
         """Return a count corrected by what this model's upstream reported before."""
         return int(count * self._factor(model)[0])
 
-    def correct(self, model: str, counted: int, reported: int) -> None:
+    def correct(self, model: str, counted_tokens: int, reported_tokens: int) -> None:
         """Learn from the upstream's count of a prompt.
 
-        counted: our own count, unscaled. A count that is far too small means something else, such
-        as the tokens that were not cached.
+        counted_tokens: our own count, unscaled. A count that is far too small means something else,
+        such as the tokens that were not cached.
         """
-        if counted >= TELLING and reported >= max(TELLING, MIN_FACTOR * counted):
+        if counted_tokens >= TELLING and reported_tokens >= max(
+            TELLING, MIN_FACTOR * counted_tokens
+        ):
             factor, doubted = self._factor(model)
             share = 1.0 if doubted else 0.3
-            self._learn(model, (1 - share) * factor + share * reported / counted)
+            self._learn(model, (1 - share) * factor + share * reported_tokens / counted_tokens)
 
-    def learn_from_refusal(self, model: str, counted: int, least: int) -> None:
-        """Learn that a prompt overflowed, so it has at least `least` tokens.
+    def learn_from_refusal(self, model: str, counted_tokens: int, minimum_tokens: int) -> None:
+        """Learn that a prompt overflowed, so it has at least `minimum_tokens` tokens.
 
-        counted: see `correct`.
+        counted_tokens: see `correct`.
         """
-        if counted >= TELLING and self.scale(model, counted) < least:
-            self._learn(model, least / counted, doubted=True)
+        if counted_tokens >= TELLING and self.scale(model, counted_tokens) < minimum_tokens:
+            self._learn(model, minimum_tokens / counted_tokens, doubted=True)
 
     def _factor(self, model: str) -> tuple[float, bool]:
         """Return the factor of a model, and whether it comes from an overflow.
@@ -365,5 +382,11 @@ def prompt_tokens_of(usage: Mapping[str, Any]) -> object:
     """Return the tokens of a prompt, whichever way an API counts those read from a cache."""
     if (tokens := usage.get("prompt_tokens", usage.get("input_tokens"))) is None:
         return None
-    cached = [usage.get(f"cache_{how}_input_tokens") for how in ("read", "creation")]
-    return tokens + sum(c for c in cached if isinstance(c, int)) if type(tokens) is int else tokens
+    cache_counts = [
+        usage.get(f"cache_{cache_use}_input_tokens") for cache_use in ("read", "creation")
+    ]
+    return (
+        tokens + sum(c for c in cache_counts if isinstance(c, int))
+        if type(tokens) is int
+        else tokens
+    )

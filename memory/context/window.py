@@ -52,16 +52,16 @@ class MessageGroup:
     end: int
 
 
-def reserved_output(window: int, asked: int | None) -> int:
+def reserved_output(window: int, requested_tokens: int | None) -> int:
     """Return the tokens reserved for the answer.
 
     What the client allows, otherwise the smaller of 4,096 and a quarter of the window.
     """
-    return asked if asked is not None else min(4096, window // 4)
+    return requested_tokens if requested_tokens is not None else min(4096, window // 4)
 
 
-def budget(window: int, asked: int | None) -> int:
-    return max(window - reserved_output(window, asked), window // 8)
+def budget(window: int, requested_tokens: int | None) -> int:
+    return max(window - reserved_output(window, requested_tokens), window // 8)
 
 
 def groups(messages: Sequence[Json]) -> list[MessageGroup]:
@@ -69,30 +69,36 @@ def groups(messages: Sequence[Json]) -> list[MessageGroup]:
 
     System messages are in no group.
     """
-    out: list[MessageGroup] = []
+    message_groups: list[MessageGroup] = []
     for i, message in enumerate(messages):
         if is_system(message):
             continue
-        if message.get("role") in ("tool", "function") and out and out[-1].end == i:
-            out[-1] = MessageGroup(out[-1].start, i + 1)
+        if (
+            message.get("role") in ("tool", "function")
+            and message_groups
+            and message_groups[-1].end == i
+        ):
+            message_groups[-1] = MessageGroup(message_groups[-1].start, i + 1)
         else:
-            out.append(MessageGroup(i, i + 1))
-    return out
+            message_groups.append(MessageGroup(i, i + 1))
+    return message_groups
 
 
-def protected_groups(messages: Sequence[Json], found: Sequence[MessageGroup]) -> set[MessageGroup]:
+def protected_groups(
+    messages: Sequence[Json], message_groups: Sequence[MessageGroup]
+) -> set[MessageGroup]:
     """Return the groups that are never evicted: the newest user message and the newest group."""
-    if not found:
+    if not message_groups:
         return set()
-    newest = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
-    return {g for g in found if g is found[-1] or g.start <= newest < g.end}
+    newest_user = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+    return {g for g in message_groups if g is message_groups[-1] or g.start <= newest_user < g.end}
 
 
-def elidable(messages: Sequence[Json], sizes: Sequence[int], until: int) -> list[int]:
-    """Return the indexes before `until` of tool results large enough to be stubbed."""
+def elidable(messages: Sequence[Json], sizes: Sequence[int], end_index: int) -> list[int]:
+    """Return the indexes before `end_index` of tool results large enough to be stubbed."""
     return [
         i
-        for i in range(min(until, len(messages)))
+        for i in range(min(end_index, len(messages)))
         if messages[i].get("role") == "tool" and sizes[i] > LARGE_RESULT_TOKENS
     ]
 
@@ -116,17 +122,17 @@ def eviction_index(
     newest turn stays while older ones can go. The result includes system messages (which are never
     dropped).
     """
-    found = [g for g in groups(messages) if g.end > start]
-    stay = protected_groups(messages, found)
-    total = sum(sizes[g.start : g.end][i] for g in found for i in range(g.end - g.start))
-    at = start
-    for group in found:
-        whole = at == start or messages[group.start].get("role") == "user"
-        if (total <= room and whole) or group in stay:
+    later_groups = [g for g in groups(messages) if g.end > start]
+    protected = protected_groups(messages, later_groups)
+    total = sum(sizes[g.start : g.end][i] for g in later_groups for i in range(g.end - g.start))
+    end_index = start
+    for group in later_groups:
+        begins_turn = end_index == start or messages[group.start].get("role") == "user"
+        if (total <= room and begins_turn) or group in protected:
             break
         total -= sum(sizes[group.start : group.end])
-        at = group.end
-    return at
+        end_index = group.end
+    return end_index
 
 
 def groups_within_turn(
@@ -136,17 +142,17 @@ def groups_within_turn(
 
     Groups after the newest user message, oldest first, without the newest.
     """
-    found = [g for g in groups(messages) if g.start >= start]
-    stay = protected_groups(messages, found)
-    total = sum(sum(sizes[g.start : g.end]) for g in found)
-    out: list[MessageGroup] = []
-    for group in found:
+    later_groups = [g for g in groups(messages) if g.start >= start]
+    protected = protected_groups(messages, later_groups)
+    total = sum(sum(sizes[g.start : g.end]) for g in later_groups)
+    evicted_groups: list[MessageGroup] = []
+    for group in later_groups:
         if total <= room:
             break
-        if group not in stay:
-            out.append(group)
+        if group not in protected:
+            evicted_groups.append(group)
             total -= sum(sizes[group.start : group.end])
-    return out
+    return evicted_groups
 
 
 def fit_blocks(
@@ -160,15 +166,15 @@ def fit_blocks(
     if window is None:
         return list(blocks), []
     room = int(CORE_SHARE * window)
-    longest = sum(map(length_of, blocks)) + FRAME_CHARACTERS * len(blocks)
-    if MOST_TOKENS * longest <= room:  # the usual case, which costs no counting
+    most_characters = sum(map(length_of, blocks)) + FRAME_CHARACTERS * len(blocks)
+    if MOST_TOKENS * most_characters <= room:  # the usual case, which costs no counting
         return list(blocks), []
-    fitting, left_out = [], []
+    fitting, omitted_labels = [], []
     for block in sorted(blocks, key=lambda b: b.label):
         tokens = count(elements([block]))
         if tokens <= room:
             room -= tokens
             fitting.append(block)
         else:
-            left_out.append(block.label)
-    return [b for b in blocks if b in fitting] if left_out else list(blocks), left_out
+            omitted_labels.append(block.label)
+    return [b for b in blocks if b in fitting] if omitted_labels else list(blocks), omitted_labels

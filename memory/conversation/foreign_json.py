@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memory.conversation.json_strings import mask_escapes
+from memory.conversation.steps import end_step
 
 STEP_BYTES = 1 << 16  # a millisecond, if it is nothing but short strings
 SURE_BYTES = 1 << 15  # so few are decoded at once, whatever they hold
@@ -34,28 +35,30 @@ class JsonStep(NamedTuple):
     parts: list[bytes]
 
 
-def decode_foreign(text: str | bytes, most: int = MOST_VALUES) -> Any:
-    """Decode a text of at most `most` values.
+def decode_foreign(text: str | bytes, max_values: int = MOST_VALUES) -> Any:
+    """Decode a text of at most `max_values` values.
 
     Raises TooManyValues, msgspec.DecodeError, UnicodeError, RecursionError.
     """
     if len(text) > SURE_BYTES:
-        raw = text.encode() if isinstance(text, str) else text
-        check_values(raw, most)
+        json_bytes = text.encode() if isinstance(text, str) else text
+        check_values(json_bytes, max_values)
     return msgspec.json.decode(text)
 
 
-def check_values(text: bytes, most: int = MOST_VALUES) -> None:
-    """Raise TooManyValues for a text of more than `most` values, names of members counted too."""
-    if _marks(text.count) + text.count(b":") <= most:
+def check_values(text: bytes, max_values: int = MOST_VALUES) -> None:
+    """Raise TooManyValues for a text of more than `max_values` values and names of members."""
+    if _marks(text.count) + text.count(b":") <= max_values:
         return
     values = 0
     for step in json_steps(text):
-        outside = b"".join(step.parts[::2])
+        outside_strings = b"".join(step.parts[::2])
         # Strings are counted as well, so that a list of short ones ends this early.
-        values += max(_marks(outside.count) + outside.count(b":"), len(step.parts) // 2)
-        if values > most:
-            raise TooManyValues(f"it has more than {most} values")
+        values += max(
+            _marks(outside_strings.count) + outside_strings.count(b":"), len(step.parts) // 2
+        )
+        if values > max_values:
+            raise TooManyValues(f"it has more than {max_values} values")
 
 
 def json_steps(text: bytes) -> Iterator[JsonStep]:
@@ -63,33 +66,36 @@ def json_steps(text: bytes) -> Iterator[JsonStep]:
 
     The inside of a longer string is passed over.
     """
-    at = depth = 0
+    offset = depth = 0
     is_within_string = False
-    while at < len(text):
+    while offset < len(text):
+        end_step()
         # A backslash alone is no JSON: it is passed, so that this ends.
-        piece = without_split_escapes(text[at : at + STEP_BYTES]) or text[at : at + 1]
-        parts = piece.split(b'"')
+        chunk = (
+            without_split_escapes(text[offset : offset + STEP_BYTES]) or text[offset : offset + 1]
+        )
+        parts = chunk.split(b'"')
         if is_within_string:
             # The rest of a long string: the next step begins behind its quote.
             is_within_string = len(parts) == 1
-            at += len(parts[0]) + (not is_within_string)
+            offset += len(parts[0]) + (not is_within_string)
             continue
-        size = len(piece)
+        size = len(chunk)
         if len(parts) % 2 == 0:  # the last part is a string without its end
             is_within_string = len(parts) == 2 and not parts[0]
             if not is_within_string:
                 size -= len(parts[-1]) + 1
             del parts[-1]
-        yield JsonStep(at, depth, parts)
+        yield JsonStep(offset, depth, parts)
         depth += depth_gained(parts[::2])
-        at += size
+        offset += size
 
 
-def depth_gained(outside: list[bytes]) -> int:
+def depth_gained(text_parts: list[bytes]) -> int:
     """Return by how much deeper these parts of a text lead."""
-    joined = b"".join(outside)
-    opened = joined.count(b"{") + joined.count(b"[")
-    return opened - joined.count(b"}") - joined.count(b"]")
+    joined_text = b"".join(text_parts)
+    opening_count = joined_text.count(b"{") + joined_text.count(b"[")
+    return opening_count - joined_text.count(b"}") - joined_text.count(b"]")
 
 
 def _marks(count: Callable[[bytes], int]) -> int:
@@ -97,10 +103,10 @@ def _marks(count: Callable[[bytes], int]) -> int:
     return count(b",") + count(b"{") + count(b"[")
 
 
-def without_split_escapes(piece: bytes) -> bytes:
+def without_split_escapes(chunk: bytes) -> bytes:
     """Return the piece with other characters for escaped quotes.
 
     An escape that its end splits is left out.
     """
-    masked = mask_escapes(piece)
+    masked = mask_escapes(chunk)
     return masked[:-1] if masked.endswith(b"\\") else masked

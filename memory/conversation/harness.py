@@ -52,18 +52,20 @@ class Harness:
             return text
         begin = self._skip_before(text)
         end = self._skip_behind(text, begin)
-        own = text[begin:end]
-        return own if self._closing.search(own) is None else "".join(self._between(own))
+        own_text = text[begin:end]
+        return (
+            own_text if self._closing.search(own_text) is None else "".join(self._between(own_text))
+        )
 
     def _skip_before(self, text: str) -> int:
         """Return where the elements before a text end."""
         begin = _skip_space(text, 0)
         while opening := self._opening.match(text, begin):
             closing = f"</{opening[1]}>"
-            at = text.find(closing, opening.end())
-            if at < 0:
+            element_end = text.find(closing, opening.end())
+            if element_end < 0:
                 break
-            begin = _skip_space(text, at + len(closing))
+            begin = _skip_space(text, element_end + len(closing))
         return begin
 
     def _skip_behind(self, text: str, begin: int) -> int:
@@ -73,44 +75,48 @@ class Harness:
             closing = text.rfind("</", begin, end)
             if closing < 0 or (name := text[closing + 2 : end - 1]) not in self._names:
                 break
-            at = text.rfind(f"<{name}", begin, closing)
-            if at < 0 or not (opening := self._opening.match(text, at)) or opening[1] != name:
+            element_start = text.rfind(f"<{name}", begin, closing)
+            if (
+                element_start < 0
+                or not (opening := self._opening.match(text, element_start))
+                or opening[1] != name
+            ):
                 break
-            end = _skip_space_back(text, begin, at)
+            end = _skip_space_back(text, begin, element_start)
         return end
 
     def _between(self, text: str) -> Iterator[str]:
         """Yield what stands around the elements that have lines of their own."""
-        passed = at = 0
+        yielded_end = search_start = 0
         open_names: set[str] = set()  # which are not closed any more from here on
-        while line := self._line.search(text, at):
-            name, at = line[1], line.end()
-            closing = -1 if name in open_names else text.find(f"</{name}>", at)
+        while line := self._line.search(text, search_start):
+            name, search_start = line[1], line.end()
+            closing = -1 if name in open_names else text.find(f"</{name}>", search_start)
             if closing < 0:
                 open_names.add(name)
                 continue
-            at = closing + len(name) + 3
-            if end := self._line_end.match(text, at):
-                yield text[passed : line.start()]
-                passed = at = end.end()
-        yield text[passed:]
+            search_start = closing + len(name) + 3
+            if end := self._line_end.match(text, search_start):
+                yield text[yielded_end : line.start()]
+                yielded_end = search_start = end.end()
+        yield text[yielded_end:]
 
 
-def _skip_space(text: str, at: int) -> int:
+def _skip_space(text: str, offset: int) -> int:
     """Return where the white space at a place ends; a slice at a time, since it may be long."""
-    while part := text[at : at + INSPECTED_CHARACTERS]:
+    while part := text[offset : offset + INSPECTED_CHARACTERS]:
         if words := part.lstrip():
-            return at + len(part) - len(words)
-        at += len(part)
-    return at
+            return offset + len(part) - len(words)
+        offset += len(part)
+    return offset
 
 
-def _skip_space_back(text: str, begin: int, at: int) -> int:
-    while part := text[max(begin, at - INSPECTED_CHARACTERS) : at]:
+def _skip_space_back(text: str, begin: int, offset: int) -> int:
+    while part := text[max(begin, offset - INSPECTED_CHARACTERS) : offset]:
         if words := part.rstrip():
-            return at - len(part) + len(words)
-        at -= len(part)
-    return at
+            return offset - len(part) + len(words)
+        offset -= len(part)
+    return offset
 
 
 SHIPPED_HARNESS = Harness()

@@ -24,6 +24,7 @@ from memory.conversation.messages import (
     is_system,
     keyed_hash,
 )
+from memory.conversation.steps import end_step
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -77,25 +78,30 @@ class PrefixInfo(msgspec.Struct, eq=False):
     mark: CompactionMark | None = None
     checked: bool = False
 
-    def extend(self, new: Sequence[Json]) -> PrefixInfo:
+    def extend(self, new_messages: Sequence[Json]) -> PrefixInfo:
         """Return what is known once these messages follow."""
-        if not new:
+        if not new_messages:
             return self
-        out = PrefixInfo(
-            self.count + len(new), self.newest, self.user, self.texts, self.system, self.first
+        extended = PrefixInfo(
+            self.count + len(new_messages),
+            self.newest,
+            self.user,
+            self.texts,
+            self.system,
+            self.first,
         )
-        out.behind, out.mark = self.behind, self.mark
-        for i, message in enumerate(new, self.count):
+        extended.behind, extended.mark = self.behind, self.mark
+        for i, message in enumerate(new_messages, self.count):
             role = message.get("role")
             if role == "assistant":
-                out.newest = i
+                extended.newest = i
             elif role == "user":
-                out.user = i
-                out.first = out.first or conversation_key(message)
+                extended.user = i
+                extended.first = extended.first or conversation_key(message)
             elif is_system(message):
-                out.system = keyed_hash(b"", out.system, encode(message))
-            out.texts = out.texts and type(message.get("content")) is not list
-        return out
+                extended.system = keyed_hash(b"", extended.system, encode(message))
+            extended.texts = extended.texts and type(message.get("content")) is not list
+        return extended
 
     def keep_links(self, key: bytes, start: bytes, end: bytes) -> None:
         """Remember the links of these messages in the scope of this key."""
@@ -103,8 +109,8 @@ class PrefixInfo(msgspec.Struct, eq=False):
 
     def links_of(self, key: bytes) -> tuple[bytes, bytes] | None:
         """Return the links in the scope of this key; None if they are not remembered."""
-        kept, start, end = self.links
-        return (start, end) if kept == key and end else None
+        links_key, start, end = self.links
+        return (start, end) if links_key == key and end else None
 
 
 def conversation_key(message: Json) -> bytes:
@@ -116,17 +122,17 @@ def conversation_key(message: Json) -> bytes:
 _flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"]*+"[^"\[\]{}]*+)*')
 
 
-def array_elements(text: bytes, at: int, end: int = 0) -> list[Span]:
+def array_elements(text: bytes, array_start: int, end: int = 0) -> list[Span]:
     """Return the spans of the objects in a JSON array.
 
-    The text must be valid JSON from `at`, among the elements, to the end of the array or the text.
-    end: of the last element, 0 if unknown.
+    The text must be valid JSON from `array_start`, among the elements, to the end of the array or
+    the text. end: of the last element, 0 if unknown.
     """
-    if 0 < end - at <= LONG_BYTES:
-        return _spans_within(text, at, end)
+    if 0 < end - array_start <= LONG_BYTES:
+        return _spans_within(text, array_start, end)
     spans: list[Span] = []
     start = depth = 0
-    for place, bracket in _brackets(text, at):
+    for place, bracket in _brackets(text, array_start):
         if bracket in b"[{":
             start, depth = place if depth == 0 else start, depth + 1
             continue
@@ -138,30 +144,31 @@ def array_elements(text: bytes, at: int, end: int = 0) -> list[Span]:
     return spans
 
 
-def _spans_within(text: bytes, at: int, end: int) -> list[Span]:
+def _spans_within(text: bytes, start: int, end: int) -> list[Span]:
     """Return the spans of the objects between two offsets: a tenth of the time of a scan."""
     spans: list[Span] = []
-    at = _between.match(text, at).end()  # type: ignore[union-attr]
-    for element in _split_array(b"[%b]" % text[at:end].rstrip(BETWEEN)):
+    start = _between.match(text, start).end()  # type: ignore[union-attr]
+    for element in _split_array(b"[%b]" % text[start:end].rstrip(BETWEEN)):
         size = len(element)
-        spans.append((at, at + size))
-        at = _between.match(text, at + size).end()  # type: ignore[union-attr]
+        spans.append((start, start + size))
+        start = _between.match(text, start + size).end()  # type: ignore[union-attr]
     return spans
 
 
-def _brackets(text: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+def _brackets(text: bytes, start: int) -> Iterator[tuple[int, bytes]]:
     """Yield the place of each bracket outside the strings of a JSON text, and the bracket.
 
     Scans in windows, so that other threads can run in between.
     """
-    while at < len(text):
-        window = mask_escapes(text[at : at + json_strings.SCAN_WINDOW_BYTES])
+    while start < len(text):
+        window = mask_escapes(text[start : start + json_strings.SCAN_WINDOW_BYTES])
         place = _flat.match(window).end()  # type: ignore[union-attr]
         while (bracket := window[place : place + 1]) and bracket != b'"':
-            yield at + place, bracket
+            yield start + place, bracket
             place = _flat.match(window, place + 1).end()  # type: ignore[union-attr]
+        end_step()
         # A quote is left where the window cuts its string.
-        at = find_string_end(text, at + place + 1) if bracket else at + len(window)
+        start = find_string_end(text, start + place + 1) if bracket else start + len(window)
 
 
 class SourceText(msgspec.Struct):
@@ -214,20 +221,23 @@ class Messages(Sequence[Json]):
 
     def __init__(
         self,
-        before: PrefixInfo,
-        new: list[Json],
-        known: Callable[[], TextRange] = TextRange,
+        prefix: PrefixInfo,
+        new_messages: list[Json],
+        locate_range: Callable[[], TextRange] = TextRange,
         source: SourceText | None = None,
     ) -> None:
         self.before, self.new, self._known, self.source, self.heavy = (
-            before,
-            new,
-            known,
+            prefix,
+            new_messages,
+            locate_range,
             source,
             False,
         )
-        self.after = before.extend(new)
-        self._from, self._tail = before.count, new  # decoded are the messages from that index on
+        self.after = prefix.extend(new_messages)
+        self._from, self._tail = (
+            prefix.count,
+            new_messages,
+        )  # decoded are the messages from that index on
         self._mark: CompactionMark | None = None  # where decoding started
         self._few: dict[int, Json] = {}  # decoded messages before that
         self._spans: list[Span] = []
@@ -241,13 +251,13 @@ class Messages(Sequence[Json]):
     def all(self) -> list[Json]:
         """All of them, decoded. Must not be modified."""
         if self._from:
-            known = self._known()
-            found = known.decode(
-                known.start, self._mark.at if self._mark is not None else known.end
+            undecoded = self._known()
+            messages = undecoded.decode(
+                undecoded.start, self._mark.at if self._mark is not None else undecoded.end
             )
             for index, message in self._few.items():
-                found[index] = message  # keep one object for each message
-            self._from, self._mark, self._tail = 0, None, [*found, *self._tail]
+                messages[index] = message  # keep one object for each message
+            self._from, self._mark, self._tail = 0, None, [*messages, *self._tail]
         return self._tail
 
     @property
@@ -259,8 +269,8 @@ class Messages(Sequence[Json]):
         """
         if (source := self.source) is None:
             return b""
-        text, known = source.text, self._known()
-        start, end = known.start, known.end
+        text, undecoded = source.text, self._known()
+        start, end = undecoded.start, undecoded.end
         if not (self.before.count and self.before.checked):
             if self.before.count:
                 return text
@@ -290,8 +300,10 @@ class Messages(Sequence[Json]):
         """Whether what is not decoded yet takes longer to decode than others may wait."""
         if not self._from:
             return False
-        known, mark = self._known(), self.before.mark
-        return known.end - (mark.at if mark is not None else known.start) > LONG_BYTES
+        undecoded, cut_mark = self._known(), self.before.mark
+        return (
+            undecoded.end - (cut_mark.at if cut_mark is not None else undecoded.start) > LONG_BYTES
+        )
 
     @property
     def looks_back(self) -> bool:
@@ -312,15 +324,15 @@ class Messages(Sequence[Json]):
 
     def enter(self) -> None:
         """Decode what follows the newest cut, and what is kept before it."""
-        mark = self.before.mark
-        if mark is None or self._mark is not None or not self._from:
+        cut_mark = self.before.mark
+        if cut_mark is None or self._mark is not None or not self._from:
             return
-        known = self._known()
-        self._few = {i: decode(known.text[a:b]) for i, (a, b) in mark.stays.items()}
+        undecoded = self._known()
+        self._few = {i: decode(undecoded.text[a:b]) for i, (a, b) in cut_mark.stays.items()}
         self._from, self._mark, self._tail = (
-            mark.index,
-            mark,
-            [*known.decode(mark.at, known.end), *self.new],
+            cut_mark.index,
+            cut_mark,
+            [*undecoded.decode(cut_mark.at, undecoded.end), *self.new],
         )
 
     def first(self, count: int) -> list[int]:
@@ -337,9 +349,9 @@ class Messages(Sequence[Json]):
         if len(stays) > STAYING:
             return  # all are sent each time, so nothing would be saved
         start, spans = self._locate_decoded()
-        old = self._mark.stays if self._mark is not None else {}
-        there = {i: spans[i - start] if i >= start else old[i] for i in stays}
-        self.after.mark = CompactionMark(key, index, link, spans[index - start][0], there)
+        previous_spans = self._mark.stays if self._mark is not None else {}
+        spans_before = {i: spans[i - start] if i >= start else previous_spans[i] for i in stays}
+        self.after.mark = CompactionMark(key, index, link, spans[index - start][0], spans_before)
 
     def _locate_decoded(self) -> tuple[int, list[Span]]:
         """Return the first decoded index, and the spans of the decoded messages.
@@ -349,15 +361,19 @@ class Messages(Sequence[Json]):
         start = self._mark.index if self._mark is not None else 0
         if len(self._spans) != len(self) - start:
             if self.source is not None:
-                text, at, end = self.source.text, self.source.start, self.source.end
+                text, source_start, end = self.source.text, self.source.start, self.source.end
             else:  # as `ServerHistory` stores them
-                known = self._known()
-                text, at, end = (
-                    b",".join(filter(None, (known.text[: known.end], encode(self.new)[1:-1]))),
-                    known.start,
+                undecoded = self._known()
+                text, source_start, end = (
+                    b",".join(
+                        filter(None, (undecoded.text[: undecoded.end], encode(self.new)[1:-1]))
+                    ),
+                    undecoded.start,
                     0,
                 )
-            self._spans = array_elements(text, self._mark.at if self._mark is not None else at, end)
+            self._spans = array_elements(
+                text, self._mark.at if self._mark is not None else source_start, end
+            )
         return start, self._spans
 
     @property
@@ -371,13 +387,15 @@ class Messages(Sequence[Json]):
             return {}
         if source.new and self._tail is self.new:
             return dict(zip(map(id, self.new), source.new, strict=True))
-        out = (
+        spans_by_id = (
             {id(m): self._mark.stays[i] for i, m in self._few.items()}
             if self._mark is not None
             else {}
         )
-        decoded = self._tail if self._mark is not None else self.all
-        return out | dict(zip(map(id, decoded), self._locate_decoded()[1], strict=True))
+        decoded_messages = self._tail if self._mark is not None else self.all
+        return spans_by_id | dict(
+            zip(map(id, decoded_messages), self._locate_decoded()[1], strict=True)
+        )
 
     def __len__(self) -> int:
         return self.before.count + len(self.new)
@@ -389,19 +407,19 @@ class Messages(Sequence[Json]):
     def __getitem__(self, index: slice) -> list[Json]: ...
 
     def __getitem__(self, index: int | slice) -> Json | list[Json]:
-        known = self._from
+        first_decoded = self._from
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             return (
-                self._tail[start - known : stop - known]
-                if step == 1 and start >= known and stop >= known
+                self._tail[start - first_decoded : stop - first_decoded]
+                if step == 1 and start >= first_decoded and stop >= first_decoded
                 else self.all[index]
             )
         place = index + len(self) if index < 0 else index
-        if place >= known:
-            return self._tail[place - known]
-        found = self._few.get(place)
-        return found if found is not None else self.all[index]
+        if place >= first_decoded:
+            return self._tail[place - first_decoded]
+        early_message = self._few.get(place)
+        return early_message if early_message is not None else self.all[index]
 
     def __iter__(self) -> Iterator[Json]:
         return iter(self.all)
@@ -436,22 +454,22 @@ class ServerHistory:
     answer: Json
     asked: bytes
 
-    def continue_with(self, asked: Messages, again: bool = True) -> Messages | None:
+    def continue_with(self, request_messages: Messages, may_repeat: bool = True) -> Messages | None:
         """Return the conversation followed by these messages.
 
         None if they do not simply continue it: other system text, the newest message again (a
-        regeneration), tool results. again: False where the newest message again is a new one.
+        regeneration), tool results. may_repeat: False where the newest message again is a new one.
         """
-        lead = count_leading_system(asked)
-        rest = asked[lead:]
+        lead = count_leading_system(request_messages)
+        new_messages = request_messages[lead:]
         if (
-            PrefixInfo().extend(asked[:lead]).system != self.of.system
-            or not rest
-            or any(is_system(m) or m.get("role") == "tool" for m in rest)
-            or (again and canonical(rest[-1]) == self.asked)
+            PrefixInfo().extend(request_messages[:lead]).system != self.of.system
+            or not new_messages
+            or any(is_system(m) or m.get("role") == "tool" for m in new_messages)
+            or (may_repeat and canonical(new_messages[-1]) == self.asked)
         ):
             return None
-        return Messages(self.of, [self.answer, *rest], self._text)
+        return Messages(self.of, [self.answer, *new_messages], self._text)
 
     def _text(self) -> TextRange:
         text = b",".join(self.said)
@@ -459,19 +477,19 @@ class ServerHistory:
 
 
 def build_server_history(
-    messages: Messages, before: ServerHistory | None, answer: Json
+    messages: Messages, history: ServerHistory | None, answer: Json
 ) -> ServerHistory | None:
     """Return what to store for the next turn; None if the client must send tool results first."""
     if answer.get("tool_calls") or not messages or is_system(messages[-1]):
         return None
-    goes_on = before is not None and before.of is messages.before
-    said = (
-        *(before.said if before is not None and goes_on else ()),
+    goes_on = history is not None and history.of is messages.before
+    encoded_parts = (
+        *(history.said if history is not None and goes_on else ()),
         encode(messages.new if goes_on else messages.all)[1:-1],
     )
     return ServerHistory(
         messages.after,
-        said if len(said) < PIECES else (b",".join(said),),
+        encoded_parts if len(encoded_parts) < PIECES else (b",".join(encoded_parts),),
         answer,
         canonical(messages[-1]),
     )

@@ -8,26 +8,32 @@ string.
 
 from __future__ import annotations
 
+from memory.conversation.steps import end_step
+
 SCAN_WINDOW_BYTES = 1 << 17  # scanned in one step, of 3 ms at most
 SEARCH_STEP_BYTES = 1 << 22  # counted or searched in one step
 
 
-def count_in_steps(text: bytes, mark: bytes) -> int:
+def count_in_steps(text: bytes, byte: bytes) -> int:
     """Count a byte in a text, in steps: other threads run between two of them."""
     if len(text) <= SEARCH_STEP_BYTES:
-        return text.count(mark)
-    steps = range(0, len(text), SEARCH_STEP_BYTES)
-    return sum(text.count(mark, at, at + SEARCH_STEP_BYTES) for at in steps)
+        return text.count(byte)
+    count = 0
+    for offset in range(0, len(text), SEARCH_STEP_BYTES):
+        count += text.count(byte, offset, offset + SEARCH_STEP_BYTES)
+        end_step()
+    return count
 
 
-def holds(text: bytes, mark: bytes) -> bool:
+def holds(text: bytes, fragment: bytes) -> bool:
     """Tell whether a short mark is in a text, searched in steps as `count_in_steps` counts."""
     if len(text) <= SEARCH_STEP_BYTES:
-        return mark in text
-    return any(
-        text.find(mark, at, at + SEARCH_STEP_BYTES + len(mark)) >= 0
-        for at in range(0, len(text), SEARCH_STEP_BYTES)
-    )
+        return fragment in text
+    for offset in range(0, len(text), SEARCH_STEP_BYTES):
+        if text.find(fragment, offset, offset + SEARCH_STEP_BYTES + len(fragment)) >= 0:
+            return True
+        end_step()
+    return False
 
 
 def mask_escapes(text: bytes) -> bytes:
@@ -41,18 +47,19 @@ def mask_escapes(text: bytes) -> bytes:
     return text.replace(rb"\\", b"__").replace(rb"\"", b"__")
 
 
-def find_string_end(text: bytes, at: int) -> int:
-    """Return where the JSON string whose first character is at `at` ends, after its quote.
+def find_string_end(text: bytes, start: int) -> int:
+    """Return where the JSON string whose first character is at `start` ends, after its quote.
 
     Scans in windows, so that other threads can run in between. A string without an end ends with
     the text.
     """
     size = len(text)
-    while at < size:
-        window = mask_escapes(text[at : at + SCAN_WINDOW_BYTES])
+    while start < size:
+        window = mask_escapes(text[start : start + SCAN_WINDOW_BYTES])
         quote = window.find(b'"')
         if quote >= 0:
-            return at + quote + 1
+            return start + quote + 1
         # The window may have cut an escape: its second character is passed with it.
-        at += len(window) + window.endswith(b"\\")
+        start += len(window) + window.endswith(b"\\")
+        end_step()
     return size

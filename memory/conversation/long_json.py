@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from memory.conversation.steps import end_step
+
 LONG_CHARACTERS = 1 << 20  # of a string that is encoded in slices
-SLICE_CHARACTERS = 1 << 20
+SLICE_CHARACTERS = 1 << 19
 DEPTH = 8  # of lists and objects in which such a string is looked for
 _encode = msgspec.json.Encoder().encode
 # What stands for a long string, unlike anything that a client says.
@@ -40,27 +42,29 @@ class TextSlice(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the slice as it stands in JSON."""
-        return _encode(self.text[self.start : self.start + SLICE_CHARACTERS])[1:-1]
+        text = _encode(self.text[self.start : self.start + SLICE_CHARACTERS])[1:-1]
+        end_step()
+        return text
 
 
 def split_long(value: Any) -> list[bytes | TextSlice]:
     """Return a value as JSON in parts, with the slices of its very long strings not encoded."""
-    found: list[str] = []
+    long_strings: list[str] = []
     parts: list[bytes | TextSlice] = []
-    rest = _encode(_without_long(value, DEPTH, _get_place, found))
-    for text in found:
-        before, _, rest = rest.partition(_QUOTED_PLACE)
-        parts.append(before + b'"')
-        parts += [TextSlice(text, at) for at in range(0, len(text), SLICE_CHARACTERS)]
-        rest = b'"' + rest
-    return [*parts, rest]
+    encoded = _encode(_without_long(value, DEPTH, _get_place, long_strings))
+    for text in long_strings:
+        prefix, _, encoded = encoded.partition(_QUOTED_PLACE)
+        parts.append(prefix + b'"')
+        parts += [TextSlice(text, offset) for offset in range(0, len(text), SLICE_CHARACTERS)]
+        encoded = b'"' + encoded
+    return [*parts, encoded]
 
 
 def count_long_characters(value: Any) -> int:
     """Return how many characters the very long strings of a value have, 0 if there are none."""
-    found: list[str] = []
-    _without_long(value, DEPTH, _get_place, found)
-    return sum(map(len, found))
+    long_strings: list[str] = []
+    _without_long(value, DEPTH, _get_place, long_strings)
+    return sum(map(len, long_strings))
 
 
 def name_long_strings(value: Any, name: str) -> tuple[Any, list[str]]:
@@ -68,8 +72,8 @@ def name_long_strings(value: Any, name: str) -> tuple[Any, list[str]]:
 
     name: what each of their names begins with; its number follows.
     """
-    found: list[str] = []
-    return _without_long(value, DEPTH, (name + "{}").format, found), found
+    long_strings: list[str] = []
+    return _without_long(value, DEPTH, (name + "{}").format, long_strings), long_strings
 
 
 def put_long_strings_back(value: Any, strings: Mapping[str, str], depth: int = DEPTH) -> Any:
@@ -85,23 +89,25 @@ def put_long_strings_back(value: Any, strings: Mapping[str, str], depth: int = D
     return value
 
 
-def _without_long(value: Any, depth: int, name: Callable[[int], str], found: list[str]) -> Any:
-    """Return the value with a name for each very long string, which are added to `found` in order.
+def _without_long(
+    value: Any, depth: int, name: Callable[[int], str], long_strings: list[str]
+) -> Any:
+    """Return the value with names for very long strings, added to `long_strings` in order.
 
     A value without such strings is returned itself. name: tells the one of a number.
     """
     if type(value) is str and len(value) > LONG_CHARACTERS:
-        found.append(value)
-        return name(len(found) - 1)
+        long_strings.append(value)
+        return name(len(long_strings) - 1)
     if not depth:
         return value
-    before = len(found)
+    previous_count = len(long_strings)
     if type(value) is dict:
-        items = {k: _without_long(v, depth - 1, name, found) for k, v in value.items()}
-        return items if len(found) > before else value
+        items = {k: _without_long(v, depth - 1, name, long_strings) for k, v in value.items()}
+        return items if len(long_strings) > previous_count else value
     if type(value) is list:
-        values = [_without_long(v, depth - 1, name, found) for v in value]
-        return values if len(found) > before else value
+        values = [_without_long(v, depth - 1, name, long_strings) for v in value]
+        return values if len(long_strings) > previous_count else value
     return value
 
 

@@ -96,32 +96,34 @@ class HashChain:
         key: bytes,
         messages: Sequence[Json],
         seeded: bool = False,
-        seen: DigestCache | None = None,
+        digests: DigestCache | None = None,
     ) -> None:
         self.key, self._messages, self._seen = (
             key,
-            (found := Messages.of(messages)),
-            DigestCache() if seen is None else seen,
+            (decoded_messages := Messages.of(messages)),
+            DigestCache() if digests is None else digests,
         )
         links = (
             None
-            if seeded and found.after.system != found.before.system
-            else found.before.links_of(key)
+            if seeded and decoded_messages.after.system != decoded_messages.before.system
+            else decoded_messages.before.links_of(key)
         )
         self._known = (
-            0 if links is None else found.before.count
+            0 if links is None else decoded_messages.before.count
         )  # index of the first message hashed here
         start, link = links or (
-            keyed_hash(key, b"start", system_text(filter(is_system, found)) if seeded else b""),
-            found.after.behind,
+            keyed_hash(
+                key, b"start", system_text(filter(is_system, decoded_messages)) if seeded else b""
+            ),
+            decoded_messages.after.behind,
         )
-        self.start, self.origin = start, found.after.behind or start
+        self.start, self.origin = start, decoded_messages.after.behind or start
         self._from = link = link or start  # link of everything before it
         self._links, self._digests = hash_chain(
-            key, link, found.new if self._known else found, self._seen
+            key, link, decoded_messages.new if self._known else decoded_messages, self._seen
         )
         self.end = self._links[-1] if self._links else link
-        found.after.keep_links(key, self.start, self.end)
+        decoded_messages.after.keep_links(key, self.start, self.end)
 
     def link(self, index: int) -> bytes:
         """Return the link of messages 0 to `index`."""
@@ -206,26 +208,26 @@ class RequestHistory(msgspec.Struct):
         seeded: bool = False,
         seen: DigestCache | None = None,
     ) -> RequestHistory:
-        found = Messages.of(messages)
-        return cls(found, HashChain(key, found, seeded, seen))
+        decoded_messages = Messages.of(messages)
+        return cls(decoded_messages, HashChain(key, decoded_messages, seeded, seen))
 
     @property
     def mark(self) -> CompactionMark | None:
         """The mark of the newest cut; None if this scope has none."""
-        mark = self.messages.after.mark
-        return mark if mark is not None and mark.key == self.chain.key else None
+        cut_mark = self.messages.after.mark
+        return cut_mark if cut_mark is not None and cut_mark.key == self.chain.key else None
 
     def enter(self) -> None:
         """Decode and hash what follows the newest cut, if the rest is not needed."""
-        if (mark := self.mark) is not None:
-            self.reach(mark.index, mark.link)
+        if (cut_mark := self.mark) is not None:
+            self.reach(cut_mark.index, cut_mark.link)
 
     def reach(self, index: int, link: bytes) -> None:
         """Decode and hash the messages from `index` on.
 
         link: of the messages before `index`.
         """
-        if (mark := self.messages.before.mark) is not None and mark.index <= index:
+        if (cut_mark := self.messages.before.mark) is not None and cut_mark.index <= index:
             self.messages.enter()
         self.chain.reach(index, link)
 
@@ -247,8 +249,8 @@ class RequestHistory(msgspec.Struct):
 
     def trail(self, index: int) -> bytes:
         """Return the shortened digests of the assistant messages up to `index`, newest last."""
-        newest = list(islice((i for i in self.answers() if i <= index), TRAIL))
-        return b"".join(self.chain.digest(i)[:4] for i in reversed(newest))
+        last_indexes = list(islice((i for i in self.answers() if i <= index), TRAIL))
+        return b"".join(self.chain.digest(i)[:4] for i in reversed(last_indexes))
 
 
 NOTHING = RequestHistory.of(b"", ())
@@ -262,8 +264,8 @@ def best_match(
     Preferred is the exact chain, then the longest run of equal answers, then the newest.
     """
     digest, link = turn.chain.digest(index), turn.chain.link(index)
-    found = {n.id: n for n in candidates if n.digest == digest and n.state != "open"}
-    matches = [n for n in found.values() if n.chain == link] or list(found.values())
+    nodes_by_id = {n.id: n for n in candidates if n.digest == digest and n.state != "open"}
+    matches = [n for n in nodes_by_id.values() if n.chain == link] or list(nodes_by_id.values())
     if len(matches) < 2:
         return matches[0] if matches else None
     trail = turn.trail(index)
@@ -271,21 +273,22 @@ def best_match(
 
 
 def _common_tail(a: bytes, b: bytes) -> int:
-    n = 0
+    shared_bytes = 0
     while (
-        n + 4 <= min(len(a), len(b))
-        and a[len(a) - n - 4 : len(a) - n] == b[len(b) - n - 4 : len(b) - n]
+        shared_bytes + 4 <= min(len(a), len(b))
+        and a[len(a) - shared_bytes - 4 : len(a) - shared_bytes]
+        == b[len(b) - shared_bytes - 4 : len(b) - shared_bytes]
     ):
-        n += 4
-    return n
+        shared_bytes += 4
+    return shared_bytes
 
 
 def find_half_answer(
     turn: RequestHistory, index: int, aborted: Sequence[TurnNode]
 ) -> TurnNode | None:
     """Return the aborted answer that assistant message `index` begins with, or vice versa."""
-    said = collapse_whitespace(text_of(turn.messages[index]))
-    if not said:
+    request_text = collapse_whitespace(text_of(turn.messages[index]))
+    if not request_text:
         return None
     return max(
         (
@@ -293,30 +296,36 @@ def find_half_answer(
             for n in aborted
             if n.state == "aborted"
             and n.text
-            and (n.text.startswith(said) or said.startswith(n.text))
+            and (n.text.startswith(request_text) or request_text.startswith(n.text))
         ),
         key=lambda n: n.id,
         default=None,
     )
 
 
-def locate_node(turn: RequestHistory, node: TurnNode, at: int, carrier: TurnNode) -> int | None:
+def locate_node(
+    turn: RequestHistory, node: TurnNode, last_index: int, carrier: TurnNode
+) -> int | None:
     """Return where an earlier node of the conversation stands in the request; None if gone.
 
-    `node` stands at `at`. The exact chain decides; otherwise the position as many answers before
-    `at` as there were between the two nodes.
+    `node` stands at `last_index`. The exact chain decides; otherwise the position as many answers
+    before `last_index` as there were between the two nodes.
     """
-    there = (i for i in turn.answers() if i <= at)
-    exact = next((i for i in there if turn.chain.link(i) == carrier.chain), None)
-    if exact is not None:
-        return exact
-    there = (i for i in turn.answers() if i <= at)
-    likely = (
-        next(islice(there, node.depth - carrier.depth, None), None)
+    answer_indexes = (i for i in turn.answers() if i <= last_index)
+    exact_index = next((i for i in answer_indexes if turn.chain.link(i) == carrier.chain), None)
+    if exact_index is not None:
+        return exact_index
+    answer_indexes = (i for i in turn.answers() if i <= last_index)
+    likely_index = (
+        next(islice(answer_indexes, node.depth - carrier.depth, None), None)
         if node.depth >= carrier.depth
         else None
     )
-    return likely if likely is not None and turn.chain.digest(likely) == carrier.digest else None
+    return (
+        likely_index
+        if likely_index is not None and turn.chain.digest(likely_index) == carrier.digest
+        else None
+    )
 
 
 def trail_after(parent: TurnNode | None, digest: bytes) -> bytes:
@@ -337,49 +346,55 @@ class NodeLookup(Protocol):
         """Return answered nodes with exactly this history and this last digest."""
         ...
 
-    def find_aborted(self, asked: bytes, parent: int | None) -> list[TurnNode]:
+    def find_aborted(self, history_link: bytes, parent: int | None) -> list[TurnNode]:
         """Return aborted answers to exactly this history or, with a parent, those after it."""
         ...
 
 
-def recognise(turn: RequestHistory, named: bool, lookup: NodeLookup) -> tuple[TurnNode | None, int]:
+def recognise(
+    turn: RequestHistory, is_named: bool, lookup: NodeLookup
+) -> tuple[TurnNode | None, int]:
     """Return the node this request continues, and the index of its assistant message.
 
     (None, -1) for none.
     """
-    newest = turn.newest
-    if newest < 0:
+    newest_index = turn.newest
+    if newest_index < 0:
         return None, -1
     turn.enter()
     if (
-        not named or turn.chain.digest(newest) == turn.silent
+        not is_named or turn.chain.digest(newest_index) == turn.silent
     ):  # an empty answer is only recognised by what came before it
-        found = lookup.by_chain(turn.chain.link(newest), turn.chain.digest(newest))
-        if found or not named:
-            return (max(found, key=lambda n: n.id), newest) if found else (None, -1)
-    node, at = _newest_known(turn, lookup)
-    if at == newest:
-        return node, at
-    following = min(takewhile(lambda i: i > at, turn.answers()))
-    half = find_half_answer(
+        matches = lookup.by_chain(turn.chain.link(newest_index), turn.chain.digest(newest_index))
+        if matches or not is_named:
+            return (max(matches, key=lambda n: n.id), newest_index) if matches else (None, -1)
+    node, node_index = _newest_known(turn, lookup)
+    if node_index == newest_index:
+        return node, node_index
+    following = min(takewhile(lambda i: i > node_index, turn.answers()))
+    half_answer = find_half_answer(
         turn,
         following,
         lookup.find_aborted(turn.chain.before(following), node.id if node else None),
     )
-    return (half, following) if half else (node, at)
+    return (half_answer, following) if half_answer else (node, node_index)
 
 
 def _newest_known(turn: RequestHistory, lookup: NodeLookup) -> tuple[TurnNode | None, int]:
     silent = turn.silent
-    spoken = (i for i in turn.answers() if turn.chain.digest(i) != silent)
-    for most in LOOKS:
-        some = list(islice(spoken, most))
-        candidates = lookup.by_digest([turn.chain.digest(i) for i in some]) if some else []
+    spoken_indexes = (i for i in turn.answers() if turn.chain.digest(i) != silent)
+    for look_count in LOOKS:
+        look_indexes = list(islice(spoken_indexes, look_count))
+        candidates = (
+            lookup.by_digest([turn.chain.digest(i) for i in look_indexes]) if look_indexes else []
+        )
         # the lookup is limited: among many equal answers, the one with exactly this history may be
         # missing
         if candidates:
-            candidates += lookup.by_chain(turn.chain.link(some[0]), turn.chain.digest(some[0]))
-        for index in some:
+            candidates += lookup.by_chain(
+                turn.chain.link(look_indexes[0]), turn.chain.digest(look_indexes[0])
+            )
+        for index in look_indexes:
             if candidates and (node := best_match(turn, index, candidates)):
                 return node, index
     return None, -1

@@ -18,6 +18,7 @@ import msgspec
 from memory.cache import Cache
 from memory.conversation.foreign_json import decode_foreign
 from memory.conversation.long_json import LONG_CHARACTERS
+from memory.conversation.steps import end_step
 
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
@@ -77,15 +78,15 @@ def collapse_whitespace(text: str) -> str:
     if len(text) > SHORT_CHARACTERS:
         # Prose has hardly any runs but of two, and then no list of its words is needed.
         try:
-            raw = text.encode()
+            utf8_bytes = text.encode()
         except UnicodeEncodeError:  # half of a surrogate pair
             return " ".join(text.split())
-        spaced = raw.translate(AS_SPACE)
+        spaced = utf8_bytes.translate(AS_SPACE)
         if b"  " in spaced:
             spaced = spaced.replace(b"  ", b" ")  # such as the empty line between two paragraphs
         if b"  " not in spaced and (text.isascii() or not _holds_wide_space(spaced)):
-            plain = spaced.strip(b" ")
-            return text if plain == raw else plain.decode()
+            collapsed = spaced.strip(b" ")
+            return text if collapsed == utf8_bytes else collapsed.decode()
     return " ".join(text.split())
 
 
@@ -97,23 +98,25 @@ def _without_thought(text: str) -> str:
     begin = _THINK.match(text)
     if begin is None:
         return text
-    at = begin.end()
-    while (at := text.find(_END_OF_THOUGHT, at)) >= 0:
-        at += len(_END_OF_THOUGHT)
-        if end := _rest_of_end(text, at):
+    search_start = begin.end()
+    while (search_start := text.find(_END_OF_THOUGHT, search_start)) >= 0:
+        search_start += len(_END_OF_THOUGHT)
+        if end := _rest_of_end(text, search_start):
             return text[end.end() :]
     return text
 
 
-def _holds_wide_space(raw: bytes) -> bool:
+def _holds_wide_space(utf8_bytes: bytes) -> bool:
     """Tell whether UTF-8 holds white space beyond ASCII, as `str.split` knows it."""
     for lead, characters in WIDE_SPACE.items():
-        if lead in raw:
+        if lead in utf8_bytes:
             for character in characters:
-                if character in raw:
+                if character in utf8_bytes:
                     return True
     # A pattern finds two bytes sooner than `in` does.
-    return b"\xe2" in raw and bool(_general_space.search(raw) or _thin_space.search(raw))
+    return b"\xe2" in utf8_bytes and bool(
+        _general_space.search(utf8_bytes) or _thin_space.search(utf8_bytes)
+    )
 
 
 def _collapse_slices(text: str) -> Iterator[str]:
@@ -122,16 +125,17 @@ def _collapse_slices(text: str) -> Iterator[str]:
     A list of a million words would take a hundred bytes each, and no other thread could run until
     it is made.
     """
-    gap = said = False
-    for at in range(0, len(text), SLICE_CHARACTERS):
-        part = text[at : at + SLICE_CHARACTERS]
+    gap = has_text = False
+    for offset in range(0, len(text), SLICE_CHARACTERS):
+        part = text[offset : offset + SLICE_CHARACTERS]
         if words := collapse_whitespace(part):
-            if said and (gap or part[0].isspace()):
+            if has_text and (gap or part[0].isspace()):
                 yield " "
             yield words
-            said, gap = True, part[-1].isspace()
+            has_text, gap = True, part[-1].isspace()
         else:
             gap = True
+        end_step()
 
 
 def canonical(message: Json) -> bytes:
@@ -147,14 +151,19 @@ def canonical(message: Json) -> bytes:
         return _encode(
             [str(role), None, [text] if (text := collapse_whitespace(text)) else [], []]
         )  # the usual case
-    said = _parts(message)
-    if role == "assistant" and said and isinstance(said[0], str) and "<think" in said[0]:
-        said[0] = collapse_whitespace(_without_thought(said[0]))
-        said = [s for s in said if s]
+    message_parts = _parts(message)
+    if (
+        role == "assistant"
+        and message_parts
+        and isinstance(message_parts[0], str)
+        and "<think" in message_parts[0]
+    ):
+        message_parts[0] = collapse_whitespace(_without_thought(message_parts[0]))
+        message_parts = [s for s in message_parts if s]
     calls = [_call(c) for c in message.get("tool_calls") or [] if isinstance(c, dict)]
     if isinstance(message.get("function_call"), dict):
         calls.append(_call({"function": message["function_call"]}))
-    return _sorted([str(role), message.get("name"), said, calls])
+    return _sorted([str(role), message.get("name"), message_parts, calls])
 
 
 def condense_media(message: Json) -> Json:
@@ -167,8 +176,11 @@ def condense_media(message: Json) -> Json:
     if not isinstance(content, list):
         return message
     parts = [p if _text_part(p) is not None else _condense_part(p) for p in content]
-    same = all(new is old for new, old in zip(parts, content, strict=True))
-    return message if same else {**message, "content": parts}
+    is_unchanged = all(
+        condensed_part is content_part
+        for condensed_part, content_part in zip(parts, content, strict=True)
+    )
+    return message if is_unchanged else {**message, "content": parts}
 
 
 def _condense_part(part: Any) -> Any:
@@ -227,15 +239,16 @@ def _condense(value: Any, depth: int = MEDIA_DEPTH) -> Any:
     return value
 
 
-def _digest_of(text: str, before: str = "") -> str:
+def _digest_of(text: str, prefix: str = "") -> str:
     """Return the length and BLAKE2b digest of a long string, made in slices.
 
-    before: what stands before it in the string.
+    prefix: what stands before it in the string.
     """
-    h = hashlib.blake2b(before.encode("utf-8", "surrogatepass"), digest_size=32)
-    for at in range(0, len(text), SLICE_CHARACTERS):
-        h.update(text[at : at + SLICE_CHARACTERS].encode("utf-8", "surrogatepass"))
-    return f"blake2b:{len(before) + len(text)}:{h.hexdigest()}"
+    hasher = hashlib.blake2b(prefix.encode("utf-8", "surrogatepass"), digest_size=32)
+    for offset in range(0, len(text), SLICE_CHARACTERS):
+        hasher.update(text[offset : offset + SLICE_CHARACTERS].encode("utf-8", "surrogatepass"))
+        end_step()
+    return f"blake2b:{len(prefix) + len(text)}:{hasher.hexdigest()}"
 
 
 def _parts(message: Json) -> list[Any]:
@@ -243,24 +256,24 @@ def _parts(message: Json) -> list[Any]:
     parts = [content] if isinstance(content, str) else content if isinstance(content, list) else []
     if isinstance(message.get("refusal"), str):
         parts = [*parts, message["refusal"]]
-    out: list[Any] = []
+    canonical_parts: list[Any] = []
     run: list[str] = []  # adjacent texts count as one
     for part in parts:
         text = part if isinstance(part, str) else _text_part(part)
         if text is None:
-            _end_run(run, out)
-            if (other := _other_part(part)) is not None:
-                out.append(other)
+            _end_run(run, canonical_parts)
+            if (other_part := _other_part(part)) is not None:
+                canonical_parts.append(other_part)
         elif text := collapse_whitespace(text):
             run.append(text)
-    _end_run(run, out)
-    return out
+    _end_run(run, canonical_parts)
+    return canonical_parts
 
 
-def _end_run(run: list[str], out: list[Any]) -> None:
-    """Append a run of texts to `out`, joined."""
+def _end_run(run: list[str], canonical_parts: list[Any]) -> None:
+    """Append a run of texts to `canonical_parts`, joined."""
     if run:
-        out.append(" ".join(run))
+        canonical_parts.append(" ".join(run))
         run.clear()
 
 
@@ -313,17 +326,17 @@ def digest_of(key: bytes, message: Json) -> bytes:
     So no copies of it are made, and other threads run in between.
     """
     text = message.get("content")
-    plain = len(message) == 2 and "role" in message
-    if not (plain and isinstance(text, str) and len(text) > SLICE_CHARACTERS):
+    is_plain = len(message) == 2 and "role" in message
+    if not (is_plain and isinstance(text, str) and len(text) > SLICE_CHARACTERS):
         return keyed_hash(key, canonical(message))
     if "<think" in text:
         return keyed_hash(key, canonical(message))
     slices = _collapse_slices(text)
-    if (first := next(slices, None)) is None:  # nothing but white space
+    if (first_slice := next(slices, None)) is None:  # nothing but white space
         return keyed_hash(key, canonical(message))
     head, tail = canonical({**message, "content": FILLER}).split(_encode(FILLER))
     digest = hashlib.blake2b(head + b'"', key=key, digest_size=16)
-    for words in chain([first], slices):
+    for words in chain([first_slice], slices):
         digest.update(_encode(words)[1:-1])
     digest.update(b'"' + tail)
     return digest.digest()
@@ -351,16 +364,16 @@ class DigestCache:
     def extend_chain(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of the same name."""
         content = message.get("content")
-        said: str | bytes
+        message_key: str | bytes
         if type(content) is str and len(message) == 2:
-            said = content
+            message_key = content
         else:
             message = condense_media(message)
-            said = _encode(message)
+            message_key = _encode(message)
         name = (
             key,
-            hash((message.get("role"), type(said), said)),
-            len(said),
+            hash((message.get("role"), type(message_key), message_key)),
+            len(message_key),
         )  # a string and its bytes have the same hash
         if (digest := self.known.get(name)) is None:
             self.known.put(name, digest := digest_of(key, message))
@@ -368,7 +381,7 @@ class DigestCache:
 
 
 def hash_chain(
-    key: bytes, link: bytes, messages: Iterable[Json], seen: DigestCache
+    key: bytes, link: bytes, messages: Iterable[Json], digest_cache: DigestCache
 ) -> tuple[list[bytes], list[bytes]]:
     """Return the links and digests of messages that follow `link`.
 
@@ -380,7 +393,7 @@ def hash_chain(
         digest, link = (
             (EMPTY, link)
             if message.get("role") in SYSTEM
-            else seen.extend_chain(key, link, message)
+            else digest_cache.extend_chain(key, link, message)
         )
         digests.append(digest)
         links.append(link)

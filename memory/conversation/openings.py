@@ -42,9 +42,9 @@ class Opening(NamedTuple):
     prompt: bytes
 
     @classmethod
-    def unpack(cls, packed: bytes) -> Opening:
+    def unpack(cls, packed_bytes: bytes) -> Opening:
         size = DIGEST_BYTES
-        return cls(packed[:size], packed[size : 2 * size], packed[2 * size :])
+        return cls(packed_bytes[:size], packed_bytes[size : 2 * size], packed_bytes[2 * size :])
 
     def pack(self) -> bytes:
         return b"".join(self)
@@ -54,10 +54,10 @@ class Opening(NamedTuple):
         """Whether its message is long enough to be like another one."""
         return self.begin != NO_EDGE or self.end != NO_EDGE
 
-    def is_like(self, earlier: Opening) -> bool:
+    def is_like(self, earlier_opening: Opening) -> bool:
         """Tell whether both begin, or both end, with the same words."""
-        begins = self.begin == earlier.begin != NO_EDGE
-        return begins or self.end == earlier.end != NO_EDGE
+        begins = self.begin == earlier_opening.begin != NO_EDGE
+        return begins or self.end == earlier_opening.end != NO_EDGE
 
 
 def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> Opening | None:
@@ -74,17 +74,21 @@ def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> O
     )
 
 
-def similar(opening: Opening, earlier: Iterable[Opening]) -> Sequence[Opening]:
-    """Return which of the last openings are like this one. earlier: newest first.
+def similar(opening: Opening, earlier_openings: Iterable[Opening]) -> Sequence[Opening]:
+    """Return which of the last openings are like this one. earlier_openings: newest first.
 
     One that was repeated counts once, and repetitions of this very one do not count.
     """
-    return [o for o in islice(_distinct(opening, earlier), COMPARED_OPENINGS) if opening.is_like(o)]
+    return [
+        o
+        for o in islice(_distinct(opening, earlier_openings), COMPARED_OPENINGS)
+        if opening.is_like(o)
+    ]
 
 
-def _distinct(opening: Opening, earlier: Iterable[Opening]) -> Iterator[Opening]:
+def _distinct(opening: Opening, earlier_openings: Iterable[Opening]) -> Iterator[Opening]:
     prompts = {opening.prompt}
-    for candidate in earlier:
+    for candidate in earlier_openings:
         if candidate.prompt not in prompts:
             prompts.add(candidate.prompt)
             yield candidate
@@ -109,9 +113,9 @@ def _ending(text: str) -> str:
 def _normalise(text: str) -> str:
     """Return a text without what differs between two uses of a template: space, case, numbers."""
     # A dotless i is a capital I in upper case: folding alone would keep them apart.
-    folded = unicodedata.normalize("NFKC", text).upper().casefold()
-    plain = unicodedata.normalize("NFKC", folded)
-    return _DIGITS.sub("0", " ".join(plain.split()))
+    folded_text = unicodedata.normalize("NFKC", text).upper().casefold()
+    plain_text = unicodedata.normalize("NFKC", folded_text)
+    return _DIGITS.sub("0", " ".join(plain_text.split()))
 
 
 def _first_columns(text: str) -> str:

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator
 
 from memory.conversation.messages import Json, text_of
+from memory.conversation.steps import end_step
 
-SEARCH_STEP_CHARACTERS = 1 << 20
+SEARCH_STEP_CHARACTERS = 1 << 18
 HINT_CHARACTERS = 16  # more than the longest hint has
 NEAR_CHARACTERS = 80  # of its line that are looked at beside a tag
 _TAG = r"(?:\w{1,16}:)?(?:think(?:ing)?|thoughts?|reasoning|reflection)"
@@ -33,14 +34,14 @@ def without_thoughts(text: str) -> str:
     """Return a model's text without its thoughts; "" where it is nothing else."""
     if not _may_hold_thoughts(text):
         return text
-    spoken: list[str] = []
-    at = 0
+    spoken_parts: list[str] = []
+    end_of_thought = 0
     for begin, end in _thought_spans(text):
-        spoken.append(text[at:begin])
-        at = end
-    if not at:
+        spoken_parts.append(text[end_of_thought:begin])
+        end_of_thought = end
+    if not end_of_thought:
         return text
-    return "".join([*spoken, text[at:]]).strip()
+    return "".join([*spoken_parts, text[end_of_thought:]]).strip()
 
 
 def _may_hold_thoughts(text: str) -> bool:
@@ -48,42 +49,43 @@ def _may_hold_thoughts(text: str) -> bool:
     if len(text) <= SEARCH_STEP_CHARACTERS:
         # Each turn asks this of its messages: twice as fast as a generator.
         return any(map(text.__contains__, _HINTS))
-    return any(
-        text.find(hint, at, at + SEARCH_STEP_CHARACTERS + HINT_CHARACTERS) >= 0
-        for at in range(0, len(text), SEARCH_STEP_CHARACTERS)
-        for hint in _HINTS
-    )
+    for offset in range(0, len(text), SEARCH_STEP_CHARACTERS):
+        end = offset + SEARCH_STEP_CHARACTERS + HINT_CHARACTERS
+        if any(text.find(hint, offset, end) >= 0 for hint in _HINTS):
+            return True
+        end_step()
+    return False
 
 
 def _thought_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each thought, with its tags."""
-    passed, begin, is_fenced = 0, -1, False
-    for mark in _MARKS.finditer(text):
-        kind = mark.lastgroup
+    passed_end, begin, is_fenced = 0, -1, False
+    for tag in _MARKS.finditer(text):
+        kind = tag.lastgroup
         if begin >= 0:
             if kind in ("close", "end", "final"):
-                passed = mark.end()
-                yield begin, passed
+                passed_end = tag.end()
+                yield begin, passed_end
                 begin = -1
         elif kind == "fence":
             is_fenced = not is_fenced
         elif kind == "open" and not is_fenced:
-            begin = mark.start()
-        elif kind == "final" or (kind == "close" and not is_fenced and _stands_alone(text, mark)):
+            begin = tag.start()
+        elif kind == "final" or (kind == "close" and not is_fenced and _stands_alone(text, tag)):
             # All before such a closing tag was thought: the opening one stood in the prompt.
-            start = passed if kind == "close" else mark.start()
-            passed = mark.end()
-            yield start, passed
+            start = passed_end if kind == "close" else tag.start()
+            passed_end = tag.end()
+            yield start, passed_end
     if begin >= 0:
         yield begin, len(text)
 
 
-def _stands_alone(text: str, mark: re.Match[str]) -> bool:
+def _stands_alone(text: str, tag: re.Match[str]) -> bool:
     """Tell whether a closing tag begins or ends its line, as those of thoughts do."""
-    start, end = mark.span()
-    before = text[max(0, start - NEAR_CHARACTERS) : start].rpartition("\n")[2]
-    behind = text[end : end + NEAR_CHARACTERS].partition("\n")[0]
-    return not before.strip() or not behind.strip()
+    start, end = tag.span()
+    line_before = text[max(0, start - NEAR_CHARACTERS) : start].rpartition("\n")[2]
+    line_behind = text[end : end + NEAR_CHARACTERS].partition("\n")[0]
+    return not line_before.strip() or not line_behind.strip()
 
 
 def spoken_text(message: Json) -> str:

@@ -22,31 +22,31 @@ class WaitingMessage(msgspec.Struct, frozen=True):
 
 
 def choose_messages(
-    waiting: Iterable[WaitingMessage], most: int, characters: int
+    waiting_messages: Iterable[WaitingMessage], max_messages: int, characters: int
 ) -> list[WaitingMessage]:
     """Return the messages that one turn delivers: the oldest that fit, and at least one.
 
     A single one that is longer is cut.
     """
-    chosen: list[WaitingMessage] = []
-    left = characters
-    for message in waiting:
-        if len(chosen) == most or (chosen and len(message.text) > left):
+    deliveries: list[WaitingMessage] = []
+    free_characters = characters
+    for message in waiting_messages:
+        if len(deliveries) == max_messages or (deliveries and len(message.text) > free_characters):
             break
-        if len(message.text) > left:
-            more = len(message.text) - left
-            text = f"{message.text[:left]} [{more} characters left out]"
+        if len(message.text) > free_characters:
+            excess = len(message.text) - free_characters
+            text = f"{message.text[:free_characters]} [{excess} characters left out]"
             message = msgspec.structs.replace(message, text=text)
-        chosen.append(message)
-        left -= min(left, len(message.text))
-    return chosen
+        deliveries.append(message)
+        free_characters -= min(free_characters, len(message.text))
+    return deliveries
 
 
 def message_element(message: WaitingMessage) -> str:
     """Return the element of one message."""
-    at = datetime.fromtimestamp(message.at, UTC).strftime("%Y-%m-%dT%H:%MZ")
+    sent_time = datetime.fromtimestamp(message.at, UTC).strftime("%Y-%m-%dT%H:%MZ")
     sender = escape(message.sender).replace('"', "&quot;")
-    return f'<message from="{sender}" at="{at}">{escape(message.text)}</message>'
+    return f'<message from="{sender}" at="{sent_time}">{escape(message.text)}</message>'
 
 
 def render_messages(messages: Sequence[WaitingMessage], tag: str) -> str:
@@ -59,12 +59,12 @@ def render_messages(messages: Sequence[WaitingMessage], tag: str) -> str:
 
 def list_shown(messages: Iterable[WaitingMessage], note: str) -> list[str]:
     """Return the ids of the messages that a note shows. Of equal ones, as many as it has."""
-    shown: list[str] = []
+    shown_ids: list[str] = []
     begins: dict[str, int] = {}
     for message in messages:
         element = message_element(message)
-        at = note.find(element, begins.get(element, 0))
-        if at >= 0:
-            shown.append(message.id)
-            begins[element] = at + len(element)
-    return shown
+        place = note.find(element, begins.get(element, 0))
+        if place >= 0:
+            shown_ids.append(message.id)
+            begins[element] = place + len(element)
+    return shown_ids

@@ -22,9 +22,9 @@ class ModelRecord(msgspec.Struct, frozen=True):
     called: int = 0
     silent: int = 0
 
-    def after(self, *, called: bool) -> ModelRecord:
+    def after(self, *, has_called: bool) -> ModelRecord:
         """Return the record after one more turn with tools."""
-        if called:
+        if has_called:
             return ModelRecord(self.offered + 1, self.called + 1, 0)
         return ModelRecord(self.offered + 1, self.called, self.silent + 1)
 
@@ -67,5 +67,5 @@ def decide(setting: str, *, takes_tools: bool, record: ModelRecord, use: str = "
             f"{SILENT_TURNS} that show whether it uses them",
             open=True,
         )
-    ago = "1 turn" if record.silent == 1 else f"{record.silent} turns"
-    return Decision(False, f"the last {use} by the model was {ago} ago")
+    silence = "1 turn" if record.silent == 1 else f"{record.silent} turns"
+    return Decision(False, f"the last {use} by the model was {silence} ago")

@@ -35,13 +35,13 @@ class BlockSpace:
         lengths: characters of the blocks that there are, by label. change: a block before (None:
         absent) and after.
         """
-        before, after = change
-        if before is None and len(lengths) >= self.blocks:
+        old_block, new_block = change
+        if old_block is None and len(lengths) >= self.blocks:
             raise TooManyBlocks(
                 f"There are {len(lengths)} memory blocks, and {self.blocks} at most. Use one of "
                 "them, or delete one first."
             )
-        grown = length_of(after) - (length_of(before) if before else 0)
+        grown = length_of(new_block) - (length_of(old_block) if old_block else 0)
         total = sum(lengths.values()) + grown
         if grown > 0 and total > self.characters:
             raise BlockSpaceFull(
@@ -59,12 +59,12 @@ class BlockTally:
         self._space = space
         self._lengths = {label: length_of(block) for label, block in blocks.items()}
 
-    def put(self, label: str, after: CoreBlock | None) -> None:
+    def put(self, label: str, new_block: CoreBlock | None) -> None:
         """Change a block, or remove it. Raises TooManyBlocks, BlockSpaceFull."""
-        before = self.blocks.pop(label, None)
-        if after is not None:
-            self._space.check(self._lengths, (before, after))
-            self.blocks[label], self._lengths[label] = after, length_of(after)
+        old_block = self.blocks.pop(label, None)
+        if new_block is not None:
+            self._space.check(self._lengths, (old_block, new_block))
+            self.blocks[label], self._lengths[label] = new_block, length_of(new_block)
         else:
             self._lengths.pop(label, None)
 

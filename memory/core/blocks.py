@@ -108,32 +108,37 @@ def _stripped_lines(text: str) -> str:
     return "\n".join(["", *(line.strip() for line in text.split("\n")), ""])
 
 
-def replace_text(block: CoreBlock, old: str, new: str) -> CoreBlock:
-    """Return the block with the only occurrence of `old` replaced.
+def replace_text(block: CoreBlock, old_text: str, new_text: str) -> CoreBlock:
+    """Return the block with the only occurrence of `old_text` replaced.
 
     Raises BadArguments if there is none, or several.
     """
-    if not old:
+    if not old_text:
         raise BadArguments(
             "`old_content` is empty: give the text to replace, or use core_memory_append to add."
         )
-    if old not in block.value and unescape(old) in block.value:
-        old, new = unescape(old), unescape(new)  # the model copied the escaped text
-    count = block.value.count(old)
+    if old_text not in block.value and unescape(old_text) in block.value:
+        old_text, new_text = (
+            unescape(old_text),
+            unescape(new_text),
+        )  # the model copied the escaped text
+    count = block.value.count(old_text)
     if count == 0:
         raise BadArguments(
             f"That text is not in the block {block.label!r}. Its value is:\n{quote_value(block)}"
         )
     if count > 1:
-        first = old.split("\n", 1)[0]
-        found = (str(i) for i, line in enumerate(block.value.split("\n"), 1) if first in line)
-        at = ", ".join(islice(found, LINES_TOLD))
+        first_line = old_text.split("\n", 1)[0]
+        line_numbers = (
+            str(i) for i, line in enumerate(block.value.split("\n"), 1) if first_line in line
+        )
+        places = ", ".join(islice(line_numbers, LINES_TOLD))
         raise BadArguments(
-            f"That text occurs {count} times in the block {block.label!r} (lines {at}). "
+            f"That text occurs {count} times in the block {block.label!r} (lines {places}). "
             "Give more of it, so that it is unique."
         )
-    value = block.value.replace(old, new)
-    if not new:
+    value = block.value.replace(old_text, new_text)
+    if not new_text:
         value = re.sub(r"\n{2,}", "\n", value).strip("\n") if "\n" in block.value else value.strip()
     return rewrite_value(block, value, room=len(value) > len(block.value))
 
@@ -163,11 +168,11 @@ def introduce(instruction: str, tag: str, *, memory: bool) -> str:
     instruction: with the placeholder {tag}; an agent's words before it are sent as they are.
     memory: something of the memory follows.
     """
-    opening, _, usual = instruction.rpartition(OPENED)
+    opening, _, closing = instruction.rpartition(OPENED)
     if not memory:
         return opening
-    usual = usual.format(tag=tag)
-    return f"{opening}\n\n{usual}" if opening else usual
+    closing = closing.format(tag=tag)
+    return f"{opening}\n\n{closing}" if opening else closing
 
 
 def is_introduced(core: str, instruction: str, tag: str) -> bool:
@@ -194,28 +199,30 @@ def unescape(text: str) -> str:
     )
 
 
-def new_block(label: str, others: int) -> CoreBlock:
-    """Return an empty block that a model makes. others: the blocks that there are.
+def new_block(label: str, block_count: int) -> CoreBlock:
+    """Return an empty block that a model makes. block_count: the blocks that there are.
 
     Raises BadArguments for a label that cannot be one, or for too many blocks.
     """
     check_label(label)
-    if others >= MAX_BLOCKS:
+    if block_count >= MAX_BLOCKS:
         raise BadArguments(
-            f"There are {others} blocks already, and {MAX_BLOCKS} at most. Use one of them."
+            f"There are {block_count} blocks already, and {MAX_BLOCKS} at most. Use one of them."
         )
     return CoreBlock(label, limit=MODEL_BLOCK_CHARACTERS)
 
 
 def has_line(block: CoreBlock, line: str) -> bool:
     """Tell whether a line of the block reads exactly so, white space at its ends aside."""
-    return any(found.strip() == line.strip() for found in block.value.split("\n"))
+    return any(block_line.strip() == line.strip() for block_line in block.value.split("\n"))
 
 
 def remove_line(block: CoreBlock, line: str) -> CoreBlock:
     """Return the block without the lines that read so. Raises BlockReadOnly."""
-    kept = [found for found in block.value.split("\n") if found.strip() != line.strip()]
-    return rewrite_value(block, "\n".join(kept))
+    remaining_lines = [
+        block_line for block_line in block.value.split("\n") if block_line.strip() != line.strip()
+    ]
+    return rewrite_value(block, "\n".join(remaining_lines))
 
 
 def compile_core(
@@ -246,28 +253,28 @@ def elements(blocks: Sequence[CoreBlock]) -> str:
     return "\n".join(element_of(b) for b in sorted(blocks, key=lambda b: (b.shared, b.label)))
 
 
-def element_of(b: CoreBlock) -> str:
+def element_of(block: CoreBlock) -> str:
     """Return a block as an element of the core text."""
-    only = ' read_only="true"' if b.read_only else ""
-    shared = ' shared="true"' if b.shared else ""
-    size = f'chars="{len(b.value)}/{b.limit}"'
-    about = f'description="{escape(b.description)}" {size}{shared}{only}'
-    value = f"\n{escape(b.value)}\n" if b.value else ""
-    return f"<{b.label} {about}>{value}</{b.label}>"
+    read_only_attribute = ' read_only="true"' if block.read_only else ""
+    shared = ' shared="true"' if block.shared else ""
+    size = f'chars="{len(block.value)}/{block.limit}"'
+    about = f'description="{escape(block.description)}" {size}{shared}{read_only_attribute}'
+    value = f"\n{escape(block.value)}\n" if block.value else ""
+    return f"<{block.label} {about}>{value}</{block.label}>"
 
 
 Values = Mapping[str, str]
 
 
-def note(told: Values, now: Values, tag: str) -> str:
-    """Return the `<memory_updates>` text that turns `told` (label to value) into `now`.
+def note(told_values: Values, new_values: Values, tag: str) -> str:
+    """Return the `<memory_updates>` text that turns `told_values` into `new_values`.
 
-    Empty if they are equal.
+    Both are values by label. Empty if they are equal.
     """
     items = [
-        _update(label, told.get(label), now.get(label))
-        for label in sorted({*told, *now})
-        if told.get(label) != now.get(label)
+        _update(label, told_values.get(label), new_values.get(label))
+        for label in sorted({*told_values, *new_values})
+        if told_values.get(label) != new_values.get(label)
     ]
     return (
         f'<memory_updates tag="{tag}">\n' + "\n".join(items) + "\n</memory_updates>"
@@ -276,32 +283,41 @@ def note(told: Values, now: Values, tag: str) -> str:
     )
 
 
-def _update(label: str, old: str | None, new: str | None) -> str:
-    if new is None:
+def _update(label: str, old_value: str | None, new_value: str | None) -> str:
+    if new_value is None:
         return f'<{label} change="removed"/>'
-    if old is None or not old:
-        return f'<{label} change="set">{escape(new)}</{label}>'
-    if new.startswith(old + "\n"):
-        return f'<{label} change="appended">{escape(new[len(old) + 1 :])}</{label}>'
-    before, after = _hunk(old, new)
-    if before and old.count(before) == 1 and len(before) + len(after) < len(new):
+    if old_value is None or not old_value:
+        return f'<{label} change="set">{escape(new_value)}</{label}>'
+    if new_value.startswith(old_value + "\n"):
+        return f'<{label} change="appended">{escape(new_value[len(old_value) + 1 :])}</{label}>'
+    old_lines, new_lines = _hunk(old_value, new_value)
+    if (
+        old_lines
+        and old_value.count(old_lines) == 1
+        and len(old_lines) + len(new_lines) < len(new_value)
+    ):
         return (
             f"<{label} "
-            f'change="replaced"><old>{escape(before)}</old><new>{escape(after)}</new></{label}>'
+            f'change="replaced"><old>{escape(old_lines)}</old><new>{escape(new_lines)}</new></{label}>'
         )
-    return f'<{label} change="set">{escape(new)}</{label}>'
+    return f'<{label} change="set">{escape(new_value)}</{label}>'
 
 
-def _hunk(old: str, new: str) -> tuple[str, str]:
+def _hunk(old_value: str, new_value: str) -> tuple[str, str]:
     """Return the run of lines in which the two texts differ."""
-    a, b = old.split("\n"), new.split("\n")
+    old_lines, new_lines = old_value.split("\n"), new_value.split("\n")
     head = 0
-    while head < min(len(a), len(b)) and a[head] == b[head]:
+    while head < min(len(old_lines), len(new_lines)) and old_lines[head] == new_lines[head]:
         head += 1
     tail = 0
-    while tail < min(len(a), len(b)) - head and a[-1 - tail] == b[-1 - tail]:
+    while (
+        tail < min(len(old_lines), len(new_lines)) - head
+        and old_lines[-1 - tail] == new_lines[-1 - tail]
+    ):
         tail += 1
-    return "\n".join(a[head : len(a) - tail]), "\n".join(b[head : len(b) - tail])
+    return "\n".join(old_lines[head : len(old_lines) - tail]), "\n".join(
+        new_lines[head : len(new_lines) - tail]
+    )
 
 
 _ITEM = re.compile(
@@ -310,20 +326,22 @@ _ITEM = re.compile(
 )
 
 
-def apply_note(told: Values, text: str) -> dict[str, str]:
+def apply_note(told_values: Values, text: str) -> dict[str, str]:
     """Return what the model knows after reading this note."""
-    out = dict(told)
-    for m in _ITEM.finditer(text):
-        label, change = m["label"], m["change"]
+    new_values = dict(told_values)
+    for item in _ITEM.finditer(text):
+        label, change = item["label"], item["change"]
         if change == "removed":
-            out.pop(label, None)
+            new_values.pop(label, None)
         elif change == "appended":
-            out[label] = out[label] + "\n" + unescape(m["value"])
+            new_values[label] = new_values[label] + "\n" + unescape(item["value"])
         elif change == "replaced":
-            out[label] = out[label].replace(unescape(m["old"]), unescape(m["new"]), 1)
+            new_values[label] = new_values[label].replace(
+                unescape(item["old"]), unescape(item["new"]), 1
+            )
         else:
-            out[label] = unescape(m["value"])
-    return out
+            new_values[label] = unescape(item["value"])
+    return new_values
 
 
 def strip_spans(text: str, tag: str) -> str:
@@ -334,23 +352,25 @@ def strip_spans(text: str, tag: str) -> str:
     """
     if tag not in text:
         return text
-    marks = {name: f'<{name} tag="{tag}">' for name in SPANS}
-    begins = {name: text.find(mark) for name, mark in marks.items()}
-    out: list[str] = []
-    kept = 0
-    while open_ones := {name: at for name, at in begins.items() if at >= 0}:
+    tags = {name: f'<{name} tag="{tag}">' for name in SPANS}
+    begins = {name: text.find(opening_tag) for name, opening_tag in tags.items()}
+    parts: list[str] = []
+    part_start = 0
+    while open_ones := {name: place for name, place in begins.items() if place >= 0}:
         name = min(open_ones, key=open_ones.__getitem__)
         begin = open_ones[name]
-        end = text.find(f"</{name}>", begin + len(marks[name]))
+        end = text.find(f"</{name}>", begin + len(tags[name]))
         if end < 0:
             begins[name] = -1
             continue
-        out.append(text[kept : begin - 2 if text.endswith("\n\n", kept, begin) else begin])
-        kept = end + len(name) + 3
-        for other, at in open_ones.items():
-            if at < kept:
-                begins[other] = text.find(marks[other], kept)
-    return "".join([*out, text[kept:]])
+        parts.append(
+            text[part_start : begin - 2 if text.endswith("\n\n", part_start, begin) else begin]
+        )
+        part_start = end + len(name) + 3
+        for other_name, place in open_ones.items():
+            if place < part_start:
+                begins[other_name] = text.find(tags[other_name], part_start)
+    return "".join([*parts, text[part_start:]])
 
 
 def without_spans(message: Json, tag: str) -> Json:

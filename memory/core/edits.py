@@ -58,17 +58,19 @@ def _require_exists(block: CoreBlock | None, label: str) -> CoreBlock:
 def _checked_change(
     block: CoreBlock, change: BlockEdit, operators: Mapping[str, CoreBlock]
 ) -> CoreBlock:
-    wanted = {n: v for n in BlockEdit.__slots__ if (v := getattr(change, n)) is not None}
-    after = replace(block, **wanted)
-    if after == block:
+    new_values = {
+        n: value for n in BlockEdit.__slots__ if (value := getattr(change, n)) is not None
+    }
+    changed_block = replace(block, **new_values)
+    if changed_block == block:
         return block
     writable(block)
-    if after.read_only and block.label in operators:
+    if changed_block.read_only and block.label in operators:
         raise BadArguments(
             f"Whether {block.label!r} is read-only is set by the operator in the "
             "configuration. Leave out read_only."
         )
-    return require_fit(after)
+    return require_fit(changed_block)
 
 
 def writable(block: CoreBlock) -> None:

@@ -57,14 +57,14 @@ def is_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
     return limit == 0 or any(is_deep(member, limit - 1) for member in members)
 
 
-def is_same_json(value: Any, wanted: Any) -> bool:
+def is_same_json(value: Any, expected_value: Any) -> bool:
     """Tell whether two JSON values are the same; 1 and 1.0 are, 1 and true are not."""
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    if isinstance(value, list) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(map(is_same_json, value, wanted))
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return value.keys() == wanted.keys() and all(
-            is_same_json(member, wanted[name]) for name, member in value.items()
+    if isinstance(value, bool) or isinstance(expected_value, bool):
+        return value is expected_value
+    if isinstance(value, list) and isinstance(expected_value, list):
+        return len(value) == len(expected_value) and all(map(is_same_json, value, expected_value))
+    if isinstance(value, dict) and isinstance(expected_value, dict):
+        return value.keys() == expected_value.keys() and all(
+            is_same_json(member, expected_value[name]) for name, member in value.items()
         )
-    return bool(value == wanted)
+    return bool(value == expected_value)

@@ -49,22 +49,22 @@ def mix_layers(edits: int, layers: Sequence[Layer]) -> int:
     """Return what a count of edits and the layers are together."""
     if not layers:
         return edits
-    marks = sorted(f"{one.label} {one.write:d} {one.edits}" for one in layers)
-    return (edits + crc32("\n".join(marks).encode("utf-8", "surrogatepass"))) % (1 << 31)
+    layer_keys = sorted(f"{layer.label} {layer.write:d} {layer.edits}" for layer in layers)
+    return (edits + crc32("\n".join(layer_keys).encode("utf-8", "surrogatepass"))) % (1 << 31)
 
 
-def merge_hits(hits_by_layer: Sequence[tuple[str, Sequence[Hit]]], most: int) -> list[Hit]:
+def merge_hits(hits_by_layer: Sequence[tuple[str, Sequence[Hit]]], max_hits: int) -> list[Hit]:
     """Return the best hits of several layers, each with its layer; of equal ones the nearer.
 
     hits_by_layer: of each layer, best first, the nearest layer first. Without a score the newest
     are the best.
     """
-    merged = [hit for label, hits in hits_by_layer for hit in _comparable(label, hits)]
-    if any(hit["score"] for hit in merged):
-        merged.sort(key=lambda hit: hit["score"], reverse=True)
+    all_hits = [hit for label, hits in hits_by_layer for hit in _comparable(label, hits)]
+    if any(hit["score"] for hit in all_hits):
+        all_hits.sort(key=lambda hit: hit["score"], reverse=True)
     else:
-        merged.sort(key=lambda hit: hit["created_at"], reverse=True)
-    return merged[:most]
+        all_hits.sort(key=lambda hit: hit["created_at"], reverse=True)
+    return all_hits[:max_hits]
 
 
 def _comparable(label: str, hits: Sequence[Hit]) -> Iterator[Hit]:
@@ -73,8 +73,8 @@ def _comparable(label: str, hits: Sequence[Hit]) -> Iterator[Hit]:
     A score says how good a hit is beside the best of its layer; the share of the query that this
     one covers says how good that is.
     """
-    best = max((hit.get("coverage") or 0.0 for hit in hits), default=0.0)
-    share = min(best, 1.0) or UNKNOWN_COVERAGE
+    best_coverage = max((hit.get("coverage") or 0.0 for hit in hits), default=0.0)
+    share = min(best_coverage, 1.0) or UNKNOWN_COVERAGE
     for hit in hits:
         score = round((hit.get("score") or 0.0) * share, DIGITS)
         yield {**hit, "score": score, "layer": label}

@@ -28,15 +28,15 @@ def convert_letta_rules(rules: Sequence[Mapping[str, Any]]) -> list[Json]:
 
     All of kind `run_first` are one rule, in the place of the first of them.
     """
-    first = [rule["tool_name"] for rule in rules if rule.get("type") == "run_first"]
+    first_tools = [rule["tool_name"] for rule in rules if rule.get("type") == "run_first"]
     converted: list[Json] = []
-    is_written = False
+    has_first_rule = False
     for rule in rules:
         if rule.get("type") != "run_first":
             converted += _convert(rule)
-        elif not is_written:
-            converted.append({"type": "first", "tools": first})
-            is_written = True
+        elif not has_first_rule:
+            converted.append({"type": "first", "tools": first_tools})
+            has_first_rule = True
     return converted
 
 
@@ -51,8 +51,8 @@ def _convert(rule: Mapping[str, Any]) -> list[Json]:
         case "constrain_child_tools":
             return [_after_parent(name, children)]
         case "parent_last_tool":
-            after = {"type": "after", "tools": children, "after": [name], "directly": True}
-            return [*([after] if children else []), _after_parent(name, children)]
+            after_rule = {"type": "after", "tools": children, "after": [name], "directly": True}
+            return [*([after_rule] if children else []), _after_parent(name, children)]
         case "max_count_per_step":
             return [{"type": "max_count", "tools": [name], "count": rule.get("max_count_limit")}]
         case "conditional":

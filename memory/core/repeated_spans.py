@@ -25,38 +25,40 @@ def without_repeated_spans(text: str, tag: str | None = None) -> str:
     may be what the text speaks of. tag: only spans with this one are ours, None for any. The cost
     is linear.
     """
-    pieces: list[str] = []
-    at = 0
+    parts: list[str] = []
+    part_start = 0
     for begin, end in _spans(text, tag):
-        pieces.append(text[at:begin])
-        at = end
-    return "".join([*pieces, text[at:]])
+        parts.append(text[part_start:begin])
+        part_start = end
+    return "".join([*parts, text[part_start:]])
 
 
 def _spans(text: str, tag: str | None) -> Iterator[tuple[int, int]]:
     """Yield where spans and marks begin and end, in order."""
-    marks = list(_MARK.finditer(text))
-    last_end = {mark["name"]: index for index, mark in enumerate(marks) if mark["end"]}
-    past = 0
-    for index, mark in enumerate(marks):
-        if mark.start() < past:
+    tags = list(_MARK.finditer(text))
+    last_end = {
+        opening_tag["name"]: index for index, opening_tag in enumerate(tags) if opening_tag["end"]
+    }
+    span_end = 0
+    for index, opening_tag in enumerate(tags):
+        if opening_tag.start() < span_end:
             continue
-        if mark["end"]:
+        if opening_tag["end"]:
             if tag is None:
-                yield mark.span()
+                yield opening_tag.span()
             continue
-        if tag is not None and f'tag="{tag}"' not in mark["more"]:
+        if tag is not None and f'tag="{tag}"' not in opening_tag["more"]:
             continue
-        past = mark.end()
-        if last_end.get(mark["name"], -1) > index:
-            past = _closing(marks, index).end()
-        elif "tag=" in mark["more"]:
-            past = len(text)
-        yield mark.start(), past
+        span_end = opening_tag.end()
+        if last_end.get(opening_tag["name"], -1) > index:
+            span_end = _closing(tags, index).end()
+        elif "tag=" in opening_tag["more"]:
+            span_end = len(text)
+        yield opening_tag.start(), span_end
 
 
-def _closing(marks: Sequence[re.Match[str]], opening: int) -> re.Match[str]:
+def _closing(tags: Sequence[re.Match[str]], opening: int) -> re.Match[str]:
     """Return the mark that ends a span, of which there is one."""
-    name = marks[opening]["name"]
-    following = (marks[index] for index in range(opening, len(marks)))
-    return next(mark for mark in following if mark["end"] and mark["name"] == name)
+    name = tags[opening]["name"]
+    following = (tags[index] for index in range(opening, len(tags)))
+    return next(tag for tag in following if tag["end"] and tag["name"] == name)

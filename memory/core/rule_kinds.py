@@ -35,9 +35,9 @@ def deny_call(name: str, text: str) -> RuleOpinion:
 
 def list_names(names: Patterns) -> str:
     """Return names as a refusal lists them; "none" if there are none."""
-    listed = ", ".join(names[:MAX_LISTED]) or "none"
-    more = len(names) - MAX_LISTED
-    return f"{listed} and {more} more" if more > 0 else listed
+    listed_names = ", ".join(names[:MAX_LISTED]) or "none"
+    unlisted_count = len(names) - MAX_LISTED
+    return f"{listed_names} and {unlisted_count} more" if unlisted_count > 0 else listed_names
 
 
 class BaseRule(
@@ -97,8 +97,10 @@ class First(BaseRule, frozen=True, tag="first"):
     def judge(self, name: str, trace: ToolTrace) -> RuleOpinion | None:
         if trace.has_run or trace.includes(self.tools, name):
             return None
-        listed = list_names(self.tools)
-        return deny_call(name, f"may not be called yet. The first call must be one of: {listed}.")
+        listed_tools = list_names(self.tools)
+        return deny_call(
+            name, f"may not be called yet. The first call must be one of: {listed_tools}."
+        )
 
 
 class After(BaseRule, frozen=True, tag="after"):
@@ -113,14 +115,14 @@ class After(BaseRule, frozen=True, tag="after"):
         if not trace.includes(self.tools, name):
             return None
         if self.directly:
-            is_met = any(run.is_ok for run in trace.newest(self.after))
+            has_run = any(run.is_ok for run in trace.newest(self.after))
         else:
-            is_met = trace.has_succeeded(self.after)
-        if is_met:
+            has_run = trace.has_succeeded(self.after)
+        if has_run:
             return None
         when = "only right after" if self.directly else "only after"
-        listed = list_names(self.after)
-        return deny_call(name, f"may be called {when} one of these has succeeded: {listed}.")
+        listed_tools = list_names(self.after)
+        return deny_call(name, f"may be called {when} one of these has succeeded: {listed_tools}.")
 
 
 class Children(BaseRule, frozen=True, tag="children"):
@@ -137,9 +139,11 @@ class Children(BaseRule, frozen=True, tag="children"):
         return _only_after(parents[-1].name, self.tools)
 
 
-def _only_after(parent: str, allowed: Patterns) -> RuleOpinion:
-    listed = list_names(allowed)
-    return RuleOpinion("deny", f"Error: after {parent} only these may be called now: {listed}.")
+def _only_after(parent: str, allowed_tools: Patterns) -> RuleOpinion:
+    listed_tools = list_names(allowed_tools)
+    return RuleOpinion(
+        "deny", f"Error: after {parent} only these may be called now: {listed_tools}."
+    )
 
 
 class RuleCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -179,10 +183,10 @@ class Conditional(BaseRule, frozen=True, tag="conditional"):
         parents = trace.newest(self.parent)
         if not parents:
             return None
-        allowed = trace.remember(id(self), lambda: self._tools_after(parents[-1].result))
-        if trace.includes(allowed, name):
+        allowed_tools = trace.remember(id(self), lambda: self._tools_after(parents[-1].result))
+        if trace.includes(allowed_tools, name):
             return None
-        return _only_after(parents[-1].name, allowed)
+        return _only_after(parents[-1].name, allowed_tools)
 
     def _tools_after(self, result: str) -> Patterns:
         document = read_result(result)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from memory.conversation.steps import end_step
 from memory.errors import BadArguments
 
 _KEYS = (
@@ -151,21 +152,25 @@ class Screen:
         """
         if len(text) <= WINDOW_CHARACTERS:
             return [self._names_hinted(text)]
-        starts = range(0, len(text), WINDOW_CHARACTERS)
-        return [
-            self._names_hinted(text[at : at + WINDOW_CHARACTERS + HINT_CHARACTERS]) for at in starts
-        ]
+        windows = []
+        for start in range(0, len(text), WINDOW_CHARACTERS):
+            window = text[start : start + WINDOW_CHARACTERS + HINT_CHARACTERS]
+            windows.append(self._names_hinted(window))
+            end_step()
+        return windows
 
     def _names_hinted(self, text: str) -> set[str]:
-        lower = text.lower()
-        names = {name for hint, name in self._hints if hint in lower}
+        lower_text = text.lower()
+        names = {name for hint, name in self._hints if hint in lower_text}
         if "-" in text:
-            names |= {name for hint, name in self._hints_hyphened if hint in lower}
+            names |= {name for hint, name in self._hints_hyphened if hint in lower_text}
         if "_" in text:
-            names |= {name for hint, name in self._hints_lined if hint in lower}
+            names |= {name for hint, name in self._hints_lined if hint in lower_text}
         if not text.isascii():
             # One character is looked for much faster than several.
-            names |= {name for c, hint, name in self._hints_wide if c in lower and hint in lower}
+            names |= {
+                name for c, hint, name in self._hints_wide if c in lower_text and hint in lower_text
+            }
         if URL in names and "@" not in text:
             names.remove(URL)
         if CARD in self._shipped and _CARD_RUN in _digits_of(text):
@@ -174,7 +179,7 @@ class Screen:
 
     def mask(self, text: str) -> tuple[str, list[str]]:
         """Return the text without its secrets, and what they were."""
-        found: list[str] = []
+        secrets: list[str] = []
         windows = self._hinted_windows(text)
         hinted = set().union(*windows)
         for name in self._patterns if hinted else ():
@@ -182,20 +187,20 @@ class Screen:
                 continue
             kind = _KINDS.get(name, name)
 
-            def replace(m: re.Match[str], kind: str = kind) -> str:
-                if not _is_secret(m):
-                    return m[0]
-                found.append(kind)
-                part = next((g for g in _PARTS if g in m.re.groupindex), 0)
-                before = m[0][: m.start(part) - m.start()]
-                return before + MASK.format(kind) + m[0][m.end(part) - m.start() :]
+            def replace(match: re.Match[str], kind: str = kind) -> str:
+                if not _is_secret(match):
+                    return match[0]
+                secrets.append(kind)
+                part = next((g for g in _PARTS if g in match.re.groupindex), 0)
+                prefix = match[0][: match.start(part) - match.start()]
+                return prefix + MASK.format(kind) + match[0][match.end(part) - match.start() :]
 
             is_hinted = [name in names for names in windows]
             masked = _substitute(self._patterns[name], replace, text, is_hinted)
             if masked is not text:
                 text, windows = masked, self._hinted_windows(masked)
                 hinted = set().union(*windows)
-        return text, found
+        return text, secrets
 
     def mask_message(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return a chat message without the secrets in its text, parts of text and calls."""
@@ -223,9 +228,9 @@ class Screen:
 
     def check(self, name: str, text: str | None) -> None:
         """Raise BadArguments if the text of this member holds a secret."""
-        if text and (found := self.mask(text)[1]):
+        if text and (secrets := self.mask(text)[1]):
             raise BadArguments(
-                f"`{name}` holds what looks like a secret ({', '.join(sorted(set(found)))}). "
+                f"`{name}` holds what looks like a secret ({', '.join(sorted(set(secrets)))}). "
                 "Secrets are not kept: leave it out. The operator can change this with "
                 "memory.screen."
             )
@@ -235,7 +240,7 @@ class Screen:
 
         Raises BadArguments where nothing else is left of a text.
         """
-        found: list[str] = []
+        secrets: list[str] = []
         for name in ("content", "new_content", "new_memory"):
             if not isinstance(text := arguments.get(name), str):
                 continue
@@ -245,8 +250,8 @@ class Screen:
                     f"Nothing was saved: `{name}` is a secret ({', '.join(sorted(set(kinds)))}), "
                     "and secrets are not kept."
                 )
-            found += kinds
-        return found
+            secrets += kinds
+        return secrets
 
 
 def _flatten(hints: Mapping[str, tuple[str, ...]], names: set[str]) -> list[tuple[str, str]]:
@@ -273,48 +278,49 @@ def _substitute(
     """
     if len(text) <= WINDOW_CHARACTERS:
         return pattern.sub(replace, text)
-    out, passed = "", 0
+    result, copied_end = "", 0
     for match in _matches(pattern, text, is_hinted):
         if (replacement := replace(match)) != match[0]:
             # A text that grows at its end is not copied.
-            for piece in _slices(text, passed, match.start()):
-                out += piece
-            out += replacement
-            passed = match.end()
-    if not passed:
+            for text_slice in _slices(text, copied_end, match.start()):
+                result += text_slice
+            result += replacement
+            copied_end = match.end()
+    if not copied_end:
         return text
-    for piece in _slices(text, passed, len(text)):
-        out += piece
-    return out
+    for text_slice in _slices(text, copied_end, len(text)):
+        result += text_slice
+    return result
 
 
 def _matches(pattern: re.Pattern[str], text: str, is_hinted: list[bool]) -> Iterator[re.Match[str]]:
     """Yield what a pattern finds in a long text, window by window."""
-    at = 0
-    while at < len(text):
-        border = at + WINDOW_CHARACTERS
+    window_start = 0
+    while window_start < len(text):
+        border = window_start + WINDOW_CHARACTERS
         end = border + LONGEST_CHARACTERS
-        if not any(is_hinted[at // WINDOW_CHARACTERS : end // WINDOW_CHARACTERS + 1]):
-            at = border
+        if not any(is_hinted[window_start // WINDOW_CHARACTERS : end // WINDOW_CHARACTERS + 1]):
+            window_start = border
             continue
-        match = pattern.search(text, at, end)
+        end_step()
+        match = pattern.search(text, window_start, end)
         if match is not None and match.end() >= end:
             # It ends with the window, which may have cut it.
             start = match.start()
             match = pattern.match(text, start)
             if match is None:
-                at = start + 1
+                window_start = start + 1
                 continue
         if match is None or match.start() >= border:
-            at = border
+            window_start = border
             continue
         yield match
-        at = max(match.end(), match.start() + 1)
+        window_start = max(match.end(), match.start() + 1)
 
 
 def _slices(text: str, begin: int, end: int) -> Iterator[str]:
-    for at in range(begin, end, SLICE_CHARACTERS):
-        yield text[at : min(at + SLICE_CHARACTERS, end)]
+    for slice_start in range(begin, end, SLICE_CHARACTERS):
+        yield text[slice_start : min(slice_start + SLICE_CHARACTERS, end)]
 
 
 def without_masks(text: str) -> str:
@@ -322,11 +328,11 @@ def without_masks(text: str) -> str:
     return _MASKS.sub("", text)
 
 
-def receipt(found: list[str]) -> str:
+def receipt(secrets: list[str]) -> str:
     """Tell a model what was left out, "" for nothing."""
-    if not found:
+    if not secrets:
         return ""
-    return f" Left out: {', '.join(sorted(set(found)))}; secrets are not kept."
+    return f" Left out: {', '.join(sorted(set(secrets)))}; secrets are not kept."
 
 
 @lru_cache(64)
@@ -335,31 +341,33 @@ def _compile(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-def _is_secret(m: re.Match[str]) -> bool:
-    groups = m.re.groupindex
+def _is_secret(match: re.Match[str]) -> bool:
+    groups = match.re.groupindex
     if "card" in groups:
-        return _is_card(m)
-    if any(m[part].startswith(MASK_BEGINNING.rstrip(": ")) for part in _PARTS if part in groups):
+        return _is_card(match)
+    if any(
+        match[part].startswith(MASK_BEGINNING.rstrip(": ")) for part in _PARTS if part in groups
+    ):
         return False  # it was removed before
     if "part" in groups:
         return True
     if "mixed" in groups:
-        mixed = m["mixed"].rstrip(_ENDS)
+        mixed = match["mixed"].rstrip(_ENDS)
         return any(map(str.isalpha, mixed)) and any(
             not c.isalpha() and c not in "-_" for c in mixed
         )
     if "secret" not in groups:
         return True
-    secret = m["secret"].rstrip(_ENDS)
+    secret = match["secret"].rstrip(_ENDS)
     return any(not c.isalpha() for c in secret)
 
 
-def _is_card(m: re.Match[str]) -> bool:
-    digits = m["card"].replace(" ", "").replace("-", "")
+def _is_card(match: re.Match[str]) -> bool:
+    digits = match["card"].replace(" ", "").replace("-", "")
     if not _passes_luhn([int(c) for c in digits]):
         return False
-    before = m.string[max(0, m.start() - CARD_WORD_CHARACTERS) : m.start()]
-    return bool(_ISSUED.fullmatch(digits) or _CARD_WORD.search(before))
+    text_before = match.string[max(0, match.start() - CARD_WORD_CHARACTERS) : match.start()]
+    return bool(_ISSUED.fullmatch(digits) or _CARD_WORD.search(text_before))
 
 
 def _passes_luhn(digits: list[int]) -> bool:

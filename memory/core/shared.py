@@ -64,13 +64,23 @@ class SeenBlock:
 
     @classmethod
     def of(
-        cls, block: CoreBlock, by: Sequence[Membership], created_at: float, outside: int
+        cls,
+        block: CoreBlock,
+        memberships: Sequence[Membership],
+        created_at: float,
+        member_count: int,
     ) -> SeenBlock:
         """Return a block as it is seen by these memberships, of which there is one at least."""
-        may_write = any(membership.write for membership in by) and not block.read_only
-        seen = replace(block, read_only=not may_write, shared=True)
-        nearest = min(by, key=lambda membership: membership.rank)
-        return cls(seen, nearest.rank, created_at, outside, layer=nearest.layer)
+        may_write = any(membership.write for membership in memberships) and not block.read_only
+        seen_block = replace(block, read_only=not may_write, shared=True)
+        nearest_membership = min(memberships, key=lambda membership: membership.rank)
+        return cls(
+            seen_block,
+            nearest_membership.rank,
+            created_at,
+            member_count,
+            layer=nearest_membership.layer,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,48 +97,53 @@ class ShownBlocks:
     @property
     def mark(self) -> int:
         """What differs after each change that begins a new epoch; 0 where nothing is shown."""
-        told = [
-            f"{seen.block.id} {seen.outside} {seen.block.read_only:d}"
-            for seen in self.blocks.values()
+        block_keys = [
+            f"{seen_block.block.id} {seen_block.outside} {seen_block.block.read_only:d}"
+            for seen_block in self.blocks.values()
         ]
-        return crc32("\n".join(sorted(told)).encode()) if told else 0
+        return crc32("\n".join(sorted(block_keys)).encode()) if block_keys else 0
 
     def mix_mark(self, edits: int) -> int:
         """Return what a count of edits and the mark are together."""
-        mark = self.mark
-        mixed = (edits + mark) % SMALLEST if mark else edits
+        shown_mark = self.mark
+        mixed = (edits + shown_mark) % SMALLEST if shown_mark else edits
         return mix_layers(mixed, self.layers)
 
-    def over(self, own: Mapping[str, CoreBlock]) -> dict[str, CoreBlock]:
+    def over(self, own_blocks: Mapping[str, CoreBlock]) -> dict[str, CoreBlock]:
         """Return own blocks, replaced by shared ones of their label."""
-        return {**own, **{label: seen.block for label, seen in self.blocks.items()}}
+        return {
+            **own_blocks,
+            **{label: seen_block.block for label, seen_block in self.blocks.items()},
+        }
 
 
-def choose_shown(seen: Iterable[SeenBlock], space: BlockSpace) -> ShownBlocks:
+def choose_shown(seen_blocks: Iterable[SeenBlock], space: BlockSpace) -> ShownBlocks:
     """Return the nearest block of each label, without the farthest ones that do not fit.
 
     space: for those that are attached to an agent, and for the shared ones.
     """
-    nearest: dict[str, SeenBlock] = {}
-    for one in sorted(seen, key=lambda s: (s.rank, s.created_at, s.block.id)):
-        nearest.setdefault(one.block.label, one)
-    attached = [one for one in nearest.values() if one.attached]
-    others = [one for one in nearest.values() if not one.attached]
+    nearest_blocks: dict[str, SeenBlock] = {}
+    for seen_block in sorted(seen_blocks, key=lambda s: (s.rank, s.created_at, s.block.id)):
+        nearest_blocks.setdefault(seen_block.block.label, seen_block)
+    attached = [seen_block for seen_block in nearest_blocks.values() if seen_block.attached]
+    optional_blocks = [
+        seen_block for seen_block in nearest_blocks.values() if not seen_block.attached
+    ]
     fitting = [
         *_fit(attached, space.blocks, space.characters),
-        *_fit(others, MOST_BLOCKS, space.shared_characters),
+        *_fit(optional_blocks, MOST_BLOCKS, space.shared_characters),
     ]
-    shown = {one.block.label: one for one in fitting}
-    return ShownBlocks(shown, sorted(nearest.keys() - shown.keys()))
+    shown_blocks = {seen_block.block.label: seen_block for seen_block in fitting}
+    return ShownBlocks(shown_blocks, sorted(nearest_blocks.keys() - shown_blocks.keys()))
 
 
-def _fit(found: Sequence[SeenBlock], blocks: int, characters: int) -> Iterator[SeenBlock]:
+def _fit(seen_blocks: Sequence[SeenBlock], blocks: int, characters: int) -> Iterator[SeenBlock]:
     """Yield blocks, the nearest first, as long as they fit."""
-    for one in found[:blocks]:
-        characters -= length_of(one.block)
+    for seen_block in seen_blocks[:blocks]:
+        characters -= length_of(seen_block.block)
         if characters < 0:
             return
-        yield one
+        yield seen_block
 
 
 def change_block(block: CoreBlock, change: BlockEdit) -> CoreBlock:
@@ -136,26 +151,30 @@ def change_block(block: CoreBlock, change: BlockEdit) -> CoreBlock:
 
     A block that is read-only changes only where the edit takes that back.
     """
-    wanted = {n: v for n in BlockEdit.__slots__ if (v := getattr(change, n)) is not None}
-    after = replace(block, **wanted)
-    if after == block:
+    new_values = {
+        n: value for n in BlockEdit.__slots__ if (value := getattr(change, n)) is not None
+    }
+    changed_block = replace(block, **new_values)
+    if changed_block == block:
         return block
-    if after.read_only:
+    if changed_block.read_only:
         writable(block)
-    return require_fit(after)
+    return require_fit(changed_block)
 
 
-def attribute_lines(before: tuple[str, Writers], after: str, writer: str | None) -> Writers:
-    """Return who wrote each line of a value. before: the value before, with its writers.
+def attribute_lines(
+    written_value: tuple[str, Writers], new_value: str, writer: str | None
+) -> Writers:
+    """Return who wrote each line of a value. written_value: the value before, with its writers.
 
     A line that was there already stays its writer's: of two that read the same, the older one's.
     """
-    if not after:
+    if not new_value:
         return []
-    known: dict[str, str | None] = {}
-    for line, who in zip(before[0].split("\n"), before[1], strict=False):
-        known.setdefault(line, who)
-    return [known.get(line, writer) for line in after.split("\n")]
+    writers_by_line: dict[str, str | None] = {}
+    for line, line_writer in zip(written_value[0].split("\n"), written_value[1], strict=False):
+        writers_by_line.setdefault(line, line_writer)
+    return [writers_by_line.get(line, writer) for line in new_value.split("\n")]
 
 
 def without_lines_of(value: str, writers: Writers, user: str) -> tuple[str, Writers]:
@@ -163,16 +182,22 @@ def without_lines_of(value: str, writers: Writers, user: str) -> tuple[str, Writ
     if not value:
         return value, []
     lines = value.split("\n")
-    told = [*writers, *[None] * (len(lines) - len(writers))]
-    kept = [(line, who) for line, who in zip(lines, told, strict=False) if who != user]
-    return "\n".join(line for line, _ in kept), [who for _, who in kept]
+    line_writers = [*writers, *[None] * (len(lines) - len(writers))]
+    remaining_lines = [
+        (line, line_writer)
+        for line, line_writer in zip(lines, line_writers, strict=False)
+        if line_writer != user
+    ]
+    return "\n".join(line for line, _ in remaining_lines), [
+        line_writer for _, line_writer in remaining_lines
+    ]
 
 
 def rename_writer(writers: Writers, source: str, target: str | None) -> Writers:
     """Return the writers with another name for one of them."""
-    return [target if who == source else who for who in writers]
+    return [target if line_writer == source else line_writer for line_writer in writers]
 
 
-def may_undo(writer: str | None, only: Collection[str] | None) -> bool:
-    """Tell whether an edit may be undone. only: by these users alone, None for any."""
-    return only is None or writer in only
+def may_undo(writer: str | None, undoable_writers: Collection[str] | None) -> bool:
+    """Tell whether an edit may be undone. undoable_writers: by these users alone, None for any."""
+    return undoable_writers is None or writer in undoable_writers

@@ -165,11 +165,15 @@ def tools_to_offer(
     named: whether a user is. What nobody's branches share, none of them may forget. share: the
     layers into which a passage may be put.
     """
-    found = (ALL if named else UNNAMED) if write else READ_ONLY
+    offers = (ALL if named else UNNAMED) if write else READ_ONLY
     if write and share:
-        found = _with_share(share)
-    taken = client_names(client_tools) if client_tools else ()
-    return [t for t in found if t["function"]["name"] not in taken] if taken else found
+        offers = _with_share(share)
+    client_tool_names = client_names(client_tools) if client_tools else ()
+    return (
+        [t for t in offers if t["function"]["name"] not in client_tool_names]
+        if client_tool_names
+        else offers
+    )
 
 
 @lru_cache(256)
@@ -204,8 +208,10 @@ def text_of(tools: list[Json]) -> str:
 
 def measured_tokens(tools: Sequence[Json]) -> int:
     """Return the tokens of our tools, without a vocabulary."""
-    own = 2 + sum([TOKENS[tool["function"]["name"]] - 1 for tool in tools])
-    return own + _share_tokens(tools[0]) if tools and id(tools[0]) not in _raw else own
+    own_tokens = 2 + sum([TOKENS[tool["function"]["name"]] - 1 for tool in tools])
+    return (
+        own_tokens + _share_tokens(tools[0]) if tools and id(tools[0]) not in _raw else own_tokens
+    )
 
 
 def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:
@@ -227,7 +233,7 @@ def client_names(client_tools: Any) -> set[str]:
 
 def _tool_name(tool: Json) -> str:
     for member in ("function", "custom"):
-        inner = tool.get(member)
-        if isinstance(inner, dict) and inner:
-            return str(inner.get("name") or tool.get("name"))
+        definition = tool.get(member)
+        if isinstance(definition, dict) and definition:
+            return str(definition.get("name") or tool.get("name"))
     return str(tool.get("name"))

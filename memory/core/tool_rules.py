@@ -134,28 +134,30 @@ class InvalidRule(ValueError):
 MEMBER_FAULT = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
-def parse_rules(sent: object) -> tuple[BaseRule, ...]:
+def parse_rules(rule_values: object) -> tuple[BaseRule, ...]:
     """Return rules as they are written, in a list of objects. Raises InvalidRule."""
-    if not isinstance(sent, list | tuple):
+    if not isinstance(rule_values, list | tuple):
         raise InvalidRule("", "rules must be a list of objects")
-    if len(sent) > MAX_RULES:
-        raise InvalidRule("", f"there are {len(sent)} rules; at most {MAX_RULES} are allowed")
-    rules = tuple(_parse_rule(f"[{i}]", rule) for i, rule in enumerate(sent))
+    if len(rule_values) > MAX_RULES:
+        raise InvalidRule(
+            "", f"there are {len(rule_values)} rules; at most {MAX_RULES} are allowed"
+        )
+    rules = tuple(_parse_rule(f"[{i}]", rule) for i, rule in enumerate(rule_values))
     case_count = sum(len(rule.cases) for rule in rules if isinstance(rule, Conditional))
     if case_count > MAX_CASES:
         raise InvalidRule("", f"there are {case_count} cases; at most {MAX_CASES} are allowed")
     return rules
 
 
-def _parse_rule(path: str, sent: Any) -> BaseRule:
-    if not isinstance(sent, dict):
+def _parse_rule(path: str, rule_value: Any) -> BaseRule:
+    if not isinstance(rule_value, dict):
         raise InvalidRule(path, "a rule must be an object with a `type`")
-    if "type" not in sent:
+    if "type" not in rule_value:
         raise InvalidRule(f"{path}.type", "this is required")
-    if not (isinstance(sent["type"], str) and sent["type"] in KINDS):
+    if not (isinstance(rule_value["type"], str) and rule_value["type"] in KINDS):
         raise InvalidRule(f"{path}.type", f"must be one of {', '.join(KINDS)}")
     try:
-        rule: BaseRule = msgspec.convert(sent, KINDS[sent["type"]])
+        rule: BaseRule = msgspec.convert(rule_value, KINDS[rule_value["type"]])
     except msgspec.ValidationError as e:
         raise _describe_fault(path, str(e)) from e
     if isinstance(rule, Conditional):
@@ -169,16 +171,17 @@ def _parse_rule(path: str, sent: Any) -> BaseRule:
 
 def _describe_fault(path: str, message: str) -> InvalidRule:
     """Return the error that msgspec describes in one of three forms."""
-    text, at, place = message.rpartition(" - at `$")
-    if not at:
+    text, separator, place = message.rpartition(" - at `$")
+    if not separator:
         text, place = message, ""
     path += place.removesuffix("`")
     fault = MEMBER_FAULT.fullmatch(text)
     if fault is None:
         return InvalidRule(path, text[:1].lower() + text[1:])
-    is_unknown = fault[1] == "contains unknown"
+    is_unknown_member = fault[1] == "contains unknown"
     return InvalidRule(
-        f"{path}.{fault[2][:60]}", "there is no such member" if is_unknown else "this is required"
+        f"{path}.{fault[2][:60]}",
+        "there is no such member" if is_unknown_member else "this is required",
     )
 
 

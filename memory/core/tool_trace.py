@@ -59,8 +59,8 @@ class _RunsOf:
 class ToolTrace:
     """The runs of one turn, round by round, and the accepted calls of the newest reply."""
 
-    def __init__(self, followed: Iterable[Patterns]) -> None:
-        self._runs = {patterns: _RunsOf(patterns) for patterns in followed}
+    def __init__(self, followed_tools: Iterable[Patterns]) -> None:
+        self._runs = {patterns: _RunsOf(patterns) for patterns in followed_tools}
         self._round_count = 0
         self._answers: dict[int, Patterns] = {}
 
@@ -76,10 +76,10 @@ class ToolTrace:
 
     def finish_round(self, runs: Sequence[ToolRun]) -> None:
         """Take what the accepted calls of the newest reply came to. No run: not a round."""
-        for followed in self._runs.values():
-            followed.accepted = 0
+        for followed_runs in self._runs.values():
+            followed_runs.accepted = 0
             if runs:
-                followed.add_round(runs)
+                followed_runs.add_round(runs)
         self._round_count += bool(runs)
         self._answers.clear()
 

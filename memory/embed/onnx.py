@@ -42,9 +42,9 @@ def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
     sha256: of another archive. Raises UnusableModel, having changed nothing.
     """
     with archive.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != (sha256 or SHA256):
-        raise UnusableModel(f"its SHA-256 is {found}, not {sha256 or SHA256}")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != (sha256 or SHA256):
+        raise UnusableModel(f"its SHA-256 is {digest}, not {sha256 or SHA256}")
     folder.mkdir(parents=True, exist_ok=True)
     digests = {}
     try:
@@ -74,11 +74,11 @@ class OnnxEmbed:
         self._turn = asyncio.Lock()
 
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
-        out: list[list[float]] = []
+        vectors: list[list[float]] = []
         for i in range(0, len(texts), BATCH):
             async with self._turn:
-                out += await asyncio.to_thread(self._embed_batch, list(texts[i : i + BATCH]))
-        return out
+                vectors += await asyncio.to_thread(self._embed_batch, list(texts[i : i + BATCH]))
+        return vectors
 
     def _embed_batch(self, texts: list[str]) -> list[list[float]]:
         try:
@@ -98,10 +98,10 @@ class OnnxEmbed:
         import onnxruntime
         from tokenizers import Tokenizer
 
-        told = json.loads((self._folder / CHECKED).read_text())
+        checked_files = json.loads((self._folder / CHECKED).read_text())
         files = {name: (self._folder / name).read_bytes() for name in FILES}
         for name, data in files.items():
-            if hashlib.sha256(data).hexdigest() != told.get(name):
+            if hashlib.sha256(data).hexdigest() != checked_files.get(name):
                 raise UnusableModel(
                     f"{self._folder / name} was changed since it was fetched: run `mnemogate "
                     "fetch embedder` again"
@@ -121,13 +121,13 @@ def _vectors(tokenizer: Any, session: Any, texts: list[str]) -> list[list[float]
     """Return the mean of each text's token vectors, at unit length."""
     import numpy as np
 
-    encoded = tokenizer.encode_batch(texts)
-    ids = np.array([e.ids for e in encoded], dtype=np.int64)
-    mask = np.array([e.attention_mask for e in encoded], dtype=np.int64)
-    hidden = session.run(
+    encodings = tokenizer.encode_batch(texts)
+    ids = np.array([e.ids for e in encodings], dtype=np.int64)
+    mask = np.array([e.attention_mask for e in encodings], dtype=np.int64)
+    token_vectors = session.run(
         None, {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
     )[0]
-    counted = mask[:, :, None].astype(hidden.dtype)
-    pooled = (hidden * counted).sum(1) / np.clip(counted.sum(1), 1e-9, None)
+    token_mask = mask[:, :, None].astype(token_vectors.dtype)
+    pooled = (token_vectors * token_mask).sum(1) / np.clip(token_mask.sum(1), 1e-9, None)
     lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
     return [[float(x) for x in row] for row in pooled / np.where(lengths == 0, 1e-12, lengths)]

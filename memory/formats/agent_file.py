@@ -36,21 +36,21 @@ class ReadAgent(NamedTuple):
     bundles: list[Bundle]
 
 
-def write(agent: Mapping[str, Any], memory: Remembered, at: str) -> Json:
-    """Return the file of an agent, as the API shows that. at: the time, ISO 8601.
+def write(agent: Mapping[str, Any], memory: Remembered, created_at: str) -> Json:
+    """Return the file of an agent, as the API shows that. created_at: the time, ISO 8601.
 
     Ids are numbers within the file. The profile is also kept as it is, in `metadata`.
     """
     blocks = [
         {
             "id": f"block-{i}",
-            **{name: found[name] for name in ("label", "value", "description", "limit")},
-            "read_only": found["read_only"],
+            **{name: memory_block[name] for name in ("label", "value", "description", "limit")},
+            "read_only": memory_block["read_only"],
             "metadata": {},
         }
-        for i, found in enumerate(memory.blocks)
+        for i, memory_block in enumerate(memory.blocks)
     ]
-    messages = [_message(found, i) for i, found in enumerate(memory.messages)]
+    messages = [_message(memory_block, i) for i, memory_block in enumerate(memory.messages)]
     entry = {
         "id": "agent-0",
         "name": agent["title"] or agent["name"],
@@ -64,46 +64,46 @@ def write(agent: Mapping[str, Any], memory: Remembered, at: str) -> Json:
         "block_ids": [block["id"] for block in blocks],
         "tool_ids": [],
         "messages": messages,
-        "in_context_message_ids": [found["id"] for found in messages],
+        "in_context_message_ids": [memory_block["id"] for memory_block in messages],
         "passages": [
             {"text": p["content"], "tags": p["tags"], "created_at": p["created_at"]}
             for p in memory.passages
         ],
     }
     lists: Json = {name: [] for name in ("groups", "files", "sources", "tools", "mcp_servers")}
-    return {"agents": [entry], "blocks": blocks, **lists, "metadata": {}, "created_at": at}
+    return {"agents": [entry], "blocks": blocks, **lists, "metadata": {}, "created_at": created_at}
 
 
-def _message(found: Mapping[str, Any], number: int) -> Json:
-    content = found["content"]
+def _message(message: Mapping[str, Any], number: int) -> Json:
+    content = message["content"]
     return {
         "id": f"message-{number}",
-        "role": found["role"],
+        "role": message["role"],
         "content": [{"type": "text", "text": content}] if isinstance(content, str) else content,
-        "created_at": found["created_at"],
+        "created_at": message["created_at"],
     }
 
 
 def read(value: Any) -> list[ReadAgent]:
     """Return the agents of a file. Raises BrokenItem if it is no agent file."""
     agents = member(value, "agents")
-    found = agents if isinstance(agents, list) else [value]
+    agent_list = agents if isinstance(agents, list) else [value]
     if agents is None and all(member(value, name) is None for name in OLDER):
         raise BrokenItem("it has no `agents`")
-    return [_read_agent(value, agent, alone=len(found) == 1) for agent in found]
+    return [_read_agent(value, agent, is_alone=len(agent_list) == 1) for agent in agent_list]
 
 
-def _read_agent(value: Any, agent: Any, *, alone: bool) -> ReadAgent:
+def _read_agent(value: Any, agent: Any, *, is_alone: bool) -> ReadAgent:
     shared = {"blocks": member(value, "blocks")}
-    if alone and agent is not value:
+    if is_alone and agent is not value:
         shared["passages"] = member(value, "passages")
     bundles: list[Bundle] = []
     blocks: list[Json] = []
-    for found in letta.read({"agents": [agent], **shared}):
-        if isinstance(found, BrokenItem):
+    for bundle in letta.read({"agents": [agent], **shared}):
+        if isinstance(bundle, BrokenItem):
             continue
-        lines = [line for line in found.lines if not isinstance(line, BlockLine)]
-        blocks += [_block(line) for line in found.lines if isinstance(line, BlockLine)]
+        lines = [line for line in bundle.lines if not isinstance(line, BlockLine)]
+        blocks += [_block(line) for line in bundle.lines if isinstance(line, BlockLine)]
         if lines:
             bundles.append(Bundle(lines))
     title = text_member(agent, "name")[:TITLE]

@@ -30,11 +30,11 @@ def read(value: Any) -> Iterator[Bundle]:
     mapping = member(value, "mapping")
     if not isinstance(mapping, dict):
         raise BrokenItem("it has no `mapping` of messages")
-    current = text_member(value, "current_node") or None
+    current_node = text_member(value, "current_node") or None
     thread = Thread(
         name_of(PROGRAM, value.get("conversation_id") or value.get("id"), value),
         [_message(ident, node) for ident, node in mapping.items()],
-        current if current in mapping else _newest(mapping),
+        current_node if current_node in mapping else _newest(mapping),
         time_of(value.get("create_time")),
         time_of(value.get("update_time")),
     )
@@ -68,8 +68,8 @@ def _message(ident: str, node: Any) -> ForeignMessage:
 def _text(message: Any) -> str:
     """Return the text of a message; "" if it is not part of the conversation."""
     content = member(message, "content")
-    hidden = member(member(message, "metadata"), "is_visually_hidden_from_conversation")
-    aside = text_member(message, "recipient") not in ("", "all")
-    if hidden or aside or text_member(content, "content_type") not in KEPT:
+    is_hidden = member(member(message, "metadata"), "is_visually_hidden_from_conversation")
+    is_aside = text_member(message, "recipient") not in ("", "all")
+    if is_hidden or is_aside or text_member(content, "content_type") not in KEPT:
         return ""
     return text_of_parts(member(content, "parts"))

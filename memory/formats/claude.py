@@ -32,8 +32,9 @@ def read(value: Any) -> Iterator[Bundle]:
     if isinstance(messages, list):
         thread = Thread(
             name_of(PROGRAM, value.get("uuid"), value),
-            said := list(_messages(messages)),
-            text_member(value, "current_leaf_message_uuid") or (said[-1].id if said else None),
+            chat_messages := list(_messages(messages)),
+            text_member(value, "current_leaf_message_uuid")
+            or (chat_messages[-1].id if chat_messages else None),
             time_of(value.get("created_at")),
             time_of(value.get("updated_at")),
         )
@@ -46,27 +47,27 @@ def read(value: Any) -> Iterator[Bundle]:
 
 
 def _messages(messages: list[Any]) -> Iterator[ForeignMessage]:
-    before: str | None = None
-    known = {text_member(m, "uuid") for m in messages}
+    previous_id: str | None = None
+    known_ids = {text_member(m, "uuid") for m in messages}
     for number, message in enumerate(messages):
         ident = text_member(message, "uuid") or f"message {number}"
-        linked = text_member(message, "parent_message_uuid")
-        parent = (linked if linked in known else None) if linked else before
+        linked_id = text_member(message, "parent_message_uuid")
+        parent = (linked_id if linked_id in known_ids else None) if linked_id else previous_id
         text = _text(message)
         role = ROLES.get(text_member(message, "sender"), "") if text.strip() else ""
         yield ForeignMessage(ident, parent, role, text, time_of(member(message, "created_at")))
-        before = ident
+        previous_id = ident
 
 
 def _text(message: Any) -> str:
     """Return the text of a message, with the text of its attachments."""
-    said = text_of_parts(member(message, "content")) or text_member(message, "text")
+    message_text = text_of_parts(member(message, "content")) or text_member(message, "text")
     attached = member(message, "attachments")
     texts = [
-        text_member(one, "extracted_content")
-        for one in (attached if isinstance(attached, list) else ())
+        text_member(attachment, "extracted_content")
+        for attachment in (attached if isinstance(attached, list) else ())
     ]
-    return "\n\n".join(text for text in (said, *texts) if text.strip())
+    return "\n\n".join(text for text in (message_text, *texts) if text.strip())
 
 
 def _notes(value: Any) -> Iterator[Bundle]:

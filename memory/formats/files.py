@@ -91,31 +91,31 @@ def read_source(path: Path, program: str) -> Iterator[Bundle | Broken]:
     Raises:
         BadSource: it cannot be read, or not to its end.
     """
-    how = FORMATS[program]
+    file_format = FORMATS[program]
     try:
-        for name, opened in _members(path, how):
-            with opened() as stream:
+        for name, open_member in _members(path, file_format):
+            with open_member() as stream:
                 for item in split_items(stream):
-                    yield from _read_item(how, name, item)
+                    yield from _read_item(file_format, name, item)
     except NotJson as e:
-        raise BadSource(f"{path}: {e}. Needed is {how.hint}.") from e
+        raise BadSource(f"{path}: {e}. Needed is {file_format.hint}.") from e
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as e:
         raise BadSource(f"{path} cannot be unpacked: {e}. Get the archive again.") from e
     except OSError as e:
         raise BadSource(f"{path} cannot be read: {e.strerror or e}.") from e
 
 
-def _read_item(how: Format, name: str, item: JsonItem) -> Iterator[Bundle | Broken]:
+def _read_item(file_format: Format, name: str, item: JsonItem) -> Iterator[Bundle | Broken]:
     place = f"{name}, item {item.number} (byte {item.at})"
     try:
-        parts = how.parts(_decode(item))
+        parts = file_format.parts(_decode(item))
     except BrokenItem as e:
         yield Broken(place, str(e))
         return
     for part in parts:
         try:
-            for found in how.read(part):
-                yield Broken(place, str(found)) if isinstance(found, BrokenItem) else found
+            for content in file_format.read(part):
+                yield Broken(place, str(content)) if isinstance(content, BrokenItem) else content
         except BrokenItem as e:
             yield Broken(place, str(e))
 
@@ -126,8 +126,8 @@ def _decode(item: JsonItem) -> Any:
         raise BrokenItem("the file ends within it: it was cut short. Get it again and repeat this")
     if item.raw is None:
         raise BrokenItem(f"it is larger than {ITEM_BYTES >> 20} MiB")
-    if (many := values_in(item.raw)) > VALUES:
-        raise BrokenItem(f"it has {many} values; at most {VALUES} are read")
+    if (value_count := values_in(item.raw)) > VALUES:
+        raise BrokenItem(f"it has {value_count} values; at most {VALUES} are read")
     try:
         return msgspec.json.decode(item.raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
@@ -137,47 +137,49 @@ def _decode(item: JsonItem) -> Any:
 Opened = Callable[[], Any]
 
 
-def _members(path: Path, how: Format) -> Iterator[tuple[str, Opened]]:
+def _members(path: Path, file_format: Format) -> Iterator[tuple[str, Opened]]:
     """Yield the name of each file to read, and a function that opens it. Raises BadSource."""
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if how.members.fullmatch(p.name))
-        _require(path, how, found)
-        for file in found:
+        member_paths = sorted(p for p in path.iterdir() if file_format.members.fullmatch(p.name))
+        _require(path, file_format, member_paths)
+        for file in member_paths:
             yield file.name, partial(file.open, "rb")
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            listed = _find_members(path, archive, how)
-            _require(path, how, listed)
-            for info in listed:
+            member_infos = _find_members(path, archive, file_format)
+            _require(path, file_format, member_infos)
+            for info in member_infos:
                 yield info.filename, partial(archive.open, info)
     else:
         yield path.name, partial(path.open, "rb")
 
 
-def _require(path: Path, how: Format, found: Sequence[object]) -> None:
-    if not found:
-        raise BadSource(f"{path} holds no file of this kind. Needed is {how.hint}.")
+def _require(path: Path, file_format: Format, file_members: Sequence[object]) -> None:
+    if not file_members:
+        raise BadSource(f"{path} holds no file of this kind. Needed is {file_format.hint}.")
 
 
-def _find_members(path: Path, archive: zipfile.ZipFile, how: Format) -> list[zipfile.ZipInfo]:
+def _find_members(
+    path: Path, archive: zipfile.ZipFile, file_format: Format
+) -> list[zipfile.ZipInfo]:
     """Return the relevant files of an archive. Raises BadSource for an archive bomb."""
-    found = [
+    file_members = [
         info
         for info in archive.infolist()
-        if how.members.fullmatch(info.filename.rpartition("/")[2])
+        if file_format.members.fullmatch(info.filename.rpartition("/")[2])
         and not info.filename.startswith("__MACOSX/")
     ]
-    found.sort(key=lambda info: info.filename)
-    for info in found:
+    file_members.sort(key=lambda info: info.filename)
+    for info in file_members:
         dense = info.file_size > ITEM_BYTES and info.file_size > DENSE * max(info.compress_size, 1)
         if dense or info.compress_type not in PLAIN:
             raise BadSource(
                 f"{path}: {info.filename} unpacks to {info.file_size} bytes from "
                 f"{info.compress_size}, which no export does. Unpack it yourself and give the file."
             )
-    if (total := sum(info.file_size for info in found)) > UNPACKED:
+    if (total := sum(info.file_size for info in file_members)) > UNPACKED:
         raise BadSource(
             f"{path} unpacks to {total} bytes; at most {UNPACKED} are read. Unpack it and give its "
             "files one by one."
         )
-    return found
+    return file_members

@@ -54,11 +54,11 @@ def read_folder(folder: Path) -> Iterator[Bundle | Broken]:
     pages = sorted(_pages(folder))
     if not pages:
         raise BadSource(f"{folder} holds no page (.md). Give a folder that `memory export` wrote.")
-    for parent, some in groupby(pages, key=lambda path: path.parent):
+    for parent, folder_pages in groupby(pages, key=lambda path: path.parent):
         if parent.name == "blocks":
-            yield from _read_blocks(folder, list(some))
+            yield from _read_blocks(folder, list(folder_pages))
         else:
-            for path in some:
+            for path in folder_pages:
                 yield from _read(folder, path)
 
 
@@ -75,11 +75,11 @@ def _read_blocks(folder: Path, paths: list[Path]) -> Iterator[Bundle | Broken]:
     """Yield the blocks of an agent with their versions, which are imported together."""
     lines: list[ExportLine] = []
     for path in paths:
-        for found in _read(folder, path):
-            if isinstance(found, Broken):
-                yield found
+        for record in _read(folder, path):
+            if isinstance(record, Broken):
+                yield record
             else:
-                lines += found.lines
+                lines += record.lines
     lines.sort(key=lambda line: isinstance(line, VersionLine))
     if any(isinstance(line, BlockLine) for line in lines):
         yield Bundle(lines)

@@ -43,21 +43,21 @@ class JsonItem:
     whole: bool = True
 
 
-def split_items(stream: ByteReader, largest: int = ITEM_BYTES) -> Iterator[JsonItem]:
+def split_items(stream: ByteReader, max_bytes: int = ITEM_BYTES) -> Iterator[JsonItem]:
     """Yield the items of a JSON text, in order.
 
     Args:
         stream: read once, in pieces of 1 MiB.
-        largest: bytes of an item; a larger one is yielded without its text.
+        max_bytes: bytes of an item; a larger one is yielded without its text.
 
     Raises:
         NotJson: the text does not begin like JSON, or closes what was not opened.
     """
-    splitter = _Splitter(largest)
+    splitter = _Splitter(max_bytes)
     chunk = stream.read(CHUNK).removeprefix(BYTE_ORDER_MARK)
-    if (first := chunk.lstrip()[:1]) not in (b"[", b"{"):
+    if (first_byte := chunk.lstrip()[:1]) not in (b"[", b"{"):
         raise NotJson("it does not begin with [ or {, so it is no JSON of objects")
-    splitter.base = int(first == b"[")
+    splitter.base = int(first_byte == b"[")
     while chunk:
         yield from splitter.feed(chunk)
         chunk = stream.read(CHUNK)
@@ -67,9 +67,9 @@ def split_items(stream: ByteReader, largest: int = ITEM_BYTES) -> Iterator[JsonI
 class _Splitter:
     """base: the depth at which items begin. The text is fed to it in pieces."""
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.base = 0
-        self._largest = largest
+        self._largest = max_bytes
         self._depth = self._number = 0
         self._read = 0  # bytes before this piece
         self._begun = -1  # where the item began, -1 between items
@@ -87,17 +87,17 @@ class _Splitter:
                 self._in_string = quote < 0
                 place = len(chunk) if quote < 0 else quote + 1
                 continue
-            mark = MARK.search(masked, place)
-            if mark is None:
+            token = MARK.search(masked, place)
+            if token is None:
                 break
-            place = mark.end()
-            if mark[0] == b'"':
+            place = token.end()
+            if token[0] == b'"':
                 self._in_string = True
-            elif mark[0] in b"[{":
+            elif token[0] in b"[{":
                 if self._depth == self.base and self._begun < 0:
-                    start, self._begun = mark.start(), self._read + mark.start()
+                    start, self._begun = token.start(), self._read + token.start()
                 self._depth += 1
-            elif self._close(self._read + mark.start()):
+            elif self._close(self._read + token.start()):
                 self._keep(chunk[start:place])
                 yield self._take()
         if self._begun >= 0:
@@ -107,7 +107,7 @@ class _Splitter:
     def end(self) -> Iterator[JsonItem]:
         """Yield the unfinished item at the end of the text, if there is one."""
         if self._begun >= 0:
-            yield self._take(whole=False)
+            yield self._take(is_complete=False)
 
     def _mask(self, chunk: bytes) -> bytes:
         """Blank out the escapes of a piece, also one that the piece before it began."""
@@ -115,11 +115,11 @@ class _Splitter:
         self._escaped = masked.endswith(b"\\")
         return masked
 
-    def _close(self, at: int) -> bool:
+    def _close(self, place: int) -> bool:
         """Go one level up; tell whether an item ends. Raises NotJson."""
         self._depth -= 1
         if self._depth < 0:
-            raise NotJson(f"byte {at} closes a bracket that was never opened")
+            raise NotJson(f"byte {place} closes a bracket that was never opened")
         return self._begun >= 0 and self._depth == self.base
 
     def _keep(self, part: bytes) -> None:
@@ -129,10 +129,10 @@ class _Splitter:
         else:
             self._parts.clear()
 
-    def _take(self, *, whole: bool = True) -> JsonItem:
+    def _take(self, *, is_complete: bool = True) -> JsonItem:
         self._number += 1
-        raw = b"".join(self._parts) if self._size <= self._largest else None
-        item = JsonItem(self._number, self._begun, raw, whole)
+        item_bytes = b"".join(self._parts) if self._size <= self._largest else None
+        item = JsonItem(self._number, self._begun, item_bytes, is_complete)
         self._begun, self._size = -1, 0
         self._parts.clear()
         return item

@@ -59,9 +59,9 @@ def read(value: Any) -> Iterator[Bundle | BrokenItem]:
         if len(agents) == 1:
             passages += _list(value, "passages") if agent is not value else []
         name = text_member(agent, "name")[:NAME] if len(agents) > 1 else ""
-        for found in ((*_block_lines(blocks), *map(_passage, passages)), _chat(agent)):
-            yield from (one for one in found if isinstance(one, BrokenItem))
-            lines = [one for one in found if isinstance(one, ExportLine)]
+        for file_items in ((*_block_lines(blocks), *map(_passage, passages)), _chat(agent)):
+            yield from (file_item for file_item in file_items if isinstance(file_item, BrokenItem))
+            lines = [file_item for file_item in file_items if isinstance(file_item, ExportLine)]
             for line in lines:
                 line.agent = name or "default"
             if lines:
@@ -69,14 +69,14 @@ def read(value: Any) -> Iterator[Bundle | BrokenItem]:
 
 
 def _list(value: Any, name: str) -> list[Any]:
-    found = member(value, name)
-    return found if isinstance(found, list) else []
+    member_list = member(value, name)
+    return member_list if isinstance(member_list, list) else []
 
 
 def _block_lines(blocks: list[Any]) -> Iterator[BlockLine | BrokenItem]:
     """Yield one line per block, with unique labels; a block that occurs twice is yielded once."""
-    known: set[tuple[str, str]] = set()
-    taken: set[str] = set()
+    seen_blocks: set[tuple[str, str]] = set()
+    taken_labels: set[str] = set()
     numbers: dict[str, int] = {}
     for block in blocks:
         value, label = text_member(block, "value"), _label(text_member(block, "label"))
@@ -85,27 +85,27 @@ def _block_lines(blocks: list[Any]) -> Iterator[BlockLine | BrokenItem]:
                 f"the block {label} has {len(value)} characters; at most {LIMIT} are allowed"
             )
             continue
-        if (label, value) not in known:
-            known.add((label, value))
-            yield _block(block, _free_label(label, taken, numbers))
+        if (label, value) not in seen_blocks:
+            seen_blocks.add((label, value))
+            yield _block(block, _free_label(label, taken_labels, numbers))
 
 
-def _free_label(label: str, taken: set[str], numbers: dict[str, int]) -> str:
+def _free_label(label: str, taken_labels: set[str], numbers: dict[str, int]) -> str:
     """Reserve and return the label, with a number if another block has it.
 
     numbers: the last number given, by label.
     """
     name, root = label, label[:LABEL_ROOM]
-    while name in taken:
+    while name in taken_labels:
         numbers[root] = numbers.get(root, 1) + 1
         name = f"{root}_{numbers[root]}"
-    taken.add(name)
+    taken_labels.add(name)
     return name
 
 
-def _label(told: str) -> str:
+def _label(letta_label: str) -> str:
     """Return a valid label for one of Letta's, which may be any text."""
-    label = NOT_IN_LABELS.sub("_", told[:LABEL_TOLD].lower())[:63]
+    label = NOT_IN_LABELS.sub("_", letta_label[:LABEL_TOLD].lower())[:63]
     if not LABEL.fullmatch(label) or label in RESERVED:
         label = f"block_{label.strip('_')}"[:63].rstrip("_")
     return label
@@ -126,9 +126,9 @@ def _block(block: Any, label: str) -> BlockLine:
 def _passage(value: Any) -> ExportLine | BrokenItem | None:
     text = text_member(value, "text") or text_member(value, "content")
     tags = [t[:256] for t in _list(value, "tags")[:64] if isinstance(t, str)]
-    at = iso_time(time_of(member(value, "created_at")))
+    created_at = iso_time(time_of(member(value, "created_at")))
     try:
-        return passage(text, tags=tags, created_at=at) if text.strip() else None
+        return passage(text, tags=tags, created_at=created_at) if text.strip() else None
     except BrokenItem as e:
         return e
 
@@ -142,17 +142,25 @@ def _chat(agent: Any) -> Sequence[ExportLine | BrokenItem]:
 
 def _thread(agent: Any) -> Thread:
     """Return the messages of an agent as a thread without branches."""
-    said: list[ForeignMessage] = []
-    before: str | None = None
+    messages: list[ForeignMessage] = []
+    previous_id: str | None = None
     for number, message in enumerate(_list(agent, "messages")):
         ident = f"{text_member(message, 'id')} {number}"
         role, text = _words(message)
-        at = time_of(member(message, "created_at"))
-        said.append(ForeignMessage(ident, before, role if text.strip() else "", text, at))
-        before = ident
-    first = next((m.at for m in said if m.at), None)
-    name = name_of(PROGRAM, None, [text_member(agent, "name"), first])
-    return Thread(name, said, before, first, next((m.at for m in reversed(said) if m.at), None))
+        sent_at = time_of(member(message, "created_at"))
+        messages.append(
+            ForeignMessage(ident, previous_id, role if text.strip() else "", text, sent_at)
+        )
+        previous_id = ident
+    first_time = next((m.at for m in messages if m.at), None)
+    name = name_of(PROGRAM, None, [text_member(agent, "name"), first_time])
+    return Thread(
+        name,
+        messages,
+        previous_id,
+        first_time,
+        next((m.at for m in reversed(messages) if m.at), None),
+    )
 
 
 def _words(message: Any) -> tuple[str, str]:
@@ -160,8 +168,8 @@ def _words(message: Any) -> tuple[str, str]:
     role = text_member(message, "role")
     text = text_of_parts(member(message, "content")) or text_member(message, "text")
     if role == "assistant":
-        spoken = [s for call in _list(message, "tool_calls") if (s := _answer(call))]
-        return role, check_text("\n".join(spoken) if spoken else text)
+        answers = [answer for call in _list(message, "tool_calls") if (answer := _answer(call))]
+        return role, check_text("\n".join(answers) if answers else text)
     if role == "user" and text.startswith("{"):
         return role, _unpack(text)
     return (role, text) if role == "user" else ("", "")
@@ -180,10 +188,10 @@ def _unpack(text: str) -> str:
 
     Returns "" for the program's own events.
     """
-    found = _json(text)
-    kind = text_member(found, "type")
+    envelope = _json(text)
+    kind = text_member(envelope, "type")
     if kind == "user_message":
-        return text_member(found, "message")
+        return text_member(envelope, "message")
     return "" if kind in ("heartbeat", "login", "system_alert") else text
 
 

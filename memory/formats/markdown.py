@@ -84,42 +84,42 @@ def record_text(line: ExportLine) -> str:
 
 def read_page(text: str) -> list[ExportLine]:
     """Return the records of a page, in order. Raises BadPage."""
-    out: list[ExportLine] = []
+    records: list[ExportLine] = []
     lines = text.removesuffix("\n").split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith(BEGIN)]
     for start, end in pairwise([*starts, len(lines)]):
         try:
-            out.append(_read_record(lines[start].rstrip(), lines[start + 1 : end]))
+            records.append(_read_record(lines[start].rstrip(), lines[start + 1 : end]))
         except (ValueError, RecursionError) as e:
             raise BadPage(f"line {start + 1}: {e}") from e
-    return out
+    return records
 
 
-def _read_record(comment: str, rest: list[str]) -> ExportLine:
+def _read_record(comment: str, text_lines: list[str]) -> ExportLine:
     """Raises ValueError."""
     if not comment.endswith(END):
         raise BadLine(f"a record must end with {END} on its line")
-    raw = comment[len("<!-- ") : -len(" -->")].encode()
-    members: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+    json_bytes = comment[len("<!-- ") : -len(" -->")].encode()
+    members: dict[str, Any] = msgspec.json.decode(json_bytes, type=dict[str, Any])
     kind, message = members.get("object"), members.get("message")
     if (name := _TEXT_MEMBERS.get(kind)) is not None:
-        members[name] = _text_of(rest)
+        members[name] = _text_of(text_lines)
     elif kind == "message" and isinstance(message, str):
-        members["message"] = {"role": message, "content": _text_of(rest)}
+        members["message"] = {"role": message, "content": _text_of(text_lines)}
     else:
-        return line_at(raw, 1, 0)
+        return line_at(json_bytes, 1, 0)
     return line_at(_encode(members), 1, 0)
 
 
-def _text_of(rest: list[str]) -> str:
+def _text_of(text_lines: list[str]) -> str:
     """Return the text below a record's comment, without its heading and blank lines."""
-    if rest and rest[0].startswith(HEADING.rstrip()):
-        rest = rest[1:]
-        if rest and not rest[0].strip():
-            rest = rest[1:]
-    if rest and not rest[-1].strip("\r"):
-        rest = rest[:-1]
-    return ESCAPED.sub(r"\1", "\n".join(rest))
+    if text_lines and text_lines[0].startswith(HEADING.rstrip()):
+        text_lines = text_lines[1:]
+        if text_lines and not text_lines[0].strip():
+            text_lines = text_lines[1:]
+    if text_lines and not text_lines[-1].strip("\r"):
+        text_lines = text_lines[:-1]
+    return ESCAPED.sub(r"\1", "\n".join(text_lines))
 
 
 def _is_plain(message: dict[str, Any]) -> bool:
@@ -131,11 +131,13 @@ def _is_plain(message: dict[str, Any]) -> bool:
 def _heading(line: ExportLine) -> str:
     if isinstance(line, BlockLine):
         return " ".join(line.label.split())
-    at = " ".join((getattr(line, "created_at", None) or "")[:16].replace("T", " ").split())
+    day_and_time = " ".join(
+        (getattr(line, "created_at", None) or "")[:16].replace("T", " ").split()
+    )
     if isinstance(line, MessageLine):
         role = NOT_IN_NAMES.sub(" ", str(line.message["role"]))[:40]
-        return f"{role}, {at}"
-    return at
+        return f"{role}, {day_and_time}"
+    return day_and_time
 
 
 class _Layout:
@@ -169,17 +171,17 @@ class _Layout:
             self._folders[agent] = f"agents/{len(self._folders):03}-{_slug(agent)}/"
         return self._folders[agent]
 
-    def _chat(self, agent: str, name: str, at: str) -> str:
+    def _chat(self, agent: str, name: str, created_at: str) -> str:
         if (agent, name) not in self._chats:
             number = f"{len(self._chats) + 1:06}"
-            parts = [part for part in (number, _day(at), _slug(name)) if part]
+            parts = [part for part in (number, _day(created_at), _slug(name)) if part]
             self._chats[agent, name] = f"{self._folder(agent)}conversations/{'-'.join(parts)}.md"
         return self._chats[agent, name]
 
 
-def _day(at: str) -> str:
+def _day(iso_text: str) -> str:
     """Return the day of a time; "" if it is not one."""
-    return at[:10] if DAY.match(at) else ""
+    return iso_text[:10] if DAY.match(iso_text) else ""
 
 
 def _slug(name: str) -> str:

@@ -23,8 +23,8 @@ PROGRAM = "mem0"
 def parts(value: Any) -> list[Any]:
     """Return the memories of a response, or the single one that it is."""
     for name in ("results", "memories"):
-        if isinstance(listed := member(value, name), list):
-            return listed
+        if isinstance(memories := member(value, name), list):
+            return memories
     return [value]
 
 
@@ -34,8 +34,8 @@ def read(value: Any) -> Iterator[Bundle]:
     if not text:
         raise BrokenItem("it has no `memory`")
     categories = member(value, "categories")
-    listed = categories if isinstance(categories, list) else ()
-    tags = [t[:256] for t in listed if isinstance(t, str)][:64]
+    category_list = categories if isinstance(categories, list) else ()
+    tags = [t[:256] for t in category_list if isinstance(t, str)][:64]
     ident = text_member(value, "id")
     line = passage(
         text,

@@ -30,20 +30,20 @@ def read(value: Any) -> Iterator[Bundle]:
     """Yield the bundle of one chat. Raises BrokenItem."""
     chat = value["chat"] if isinstance(member(value, "chat"), dict) else value
     history = member(chat, "history")
-    tree, listed = member(history, "messages"), member(chat, "messages")
+    tree, message_list = member(history, "messages"), member(chat, "messages")
     if isinstance(tree, dict) and tree:
-        said = [_message(ident, message) for ident, message in tree.items()]
-        current = text_member(history, "currentId")
-        current = current if current in tree else said[-1].id
-    elif isinstance(listed, list):
-        said = list(_read_list(listed))
-        current = said[-1].id if said else ""
+        messages = [_message(ident, message) for ident, message in tree.items()]
+        current_id = text_member(history, "currentId")
+        current_id = current_id if current_id in tree else messages[-1].id
+    elif isinstance(message_list, list):
+        messages = list(_read_list(message_list))
+        current_id = messages[-1].id if messages else ""
     else:
         raise BrokenItem("it has neither `history` nor `messages`")
     thread = Thread(
         name_of(PROGRAM, value.get("id") or chat.get("id"), value),
-        said,
-        current,
+        messages,
+        current_id,
         time_of(value.get("created_at")) or time_of(chat.get("timestamp")),
         time_of(value.get("updated_at")),
     )
@@ -52,20 +52,20 @@ def read(value: Any) -> Iterator[Bundle]:
 
 
 def _read_list(messages: list[Any]) -> Iterator[ForeignMessage]:
-    before = None
+    previous_id = None
     for number, message in enumerate(messages):
         ident = text_member(message, "id") or f"message {number}"
-        yield _message(ident, message, before)
-        before = ident
+        yield _message(ident, message, previous_id)
+        previous_id = ident
 
 
-def _message(ident: str, message: Any, before: str | None = None) -> ForeignMessage:
+def _message(ident: str, message: Any, previous_id: str | None = None) -> ForeignMessage:
     role, text = text_member(message, "role"), text_of_parts(member(message, "content"))
     if role == "assistant":
         text = _without_asides(text)
     return ForeignMessage(
         ident,
-        text_member(message, "parentId") or before,
+        text_member(message, "parentId") or previous_id,
         role if role in ("user", "assistant") and text.strip() else "",
         text,
         time_of(member(message, "timestamp")),
@@ -74,13 +74,15 @@ def _message(ident: str, message: Any, before: str | None = None) -> ForeignMess
 
 def _without_asides(text: str) -> str:
     """Return an answer without its folded parts: reasoning, tool calls, code that was run."""
-    kept, at = [], 0
-    while (begin := text.find(BEGIN, at)) >= 0:
+    kept_parts, part_start = [], 0
+    while (begin := text.find(BEGIN, part_start)) >= 0:
         head = text[begin : begin + 200].partition(">")[0]
         end = text.find(END, begin)
         if end < 0:
             break
         end += len(END)
-        kept.append(text[at:begin] if any(a in head for a in ASIDE) else text[at:end])
-        at = end
-    return "".join((*kept, text[at:])).strip()
+        kept_parts.append(
+            text[part_start:begin] if any(a in head for a in ASIDE) else text[part_start:end]
+        )
+        part_start = end
+    return "".join((*kept_parts, text[part_start:])).strip()

@@ -88,8 +88,8 @@ def time_of(value: Any) -> float | None:
     return None
 
 
-def iso_time(at: float | None) -> str | None:
-    return None if at is None else iso(at)
+def iso_time(timestamp: float | None) -> str | None:
+    return None if timestamp is None else iso(timestamp)
 
 
 def member(value: Any, name: str) -> Any:
@@ -99,8 +99,8 @@ def member(value: Any, name: str) -> Any:
 
 def text_member(value: Any, name: str) -> str:
     """Return a text member; "" if it is missing or not a text."""
-    found = member(value, name)
-    return found if isinstance(found, str) else ""
+    member_value = member(value, name)
+    return member_value if isinstance(member_value, str) else ""
 
 
 def owner_of(value: Any) -> str:
@@ -116,14 +116,14 @@ def name_of(program: str, ident: Any, value: Any) -> str:
     return f"{program}:{ident}"
 
 
-def own_id(prefix: str, ident: str, within: str = "") -> str:
+def own_id(prefix: str, ident: str, namespace: str = "") -> str:
     """Return our id for an id of another program: the same digits if it is a UUID.
 
-    within: the scope in which a shorter id is unique.
+    namespace: the scope in which a shorter id is unique.
     """
     if UUID.fullmatch(ident):
         return f"{prefix}_{ident.replace('-', '')}"
-    return f"{prefix}_{hashlib.sha256(f'{within} {ident}'.encode()).hexdigest()[:32]}"
+    return f"{prefix}_{hashlib.sha256(f'{namespace} {ident}'.encode()).hexdigest()[:32]}"
 
 
 def check_text(text: str) -> str:

@@ -80,28 +80,28 @@ def conversation_lines(thread: Thread) -> list[ExportLine]:
     if not steps.lines:
         return []
     head = steps.places.get(thread.current or "", _Place()).step
-    first = ConversationLine(
+    conversation_line = ConversationLine(
         id=thread.name,
         head=head,
         created_at=iso_time(thread.created or steps.oldest),
         updated_at=iso_time(thread.updated or steps.newest),
     )
-    return [first, *steps.lines]
+    return [conversation_line, *steps.lines]
 
 
-def _in_order(by_id: Mapping[str, ForeignMessage], current: str | None) -> list[ForeignMessage]:
+def _in_order(by_id: Mapping[str, ForeignMessage], current_id: str | None) -> list[ForeignMessage]:
     """Return each message once, after its parent: the current branch, then the others."""
-    out: list[ForeignMessage] = []
-    met: set[str] = set()
-    for ident in (current, *by_id):
+    ordered: list[ForeignMessage] = []
+    seen_ids: set[str] = set()
+    for ident in (current_id, *by_id):
         climbed = []
-        at = ident
-        while at is not None and at in by_id and at not in met:
-            met.add(at)
-            climbed.append(by_id[at])
-            at = by_id[at].parent
-        out += reversed(climbed)
-    return out
+        message_id = ident
+        while message_id is not None and message_id in by_id and message_id not in seen_ids:
+            seen_ids.add(message_id)
+            climbed.append(by_id[message_id])
+            message_id = by_id[message_id].parent
+        ordered += reversed(climbed)
+    return ordered
 
 
 @dataclass(slots=True)
@@ -123,24 +123,31 @@ class _Steps:
         elif message.role == "assistant":
             self.places[message.id] = _Place(self._answer(place, message))
         else:
-            last = _Waiting(message, place.waiting, place.step)
-            self.waiting.append(last)
-            self.places[message.id] = _Place(place.step, last)
+            waiting_message = _Waiting(message, place.waiting, place.step)
+            self.waiting.append(waiting_message)
+            self.places[message.id] = _Place(place.step, waiting_message)
 
     def finish(self) -> None:
         """Write the unanswered messages, the ends of branches first."""
-        for last in reversed(self.waiting):
-            if last.first is None:
-                self._write(_take_waiting(last, name := self._name()), name, "open", last.step)
+        for waiting_message in reversed(self.waiting):
+            if waiting_message.first is None:
+                self._write(
+                    _take_waiting(waiting_message, name := self._name()),
+                    name,
+                    "open",
+                    waiting_message.step,
+                )
 
     def _answer(self, place: _Place, answer: ForeignMessage) -> str:
         """Write a step; return its name."""
         name = self._name()
-        last = place.waiting
-        if last is not None and last.first is not None:  # another answer to the same request
-            self._write([answer], name, "done", last.step, last.first)
+        waiting_message = place.waiting
+        if (
+            waiting_message is not None and waiting_message.first is not None
+        ):  # another answer to the same request
+            self._write([answer], name, "done", waiting_message.step, waiting_message.first)
         else:
-            self._write([*_take_waiting(last, name), answer], name, "done", place.step)
+            self._write([*_take_waiting(waiting_message, name), answer], name, "done", place.step)
         return name
 
     def _name(self) -> str:
@@ -149,29 +156,29 @@ class _Steps:
 
     def _write(
         self,
-        said: Sequence[ForeignMessage],
+        messages: Sequence[ForeignMessage],
         name: str,
         state: str,
         parent: str | None,
-        first: str | None = None,
+        first_id: str | None = None,
     ) -> None:
         """Write a step and its messages. Raises BrokenItem."""
         chat = self.thread.name
-        times = [m.at or self.thread.created for m in said]
+        times = [m.at or self.thread.created for m in messages]
         self.lines.append(
             NodeLine(
                 conversation=chat,
                 id=name,
                 parent=parent,
-                first=first,
+                first=first_id,
                 state=state,
                 created_at=iso_time(times[-1]),
             )
         )
-        for message, at in zip(said, times, strict=True):
-            if at is not None:
-                self.oldest = min(at, self.oldest or at)
-                self.newest = max(at, self.newest or at)
+        for message, written_at in zip(messages, times, strict=True):
+            if written_at is not None:
+                self.oldest = min(written_at, self.oldest or written_at)
+                self.newest = max(written_at, self.newest or written_at)
             content = {"role": message.role, "content": check_text(message.text)}
             self.lines.append(
                 MessageLine(
@@ -179,16 +186,16 @@ class _Steps:
                     message=content,
                     node=name,
                     id=own_id("msg", message.id, chat),
-                    created_at=iso_time(at),
+                    created_at=iso_time(written_at),
                 )
             )
 
 
-def _take_waiting(last: _Waiting | None, step: str) -> list[ForeignMessage]:
+def _take_waiting(waiting_message: _Waiting | None, step: str) -> list[ForeignMessage]:
     """Return the messages up to this one that belong to no step yet; assign them to this one."""
-    out = []
-    while last is not None and last.first is None:
-        last.first = step
-        out.append(last.message)
-        last = last.before
-    return out[::-1]
+    taken_messages = []
+    while waiting_message is not None and waiting_message.first is None:
+        waiting_message.first = step
+        taken_messages.append(waiting_message.message)
+        waiting_message = waiting_message.before
+    return taken_messages[::-1]

@@ -51,8 +51,10 @@ def background_call(
 
     None if the scope is gone, or its user's policy no longer lets anything be written.
     """
-    s = t.scopes.c
-    row = conn.execute(select(s.tenant, s.user).where(s.id == scope_id)).first()
+    scope_columns = t.scopes.c
+    row = conn.execute(
+        select(scope_columns.tenant, scope_columns.user).where(scope_columns.id == scope_id)
+    ).first()
     if row is None:
         return None
     if row.user is not None and policies.find(conn, (row.tenant, row.user)).memory not in WRITING:

@@ -31,20 +31,24 @@ def fold_texts(texts: Sequence[str]) -> list[str]:
     return [fold_text(text) for text in texts]
 
 
-def find_evidence(fact: ProposedFact, said: Sequence[str]) -> Evidence:
+def find_evidence(fact: ProposedFact, user_texts: Sequence[str]) -> Evidence:
     """Return which of the user's texts a fact is taken from.
 
     The quote must stand there, apart from case, white space, marks at its ends and the form of
     apostrophes, quotes and dashes; it must tell something, and share a word with the fact.
 
-    said: the user's own words, see `fold_texts`.
+    user_texts: the user's own words, see `fold_texts`.
     """
     quote = fold_quote(fact.quote)
-    index = next((i for i, text in enumerate(said) if quote and _stands_in(quote, text)), None)
+    index = next(
+        (i for i, text in enumerate(user_texts) if quote and _stands_in(quote, text)), None
+    )
     if index is None:
         return Evidence(None, "no_quote")
     # A message of one word answers what the assistant asked.
-    is_answer = " " not in quote and quote == fold_quote(said[index]) and may_tell(said[index])
+    is_answer = (
+        " " not in quote and quote == fold_quote(user_texts[index]) and may_tell(user_texts[index])
+    )
     if is_answer or has_statement(fact.quote):
         if is_answer or not fact.text or _shares_word(fact.text, fact.quote):
             return Evidence(index)
@@ -54,27 +58,27 @@ def find_evidence(fact: ProposedFact, said: Sequence[str]) -> Evidence:
 
 def _stands_in(quote: str, text: str) -> bool:
     """Tell whether a quote, perhaps with its middle left out, stands in a text. Both folded."""
-    at = 0
+    search_start = 0
     for part in _ELIDED.split(quote):
-        begin = text.find(part, at)
+        begin = text.find(part, search_start)
         if begin < 0:
             return False
-        at = begin + len(part)
+        search_start = begin + len(part)
     return True
 
 
 def _shares_word(text: str, quote: str) -> bool:
     """Tell whether a fact is about what the quote says."""
-    plain = not (set(words(text)) - _EMPTY).isdisjoint(words(quote))
-    return plain or shares_content(text, quote)
+    shares_plain_word = not (set(words(text)) - _EMPTY).isdisjoint(words(quote))
+    return shares_plain_word or shares_content(text, quote)
 
 
-def is_about(known: str, fact: ProposedFact) -> bool:
+def is_about(known_text: str, fact: ProposedFact) -> bool:
     """Tell whether a fact may replace a known one: it shares a content word or a matter with it.
 
     A model that gives a wrong number must not destroy another fact.
     """
     text = f"{fact.text} {fact.quote}"
-    if shares_content(known, fact.text or fact.quote, content_words(text)):
+    if shares_content(known_text, fact.text or fact.quote, content_words(text)):
         return True
-    return not find_matters(known).isdisjoint(find_matters(text))
+    return not find_matters(known_text).isdisjoint(find_matters(text))

@@ -115,14 +115,14 @@ def extraction_handler(
 async def _read_batch(
     db: Database, job: QueuedJob, blocks: Mapping[str, CoreBlock], screen: Screen
 ) -> ExtractionInput | None:
-    read = partial(read_input, job=job, blocks=blocks, screen=screen)
-    return await db.read(read, of=db.journal.key_of(job.scope_id))
+    read_batch = partial(read_input, job=job, blocks=blocks, screen=screen)
+    return await db.read(read_batch, of=db.journal.key_of(job.scope_id))
 
 
 async def _write_small(db: Database, job: QueuedJob, work: Effect) -> None:
     """Write a few rows of a job's scope."""
-    behind = db.behind_turns_of(job.scope_id, work)
-    await db.write(behind, small=True, lock=job.scope_id or NOTHING)
+    filed_work = db.behind_turns_of(job.scope_id, work)
+    await db.write(filed_work, small=True, lock=job.scope_id or NOTHING)
 
 
 async def _propose(
@@ -148,10 +148,10 @@ class _UnusableAnswers:
 
     def count(self, model: str) -> int:
         """Count one more; return how many there were before it."""
-        before = self._counts.get(model, 0)
-        if before or len(self._counts) < MAX_UNUSABLE:
-            self._counts[model] = before + 1
-        return before
+        previous_count = self._counts.get(model, 0)
+        if previous_count or len(self._counts) < MAX_UNUSABLE:
+            self._counts[model] = previous_count + 1
+        return previous_count
 
     def forget(self, model: str) -> None:
         """Note that a model answered as it was asked to."""

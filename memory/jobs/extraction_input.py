@@ -76,21 +76,21 @@ def read_input(
     if call is None or scope_id is None:
         return None
     if job.payload.get(AGAIN):
-        waiting = unread_turns.oldest_aside(conn, scope_id, BATCH_TURNS + 1)
+        unread_nodes = unread_turns.oldest_aside(conn, scope_id, BATCH_TURNS + 1)
     else:
         # At idle nothing follows soon: who opens a new chat for each question is read as well.
-        first = bool(job.payload.get("at_once") or job.payload.get(IDLE))
-        waiting = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=first)
-    if not waiting:
+        is_first = bool(job.payload.get("at_once") or job.payload.get(IDLE))
+        unread_nodes = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=is_first)
+    if not unread_nodes:
         return None
-    messages = unread_turns.messages_of(conn, scope_id, waiting[:BATCH_TURNS])
+    messages = unread_turns.messages_of(conn, scope_id, unread_nodes[:BATCH_TURNS])
     choice = _MessageChoice(screen, find_replaced(conn, scope_id))
-    nodes = choice.choose(messages, waiting[:BATCH_TURNS])
-    known = _known_facts(
+    nodes = choice.choose(messages, unread_nodes[:BATCH_TURNS])
+    known_facts = _known_facts(
         conn, scope_id, blocks, [s.content for s in choice.shown if s.role == "user"]
     )
-    more = len(nodes) < len(waiting)
-    return ExtractionInput(call, nodes, choice.shown, known, more, choice.withheld)
+    has_more = len(nodes) < len(unread_nodes)
+    return ExtractionInput(call, nodes, choice.shown, known_facts, has_more, choice.withheld)
 
 
 class _MessageChoice:
@@ -100,8 +100,8 @@ class _MessageChoice:
     assistant the end of what a short message answers. replaced: see `find_replaced`.
     """
 
-    def __init__(self, screen: Screen, replaced: Mapping[int, int]) -> None:
-        self._screen, self._replaced = screen, replaced
+    def __init__(self, screen: Screen, replaced_turns: Mapping[int, int]) -> None:
+        self._screen, self._replaced = screen, replaced_turns
         self._seen: set[str] = set()
         self._room = BATCH_CHARACTERS
         self.shown: list[TurnMessage] = []
@@ -109,14 +109,14 @@ class _MessageChoice:
 
     def choose(self, messages: Sequence[TurnMessage], nodes: Sequence[int]) -> Sequence[int]:
         """Choose among the messages of turns; return the turns that fit."""
-        before = None
+        previous_message = None
         for message in messages:
             if self._is_replaced(message):
                 if message.role == "user":
                     self.withheld.append(Drop("message", "replaced", message=message.id))
                 continue
             if message.role != "user":
-                before = message
+                previous_message = message
                 continue
             words, reasons = self._read(message)
             self._room -= len(words)
@@ -125,24 +125,24 @@ class _MessageChoice:
             self.withheld += [Drop("message", reason, message=message.id) for reason in reasons]
             if not words:
                 continue
-            if len(words) <= SHORT_ANSWER_CHARACTERS and before is not None:
-                end = self._screen.mask(_end_of_answer(before))[0]
-                self.shown.append(replace(before, content=end))
+            if len(words) <= SHORT_ANSWER_CHARACTERS and previous_message is not None:
+                end = self._screen.mask(_end_of_answer(previous_message))[0]
+                self.shown.append(replace(previous_message, content=end))
             self.shown.append(replace(message, content=words))
-            before = None
+            previous_message = None
         return nodes
 
     def _is_replaced(self, message: TurnMessage) -> bool:
-        last = self._replaced.get(message.conversation)
-        return last is not None and message.node > last
+        last_turn = self._replaced.get(message.conversation)
+        return last_turn is not None and message.node > last_turn
 
     def _read(self, message: TurnMessage) -> tuple[str, list[Reason]]:
         """Return what is shown of a message, "" for nothing, and why the rest is not."""
-        text, left_out = read_own_words(message.content)
+        text, left_out_reasons = read_own_words(message.content)
         words = self._screen.mask(text)[0]
         telling = without_masks(words)
         # Most secrets were left out when the message was stored.
-        reasons: list[Reason] = list(left_out)
+        reasons: list[Reason] = list(left_out_reasons)
         if telling != words:
             reasons.append("secret")
         if words in self._seen:
@@ -158,20 +158,26 @@ def _end_of_answer(message: TurnMessage) -> str:
 
 
 def _known_facts(
-    conn: Connection, scope_id: int, blocks: Mapping[str, CoreBlock], said: Sequence[str]
+    conn: Connection, scope_id: int, blocks: Mapping[str, CoreBlock], user_texts: Sequence[str]
 ) -> list[KnownFacts]:
     """Return the lines of the block, the newest passages and those nearest to what was said."""
-    if not said:
+    if not user_texts:
         return []
     # Of these matters a fact may have changed, though no word of it is said again.
-    matters = find_matters("\n".join(said))
-    some = SearchQuery(limit=COMPARED_KNOWN if matters else NEWEST_KNOWN)
-    newest = passage_rows.search(conn, scope_id, passage_rows.PassageFilter(some))
-    same = (h for h in newest if not matters.isdisjoint(find_matters(h["content"])))
-    alike = (h for text in said for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN))
-    found = {
+    matters = find_matters("\n".join(user_texts))
+    known_query = SearchQuery(limit=COMPARED_KNOWN if matters else NEWEST_KNOWN)
+    newest_passages = passage_rows.search(conn, scope_id, passage_rows.PassageFilter(known_query))
+    same_matter = (h for h in newest_passages if not matters.isdisjoint(find_matters(h["content"])))
+    similar_passages = (
+        h for text in user_texts for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN)
+    )
+    facts_by_id = {
         h["id"]: KnownFacts(h["content"][:MAX_KNOWN_CHARACTERS], h["id"])
-        for h in [*islice(same, SAME_KNOWN), *alike, *newest[:NEWEST_KNOWN]]
+        for h in [
+            *islice(same_matter, SAME_KNOWN),
+            *similar_passages,
+            *newest_passages[:NEWEST_KNOWN],
+        ]
     }
     lines = map(KnownFacts, HumanBlock(scope_id, blocks).lines(conn))
-    return [*lines, *list(found.values())[:MAX_KNOWN]]
+    return [*lines, *list(facts_by_id.values())[:MAX_KNOWN]]

@@ -88,41 +88,41 @@ def read_answer(answer: str) -> FactAnswer | None:
 
 def _find_items(answer: str) -> list[Any] | None:
     """Return the operations of the first object or list that holds some; None for none at all."""
-    items, loose = _search(answer)
+    items, single_items = _search(answer)
     if not items and "," in answer:
-        items_again, loose_again = _search(_trailing_comma.sub(r"\1", answer))
-        items, loose = items_again or items, loose_again or loose
+        items_again, single_items_again = _search(_trailing_comma.sub(r"\1", answer))
+        items, single_items = items_again or items, single_items_again or single_items
     # Single operations are what is left of a list that cannot be decoded as a whole.
-    return items or loose or items
+    return items or single_items or items
 
 
 def _search(answer: str) -> tuple[list[Any] | None, list[Any]]:
     """Return the first list of operations, [] for an empty one, and single ones beside it."""
-    empty: list[Any] | None = None
-    loose: list[Any] = []
+    empty_list: list[Any] | None = None
+    single_items: list[Any] = []
     for value in _values_in(answer):
         items = _items_of(value)
         if items:
-            return items, loose
-        if items is not None and empty is None:
-            empty = items
+            return items, single_items
+        if items is not None and empty_list is None:
+            empty_list = items
         elif isinstance(value, dict) and _is_operation(value):
-            loose.append(value)
-    return empty, loose
+            single_items.append(value)
+    return empty_list, single_items
 
 
 def _values_in(answer: str) -> Iterator[Any]:
     """Yield the objects and lists of a text, each outermost one that decodes."""
-    at = 0
+    search_start = 0
     for _ in range(MAX_BEGINNINGS):
-        begin = _begin.search(answer, at)
+        begin = _begin.search(answer, search_start)
         if begin is None:
             return
-        at = begin.start()
+        search_start = begin.start()
         try:
-            value, at = _decoder.raw_decode(answer, at)
+            value, search_start = _decoder.raw_decode(answer, search_start)
         except (ValueError, RecursionError):
-            at += 1
+            search_start += 1
             continue
         yield value
 
@@ -202,8 +202,8 @@ def _clip(text: str, characters: int) -> str:
     """Return the beginning of a text, cut between two words."""
     if len(text) <= characters:
         return text
-    cut = text.rfind(" ", characters // 2, characters)
-    return text[: cut if cut > 0 else characters]
+    cut_end = text.rfind(" ", characters // 2, characters)
+    return text[: cut_end if cut_end > 0 else characters]
 
 
 def _excerpt(item: Any) -> str:

@@ -56,15 +56,17 @@ def name_speaker(fact: ProposedFact, speaker: str) -> ProposedFact:
 
 
 def set_edited_aside(
-    conn: Connection, scope_id: int, read: Set[int], human: HumanBlock, request: str
+    conn: Connection, scope_id: int, read_conversations: Set[int], human: HumanBlock, request: str
 ) -> None:
     """Set aside what came from messages that were edited away, reversibly.
 
-    read: conversations whose turns were read. What a replacement still says stays. request: the
-    job.
+    read_conversations: conversations whose turns were read. What a replacement still says stays.
+    request: the job.
     """
-    for lost in replaced_turns.lost_facts(conn, scope_id, read):
-        if lost.passage is not None:
-            passage_lifecycle.set_aside(conn, scope_id, lost.passage, EDITED)
+    for lost_fact in replaced_turns.lost_facts(conn, scope_id, read_conversations):
+        if lost_fact.passage is not None:
+            passage_lifecycle.set_aside(conn, scope_id, lost_fact.passage, EDITED)
         else:
-            human.replace_lines(conn, lost.lines, None, EditSource(EDITED, request, lost.message))
+            human.replace_lines(
+                conn, lost_fact.lines, None, EditSource(EDITED, request, lost_fact.message)
+            )

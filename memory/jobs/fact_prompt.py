@@ -66,7 +66,7 @@ class SaidLine(NamedTuple):
 
 
 def fact_prompt_messages(
-    rules: ExtractionRules, said: Sequence[SaidLine], known: Sequence[str]
+    rules: ExtractionRules, said_lines: Sequence[SaidLine], known_texts: Sequence[str]
 ) -> list[Json]:
     """Return the prompt: the new messages, each with its time where the day changes."""
     names = "; ".join(f"{n}: {d}" if d else n for n, d in rules.categories.items())
@@ -75,8 +75,8 @@ def fact_prompt_messages(
         categories=categories if names else "",
         instructions=f" {rules.instructions}" if rules.instructions else "",
     )
-    facts = "\n".join(f"{i}. {escape(f)}" for i, f in enumerate(known, 1)) or "(none)"
-    lines = "\n".join(_elements(said, rules.zone))
+    facts = "\n".join(f"{i}. {escape(f)}" for i, f in enumerate(known_texts, 1)) or "(none)"
+    lines = "\n".join(_elements(said_lines, rules.zone))
     return [
         {"role": "system", "content": system},
         {
@@ -87,15 +87,15 @@ def fact_prompt_messages(
     ]
 
 
-def _elements(said: Sequence[SaidLine], zone: str) -> Iterator[str]:
+def _elements(said_lines: Sequence[SaidLine], zone: str) -> Iterator[str]:
     """Yield the messages as elements, each with its time where the day changes."""
     day = ""
-    for role, text, at, name in said:
-        today = day_of(at, zone)
-        when = f' at="{moment_of(at, zone)}"' if today != day else ""
+    for role, text, said_at, name in said_lines:
+        today = day_of(said_at, zone)
+        when = f' at="{moment_of(said_at, zone)}"' if today != day else ""
         day = today
-        who = f' name="{_attribute(name)}"' if name else ""
-        yield f"<{role}{who}{when}>{escape(text)}</{role}>"
+        name_attribute = f' name="{_attribute(name)}"' if name else ""
+        yield f"<{role}{name_attribute}{when}>{escape(text)}</{role}>"
 
 
 def _attribute(name: str) -> str:

@@ -55,11 +55,11 @@ class FactWriter:
         record = self._new_record()
         record.proposed = len(answer.facts) + len(answer.malformed)
         record.drops += [Drop("fact", "malformed", self._masked(x)) for x in answer.malformed]
-        said = self._batch.user_said
-        texts = fold_texts([s.content for s in said])
+        user_lines = self._batch.user_said
+        texts = fold_texts([s.content for s in user_lines])
         for fact in answer.facts:
             index, reason = find_evidence(fact, texts)
-            message = said[index] if index is not None else None
+            message = user_lines[index] if index is not None else None
             origin = origin_of(conn, message, self._masked(fact.quote))
             source = origin.message
             reason = self._why_unwanted(fact, reason) or self._keep(
@@ -79,8 +79,8 @@ class FactWriter:
 
     def _new_record(self) -> JobRecord:
         batch = self._batch
-        shown = len(batch.user_said)
-        return JobRecord(KIND, len(batch.nodes), shown, drops=list(batch.withheld))
+        line_count = len(batch.user_said)
+        return JobRecord(KIND, len(batch.nodes), line_count, drops=list(batch.withheld))
 
     def _masked(self, text: str) -> str:
         return self._rules.screen.mask(text)[0]
@@ -101,8 +101,8 @@ class FactWriter:
 
     def _end(self, conn: Connection, record: JobRecord) -> None:
         unread_turns.mark_read(conn, self._scope, self._batch.nodes)
-        read = {s.conversation for s in self._batch.user_said}
-        set_edited_aside(conn, self._scope, read, self._human, self._request)
+        read_conversations = {s.conversation for s in self._batch.user_said}
+        set_edited_aside(conn, self._scope, read_conversations, self._human, self._request)
         self._store(conn, record)
         self._queue_rest(conn)
         # The model answers as it should again.
@@ -135,17 +135,17 @@ class FactWriter:
 
     def _keep(self, conn: Connection, fact: ProposedFact, origin: FactOrigin) -> Reason | None:
         """Store a fact; return why not, None where it is stored."""
-        replaced = self._named_by(fact)
+        replaced_facts = self._named_by(fact)
         if not fact.text:
-            return self._forget(conn, replaced, origin)
-        same = [
+            return self._forget(conn, replaced_facts, origin)
+        same_facts = [
             k
             for k in self._alike(conn, fact.text)
-            if dedup.is_duplicate(k.text, fact.text) and k not in replaced
+            if dedup.is_duplicate(k.text, fact.text) and k not in replaced_facts
         ]
-        if any(len(dedup.words(k.text)) >= len(dedup.words(fact.text)) for k in same):
+        if any(len(dedup.words(k.text)) >= len(dedup.words(fact.text)) for k in same_facts):
             return "duplicate"
-        self._insert(conn, fact, [*replaced, *same], origin)
+        self._insert(conn, fact, [*replaced_facts, *same_facts], origin)
         return None
 
     def _named_by(self, fact: ProposedFact) -> list[KnownFacts]:
@@ -153,22 +153,22 @@ class FactWriter:
 
         A wrong number destroys nothing: the fact is added beside it.
         """
-        known = self._batch.known
-        if fact.op == "add" or fact.id is None or not 0 < fact.id <= len(known):
+        known_facts = self._batch.known
+        if fact.op == "add" or fact.id is None or not 0 < fact.id <= len(known_facts):
             return []
-        named = known[fact.id - 1]
-        return [named] if is_about(named.text, fact) else []
+        named_fact = known_facts[fact.id - 1]
+        return [named_fact] if is_about(named_fact.text, fact) else []
 
     def _forget(
-        self, conn: Connection, known: Sequence[KnownFacts], origin: FactOrigin
+        self, conn: Connection, known_facts: Sequence[KnownFacts], origin: FactOrigin
     ) -> Reason | None:
         """Set a known fact aside that the user wants forgotten, if they speak of it."""
-        for k in known:
-            if k.passage is None:
-                self._edit(conn, {k.text}, None, origin)
+        for known_fact in known_facts:
+            if known_fact.passage is None:
+                self._edit(conn, {known_fact.text}, None, origin)
             else:
-                fact_rows.set_aside(conn, self._scope, k.passage, ACTOR)
-        return None if known else "wrong_id"
+                fact_rows.set_aside(conn, self._scope, known_fact.passage, ACTOR)
+        return None if known_facts else "wrong_id"
 
     def _alike(self, conn: Connection, text: str) -> list[KnownFacts]:
         """Return current facts that may say the same, including new ones of this answer."""
@@ -184,16 +184,16 @@ class FactWriter:
         self,
         conn: Connection,
         fact: ProposedFact,
-        replaced: Sequence[KnownFacts],
+        replaced_facts: Sequence[KnownFacts],
         origin: FactOrigin,
     ) -> None:
-        lines = {k.text for k in replaced if k.passage is None}
+        lines = {k.text for k in replaced_facts if k.passage is None}
         place = None
         # Where several speak, no line about "the user" says whom it is about.
         is_line = fact.type in LASTING and not origin.speaker
         if not is_line or not self._edit(conn, lines, fact.text, origin):
             tags = (fact.category,) if self._rules.categories else ()
-            new = passage_rows.NewPassage(
+            new_passage = passage_rows.NewPassage(
                 fact.text,
                 tags,
                 fact.type,
@@ -203,12 +203,16 @@ class FactWriter:
                 quote=origin.quote or None,
                 speaker=origin.speaker or None,
             )
-            place = passage_rows.add(conn, self._scope, new)[0][0]["id"]
+            place = passage_rows.add(conn, self._scope, new_passage)[0][0]["id"]
             if lines:
                 self._edit(conn, lines, None, origin)
-        for k in replaced:
+        for k in replaced_facts:
             if k.passage is not None and k.passage != place:
                 fact_rows.set_aside(conn, self._scope, k.passage, ACTOR, place or LABEL)
 
-    def _edit(self, conn: Connection, gone: Set[str], new: str | None, origin: FactOrigin) -> bool:
-        return self._human.replace_lines(conn, gone, new, origin.source(self._request))
+    def _edit(
+        self, conn: Connection, removed_lines: Set[str], new_line: str | None, origin: FactOrigin
+    ) -> bool:
+        return self._human.replace_lines(
+            conn, removed_lines, new_line, origin.source(self._request)
+        )

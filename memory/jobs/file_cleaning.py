@@ -23,7 +23,7 @@ def cleaning_handler(db: Database) -> Handler:
 
     async def run(job: QueuedJob) -> None:
         for upload in job.payload["uploads"]:
-            clean = partial(file_removal.clean_upload, upload=int(upload))
-            await write_batches(db, clean, NOTHING)
+            clean_file = partial(file_removal.clean_upload, upload=int(upload))
+            await write_batches(db, clean_file, NOTHING)
 
     return run

@@ -44,8 +44,8 @@ class FileStoring:
         upload = file_removal.Upload(self.place.scope_id, self.place.key)
 
         def piece(conn: Connection, share: WriterShare) -> bool | None:
-            done = file_removal.remove_read_rows(conn, share, upload, lambda _: None)
-            return None if done else True
+            is_done = file_removal.remove_read_rows(conn, share, upload, lambda _: None)
+            return None if is_done else True
 
         await write_batches(self._db, piece, self.place.scope_id)
         self._count, self._head = 0, None
@@ -60,8 +60,8 @@ class FileStoring:
         """Yield the bytes of the file."""
         position = 0
         while True:
-            read = partial(read_chunk, upload=self.place.key, position=position)
-            chunk = await self._db.read(read)
+            read_position = partial(read_chunk, upload=self.place.key, position=position)
+            chunk = await self._db.read(read_position)
             if chunk is None:
                 return
             yield chunk
@@ -78,8 +78,8 @@ class FileStoring:
                 await self._write(partial(_add_symbols, place=self.place, frame=frame))
             elif isinstance(frame, GramsFrame):
                 for i in range(0, len(frame.grams), GRAMS_TOGETHER):
-                    some = frame.grams[i : i + GRAMS_TOGETHER]
-                    await self._write(partial(_add_grams, place=self.place, grams=some))
+                    some_grams = frame.grams[i : i + GRAMS_TOGETHER]
+                    await self._write(partial(_add_grams, place=self.place, grams=some_grams))
         head = self._head
         if head is None:
             raise ChildDied("the reading ended early")
@@ -94,20 +94,22 @@ class FileStoring:
 
     async def _store_passages(self, passages: list[ReadPassage]) -> None:
         for i in range(0, len(passages), TOGETHER):
-            new = [
+            new_passages = [
                 NewFilePassage(
                     self._count + j,
-                    one.page,
-                    one.line_start,
-                    one.line_end,
-                    one.content,
-                    one.named,
-                    one.words,
+                    passage.page,
+                    passage.line_start,
+                    passage.line_end,
+                    passage.content,
+                    passage.named,
+                    passage.words,
                 )
-                for j, one in enumerate(passages[i : i + TOGETHER])
+                for j, passage in enumerate(passages[i : i + TOGETHER])
             ]
-            await self._write(partial(file_passages.add_passages, place=self.place, new=new))
-            self._count += len(new)
+            await self._write(
+                partial(file_passages.add_passages, place=self.place, new_passages=new_passages)
+            )
+            self._count += len(new_passages)
 
     async def _write(self, add: Callable[[Connection], None]) -> None:
         """Write a piece, while the file is still there. Raises Superseded."""
@@ -118,22 +120,22 @@ class FileStoring:
             add(conn)
             return True
 
-        behind = self._db.apart_from_turns(work)
-        if not await self._db.write(behind, piece=True, lock=self.place.scope_id):
+        filed_work = self._db.apart_from_turns(work)
+        if not await self._db.write(filed_work, piece=True, lock=self.place.scope_id):
             raise Superseded
 
 
 def _add_symbols(conn: Connection, place: UploadPlace, frame: SymbolsFrame) -> None:
     symbols = [
         {
-            "name": one.name,
-            "kind": one.kind[:32],
-            "page": one.page,
-            "line_start": one.line_start,
-            "line_end": one.line_end,
-            "content": one.content,
+            "name": symbol.name,
+            "kind": symbol.kind[:32],
+            "page": symbol.page,
+            "line_start": symbol.line_start,
+            "line_end": symbol.line_end,
+            "content": symbol.content,
         }
-        for one in frame.symbols
+        for symbol in frame.symbols
     ]
     file_symbols.add_symbols(conn, place.scope_id, place.key, symbols)
 

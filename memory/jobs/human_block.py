@@ -28,7 +28,7 @@ class HumanBlock:
         return [line.strip() for line in lines if line.strip()]
 
     def replace_lines(
-        self, conn: Connection, gone: Set[str], new: str | None, by: EditSource
+        self, conn: Connection, removed_lines: Set[str], new_line: str | None, source: EditSource
     ) -> bool:
         """Replace lines by a new one, None for none.
 
@@ -39,13 +39,20 @@ class HumanBlock:
         def edit(block: CoreBlock | None) -> CoreBlock | None:
             if block is None:
                 return None
-            kept = [line for line in block.value.split("\n") if line.strip() not in gone]
-            return rewrite_value(block, "\n".join([*kept, new] if new else kept).strip("\n"))
+            remaining_lines = [
+                line for line in block.value.split("\n") if line.strip() not in removed_lines
+            ]
+            return rewrite_value(
+                block,
+                "\n".join([*remaining_lines, new_line] if new_line else remaining_lines).strip(
+                    "\n"
+                ),
+            )
 
         scope_id = self._set.scope_id
-        if new and scope_id is not None and is_hidden(conn, scope_id, LABEL):
+        if new_line and scope_id is not None and is_hidden(conn, scope_id, LABEL):
             return False
         try:
-            return block_rows.edit(conn, self._set, LABEL, edit, by) is not None
+            return block_rows.edit(conn, self._set, LABEL, edit, source) is not None
         except ToolError:
             return False

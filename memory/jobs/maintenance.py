@@ -61,8 +61,8 @@ def erase_handler(db: Database, forget: Forget) -> Handler:
         if not db.is_shared or job.payload.get("again"):
             return None
         # Another worker may have put vectors outside the database meanwhile, within its lease.
-        later = QueuedJob("erase", {**job.payload, "again": True}, delay=LEASE + AGAIN_SECONDS)
-        return lambda conn: enqueue(conn, later)
+        later_job = QueuedJob("erase", {**job.payload, "again": True}, delay=LEASE + AGAIN_SECONDS)
+        return lambda conn: enqueue(conn, later_job)
 
     return erase
 
@@ -106,10 +106,10 @@ def embed_handler(embed: Embed) -> Handler:
     """Return the job that makes a scope's missing vectors, queued again until done."""
 
     async def run(job: QueuedJob) -> Effect | None:
-        scope_id, whole = job.scope_id, bool(job.payload.get("whole"))
-        if scope_id is None or not await embed(scope_id, whole):
+        scope_id, all_rows = job.scope_id, bool(job.payload.get("whole"))
+        if scope_id is None or not await embed(scope_id, all_rows):
             return None
-        return lambda conn: enqueue(conn, vectors.job_of(scope_id, whole=whole))
+        return lambda conn: enqueue(conn, vectors.job_of(scope_id, whole=all_rows))
 
     return run
 
@@ -118,10 +118,10 @@ def fade_handler(db: Database) -> Handler:
     """Return the job that sets faint passages aside; they can be restored."""
 
     async def fade(_: QueuedJob) -> None:
-        now, after = clock.now(), 0
-        while keys := await db.read(partial(passage_lifecycle.faint, now=now, after=after)):
+        now, after_key = clock.now(), 0
+        while keys := await db.read(partial(passage_lifecycle.faint, now=now, after=after_key)):
             await db.write(partial(passage_lifecycle.fade, now=now, keys=keys), piece=True)
-            after = keys[-1]
+            after_key = keys[-1]
 
     return fade
 
@@ -131,4 +131,4 @@ def register(worker: Worker, db: Database, ages: RetentionPolicy, retrieval: Ret
     worker.register("erase", erase_handler(db, retrieval.forget))
     worker.register("embed", embed_handler(retrieval.embed_scope), small=True)
     worker.register("reindex", reindex_handler(db))
-    worker.register("expire", expire_handler(db, ages), every=PERIOD_SECONDS)
+    worker.register("expire", expire_handler(db, ages), interval=PERIOD_SECONDS)

@@ -66,13 +66,13 @@ class ReflectionSchedule:
         """Return the jobs to queue after a turn. project: of the memory, "" for none."""
         name = keyed_hash(scope_key, b"reflect").hex()
         payload = {"model": model, "rounds": 0, **({"project": project} if project else {})}
-        counted = (
+        turn_jobs = (
             [QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", every=self.turns)]
             if self.turns
             else []
         )
         return [
-            *counted,
+            *turn_jobs,
             *(
                 [
                     QueuedJob(
@@ -99,26 +99,26 @@ def reflection_handler(
 
     async def run(job: QueuedJob) -> None:
         own_blocks = blocks(str(job.payload.get("project") or ""))
-        found = await db.read(lambda conn: _read_input(conn, job, own_blocks))
-        if found is None:
+        reflection_input = await db.read(lambda conn: _read_input(conn, job, own_blocks))
+        if reflection_input is None:
             return
         context = tools.ToolContext(
             job.scope_id or 0,
             block_rows.BlockSet(job.scope_id, own_blocks),
             retrieval,
             f"job_{job.held[0]}",
-            {label: b.version for label, b in found.blocks.items()},
+            {label: b.version for label, b in reflection_input.blocks.items()},
             allowed=ALLOWED,
             actor=ACTOR,
         )
-        messages = _prompt_messages(found)
-        for done in range(job.payload["rounds"], ROUNDS):
-            message = await model(found.call, messages, TOKENS)
+        messages = _prompt_messages(reflection_input)
+        for round_index in range(job.payload["rounds"], ROUNDS):
+            message = await model(reflection_input.call, messages, TOKENS)
             calls = _calls(message)
             if not calls:
                 return
             results = await tools.run_searches(calls, context)
-            step = _Step(calls, context, done)
+            step = _Step(calls, context, round_index)
             results |= await db.write(
                 partial(_run_edits, job=job, step=step), lock=job.scope_id or NOTHING
             )
@@ -140,21 +140,23 @@ def _read_input(
     call = background_call(conn, KIND, job.scope_id, job.payload["model"])
     if call is None or job.scope_id is None:
         return None
-    found = block_rows.all_of(conn, block_rows.BlockSet(job.scope_id, blocks))
-    newest = passage_rows.search(
+    core_blocks = block_rows.all_of(conn, block_rows.BlockSet(job.scope_id, blocks))
+    newest_passages = passage_rows.search(
         conn, job.scope_id, passage_rows.PassageFilter(SearchQuery(limit=NEWEST_MESSAGES))
     )
     return (
-        _ReflectionInput(replace(call, tools=OFFERED), found, newest)
-        if any(b.value for b in found.values()) or newest
+        _ReflectionInput(replace(call, tools=OFFERED), core_blocks, newest_passages)
+        if any(b.value for b in core_blocks.values()) or newest_passages
         else None
     )
 
 
-def _prompt_messages(found: _ReflectionInput) -> list[Json]:
-    passages = "\n".join(f"- {escape(p['content'][:500])}" for p in found.passages) or "(none)"
+def _prompt_messages(reflection_input: _ReflectionInput) -> list[Json]:
+    passages = (
+        "\n".join(f"- {escape(p['content'][:500])}" for p in reflection_input.passages) or "(none)"
+    )
     text = (
-        f"<memory_blocks>\n{elements(list(found.blocks.values()))}\n</memory_blocks>\n"
+        f"<memory_blocks>\n{elements(list(reflection_input.blocks.values()))}\n</memory_blocks>\n"
         f"<newest_archival_memory>\n{passages}\n</newest_archival_memory>"
     )
     return [{"role": "system", "content": PROMPT}, {"role": "user", "content": text}]
@@ -162,20 +164,22 @@ def _prompt_messages(found: _ReflectionInput) -> list[Json]:
 
 def _calls(message: Json) -> list[tools.ToolCall]:
     """Return the calls of the answer; none if any of them is malformed."""
-    found = message.get("tool_calls")
-    if not isinstance(found, list):
+    tool_calls = message.get("tool_calls")
+    if not isinstance(tool_calls, list):
         return []
-    out = []
-    for c in found[:CALLS]:
-        function = c.get("function") if isinstance(c, dict) else None
+    parsed_calls = []
+    for tool_call in tool_calls[:CALLS]:
+        function = tool_call.get("function") if isinstance(tool_call, dict) else None
         if (
             not isinstance(function, dict)
-            or not isinstance(c.get("id"), str)
+            or not isinstance(tool_call.get("id"), str)
             or not isinstance(function.get("arguments"), str)
         ):
             return []
-        out.append(tools.ToolCall(c["id"], str(function.get("name")), function["arguments"]))
-    return out
+        parsed_calls.append(
+            tools.ToolCall(tool_call["id"], str(function.get("name")), function["arguments"])
+        )
+    return parsed_calls
 
 
 class _Step(NamedTuple):
@@ -191,7 +195,7 @@ def _run_edits(conn: Connection, job: QueuedJob, step: _Step) -> dict[int, str]:
 
     Raises Conflict if the job no longer belongs to this worker.
     """
-    calls, context, done = step
-    advance(conn, job, {**job.payload, "rounds": done + 1})
+    calls, context, first_round = step
+    advance(conn, job, {**job.payload, "rounds": first_round + 1})
     scopes.touch(conn, context.scope_id)
     return tools.run_edits(conn, calls, context)

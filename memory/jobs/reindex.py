@@ -44,28 +44,28 @@ def step(conn: Connection, progress: ReindexProgress) -> tuple[ReindexProgress, 
         fts.note_terms(conn)
         return ReindexProgress("done"), 0
     sweeping, _, kind = progress.kind.rpartition(" ")
-    share, after, done = WriterShare(PAGE), progress.after, 0
+    share, after_key, row_count = WriterShare(PAGE), progress.after, 0
     while True:
-        keys = (_swept if sweeping else _put_documents)(conn, kind, after)
-        done += len(keys)
+        keys = (_swept if sweeping else _put_documents)(conn, kind, after_key)
+        row_count += len(keys)
         if not keys:
             following = KINDS[KINDS.index(progress.kind) + 1]
             if following == "done":
                 fts.note_terms(conn)
-            return ReindexProgress(following), done
-        after = keys[-1]
+            return ReindexProgress(following), row_count
+        after_key = keys[-1]
         if share.count_row(len(keys)):
-            return ReindexProgress(progress.kind, after), done
+            return ReindexProgress(progress.kind, after_key), row_count
 
 
-def _put_documents(conn: Connection, kind: str, after: int) -> Sequence[int]:
-    docs = READERS[kind](conn, after, min(ROWS_PER_STATEMENT, PAGE))
+def _put_documents(conn: Connection, kind: str, after_key: int) -> Sequence[int]:
+    docs = READERS[kind](conn, after_key, min(ROWS_PER_STATEMENT, PAGE))
     fts.reindex_documents(conn, f"{kind}_fts", docs)
     return [key for key, _ in docs]
 
 
-def _swept(conn: Connection, kind: str, after: int) -> Sequence[int]:
-    return fts.delete_orphans(conn, f"{kind}_fts", kind, after)
+def _swept(conn: Connection, kind: str, after_key: int) -> Sequence[int]:
+    return fts.delete_orphans(conn, f"{kind}_fts", kind, after_key)
 
 
 def sizes(conn: Connection) -> dict[str, int]:
@@ -106,13 +106,13 @@ def count_unembedded_scopes(conn: Connection) -> dict[str, int]:
 
     Jobs queued by turns do not count.
     """
-    j = t.jobs.c
+    job_columns = t.jobs.c
     return {
         row.state: row.n
         for row in conn.execute(
-            select(j.state, func.count().label("n"))
-            .where(j.kind == "embed", j.payload.contains('"whole"'))
-            .group_by(j.state)
+            select(job_columns.state, func.count().label("n"))
+            .where(job_columns.kind == "embed", job_columns.payload.contains('"whole"'))
+            .group_by(job_columns.state)
         )
     }
 
@@ -130,10 +130,10 @@ def reindex_handler(db: Database) -> Handler:
     """Return the job that continues for some seconds and queues the rest."""
 
     async def run(job: QueuedJob) -> None:
-        progress, until = ReindexProgress(**job.payload), time.monotonic() + JOB_SECONDS
+        progress, deadline = ReindexProgress(**job.payload), time.monotonic() + JOB_SECONDS
         while True:
             progress, _ = await db.write(partial(step, progress=progress), piece=True)
-            if progress.kind == "done" or time.monotonic() > until:
+            if progress.kind == "done" or time.monotonic() > deadline:
                 break
         if progress.kind != "done":
             await db.write(lambda conn: begin(conn, progress))

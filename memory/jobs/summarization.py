@@ -35,18 +35,18 @@ KIND = "summarise"
 s = t.summaries.c
 
 
-def job_of(ahead: SummaryTask, conversation: int, model: str) -> QueuedJob:
+def job_of(task: SummaryTask, conversation: int, model: str) -> QueuedJob:
     """Return the job for a planned summary; one at a time for each conversation."""
     payload = {
-        "link": ahead.link.hex(),
-        "base": ahead.base.hex() if ahead.base else None,
-        "pieces": ahead.pieces,
-        "tokens": ahead.tokens,
-        "count": ahead.count,
+        "link": task.link.hex(),
+        "base": task.base.hex() if task.base else None,
+        "pieces": task.pieces,
+        "tokens": task.tokens,
+        "count": task.count,
         "model": model,
     }
     return QueuedJob(
-        KIND, payload, conversation=conversation, dedupe=f"{KIND}-{ahead.link.hex()}", alone=True
+        KIND, payload, conversation=conversation, dedupe=f"{KIND}-{task.link.hex()}", alone=True
     )
 
 
@@ -61,21 +61,21 @@ def summary_handler(
     """
 
     async def run(job: QueuedJob) -> Effect | None:
-        found = await db.read(lambda conn: _read_request(conn, job))
-        if found is None:
+        request = await db.read(lambda conn: _read_request(conn, job))
+        if request is None:
             return None
-        call, before = found
+        call, earlier_summary = request
 
         async def ask(messages: Sequence[Json], tokens: int) -> str:
             return answer_text(await model(call, messages, tokens))
 
-        payload, text = job.payload, job.payload.get("made", before)
-        left = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]
+        payload, text = job.payload, job.payload.get("made", earlier_summary)
+        remaining_pieces = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]
         try:
-            while left:
-                text = await step(ask, text, left[0], payload["tokens"], prompt())
-                if left := left[1:]:
-                    payload = {**payload, "pieces": left, "made": text}
+            while remaining_pieces:
+                text = await step(ask, text, remaining_pieces[0], payload["tokens"], prompt())
+                if remaining_pieces := remaining_pieces[1:]:
+                    payload = {**payload, "pieces": remaining_pieces, "made": text}
                     await db.write(
                         partial(advance, job=job, payload=payload), small=True, lock=NOTHING
                     )
@@ -91,8 +91,8 @@ def summary_handler(
 def _left_out(summary: str, count: int, why: Exception) -> str:
     """Return the summary with a line about the messages that no model summarised."""
     log.warning("%d messages cannot be summarised (%s): they are left out", count, why)
-    said = f"[{count} earlier messages were left out.]"
-    return f"{summary.removesuffix(HINT).strip()}\n{said}".strip()
+    omission = f"[{count} earlier messages were left out.]"
+    return f"{summary.removesuffix(HINT).strip()}\n{omission}".strip()
 
 
 def _read_request(conn: Connection, job: QueuedJob) -> tuple[BackgroundCall, str] | None:
@@ -101,27 +101,27 @@ def _read_request(conn: Connection, job: QueuedJob) -> tuple[BackgroundCall, str
     if call is None or _stored_summary(conn, job, job.payload["link"]) is not None:
         return None
     base = job.payload["base"]
-    before = _stored_summary(conn, job, base) if base else ""
-    return None if before is None else (call, before)
+    earlier_summary = _stored_summary(conn, job, base) if base else ""
+    return None if earlier_summary is None else (call, earlier_summary)
 
 
 def _stored_summary(conn: Connection, job: QueuedJob, link: str) -> str | None:
-    found: str | None = conn.execute(
+    content: str | None = conn.execute(
         select(s.content).where(s.scope_id == job.scope_id, s.chain == bytes.fromhex(link))
     ).scalar()
-    return found
+    return content
 
 
 def _keep(conn: Connection, job: QueuedJob, text: str) -> None:
-    p: dict[str, Any] = job.payload
+    payload: dict[str, Any] = job.payload
     put_row(
         conn,
         t.summaries,
         ("scope_id", "chain"),
         scope_id=job.scope_id,
         conversation=job.conversation,
-        chain=bytes.fromhex(p["link"]),
+        chain=bytes.fromhex(payload["link"]),
         content=text,
-        count=p["count"],
+        count=payload["count"],
         created_at=clock.now(),
     )

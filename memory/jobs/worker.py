@@ -54,26 +54,26 @@ class Worker:
         kind: str,
         handler: Handler,
         *,
-        every: float | None = None,
+        interval: float | None = None,
         slow: bool = False,
         small: bool | Callable[[int], None] = False,
     ) -> None:
         """Run `handler` for jobs of this kind.
 
-        It may run twice for one job. every: period in seconds in which one is queued automatically,
-        the first at the start. slow: it calls a model. small: its result writes a few rows that no
-        turn caches (`memory.session.conversation_cache`), or that this function makes turns forget,
-        given the scope's row key.
+        It may run twice for one job. interval: period in seconds in which one is queued
+        automatically, the first at the start. slow: it calls a model. small: its result writes a
+        few rows that no turn caches (`memory.session.conversation_cache`), or that this function
+        makes turns forget, given the scope's row key.
         """
         self._handlers[kind] = handler
         if callable(small):
             self._forgetting[kind] = small
-        for kinds, wanted in ((self._slow, slow), (self._small, bool(small))):
-            if wanted:
+        for kinds, is_wanted in ((self._slow, slow), (self._small, bool(small))):
+            if is_wanted:
                 kinds.add(kind)
         self._periods.pop(kind, None)
-        if every is not None:
-            self._periods[kind] = every
+        if interval is not None:
+            self._periods[kind] = interval
 
     def register_long(self, kind: str, handler: Handler) -> None:
         """Run `handler` for jobs of this kind, which take minutes, one at a time."""
@@ -101,11 +101,12 @@ class Worker:
             self._resumed.append(
                 None
             )  # jobs that waited for a credential may not need one any more
-            hands = [self._work_on(self._quick_kinds, ticks=True)]
-            hands += [self._work_on(lambda: self._slow) for _ in range(SLOW_HANDS)]
-            hands.append(self._work_on(lambda: self._long, lease=LONG_LEASE))
+            work_loops = [self._work_on(self._quick_kinds, ticks=True)]
+            work_loops += [self._work_on(lambda: self._slow) for _ in range(SLOW_HANDS)]
+            work_loops.append(self._work_on(lambda: self._long, lease=LONG_LEASE))
             self._tasks = [
-                asyncio.create_task(hand, name=f"memory-worker-{i}") for i, hand in enumerate(hands)
+                asyncio.create_task(work_loop, name=f"memory-worker-{i}")
+                for i, work_loop in enumerate(work_loops)
             ]
 
     async def stop(self) -> None:
@@ -137,11 +138,11 @@ class Worker:
             try:
                 if ticks:
                     await self._tick()
-                busy = await self._one(tuple(kinds()), lease)
+                was_busy = await self._one(tuple(kinds()), lease)
             except MemoryFault as e:
                 log.warning("background jobs wait for the store: %s", e)
-                busy = False
-            if not busy:
+                was_busy = False
+            if not was_busy:
                 await self._rest()
 
     async def _rest(self) -> None:
@@ -164,12 +165,12 @@ class Worker:
             self._resumed.pop(0)
             self._woken.set()
         now = time.monotonic()
-        for kind, every in self._periods.items():
+        for kind, interval in self._periods.items():
             if now >= self._next.get(kind, now):
-                self._next[kind] = now + every
+                self._next[kind] = now + interval
                 shared = self._db.is_shared
                 await self._db.write(
-                    partial(jobs.enqueue_periodic, kind=kind, every=every if shared else 0.0),
+                    partial(jobs.enqueue_periodic, kind=kind, interval=interval if shared else 0.0),
                     small=True,
                     lock=NOTHING,
                 )
@@ -179,21 +180,21 @@ class Worker:
         lease = lease or self._lease
         if not kinds:
             return False
-        limited, tenants = self._held
-        which = jobs.JobFilter(tuple(kinds), limited, tenants() if limited else ())
-        if not await self._db.read(jobs.due(which), small=True, single=True, of=NO_TURNS):
+        is_limited, tenants = self._held
+        job_filter = jobs.JobFilter(tuple(kinds), is_limited, tenants() if is_limited else ())
+        if not await self._db.read(jobs.due(job_filter), small=True, single=True, of=NO_TURNS):
             return False
-        claimed = await self._claim(which, lease)
-        if claimed is None:
+        claimed_job = await self._claim(job_filter, lease)
+        if claimed_job is None:
             return False
-        await self._run(claimed, lease)
+        await self._run(claimed_job, lease)
         return True
 
-    async def _claim(self, which: jobs.JobFilter, lease: float) -> ClaimedJob | None:
+    async def _claim(self, job_filter: jobs.JobFilter, lease: float) -> ClaimedJob | None:
         """Claim a job; one that is claimed while the worker stops is given back."""
         claiming = asyncio.ensure_future(
             self._db.write(
-                self._db.apart_from_turns(lambda conn: jobs.claim(conn, which, lease)),
+                self._db.apart_from_turns(lambda conn: jobs.claim(conn, job_filter, lease)),
                 small=True,
                 lock=NOTHING,
             )
@@ -205,41 +206,47 @@ class Worker:
             raise
 
     async def _give_back(self, claiming: asyncio.Future[ClaimedJob | None]) -> None:
-        if (claimed := await claiming) is not None:
-            await self._db.write(lambda conn: jobs.release(conn, claimed), small=True, lock=NOTHING)
+        if (claimed_job := await claiming) is not None:
+            await self._db.write(
+                lambda conn: jobs.release(conn, claimed_job), small=True, lock=NOTHING
+            )
 
-    async def _run(self, claimed: ClaimedJob, lease: float) -> None:
-        kind = claimed.job.kind
+    async def _run(self, claimed_job: ClaimedJob, lease: float) -> None:
+        kind = claimed_job.job.kind
         try:
             async with asyncio.timeout(lease):
-                effect = await self._handlers[kind](claimed.job)
-            scope_id = claimed.job.scope_id
-            complete = partial(jobs.complete, claimed=claimed, effect=effect)
+                effect = await self._handlers[kind](claimed_job.job)
+            scope_id = claimed_job.job.scope_id
+            complete_job = partial(jobs.complete, claimed_job=claimed_job, effect=effect)
             await self._db.write(
-                self._db.behind_turns_of(scope_id, complete),
+                self._db.behind_turns_of(scope_id, complete_job),
                 small=effect is None or kind in self._small,
-                lock=_lock_of(claimed.job, effect),
+                lock=_lock_of(claimed_job.job, effect),
             )
             forget = self._forgetting.get(kind)
             if effect is not None and forget is not None and scope_id is not None:
                 forget(scope_id)
         except Postponed:
             await self._db.write(
-                lambda conn: jobs.postpone(conn, claimed), small=True, lock=NOTHING
+                lambda conn: jobs.postpone(conn, claimed_job), small=True, lock=NOTHING
             )
         except asyncio.CancelledError:
             await asyncio.shield(
-                self._db.write(lambda conn: jobs.release(conn, claimed), small=True, lock=NOTHING)
+                self._db.write(
+                    lambda conn: jobs.release(conn, claimed_job), small=True, lock=NOTHING
+                )
             )
             raise
         except Exception as e:
             # Whatever a handler raises, the job is retried and the worker continues.
             defect = None if isinstance(e, MemoryFault) else e
-            told = (kind, claimed.attempts, e)
-            log.warning("background job %s (attempt %d) failed: %s", *told, exc_info=defect)
-            name, most = type(e).__name__, _most_attempts(e)
+            log_values = (kind, claimed_job.attempts, e)
+            log.warning("background job %s (attempt %d) failed: %s", *log_values, exc_info=defect)
+            name, max_attempts = type(e).__name__, _most_attempts(e)
             await self._db.write(
-                lambda conn: jobs.fail(conn, claimed, name, most), small=True, lock=NOTHING
+                lambda conn: jobs.fail(conn, claimed_job, name, max_attempts),
+                small=True,
+                lock=NOTHING,
             )
 
 

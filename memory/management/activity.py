@@ -116,8 +116,10 @@ class Distribution:
     def of(cls, values: Sequence[float]) -> Distribution:
         if not values:
             return cls()
-        ordered = sorted(values)
-        return cls(_percentile(ordered, 0.5), _percentile(ordered, 0.95), ordered[-1])
+        ordered_values = sorted(values)
+        return cls(
+            _percentile(ordered_values, 0.5), _percentile(ordered_values, 0.95), ordered_values[-1]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,8 @@ class Monitors:
         return len(self.recent)
 
 
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    return ordered[max(0, ceil(share * len(ordered)) - 1)]
+def _percentile(ordered_values: Sequence[float], share: float) -> float:
+    return ordered_values[max(0, ceil(share * len(ordered_values)) - 1)]
 
 
 async def list_turns(
@@ -193,19 +195,23 @@ async def read_monitors(
     memory: Memory, reach: VisibleScopes, since: float, user: str | None = None
 ) -> Monitors:
     """Return the monitors since a Unix time. Raises StoreUnavailable."""
-    recent = await list_turns(memory, reach, since, MAX_TURNS, user)
+    recent_turns = await list_turns(memory, reach, since, MAX_TURNS, user)
     passages = await read(memory, lambda conn: rows.count_passages(conn, reach, user))
-    added = await read(memory, lambda conn: rows.passages_by_day(conn, reach, since, user))
+    passages_by_day = await read(
+        memory, lambda conn: rows.passages_by_day(conn, reach, since, user)
+    )
     edits = await read(memory, lambda conn: rows.edits_by_day(conn, reach, since, user))
-    told = [turn.explain for turn in recent if turn.explain is not None]
-    per_turn = [TurnMonitor.of(x) for x in told]
+    explain_records = [turn.explain for turn in recent_turns if turn.explain is not None]
+    per_turn = [TurnMonitor.of(x) for x in explain_records]
     return Monitors(
-        recent,
-        Distribution.of([x.tokens.prompt for x in told]),
-        Distribution.of([x.tokens.prompt / x.tokens.window for x in told if x.tokens.window]),
-        Distribution.of([x.tokens.injected for x in told]),
+        recent_turns,
+        Distribution.of([x.tokens.prompt for x in explain_records]),
+        Distribution.of(
+            [x.tokens.prompt / x.tokens.window for x in explain_records if x.tokens.window]
+        ),
+        Distribution.of([x.tokens.injected for x in explain_records]),
         passages,
-        added,
+        passages_by_day,
         sum(len(x.search_ms) for x in per_turn),
         sum(x.hits for x in per_turn),
         Distribution.of([ms for x in per_turn for ms in x.search_ms]),
@@ -228,10 +234,10 @@ def split_core(core: str) -> tuple[str, str]:
 
 def calls_of(explain: ExplainSummary) -> list[ObservedCall]:
     """Return the memory tools that a turn ran, and automatic recall if it searched."""
-    found = [ObservedCall.of(call.name, call.result, call.ms) for call in explain.tools]
+    observed_calls = [ObservedCall.of(call.name, call.result, call.ms) for call in explain.tools]
     if (ms := explain.timings_ms.get("recall")) is not None:
-        found.append(ObservedCall.of_recall(explain.injected.recall, ms))
-    return found
+        observed_calls.append(ObservedCall.of_recall(explain.injected.recall, ms))
+    return observed_calls
 
 
 async def edit_mark(memory: Memory, scope: Scope) -> tuple[int, int] | None:
@@ -264,7 +270,7 @@ class ThreadNotes:
 
 
 async def read_thread_notes(
-    memory: Memory, found: FoundConversation, turns: Sequence[int]
+    memory: Memory, conversation: FoundConversation, turns: Sequence[int]
 ) -> ThreadNotes:
     """Return summaries and forks of a conversation, and the explain records of some turns.
 
@@ -273,8 +279,8 @@ async def read_thread_notes(
     return await read(
         memory,
         lambda conn: ThreadNotes(
-            rows.summaries(conn, found.scope_id, found.key),
-            rows.forks(conn, found.scope_id, found.name),
+            rows.summaries(conn, conversation.scope_id, conversation.key),
+            rows.forks(conn, conversation.scope_id, conversation.name),
             rows.explain_ids(conn, turns),
         ),
     )

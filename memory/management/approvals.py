@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 
-async def ask_person(memory: Memory, wanted: ApprovalRequest) -> StoredApproval:
+async def ask_person(memory: Memory, request: ApprovalRequest) -> StoredApproval:
     """Write that a call waits for a person. Raises StoreUnavailable."""
-    return await memory.db.write(lambda conn: rows.create(conn, wanted), lock=NOTHING)
+    return await memory.db.write(lambda conn: rows.create(conn, request), lock=NOTHING)
 
 
 async def find_approval(memory: Memory, ident: str, tenant: str | None = None) -> StoredApproval:

@@ -35,16 +35,16 @@ async def list_blocks(memory: Memory, actor: ManagementActor) -> Mapping[str, Co
     """
 
     def work(conn: Connection) -> Mapping[str, CoreBlock]:
-        own = rows.all_of(conn, actor.shelf(conn))
+        own_blocks = rows.all_of(conn, actor.shelf(conn))
         if not actor.scope.is_named:
-            return own
-        return hide_own(conn, actor.scope, own, actor.defaults)
+            return own_blocks
+        return hide_own(conn, actor.scope, own_blocks, actor.defaults)
 
     return await read(memory, work)
 
 
 async def edit_block(
-    memory: Memory, actor: ManagementActor, label: str, how: Edit, expect: int | None = None
+    memory: Memory, actor: ManagementActor, label: str, edit: Edit, expect: int | None = None
 ) -> CoreBlock | None:
     """Edit a block and return it; None if it was deleted.
 
@@ -53,8 +53,8 @@ async def edit_block(
     source = replace(actor.source, expect=expect)
 
     def work(conn: Connection) -> CoreBlock | None:
-        shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
-        return rows.edit(conn, shelf, label, how, source)
+        block_set = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
+        return rows.edit(conn, block_set, label, edit, source)
 
     return await memory.db.write(work, lock=actor.lock)
 
@@ -66,8 +66,8 @@ async def undo_edit(memory: Memory, actor: ManagementActor, label: str) -> CoreB
     """
 
     def work(conn: Connection) -> CoreBlock | None:
-        shelf = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
-        return rows.undo(conn, shelf, label, actor.source)
+        block_set = BlockSet(touch_scope(conn, actor.scope), actor.defaults)
+        return rows.undo(conn, block_set, label, actor.source)
 
     return await memory.db.write(work, lock=actor.lock)
 

@@ -81,13 +81,17 @@ async def list_messages(
 
     def work(conn: Connection) -> list[MessageRow] | None:
         scope_id = scopes.find(conn, scope)
-        found = None if scope_id is None else rows.find_named(conn, scope_id, name)
-        return None if found is None else message_rows.page(conn, found.key, after, limit)
+        conversation = None if scope_id is None else rows.find_named(conn, scope_id, name)
+        return (
+            None
+            if conversation is None
+            else message_rows.page(conn, conversation.key, after, limit)
+        )
 
-    listed = await read(memory, work)
-    if listed is None:
+    message_page = await read(memory, work)
+    if message_page is None:
         raise NotFound(f"This user has no conversation {name[:80]!r}.")
-    return listed
+    return message_page
 
 
 def read_message(row: MessageRow, screen: Screen) -> Json:
@@ -97,14 +101,18 @@ def read_message(row: MessageRow, screen: Screen) -> Json:
     return screen.mask_message(message) if MASK_BEGINNING in row["content"] else message
 
 
-async def search_messages(memory: Memory, scope: Scope, wanted: SearchQuery) -> list[MessageRow]:
+async def search_messages(memory: Memory, scope: Scope, query: SearchQuery) -> list[MessageRow]:
     """Search messages, best first; without words, the newest. Raises StoreUnavailable."""
     scope_id = await find_scope(memory, scope)
-    return [] if scope_id is None else await memory.retrieval.messages(scope_id, wanted)
+    return [] if scope_id is None else await memory.retrieval.messages(scope_id, query)
 
 
 async def read_conversation(
-    memory: Memory, reach: VisibleScopes, which: ConversationName, after: int, limit: int
+    memory: Memory,
+    reach: VisibleScopes,
+    conversation_name: ConversationName,
+    after: int,
+    limit: int,
 ) -> tuple[FoundConversation, list[MessageRow]]:
     """Return a conversation with its messages, oldest first, after a row key.
 
@@ -112,24 +120,24 @@ async def read_conversation(
     """
 
     def work(conn: Connection) -> tuple[FoundConversation, list[MessageRow]]:
-        found = _find(conn, reach, which)
-        return found, message_rows.page(conn, found.key, after, limit)
+        conversation = _find(conn, reach, conversation_name)
+        return conversation, message_rows.page(conn, conversation.key, after, limit)
 
     return await read(memory, work)
 
 
 async def delete_conversation(
-    memory: Memory, reach: VisibleScopes, which: ConversationName
+    memory: Memory, reach: VisibleScopes, conversation_name: ConversationName
 ) -> FoundConversation:
     """Delete a conversation and everything derived from it; return what it was.
 
     Raises NotFound, AmbiguousName, StoreUnavailable.
     """
-    found = await erasure.delete_conversation(
-        memory.db, lambda conn: _find(conn, reach, which), memory.db.application_tables
+    deleted_conversation = await erasure.delete_conversation(
+        memory.db, lambda conn: _find(conn, reach, conversation_name), memory.db.application_tables
     )
-    await asyncio.to_thread(memory.spill.forget_conversation, found.key)
-    return found
+    await asyncio.to_thread(memory.spill.forget_conversation, deleted_conversation.key)
+    return deleted_conversation
 
 
 async def find_explain_record(memory: Memory, reach: VisibleScopes, ident: str) -> Json | None:
@@ -140,10 +148,16 @@ async def find_explain_record(memory: Memory, reach: VisibleScopes, ident: str) 
     return await read(memory, lambda conn: rows.find_explain_record(conn, reach, ident))
 
 
-def _find(conn: Connection, reach: VisibleScopes, which: ConversationName) -> FoundConversation:
-    found = rows.find_visible(conn, reach, which.name, which.user, which.agent)
-    if not found:
-        raise NotFound(f"There is no conversation {which.name[:80]!r} that this key may see.")
-    if len(found) > 1:
-        raise AmbiguousName(f"several conversations are named {which.name[:80]!r}")
-    return found[0]
+def _find(
+    conn: Connection, reach: VisibleScopes, conversation_name: ConversationName
+) -> FoundConversation:
+    conversations = rows.find_visible(
+        conn, reach, conversation_name.name, conversation_name.user, conversation_name.agent
+    )
+    if not conversations:
+        raise NotFound(
+            f"There is no conversation {conversation_name.name[:80]!r} that this key may see."
+        )
+    if len(conversations) > 1:
+        raise AmbiguousName(f"several conversations are named {conversation_name.name[:80]!r}")
+    return conversations[0]

@@ -28,27 +28,29 @@ LISTED = 500  # users that are read at a time
 async def find_device_users(memory: Memory, tenant: str) -> list[str]:
     """Return the users of a tenant that are named as a device. Raises StoreUnavailable."""
     names: list[str] = []
-    after: UserName | None = None
+    last_name: UserName | None = None
     reach = VisibleScopes(tenant)
     while True:
-        page = await memory.db.read(partial(scopes.users, reach=reach, after=after, limit=LISTED))
+        page = await memory.db.read(
+            partial(scopes.users, reach=reach, after=last_name, limit=LISTED)
+        )
         names += [user["id"] for user in page if DEVICE.fullmatch(user["id"])]
         if len(page) < LISTED:
             return names
-        after = (page[-1]["tenant"], page[-1]["id"])
+        last_name = (page[-1]["tenant"], page[-1]["id"])
 
 
-async def merge_device_user(memory: Memory, wanted: Merge, data: Path) -> Path:
+async def merge_device_user(memory: Memory, merge: Merge, data: Path) -> Path:
     """Add a device's memory to its person's; return the folder of the copies made before.
 
     data: the data folder. Raises what `merge_live_users` and `rename_live_user` raise, OSError.
     """
-    owners = wanted.owners
+    owners = merge.owners
     folder = make_folder(data, owners.source[1])
     for name, owner in (("device", owners.source), ("person", owners.target)):
         await write_copy(folder / f"{name}.ndjson", exporter.export(memory.db, *owner))
     try:
-        await merge_live_users(memory, wanted)
+        await merge_live_users(memory, merge)
     except NotFound:
         await rename_live_user(memory, owners)
     return folder

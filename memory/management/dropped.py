@@ -54,9 +54,11 @@ async def keep_drop(memory: Memory, actor: ManagementActor, key: int) -> list[di
         drop = job_records.find_drop(conn, [scope_id], key)
         if drop is None or not drop["text"]:
             raise NotFound("There is nothing here to keep. A secret's text is never stored.")
-        by = actor.source.actor
-        new = passage_rows.NewPassage(drop["text"], actor=by, source=drop["message"])
-        passages = passage_rows.add(conn, scope_id, new)[0]
+        actor_name = actor.source.actor
+        new_passage = passage_rows.NewPassage(
+            drop["text"], actor=actor_name, source=drop["message"]
+        )
+        passages = passage_rows.add(conn, scope_id, new_passage)[0]
         job_records.remove_drop(conn, scope_id, key)
         return list(passages)
 

@@ -15,19 +15,19 @@ __all__ = ["Exchange", "list_exchanges"]
 
 
 async def list_exchanges(
-    memory: Memory, which: tuple[Scope, str], place: int | None, limit: int, *, newest: bool
+    memory: Memory, place_name: tuple[Scope, str], place: int | None, limit: int, *, newest: bool
 ) -> list[Exchange]:
     """List a conversation's turns behind a row key, newest or oldest first; [] for none of it.
 
-    which: its scope and its name. place: None for the first. Raises StoreUnavailable.
+    place_name: its scope and its name. place: None for the first. Raises StoreUnavailable.
     """
-    scope, name = which
+    scope, name = place_name
 
     def work(conn: Connection) -> list[Exchange]:
         scope_id = scopes.find(conn, scope)
-        found = None if scope_id is None else conversations.find_named(conn, scope_id, name)
-        if found is None:
+        conversation = None if scope_id is None else conversations.find_named(conn, scope_id, name)
+        if conversation is None:
             return []
-        return exchanges.page(conn, found.key, place, limit, newest=newest)
+        return exchanges.page(conn, conversation.key, place, limit, newest=newest)
 
     return await read(memory, work)

@@ -21,13 +21,13 @@ from memory.stores.sql.transfer import file_copies
 
 async def copy_files(db: Database, owners: OwnerRename, blocks: Mapping[str, CoreBlock]) -> int:
     """Copy the source's files to the target, whatever its quota; return how many there are."""
-    copied = 0
+    file_count = 0
     for scope_id, agent in await db.read(partial(_list_scopes, owner=owners.source)):
         target = Scope(*owners.target, agent, owners.secret)
         for row in await db.read(partial(files.list_files, scope_id=scope_id)):
             await _copy_file(db, target, row, blocks)
-            copied += 1
-    return copied
+            file_count += 1
+    return file_count
 
 
 async def _copy_file(
@@ -44,8 +44,8 @@ async def _copy_file(
     scope_id = await db.write(begin, lock=lock)
     position = 0
     while True:
-        read = partial(file_uploads.read_chunk, upload=row.upload, position=position)
-        data = await db.read(read)
+        read_position = partial(file_uploads.read_chunk, upload=row.upload, position=position)
+        data = await db.read(read_position)
         if data is None:
             return
         chunk = UserFileChunkLine(sha256=row.sha256, position=position, data=data)
@@ -61,6 +61,8 @@ async def _copy_file(
 
 
 def _list_scopes(conn: Connection, owner: tuple[str, str]) -> list[tuple[int, str]]:
-    s = t.scopes.c
-    query = select(s.id, s.agent).where(s.tenant == owner[0], s.user == owner[1])
+    scope_columns = t.scopes.c
+    query = select(scope_columns.id, scope_columns.agent).where(
+        scope_columns.tenant == owner[0], scope_columns.user == owner[1]
+    )
     return [(row.id, row.agent) for row in conn.execute(query)]

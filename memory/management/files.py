@@ -74,20 +74,20 @@ async def receive_file(
 
     Raises BadFileName, TooManyFiles, FilesFull, FileTooLarge, Conflict, StoreUnavailable.
     """
-    expected = ExpectedFile(
+    expected_file = ExpectedFile(
         files.check_name(incoming.name), incoming.byte_count, actor.source.actor
     )
 
     def begin(conn: Connection) -> int:
         owner = scopes.current_owner(conn, actor.scope)
         scope_id = scopes.get_or_create(conn, owner)
-        return file_uploads.begin(conn, scope_id, expected, limits)
+        return file_uploads.begin(conn, scope_id, expected_file, limits)
 
     upload = await memory.db.write(begin, lock=actor.lock)
     intake = _Intake(memory, actor, upload, limits)
     try:
         await intake.receive(incoming.pieces)
-        return await intake.finish(expected.name)
+        return await intake.finish(expected_file.name)
     except BaseException:
         await asyncio.shield(intake.drop())
         raise
@@ -104,16 +104,16 @@ class _Intake:
         self._size = self._position = 0
         self._first = b""
 
-    async def receive(self, pieces: AsyncIterator[bytes]) -> None:
+    async def receive(self, chunks: AsyncIterator[bytes]) -> None:
         """Store the bytes in chunks as they arrive."""
-        waiting = bytearray()
-        async for piece in pieces:
-            waiting += piece
-            while len(waiting) >= CHUNK_BYTES:
-                await self._add(bytes(waiting[:CHUNK_BYTES]))
-                del waiting[:CHUNK_BYTES]
-        if waiting:
-            await self._add(bytes(waiting))
+        unsaved_bytes = bytearray()
+        async for chunk in chunks:
+            unsaved_bytes += chunk
+            while len(unsaved_bytes) >= CHUNK_BYTES:
+                await self._add(bytes(unsaved_bytes[:CHUNK_BYTES]))
+                del unsaved_bytes[:CHUNK_BYTES]
+        if unsaved_bytes:
+            await self._add(bytes(unsaved_bytes))
 
     async def _add(self, data: bytes) -> None:
         self._first = self._first or data
@@ -126,19 +126,19 @@ class _Intake:
             data=data,
             limits=self._limits,
         )
-        behind = self._memory.db.apart_from_turns(add)
-        await self._memory.db.write(behind, piece=True, lock=self._actor.lock)
+        filed_work = self._memory.db.apart_from_turns(add)
+        await self._memory.db.write(filed_work, piece=True, lock=self._actor.lock)
         self._position += 1
 
     async def finish(self, name: str) -> tuple[StoredFile, bool]:
         media_type = detect_type(name, self._first)
-        new = NewUpload(self._upload, name, self._size, self._digest.hexdigest(), media_type)
+        new_upload = NewUpload(self._upload, name, self._size, self._digest.hexdigest(), media_type)
 
         def work(conn: Connection) -> tuple[StoredFile, bool]:
             scope_id = scopes.find(conn, self._actor.scope)
             if scope_id is None:
                 raise NotFound("This user's memory was removed meanwhile.")
-            row, is_new = files.put_file(conn, scope_id, new, lambda: self._actor.defaults)
+            row, is_new = files.put_file(conn, scope_id, new_upload, lambda: self._actor.defaults)
             return _describe(row), is_new
 
         return await self._memory.db.write(work, lock=self._actor.lock)
@@ -197,14 +197,14 @@ async def list_versions(memory: Memory, scope: Scope, ident: str) -> list[FileVe
         row = files.get_file(conn, scope_id, ident)
         return [
             FileVersion(
-                one.version,
-                one.bytes,
-                one.sha256,
-                one.actor,
-                one.id in (row.upload, row.shown),
-                one.created_at,
+                version_row.version,
+                version_row.bytes,
+                version_row.sha256,
+                version_row.actor,
+                version_row.id in (row.upload, row.shown),
+                version_row.created_at,
             )
-            for one in files.list_versions(conn, scope_id, row.name, VERSIONS)
+            for version_row in files.list_versions(conn, scope_id, row.name, VERSIONS)
         ]
 
     return await read(memory, work)

@@ -18,20 +18,20 @@ __all__ = [
 ]
 
 
-async def put_message(memory: Memory, new: NewInboxMessage) -> InboxMessage:
+async def put_message(memory: Memory, new_message: NewInboxMessage) -> InboxMessage:
     """Put a message into the inbox of an agent. Raises StoreUnavailable."""
-    lock = owner_lock(new.to.tenant, new.to.owner)
-    return await memory.db.write(lambda conn: rows.put(conn, new), lock=lock)
+    lock = owner_lock(new_message.to.tenant, new_message.to.owner)
+    return await memory.db.write(lambda conn: rows.put(conn, new_message), lock=lock)
 
 
 async def list_messages(
-    memory: Memory, to: InboxAddress, after: tuple[float, str] | None, limit: int
+    memory: Memory, address: InboxAddress, after: tuple[float, str] | None, limit: int
 ) -> list[InboxMessage]:
     """List the messages of an inbox, newest first, behind a place. Raises StoreUnavailable."""
-    return await read(memory, lambda conn: rows.list_page(conn, to, after, limit))
+    return await read(memory, lambda conn: rows.list_page(conn, address, after, limit))
 
 
-async def take_back(memory: Memory, to: InboxAddress, ident: str) -> None:
+async def take_back(memory: Memory, address: InboxAddress, ident: str) -> None:
     """Remove a message from an inbox. Raises NotFound, StoreUnavailable."""
-    lock = owner_lock(to.tenant, to.owner)
-    await memory.db.write(lambda conn: rows.take_back(conn, to, ident), lock=lock)
+    lock = owner_lock(address.tenant, address.owner)
+    await memory.db.write(lambda conn: rows.take_back(conn, address, ident), lock=lock)

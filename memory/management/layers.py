@@ -59,23 +59,23 @@ async def list_teams(
     return await read(memory, lambda conn: teams.page(conn, tenant, users, after, limit))
 
 
-async def find_team(memory: Memory, which: Name) -> StoredTeam:
+async def find_team(memory: Memory, team_name: Name) -> StoredTeam:
     """Return a team. Raises NotFound, StoreUnavailable."""
-    return await read(memory, lambda conn: teams.find(conn, which))
+    return await read(memory, lambda conn: teams.find(conn, team_name))
 
 
-async def put_team(memory: Memory, which: Name, description: str) -> StoredTeam:
+async def put_team(memory: Memory, team_name: Name, description: str) -> StoredTeam:
     """Make a team, or change it. Raises Conflict, StoreUnavailable."""
-    return await _write(memory, which[0], lambda conn: teams.put(conn, which, description))
+    return await _write(memory, team_name[0], lambda conn: teams.put(conn, team_name, description))
 
 
-async def remove_team(memory: Memory, which: Name) -> dict[str, int]:
+async def remove_team(memory: Memory, team_name: Name) -> dict[str, int]:
     """Remove a team, its memberships and passages; return the counts.
 
     Raises NotFound, StoreUnavailable.
     """
-    layer = layer_scope(which[0], TEAM, which[1], memory.secret)
-    return await _remove(memory, layer, lambda conn: teams.remove(conn, which))
+    layer = layer_scope(team_name[0], TEAM, team_name[1], memory.secret)
+    return await _remove(memory, layer, lambda conn: teams.remove(conn, team_name))
 
 
 async def _remove(
@@ -87,21 +87,21 @@ async def _remove(
         memory.shared.note(layer.tenant, layered=True)
 
 
-async def list_members(memory: Memory, which: Name, after: str, limit: int) -> list[TeamMember]:
+async def list_members(memory: Memory, team_name: Name, after: str, limit: int) -> list[TeamMember]:
     """List who is in a team by name, behind a name. Raises NotFound, StoreUnavailable."""
-    return await read(memory, lambda conn: teams.members(conn, which, after, limit))
+    return await read(memory, lambda conn: teams.members(conn, team_name, after, limit))
 
 
-async def put_member(memory: Memory, which: Name, user: str, *, write: bool) -> TeamMember:
+async def put_member(memory: Memory, team_name: Name, user: str, *, write: bool) -> TeamMember:
     """Put a user into a team. Raises NotFound, Conflict, StoreUnavailable."""
     return await _write(
-        memory, which[0], lambda conn: teams.put_member(conn, which, user, write=write)
+        memory, team_name[0], lambda conn: teams.put_member(conn, team_name, user, write=write)
     )
 
 
-async def remove_member(memory: Memory, which: Name, user: str) -> None:
+async def remove_member(memory: Memory, team_name: Name, user: str) -> None:
     """Take a user out of a team. Raises NotFound, StoreUnavailable."""
-    await _write(memory, which[0], lambda conn: teams.remove_member(conn, which, user))
+    await _write(memory, team_name[0], lambda conn: teams.remove_member(conn, team_name, user))
 
 
 async def teams_of(memory: Memory, tenant: str, user: str) -> list[TeamMember]:
@@ -119,23 +119,25 @@ async def list_projects(
     return await read(memory, lambda conn: project_rows.page(conn, tenant, users, after, limit))
 
 
-async def find_project(memory: Memory, which: Name) -> StoredProject:
+async def find_project(memory: Memory, project_name: Name) -> StoredProject:
     """Return a declared project. Raises NotFound, StoreUnavailable."""
-    return await read(memory, lambda conn: project_rows.find(conn, which))
+    return await read(memory, lambda conn: project_rows.find(conn, project_name))
 
 
-async def put_project(memory: Memory, which: Name, rules: ProjectRules) -> StoredProject:
+async def put_project(memory: Memory, project_name: Name, rules: ProjectRules) -> StoredProject:
     """Declare a project, or change it. Raises NotFound, Conflict, StoreUnavailable."""
-    return await _write(memory, which[0], lambda conn: project_rows.put(conn, which, rules))
+    return await _write(
+        memory, project_name[0], lambda conn: project_rows.put(conn, project_name, rules)
+    )
 
 
-async def remove_project(memory: Memory, which: Name) -> dict[str, int]:
+async def remove_project(memory: Memory, project_name: Name) -> dict[str, int]:
     """Remove the declaration of a project and its shared passages; return the counts.
 
     What users have in it is their own, and stays. Raises NotFound, StoreUnavailable.
     """
-    layer = layer_scope(which[0], PROJECT, which[1], memory.secret)
-    return await _remove(memory, layer, lambda conn: project_rows.remove(conn, which))
+    layer = layer_scope(project_name[0], PROJECT, project_name[1], memory.secret)
+    return await _remove(memory, layer, lambda conn: project_rows.remove(conn, project_name))
 
 
 async def may_name(memory: Memory, scope: Scope) -> bool:
@@ -147,9 +149,9 @@ async def may_name(memory: Memory, scope: Scope) -> bool:
     )
 
 
-async def writers_of(memory: Memory, which: Scope, users: Sequence[str]) -> dict[str, bool]:
+async def writers_of(memory: Memory, layer_scope: Scope, users: Sequence[str]) -> dict[str, bool]:
     """Return which of these users read a layer, and whether each may write it.
 
-    which: the layer, as `layer_scope` names it. Raises StoreUnavailable.
+    layer_scope: the layer, as `layer_scope` names it. Raises StoreUnavailable.
     """
-    return await read(memory, lambda conn: rows.list_access(conn, which, users))
+    return await read(memory, lambda conn: rows.list_access(conn, layer_scope, users))

@@ -72,47 +72,51 @@ class MergePlan:
         return {kind: self.source.count(kind) for kind in MOVED}
 
 
-async def plan_merge(db: Database, wanted: Merge) -> MergePlan:
+async def plan_merge(db: Database, merge: Merge) -> MergePlan:
     """Return what a merge will do; nothing is changed.
 
     Raises NotFound if either has no memory; Conflict, TooManyBlocks or BlockSpaceFull if it cannot
     be done; StoreUnavailable.
     """
-    owners = wanted.owners
+    owners = merge.owners
     if owners.source == owners.target:
         raise Conflict(f"{owners.source[1]!r} is the same user: name another one")
     source = await db.read(lambda conn: merge_owner.read_holdings(conn, owners.source))
     target = await db.read(lambda conn: merge_owner.read_holdings(conn, owners.target))
-    joined: dict[str, list[str]] = {}
-    renamed: dict[str, dict[str, str]] = {}
+    joined_labels: dict[str, list[str]] = {}
+    new_names: dict[str, dict[str, str]] = {}
     arrived: dict[str, set[str]] = {}
-    for agent, mine in source.agents.items():
-        theirs = target.agents.get(agent, AgentHoldings())
-        joined[agent] = sorted(mine.blocks.keys() & theirs.blocks.keys())
-        _check_blocks(joined[agent], mine, theirs, wanted.blocks)
-        _check_space(mine, theirs, wanted.blocks)
-        arrived[agent] = {name for name in mine.conversations if _is_there(name, mine, theirs)}
-        renamed[agent] = {
-            name: _free_name(name, owners.source[1], mine, theirs)
-            for name in mine.conversations.keys() & theirs.conversations.keys()
+    for agent, source_holdings in source.agents.items():
+        target_holdings = target.agents.get(agent, AgentHoldings())
+        joined_labels[agent] = sorted(source_holdings.blocks.keys() & target_holdings.blocks.keys())
+        _check_blocks(joined_labels[agent], source_holdings, target_holdings, merge.blocks)
+        _check_space(source_holdings, target_holdings, merge.blocks)
+        arrived[agent] = {
+            name
+            for name in source_holdings.conversations
+            if _is_there(name, source_holdings, target_holdings)
+        }
+        new_names[agent] = {
+            name: _free_name(name, owners.source[1], source_holdings, target_holdings)
+            for name in source_holdings.conversations.keys() & target_holdings.conversations.keys()
             if name not in arrived[agent]
         }
-    return MergePlan(source, joined, renamed, arrived, target.agents)
+    return MergePlan(source, joined_labels, new_names, arrived, target.agents)
 
 
 def _check_blocks(
     labels: list[str],
-    mine: AgentHoldings,
-    theirs: AgentHoldings,
+    source_holdings: AgentHoldings,
+    target_holdings: AgentHoldings,
     operators: Mapping[str, CoreBlock],
 ) -> None:
     """Raise Conflict for a block that cannot take what the source has in it."""
     for label in labels:
-        there = theirs.blocks[label]
-        full = _join_blocks(there, mine.blocks[label].value)
-        if len(full.value) > LIMIT:
+        target_block = target_holdings.blocks[label]
+        joined_block = _join_blocks(target_block, source_holdings.blocks[label].value)
+        if len(joined_block.value) > LIMIT:
             raise Conflict(f"the block {label!r} would have more than {LIMIT:,} characters")
-        if label not in operators and there.read_only and full != there:
+        if label not in operators and target_block.read_only and joined_block != target_block:
             raise Conflict(
                 f"the block {label!r} is read-only at the target, and would not take what the "
                 "other one has: delete one of them"
@@ -120,17 +124,21 @@ def _check_blocks(
 
 
 def _check_space(
-    mine: AgentHoldings, theirs: AgentHoldings, operators: Mapping[str, CoreBlock]
+    source_holdings: AgentHoldings,
+    target_holdings: AgentHoldings,
+    operators: Mapping[str, CoreBlock],
 ) -> None:
     """Raise TooManyBlocks or BlockSpaceFull if the target has no room for the source's blocks."""
-    blocks = {label: block for label, block in operators.items() if label not in theirs.deleted}
-    blocks |= {label: _to_core(label, block) for label, block in theirs.blocks.items()}
+    blocks = {
+        label: block for label, block in operators.items() if label not in target_holdings.deleted
+    }
+    blocks |= {label: _to_core(label, block) for label, block in target_holdings.blocks.items()}
     tally = BlockTally(space_of(operators), blocks)
-    for label, block in mine.blocks.items():
+    for label, block in source_holdings.blocks.items():
         if (default := operators.get(label)) is not None and default.read_only:
             continue
-        if label in theirs.blocks:
-            block = _join_blocks(theirs.blocks[label], block.value)
+        if label in target_holdings.blocks:
+            block = _join_blocks(target_holdings.blocks[label], block.value)
         tally.put(label, _to_core(label, block))
 
 
@@ -138,35 +146,45 @@ def _to_core(label: str, block: StoredBlock) -> CoreBlock:
     return CoreBlock(label, block.value, block.description)
 
 
-def _join_blocks(there: StoredBlock, text: str) -> StoredBlock:
+def _join_blocks(block: StoredBlock, text: str) -> StoredBlock:
     """Return a block with the lines of a text that it has not."""
-    lines = there.value.split("\n") if there.value else []
-    known = {line.strip() for line in lines}
-    missing = [line for line in text.split("\n") if line.strip() and line.strip() not in known]
-    if not missing:
-        return there
-    value = "\n".join([*lines, *missing])
-    return replace(there, value=value, limit=max(there.limit, len(value)))
+    lines = block.value.split("\n") if block.value else []
+    block_lines = {line.strip() for line in lines}
+    missing_lines = [
+        line for line in text.split("\n") if line.strip() and line.strip() not in block_lines
+    ]
+    if not missing_lines:
+        return block
+    value = "\n".join([*lines, *missing_lines])
+    return replace(block, value=value, limit=max(block.limit, len(value)))
 
 
-def _is_there(name: str, mine: AgentHoldings, theirs: AgentHoldings) -> bool:
+def _is_there(name: str, source_holdings: AgentHoldings, target_holdings: AgentHoldings) -> bool:
     """Tell whether the target has this very conversation, whole."""
-    if name not in theirs.conversations:
+    if name not in target_holdings.conversations:
         return False
-    (began, said), (there, heard) = mine.conversations[name], theirs.conversations[name]
-    return abs(began - there) <= MILLISECOND and heard >= said
+    (began, source_count), (target_begin, heard) = (
+        source_holdings.conversations[name],
+        target_holdings.conversations[name],
+    )
+    return abs(began - target_begin) <= MILLISECOND and heard >= source_count
 
 
-def _free_name(name: str, user: str, mine: AgentHoldings, theirs: AgentHoldings) -> str:
+def _free_name(
+    name: str, user: str, source_holdings: AgentHoldings, target_holdings: AgentHoldings
+) -> str:
     """Return another name of a conversation, the same one each time it arrives."""
     number, suffix = 1, f" ({user[:100]})"
     while True:
-        found = f"{name[: 250 - len(suffix)]}{suffix if number == 1 else f'{suffix} {number}'}"
-        moved = AgentHoldings(conversations={found: mine.conversations[name]})
-        if found not in mine.conversations and (
-            found not in theirs.conversations or _is_there(found, moved, theirs)
+        free_name = f"{name[: 250 - len(suffix)]}{suffix if number == 1 else f'{suffix} {number}'}"
+        moved_holdings = AgentHoldings(
+            conversations={free_name: source_holdings.conversations[name]}
+        )
+        if free_name not in source_holdings.conversations and (
+            free_name not in target_holdings.conversations
+            or _is_there(free_name, moved_holdings, target_holdings)
         ):
-            return found
+            return free_name
         number += 1
 
 
@@ -175,7 +193,7 @@ def _silent(_: int) -> None:
 
 
 async def merge_users(
-    db: Database, wanted: Merge, on_progress: Callable[[int], None] = _silent
+    db: Database, merge: Merge, on_progress: Callable[[int], None] = _silent
 ) -> MergePlan:
     """Add the source's memory to the target's, and erase it at the source.
 
@@ -183,18 +201,18 @@ async def merge_users(
     raises, before anything is changed. Raises Conflict, StoreUnavailable: what has arrived stays,
     and doing it again does the rest.
     """
-    plan, owners, body, lines = await plan_merge(db, wanted), wanted.owners, bytearray(), 0
+    plan, owners, body, lines = await plan_merge(db, merge), merge.owners, bytearray(), 0
     async for line in exporter.export(db, *owners.source):
         lines += 1
         on_progress(lines)
-        for kept in _translate(plan, line):
-            body += encode_line(kept)
-    manifest = ImportManifest(bytes(body), ImportLimits(wanted.blocks))
+        for translated_line in _translate(plan, line):
+            body += encode_line(translated_line)
+    manifest = ImportManifest(bytes(body), ImportLimits(merge.blocks))
     await manifest.examine()
     scope = Scope(*owners.target, "default", owners.secret)
-    actor = ManagementActor(scope, wanted.blocks, EditSource(wanted.actor))
+    actor = ManagementActor(scope, merge.blocks, EditSource(merge.actor))
     await importer.import_into(db, actor, manifest)
-    await copy_files(db, owners, wanted.blocks)
+    await copy_files(db, owners, merge.blocks)
     applications = list(db.application_tables)
     await erasure.erase(
         db,
@@ -212,11 +230,15 @@ def _translate(plan: MergePlan, line: ExportLine) -> Iterator[ExportLine]:
         case PolicyLine() | SharedBlockLine() | UserFileLine() | UserFileChunkLine():
             return
         case BlockLine() if line.label in plan.joined[line.memory]:
-            there = plan.target[line.memory].blocks[line.label]
-            full = _join_blocks(there, line.value)
-            if full == there or line.deleted:
+            target_block = plan.target[line.memory].blocks[line.label]
+            joined_block = _join_blocks(target_block, line.value)
+            if joined_block == target_block or line.deleted:
                 return
-            line.value, line.limit, line.description = full.value, full.limit, full.description
+            line.value, line.limit, line.description = (
+                joined_block.value,
+                joined_block.limit,
+                joined_block.description,
+            )
         case ConversationLine():
             if line.id in plan.arrived[line.memory]:
                 return
@@ -232,7 +254,7 @@ def _translate(plan: MergePlan, line: ExportLine) -> Iterator[ExportLine]:
 
 
 async def merge_live_users(
-    memory: Memory, wanted: Merge, on_progress: Callable[[int], None] = _silent
+    memory: Memory, merge: Merge, on_progress: Callable[[int], None] = _silent
 ) -> MergePlan:
     """Merge two memories in the gateway that serves them.
 
@@ -240,7 +262,7 @@ async def merge_live_users(
     """
     if not memory.spill.is_empty:
         raise Conflict("turns wait in the recovery log; merge the memories once they are stored")
-    plan = await merge_users(memory.db, wanted, on_progress)
+    plan = await merge_users(memory.db, merge, on_progress)
     memory.policies.forget()
-    memory.shared.outdate(wanted.owners.target[0])
+    memory.shared.outdate(merge.owners.target[0])
     return plan

@@ -78,33 +78,35 @@ async def get_passage(memory: Memory, scope: Scope, ident: str) -> Passage:
         scope_id = scopes.find(conn, scope)
         return None if scope_id is None else rows.get(conn, [scope_id], ident)
 
-    found = await read(memory, work)
-    if found is None:
+    passage = await read(memory, work)
+    if passage is None:
         raise _not_found(ident[:80])
-    return found
+    return passage
 
 
-async def search_passages(memory: Memory, scope: Scope, wanted: PassageFilter) -> list[Passage]:
+async def search_passages(
+    memory: Memory, scope: Scope, passage_filter: PassageFilter
+) -> list[Passage]:
     """Search passages, best first; without words, the newest. Raises StoreUnavailable."""
     scope_id = await find_scope(memory, scope)
-    return [] if scope_id is None else await memory.retrieval.passages(scope_id, wanted)
+    return [] if scope_id is None else await memory.retrieval.passages(scope_id, passage_filter)
 
 
-async def search_all(memory: Memory, scope: Scope, wanted: PassageFilter) -> list[Passage]:
+async def search_all(memory: Memory, scope: Scope, passage_filter: PassageFilter) -> list[Passage]:
     """Search the passages of a user and of all layers that they read, each hit with its layer.
 
     Raises StoreUnavailable.
     """
 
     def work(conn: Connection) -> list[tuple[str, int | None]]:
-        own = [scope, scope.general] if scope.project else [scope]
-        listed = layers.list_layers(conn, scope)
+        own_scopes = [scope, scope.general] if scope.project else [scope]
+        layer_list = layers.list_layers(conn, scope)
         return [
-            *((OWN, scopes.find(conn, one)) for one in own),
-            *((layer.label, layer.scope_id) for layer in listed),
+            *((OWN, scopes.find(conn, own_scope)) for own_scope in own_scopes),
+            *((layer.label, layer.scope_id) for layer in layer_list),
         ]
 
-    return await search_layers(memory.retrieval, await read(memory, work), wanted)
+    return await search_layers(memory.retrieval, await read(memory, work), passage_filter)
 
 
 def check_passage(content: str, kind: str, importance: float) -> None:
@@ -112,13 +114,15 @@ def check_passage(content: str, kind: str, importance: float) -> None:
     rows.check(content, kind, importance)
 
 
-async def add_passage(memory: Memory, actor: ManagementActor, new: NewPassage) -> list[Passage]:
+async def add_passage(
+    memory: Memory, actor: ManagementActor, new_passage: NewPassage
+) -> list[Passage]:
     """Store a text as passages; existing ones are returned unchanged.
 
     Raises StoreUnavailable.
     """
     return await _write(
-        memory, actor, lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new)[0]
+        memory, actor, lambda conn: rows.add(conn, touch_scope(conn, actor.scope), new_passage)[0]
     )
 
 
@@ -164,21 +168,21 @@ async def undo_newest(memory: Memory, actor: ManagementActor) -> UndoneChange:
 
     def work(conn: Connection) -> UndoneChange:
         scope_id = touch_scope(conn, actor.scope)
-        newest = passage_edits.find_newest(conn, scope_id)
-        if newest is None:
+        newest_edit = passage_edits.find_newest(conn, scope_id)
+        if newest_edit is None:
             raise NotFound("There is no change to undo.")
-        kind, name = newest.kind, newest.name
+        kind, name = newest_edit.kind, newest_edit.name
         if kind == "block":
             block = blocks.undo(conn, BlockSet(scope_id, actor.defaults), name, actor.source)
             return UndoneChange(kind, name, None if block is None else block.value)
         if kind == "edited":
             return UndoneChange(kind, name, passage_edits.undo(conn, scope_id, name)["content"])
         if kind == "forgotten":
-            found = passage_lifecycle.restore(conn, scope_id, name)
-            return UndoneChange(kind, name, found["content"] if found else None)
-        found = rows.get(conn, [scope_id], name)
+            passage = passage_lifecycle.restore(conn, scope_id, name)
+            return UndoneChange(kind, name, passage["content"] if passage else None)
+        passage = rows.get(conn, [scope_id], name)
         passage_lifecycle.set_aside(conn, scope_id, name, passage_edits.UNDO)
-        return UndoneChange(kind, name, found["content"] if found else None)
+        return UndoneChange(kind, name, passage["content"] if passage else None)
 
     return await _write(memory, actor, work)
 
@@ -187,10 +191,10 @@ async def restore_passage(memory: Memory, actor: ManagementActor, ident: str) ->
     """Restore a passage that was set aside. Raises NotFound, StoreUnavailable."""
 
     def work(conn: Connection) -> Passage:
-        found = passage_lifecycle.restore(conn, touch_scope(conn, actor.scope), ident)
-        if found is None:
+        passage = passage_lifecycle.restore(conn, touch_scope(conn, actor.scope), ident)
+        if passage is None:
             raise _not_found(ident)
-        return found
+        return passage
 
     return await _write(memory, actor, work)
 

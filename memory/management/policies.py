@@ -33,18 +33,20 @@ class PolicyChange(NamedTuple):
     layers: tuple[str, ...] | None = None
 
 
-async def put_policy(memory: Memory, who: tuple[str, str], change: PolicyChange) -> StoredPolicy:
+async def put_policy(
+    memory: Memory, user_name: tuple[str, str], change: PolicyChange
+) -> StoredPolicy:
     """Set the policy of a user, and return it: it holds for every request that begins afterwards.
 
-    who: tenant and user. Raises StoreUnavailable.
+    user_name: tenant and user. Raises StoreUnavailable.
     """
     tools = change.tools
-    stored = None
+    stored_layers = None
     if tools is not None:
-        stored = "" if "*" in tools else msgspec.json.encode(list(tools)).decode()
-    edit = PolicyEdit(change.memory, change.timezone, stored, change.layers)
+        stored_layers = "" if "*" in tools else msgspec.json.encode(list(tools)).decode()
+    edit = PolicyEdit(change.memory, change.timezone, stored_layers, change.layers)
     try:
-        return await memory.policies.put(who, edit)
+        return await memory.policies.put(user_name, edit)
     finally:
         if change.layers is not None:
-            memory.shared.note(who[0])
+            memory.shared.note(user_name[0])

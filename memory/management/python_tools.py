@@ -24,9 +24,9 @@ __all__ = [
 Name = tuple[str, str]  # tenant and name
 
 
-async def find_tool(memory: Memory, who: Name) -> StoredTool | None:
+async def find_tool(memory: Memory, tool_name: Name) -> StoredTool | None:
     """Return a tenant's tool. Raises StoreUnavailable."""
-    return await read(memory, lambda conn: rows.find(conn, *who))
+    return await read(memory, lambda conn: rows.find(conn, *tool_name))
 
 
 async def list_tools(memory: Memory) -> list[tuple[str, str, int, str]]:
@@ -35,30 +35,31 @@ async def list_tools(memory: Memory) -> list[tuple[str, str, int, str]]:
 
 
 async def list_versions(
-    memory: Memory, who: Name, before: int | None, limit: int
+    memory: Memory, tool_name: Name, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """List a tool's versions, newest first, before a version. Raises NotFound, StoreUnavailable."""
-    return await read(memory, lambda conn: rows.versions(conn, who, before, limit))
+    return await read(memory, lambda conn: rows.versions(conn, tool_name, before, limit))
 
 
-async def find_undone(memory: Memory, who: Name) -> tuple[int, str | None]:
+async def find_undone(memory: Memory, tool_name: Name) -> tuple[int, str | None]:
     """Return what an undo would undo, and the definition before it. Raises NotFound."""
-    return await read(memory, lambda conn: rows.find_undone(conn, *who))
+    return await read(memory, lambda conn: rows.find_undone(conn, *tool_name))
 
 
 async def edit_tool(
-    memory: Memory, who: Name, after: ToolText | None, source: EditSource
+    memory: Memory, tool_name: Name, after: ToolText | None, source: EditSource
 ) -> StoredTool | None:
     """Write a tool, or delete it. Raises Conflict, NotFound, StoreUnavailable."""
     return await memory.db.write(
-        lambda conn: rows.edit(conn, who, after, source), lock=owner_lock(who[0], "")
+        lambda conn: rows.edit(conn, tool_name, after, source), lock=owner_lock(tool_name[0], "")
     )
 
 
 async def undo_edit(
-    memory: Memory, who: Name, undoes: int, after: ToolText | None, source: EditSource
+    memory: Memory, tool_name: Name, undoes: int, after: ToolText | None, source: EditSource
 ) -> StoredTool | None:
     """Undo a version; return the tool, None if it is gone. Raises Conflict, StoreUnavailable."""
     return await memory.db.write(
-        lambda conn: rows.undo(conn, who, undoes, after, source), lock=owner_lock(who[0], "")
+        lambda conn: rows.undo(conn, tool_name, undoes, after, source),
+        lock=owner_lock(tool_name[0], ""),
     )

@@ -25,17 +25,19 @@ async def rename_user(
     where the target has a memory, StoreUnavailable: nothing has moved then, and it can be begun
     again.
     """
-    seen: dict[int, int] = {}
+    moved_rows: dict[int, int] = {}
     pages = 0
     for scope_id, agent in await db.read(lambda conn: rename_owner.begin(conn, move)):
-        at: int | None = 0
+        next_scope: int | None = 0
         key = move.key(agent)
-        while at is not None:
-            seen[scope_id] = at
-            at = await db.write(partial(rename_owner.page, scope_id=scope_id, key=key, behind=at))
+        while next_scope is not None:
+            moved_rows[scope_id] = next_scope
+            next_scope = await db.write(
+                partial(rename_owner.page, scope_id=scope_id, key=key, after_node=next_scope)
+            )
             pages += 1
             on_progress(pages * rename_owner.PAGE)
-    await db.write(lambda conn: rename_owner.finish(conn, move, seen, db.application_tables))
+    await db.write(lambda conn: rename_owner.finish(conn, move, moved_rows, db.application_tables))
 
 
 async def rename_live_user(

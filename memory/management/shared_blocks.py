@@ -40,8 +40,6 @@ __all__ = [
     "delete_block",
     "edit_block",
     "find_block",
-    "forget_agent",
-    "leave_blocks",
     "list_access",
     "list_blocks",
     "list_by_time",
@@ -72,16 +70,16 @@ class BlockFilter:
     circle: MemberName | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        found: list[ColumnElement[bool]] = []
+        clauses: list[ColumnElement[bool]] = []
         if self.label:
-            found.append(rows.b.label == self.label)
+            clauses.append(rows.b.label == self.label)
         if self.users is not None:
-            found.append(members.seen_by(self.users, self.agent))
+            clauses.append(members.seen_by(self.users, self.agent))
         elif self.agent is not None:
-            found.append(members.of_member("agent", self.agent))
+            clauses.append(members.of_member("agent", self.agent))
         if self.circle is not None:
-            found.append(members.of_member(self.circle.kind, self.circle.name))
-        return found
+            clauses.append(members.of_member(self.circle.kind, self.circle.name))
+        return clauses
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,45 +99,53 @@ async def _write(memory: Memory, tenant: str, ident: str, work: Callable[[Connec
 
 
 async def list_blocks(
-    memory: Memory, tenant: str, which: BlockFilter, after: tuple[str, str] | None, limit: int
+    memory: Memory,
+    tenant: str,
+    block_filter: BlockFilter,
+    after: tuple[str, str] | None,
+    limit: int,
 ) -> list[StoredShared]:
     """List blocks by label and id, behind a place. Raises StoreUnavailable."""
     return await read(
-        memory, lambda conn: rows.page(conn, tenant, which.conditions(), after, limit)
+        memory, lambda conn: rows.page(conn, tenant, block_filter.conditions(), after, limit)
     )
 
 
-async def find_block(memory: Memory, which: BlockName) -> StoredShared:
+async def find_block(memory: Memory, block_name: BlockName) -> StoredShared:
     """Return a block. Raises NotFound, StoreUnavailable."""
-    return await read(memory, lambda conn: rows.find(conn, which))
+    return await read(memory, lambda conn: rows.find(conn, block_name))
 
 
 async def create_block(
-    memory: Memory, tenant: str, new: NewShared, source: EditSource
+    memory: Memory, tenant: str, new_block: NewShared, source: EditSource
 ) -> StoredShared:
     """Make a block with its members. Raises Conflict, StoreUnavailable."""
-    (made,) = await create_blocks(memory, tenant, [new], source)
-    return made
+    (created_block,) = await create_blocks(memory, tenant, [new_block], source)
+    return created_block
 
 
 async def create_blocks(
-    memory: Memory, tenant: str, new: Sequence[NewShared], source: EditSource
+    memory: Memory, tenant: str, new_blocks: Sequence[NewShared], source: EditSource
 ) -> list[StoredShared]:
     """Make blocks with their members, all or none. Raises Conflict, StoreUnavailable."""
 
-    def create(conn: Connection, one: NewShared) -> StoredShared:
-        made = rows.create(conn, tenant, one.block, source, default_write=one.default_write)
-        members.add_all(conn, made, tenant, one.members)
-        return made
+    def create(conn: Connection, new_block: NewShared) -> StoredShared:
+        created_block = rows.create(
+            conn, tenant, new_block.block, source, default_write=new_block.default_write
+        )
+        members.add_all(conn, created_block, tenant, new_block.members)
+        return created_block
 
-    return await _write(memory, tenant, "", lambda conn: [create(conn, one) for one in new])
+    return await _write(
+        memory, tenant, "", lambda conn: [create(conn, new_block) for new_block in new_blocks]
+    )
 
 
 async def list_by_time(
-    memory: Memory, tenant: str, which: BlockFilter, walk: BlockWalk, limit: int
+    memory: Memory, tenant: str, block_filter: BlockFilter, walk: BlockWalk, limit: int
 ) -> list[StoredShared]:
     """List blocks by the time at which they were made. Raises StoreUnavailable."""
-    conditions = which.conditions()
+    conditions = block_filter.conditions()
     return await read(memory, lambda conn: rows.page_by_time(conn, tenant, conditions, walk, limit))
 
 
@@ -153,56 +159,31 @@ async def list_shown(memory: Memory, actor: ManagementActor) -> dict[str, CoreBl
     )
 
 
-async def leave_blocks(memory: Memory, tenant: str, agent: str, source: EditSource) -> int:
-    """Take an agent out of its blocks, and delete those that were made with an agent for it alone.
-
-    Returns how many are deleted. Raises StoreUnavailable.
-    """
-    member = MemberName("agent", agent)
-    deleted = 0
-    for block in await read(memory, lambda conn: members.list_blocks(conn, tenant, member)):
-        which = tenant, block.id
-
-        def leave(conn: Connection, which: BlockName = which) -> bool:
-            return members.leave(conn, which, member, source)
-
-        deleted += await _write(memory, *which, leave)
-    return deleted
-
-
-async def forget_agent(memory: Memory, tenant: str, agent: str) -> int:
-    """Take an agent out of all its blocks, which stay; return of how many. Raises StoreUnavailable.
-
-    Who had none writes nothing that outdates what is kept of the tenant's blocks.
-    """
-    member = MemberName("agent", agent)
-    if not await read(memory, lambda conn: members.list_blocks(conn, tenant, member)):
-        return 0
-
-    def leave(conn: Connection) -> int:
-        rows.raise_changes(conn, tenant)
-        return rows.leave_all(conn, tenant, member.kind, agent)
-
-    return await _write(memory, tenant, "", leave)
-
-
 async def edit_block(
-    memory: Memory, which: BlockName, how: rows.Edit, source: EditSource, by: OutsideEdit
+    memory: Memory,
+    block_name: BlockName,
+    edit: rows.Edit,
+    source: EditSource,
+    outside_edit: OutsideEdit,
 ) -> StoredShared | None:
     """Edit a block and return it; None if it was deleted.
 
     Raises NotFound, Conflict, ToolError, StoreUnavailable.
     """
-    return await _write(memory, *which, lambda conn: rows.edit(conn, which, how, source, by))
+    return await _write(
+        memory, *block_name, lambda conn: rows.edit(conn, block_name, edit, source, outside_edit)
+    )
 
 
-def check_space(memory: Memory, shown: Mapping[str, CoreBlock], more: Iterable[CoreBlock]) -> None:
+def check_space(
+    memory: Memory, shown_blocks: Mapping[str, CoreBlock], added_blocks: Iterable[CoreBlock]
+) -> None:
     """Raise TooManyBlocks or BlockSpaceFull where a memory has no room for more blocks.
 
-    shown: those that it shows, by label.
+    shown_blocks: those that it shows, by label.
     """
-    tally = BlockTally(space_of(memory.policy.blocks), shown)
-    for block in more:
+    tally = BlockTally(space_of(memory.policy.blocks), shown_blocks)
+    for block in added_blocks:
         tally.put(block.label, block)
 
 
@@ -228,38 +209,42 @@ def delete_block(block: CoreBlock) -> None:
 
 
 async def undo_edit(
-    memory: Memory, which: BlockName, source: EditSource, by: OutsideEdit
+    memory: Memory, block_name: BlockName, source: EditSource, outside_edit: OutsideEdit
 ) -> StoredShared | None:
     """Undo the newest edit and return the block; None if it is gone.
 
     Raises NotFound, BlockReadOnly, StoreUnavailable.
     """
-    return await _write(memory, *which, lambda conn: rows.undo(conn, which, source, by))
+    return await _write(
+        memory, *block_name, lambda conn: rows.undo(conn, block_name, source, outside_edit)
+    )
 
 
 async def list_versions(
-    memory: Memory, which: BlockName, before: int | None, limit: int
+    memory: Memory, block_name: BlockName, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """List versions, newest first, before a version. Raises NotFound, StoreUnavailable."""
-    return await read(memory, lambda conn: rows.versions(conn, which, before, limit))
+    return await read(memory, lambda conn: rows.versions(conn, block_name, before, limit))
 
 
-async def list_access(memory: Memory, which: BlockName, users: Sequence[str]) -> dict[str, bool]:
+async def list_access(
+    memory: Memory, block_name: BlockName, users: Sequence[str]
+) -> dict[str, bool]:
     """Return which of these users see a block, and whether each may write in it.
 
     Raises StoreUnavailable.
     """
-    return await read(memory, lambda conn: members.list_access(conn, which, users))
+    return await read(memory, lambda conn: members.list_access(conn, block_name, users))
 
 
 async def list_members(
-    memory: Memory, which: BlockName, after: MemberName | None, limit: int
+    memory: Memory, block_name: BlockName, after: MemberName | None, limit: int
 ) -> list[StoredMember]:
     """List the members of a block by name, behind a place. Raises NotFound, StoreUnavailable."""
 
     def work(conn: Connection) -> list[StoredMember]:
-        rows.find(conn, which)
-        return members.page(conn, which, after, limit)
+        rows.find(conn, block_name)
+        return members.page(conn, block_name, after, limit)
 
     return await read(memory, work)
 
@@ -273,15 +258,17 @@ async def read_members(
 
 
 async def put_member(
-    memory: Memory, which: BlockName, member: MemberName, write: bool | None
+    memory: Memory, block_name: BlockName, member: MemberName, write: bool | None
 ) -> StoredMember:
     """Let a member see a block. Raises NotFound, Conflict, StoreUnavailable.
 
     write: whether it may write, None for what the block says.
     """
-    return await _write(memory, *which, lambda conn: members.put(conn, which, member, write))
+    return await _write(
+        memory, *block_name, lambda conn: members.put(conn, block_name, member, write)
+    )
 
 
-async def remove_member(memory: Memory, which: BlockName, member: MemberName) -> None:
+async def remove_member(memory: Memory, block_name: BlockName, member: MemberName) -> None:
     """Take a membership away. Raises NotFound, StoreUnavailable."""
-    await _write(memory, *which, lambda conn: members.remove(conn, which, member))
+    await _write(memory, *block_name, lambda conn: members.remove(conn, block_name, member))

@@ -36,8 +36,8 @@ async def undo_label(memory: Memory, actor: ManagementActor, label: str) -> Undo
     """
 
     def look(conn: Connection) -> CoreBlock | None:
-        seen = visible_blocks.read_shared(conn, actor.scope, actor.defaults).blocks.get(label)
-        return seen.block if seen is not None else None
+        seen_block = visible_blocks.read_shared(conn, actor.scope, actor.defaults).blocks.get(label)
+        return seen_block.block if seen_block is not None else None
 
     block = await read(memory, look) if actor.scope.is_named else None
     if block is not None:
@@ -55,22 +55,26 @@ async def undo_newest(memory: Memory, actor: ManagementActor) -> UndoneChange:
     """
 
     def look(conn: Connection) -> NewestEdit | None:
-        shown = visible_blocks.read_shared(conn, actor.scope, actor.defaults).blocks
+        shown_blocks = visible_blocks.read_shared(conn, actor.scope, actor.defaults).blocks
         edits = [
-            NewestEdit(edit.created_at, label, seen.block.id)
-            for label, seen in shown.items()
-            if not seen.block.read_only
-            and (edit := rows.newest_edit(conn, seen.block.id)) is not None
+            NewestEdit(edit.created_at, label, seen_block.block.id)
+            for label, seen_block in shown_blocks.items()
+            if not seen_block.block.read_only
+            and (edit := rows.newest_edit(conn, seen_block.block.id)) is not None
             and edit.user is not None
             and edit.user == actor.source.user
         ]
         scope_id = find(conn, actor.scope)
-        own = None if scope_id is None else passage_edits.find_newest(conn, scope_id)
-        newest = max(edits, default=None)
-        return None if newest is None or (own is not None and own.at > newest.at) else newest
+        own_edit = None if scope_id is None else passage_edits.find_newest(conn, scope_id)
+        newest_edit = max(edits, default=None)
+        return (
+            None
+            if newest_edit is None or (own_edit is not None and own_edit.at > newest_edit.at)
+            else newest_edit
+        )
 
-    if actor.scope.is_named and (newest := await read(memory, look)) is not None:
-        return await _undo_shared(memory, actor, newest)
+    if actor.scope.is_named and (newest_edit := await read(memory, look)) is not None:
+        return await _undo_shared(memory, actor, newest_edit)
     return await passages.undo_newest(memory, actor)
 
 
@@ -78,6 +82,6 @@ async def _undo_shared(memory: Memory, actor: ManagementActor, edit: NewestEdit)
     user = actor.source.user
     if user is None:
         raise NotFound(f"nothing is left to undo in {edit.label!r}")
-    which = actor.scope.tenant, edit.block
-    now = await shared_blocks.undo_edit(memory, which, actor.source, OutsideEdit(only=[user]))
+    block_name = actor.scope.tenant, edit.block
+    now = await shared_blocks.undo_edit(memory, block_name, actor.source, OutsideEdit(only=[user]))
     return UndoneChange("block", edit.label, None if now is None else now.block.value)

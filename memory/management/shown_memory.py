@@ -40,9 +40,9 @@ class ShownMemory:
 
     @property
     def text(self) -> str:
-        shown = elements(list(self.blocks.values()))
+        block_elements = elements(list(self.blocks.values()))
         return (
-            f"<memory_blocks>\n{shown}\n</memory_blocks>\n"
+            f"<memory_blocks>\n{block_elements}\n</memory_blocks>\n"
             f"Details in archival memory: {self.passages}. Conversations: {self.conversations}."
         )
 
@@ -75,11 +75,13 @@ async def read_memory(memory: Memory, caller: MemoryCaller) -> ShownMemory:
 
 def _read_memory(conn: Connection, caller: MemoryCaller) -> ShownMemory:
     scope_id = scopes.find(conn, caller.scope)
-    shelf = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
-    blocks = visible_blocks.VisibleBlocks(conn, shelf).read()
-    p, c = t.passages.c, t.conversations.c
-    passages = select(func.count()).where(p.scope_id == scope_id, p.deleted_at.is_(None))
-    conversations = select(func.count()).where(c.scope_id == scope_id)
+    block_set = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
+    blocks = visible_blocks.VisibleBlocks(conn, block_set).read()
+    passage_columns, conversation_columns = t.passages.c, t.conversations.c
+    passages = select(func.count()).where(
+        passage_columns.scope_id == scope_id, passage_columns.deleted_at.is_(None)
+    )
+    conversations = select(func.count()).where(conversation_columns.scope_id == scope_id)
     counts = [conn.execute(query).scalar() or 0 for query in (passages, conversations)]
     return ShownMemory(blocks, *counts)
 
@@ -92,11 +94,11 @@ async def show_memory(memory: Memory, caller: MemoryCaller) -> CallResult:
     began = time.perf_counter()
     if text := refusal(caller, SHOW):
         return await record_refusal(memory, caller, tools.ToolCall("", SHOW, "{}"), text)
-    shown = await read_memory(memory, caller)
-    seen = {label: block.version for label, block in shown.blocks.items()}
-    call = describe_call(caller, tools.ToolCall("", SHOW, "{}"), shown.text, began)
-    explain = await _write_record(memory, caller, seen, call)
-    return CallResult(shown.text, explain, shown.to_json())
+    shown_memory = await read_memory(memory, caller)
+    seen_versions = {label: block.version for label, block in shown_memory.blocks.items()}
+    call = describe_call(caller, tools.ToolCall("", SHOW, "{}"), shown_memory.text, began)
+    explain = await _write_record(memory, caller, seen_versions, call)
+    return CallResult(shown_memory.text, explain, shown_memory.to_json())
 
 
 async def show_block(memory: Memory, caller: MemoryCaller, label: str) -> CallResult | None:
@@ -127,22 +129,22 @@ async def record_refusal(
         return CallResult(text)
     await memory.wait_until_ready()
     await memory.db.filer.file_of(caller.scope.key, caller.policy.read_deadline)
-    told = describe_call(caller, call, text, time.perf_counter())
-    return CallResult(text, await _write_record(memory, caller, {}, told))
+    description = describe_call(caller, call, text, time.perf_counter())
+    return CallResult(text, await _write_record(memory, caller, {}, description))
 
 
 async def _write_record(
-    memory: Memory, caller: MemoryCaller, seen: Mapping[str, int], call: Json
+    memory: Memory, caller: MemoryCaller, seen_versions: Mapping[str, int], call: Json
 ) -> str:
     """Note that a caller saw versions of blocks; return the id of the call's record."""
 
     def work(conn: Connection) -> str:
         refuse_erased(conn, caller)
         scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, caller.scope))
-        before = call_records.seen_by(
+        previous_versions = call_records.seen_by(
             conn, find_record_scope(conn, caller, scope_id), caller.reader
         )
-        return record_call(conn, caller, {**before, **seen}, call)
+        return record_call(conn, caller, {**previous_versions, **seen_versions}, call)
 
     lock = owner_lock(caller.scope.tenant, caller.scope.user)
     return await memory.db.write(work, lock=lock)

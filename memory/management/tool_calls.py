@@ -66,9 +66,9 @@ async def _run(memory: Memory, caller: MemoryCaller, call: tools.ToolCall) -> Ca
     scope_id = await read(memory, partial(scopes.find, scope=caller.scope))
     context = _context(memory, caller, scope_id)
     searched = await tools.run_searches([call], context)
-    running = _RunningCall(caller, call, context, searched.get(0), began)
+    running_call = _RunningCall(caller, call, context, searched.get(0), began)
     lock = owner_lock(caller.scope.tenant, caller.scope.user)
-    result = await memory.db.write(partial(_finish, running=running), lock=lock)
+    result = await memory.db.write(partial(_finish, running_call=running_call), lock=lock)
     if call.name in WRITES:
         memory.shared.outdate(caller.scope.tenant)
     return result
@@ -100,37 +100,37 @@ class _RunningCall:
     began: float
 
 
-def _finish(conn: Connection, running: _RunningCall) -> CallResult:
+def _finish(conn: Connection, running_call: _RunningCall) -> CallResult:
     """Run an edit, if the call is one, and write the call's record, in one transaction.
 
     It may run twice.
     """
-    caller, call, context = running.caller, running.call, running.context
+    caller, call, context = running_call.caller, running_call.call, running_call.context
     refuse_erased(conn, caller)
     scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, caller.scope))
     context.scope_id = scope_id
     context.shelf = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
-    seen = _find_seen(conn, caller, context.shelf)
-    text = running.text
+    seen_versions = _find_seen(conn, caller, context.shelf)
+    text = running_call.text
     if text is None:
-        context.seen = seen
+        context.seen = seen_versions
         text = tools.run_edits(conn, [call], context)[0]
     elif not caller.only_reads:
         fact_rows.record_use(conn, context.found)
     is_edit = call.name in WRITES and not text.startswith(UNCHANGED)
     if not caller.only_reads:
         scopes.touch(conn, scope_id, outside=is_edit)
-    told = describe_call(caller, call, text, running.began)
-    return CallResult(text, record_call(conn, caller, seen, told))
+    description = describe_call(caller, call, text, running_call.began)
+    return CallResult(text, record_call(conn, caller, seen_versions, description))
 
 
-def _find_seen(conn: Connection, caller: MemoryCaller, shelf: BlockSet) -> dict[str, int]:
+def _find_seen(conn: Connection, caller: MemoryCaller, block_set: BlockSet) -> dict[str, int]:
     """Return the versions of the blocks that the caller knows; of an empty one every caller does.
 
     So a block is rewritten only by who was shown what is in it.
     """
-    scope_id = find_record_scope(conn, caller, shelf.scope_id or 0)
-    seen = call_records.seen_by(conn, scope_id, caller.reader)
-    blocks = visible_blocks.VisibleBlocks(conn, shelf).read()
-    empty = {label: block.version for label, block in blocks.items() if not block.value}
-    return {**seen, **empty}
+    scope_id = find_record_scope(conn, caller, block_set.scope_id or 0)
+    seen_versions = call_records.seen_by(conn, scope_id, caller.reader)
+    blocks = visible_blocks.VisibleBlocks(conn, block_set).read()
+    empty_blocks = {label: block.version for label, block in blocks.items() if not block.value}
+    return {**seen_versions, **empty_blocks}

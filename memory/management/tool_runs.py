@@ -19,11 +19,11 @@ READ_SECONDS = 10.0
 
 
 async def list_calls(
-    memory: Memory, reach: VisibleScopes, wanted: CallFilter, limit: int
+    memory: Memory, reach: VisibleScopes, call_filter: CallFilter, limit: int
 ) -> list[dict[str, Any]]:
     """Return calls, newest first. Raises StoreUnavailable."""
     return await memory.db.read(
-        lambda conn: tool_calls.list_calls(conn, reach, wanted, limit), READ_SECONDS
+        lambda conn: tool_calls.list_calls(conn, reach, call_filter, limit), READ_SECONDS
     )
 
 
@@ -66,7 +66,7 @@ class SingleRun:
     async def read_result(self, ident: str) -> str | None:
         return None
 
-    async def _put(self, run: StartedRun, **more: object) -> None:
+    async def _put(self, run: StartedRun, **columns: object) -> None:
         origin = self._origin
         arguments = self._memory.policy.screen.mask(run.arguments)[0]
 
@@ -85,7 +85,7 @@ class SingleRun:
                 arguments=arguments,
                 request_id=origin.request_id,
                 actor=origin.actor,
-                **more,
+                **columns,
             )
 
         await self._memory.db.write(work)

@@ -48,14 +48,14 @@ async def list_users(
     return await read(memory, lambda conn: scopes.users(conn, reach, after, limit, part))
 
 
-async def find_users(memory: Memory, wanted: UserSearch) -> list[dict[str, Any]]:
+async def find_users(memory: Memory, user_search: UserSearch) -> list[dict[str, Any]]:
     """List users as `list_users` does, in another order or by what is known of them.
 
     Raises StoreUnavailable.
     """
 
     def work(conn: Connection) -> list[dict[str, Any]]:
-        return scopes.users_named(conn, find_names(conn, wanted))
+        return scopes.users_named(conn, find_names(conn, user_search))
 
     return await read(memory, work)
 
@@ -78,23 +78,23 @@ async def erase_user(
     keep_shared: what they wrote in shared blocks stays, without the name. Raises StoreUnavailable:
     repeating it continues the erasure.
     """
-    db, who = memory.db, (tenant, user)
-    left = {}
+    db, user_name = memory.db, (tenant, user)
+    kept_rows = {}
     if keep_shared:
-        left = await db.write(lambda conn: _keep_shared(conn, who))
-    erased = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
-    erased.shared = left or erased.shared
+        kept_rows = await db.write(lambda conn: _keep_shared(conn, user_name))
+    erasure_receipt = await erasure.erase(db, memory.secret, (tenant, user), db.application_tables)
+    erasure_receipt.shared = kept_rows or erasure_receipt.shared
     memory.policies.forget()
     memory.shared.outdate(tenant)
     await asyncio.to_thread(memory.spill.forget, tenant, user)
     if (data := memory.spill.folder) is not None:
         await asyncio.to_thread(remove_copies, data, user)
-    return erased
+    return erasure_receipt
 
 
-def _keep_shared(conn: Connection, who: UserName) -> dict[str, int]:
-    agent_speakers.keep_passages(conn, who)
-    return shared_erasure.keep_lines(conn, who)
+def _keep_shared(conn: Connection, user_name: UserName) -> dict[str, int]:
+    agent_speakers.keep_passages(conn, user_name)
+    return shared_erasure.keep_lines(conn, user_name)
 
 
 def export_user(
@@ -114,8 +114,8 @@ async def import_user(
     """
     receipt = await importer.import_into(memory.db, actor, manifest)
     if (policy := manifest.policy) is not None:
-        who = actor.scope.tenant, actor.scope.user or ""
+        user_name = actor.scope.tenant, actor.scope.user or ""
         layers = None if policy.layers is None else tuple(policy.layers)
         edit = PolicyEdit(policy.memory, policy.timezone, layers=layers)
-        await memory.policies.put(who, edit)
+        await memory.policies.put(user_name, edit)
     return receipt

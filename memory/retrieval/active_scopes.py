@@ -83,8 +83,8 @@ class ActiveScope:
 
     def is_waiting(self, but: int | None) -> bool:
         """Tell whether a message has no document yet. but: one of another conversation."""
-        pending = self.parts[MESSAGES_INDEX].pending
-        return any(place != but for place in pending.values())
+        pending_rows = self.parts[MESSAGES_INDEX].pending
+        return any(place != but for place in pending_rows.values())
 
     def drop(self, table: str) -> None:
         self.parts.pop(table, None)
@@ -112,39 +112,41 @@ class ActiveScope:
 
 def _posted(row: Mapping[str, Any]) -> PostedRow:
     """Return a stored message as a row; where a task is concerned all is read again."""
-    said = row["role"] in RECALLED.roles and row["content"] != ""
-    return PostedRow(row["id"], row["conversation"], row["created_at"], said, said)
+    is_recallable = row["role"] in RECALLED.roles and row["content"] != ""
+    return PostedRow(
+        row["id"], row["conversation"], row["created_at"], is_recallable, is_recallable
+    )
 
 
 def _columns_of_words(document: DocumentWords, forms: Mapping[str, str]) -> dict[str, int]:
     """Return the stored forms of a document's words with their columns."""
-    out: dict[str, int] = {}
+    columns_by_form: dict[str, int] = {}
     for column, words in document.items():
-        bit = BITS[column]
+        column_bit = BITS[column]
         for word in words:
             form = forms[word]
-            out[form] = out.get(form, 0) | bit
-    return out
+            columns_by_form[form] = columns_by_form.get(form, 0) | column_bit
+    return columns_by_form
 
 
-def _rank(part: ScopePostings, query: str, asked: StoredTerms) -> dict[int, Ranked]:
+def _rank(part: ScopePostings, query: str, terms: StoredTerms) -> dict[int, Ranked]:
     """Return the row keys that pass the gate, best first."""
     if not len(part.rows):
         return {}
-    matches = part.weigh(asked.terms)
+    matches = part.weigh(terms.terms)
     if not may_pass(matches.best_coverage(), is_sharing=bool(matches.sharing)):
         return {}
-    if asked.voice is not None:
-        matches.voiced = part.said_by(asked.voice)
-    most = (max(QUICK_POOL, RECALLED.limit), RECALLED.limit)
-    ranked = rank(part.rows, query, matches, SimilarityScores(), most)[0]
-    numbers = list(ranked)
+    if terms.voice is not None:
+        matches.voiced = part.said_by(terms.voice)
+    limits = (max(QUICK_POOL, RECALLED.limit), RECALLED.limit)
+    ranked_rows = rank(part.rows, query, matches, SimilarityScores(), limits)[0]
+    numbers = list(ranked_rows)
     scored = [
         ScoredHit(round(x.score, DIGITS), round(x.coverage, DIGITS), x.is_sharing)
-        for x in ranked.values()
+        for x in ranked_rows.values()
     ]
     passing = [numbers[i] for i in find_passing(scored)]
-    return {part.rows.keys[n]: ranked[n] for n in passing}
+    return {part.rows.keys[n]: ranked_rows[n] for n in passing}
 
 
 def _has(part: ScopePostings, change: IndexChange) -> bool:
@@ -158,8 +160,8 @@ def _has(part: ScopePostings, change: IndexChange) -> bool:
 class ActiveScopes:
     """The postings of the scopes that are searched now. most: their bytes."""
 
-    def __init__(self, db: Database, most: int = BYTES) -> None:
-        self._db, self._most = db, most
+    def __init__(self, db: Database, max_bytes: int = BYTES) -> None:
+        self._db, self._most = db, max_bytes
         self._stemmer: Stemmer | None = None  # not loaded before it is needed
         self._forms: dict[str, str] = {}  # of words, as they are stored
         self._version: tuple[int, int] | None = None
@@ -203,11 +205,11 @@ class ActiveScopes:
 
     def rank(self, scope: ActiveScope, query: str) -> RankedRows | None:
         """Return what passes the gate for a query; None if the index has to be asked."""
-        if asks_when(query) or (asked := self.stored_query(scope.scope_id, query)) is None:
+        if asks_when(query) or (terms := self.stored_query(scope.scope_id, query)) is None:
             return None  # the first looks at texts
         return RankedRows(
-            _rank(scope.parts[PASSAGES_INDEX], query, asked),
-            _rank(scope.parts[MESSAGES_INDEX], query, asked),
+            _rank(scope.parts[PASSAGES_INDEX], query, terms),
+            _rank(scope.parts[MESSAGES_INDEX], query, terms),
         )
 
     def stored_query(self, scope_id: int, query: str) -> StoredTerms | None:
@@ -215,16 +217,16 @@ class ActiveScopes:
 
         None if there are none, or a word of it is several in the index.
         """
-        asked = query_terms(query, thorough=False)
-        words = [word for term in asked.terms for word in term.words]
-        words += [asked.voice] if asked.voice is not None else []
+        terms = query_terms(query, thorough=False)
+        words = [word for term in terms.terms for word in term.words]
+        words += [terms.voice] if terms.voice is not None else []
         if not words:
             return None
         try:
-            forms = self._stored_forms(words, scope_mark(scope_id), whole=True)
+            forms = self._stored_forms(words, scope_mark(scope_id), keep_all=True)
         except Stale:
             return None
-        return stored_terms(asked, forms)
+        return stored_terms(terms, forms)
 
     async def read_few(self, scope_id: int) -> ActiveScope | None:
         """Read the postings of a scope with few rows; None if it has more, or they are not read.
@@ -243,35 +245,37 @@ class ActiveScopes:
 
     async def read_waiting(self, scope: ActiveScope) -> bool:
         """Add what waits for the index, by its texts; return whether that is all there is."""
-        pending = scope.parts[MESSAGES_INDEX].pending
-        if len(pending) > MOST_UNREAD:
+        pending_rows = scope.parts[MESSAGES_INDEX].pending
+        if len(pending_rows) > MOST_UNREAD:
             return False
-        keys = [scope.parts[MESSAGES_INDEX].rows.keys[number] for number in pending]
-        make = partial(message_index.make_documents, keys=keys, most=WAITING_CHARACTERS)
+        keys = [scope.parts[MESSAGES_INDEX].rows.keys[number] for number in pending_rows]
+        make = partial(message_index.make_documents, keys=keys, max_characters=WAITING_CHARACTERS)
         try:
-            made = await self._db.read(make, small=True, of=NO_TURNS)
+            documents = await self._db.read(make, small=True, of=NO_TURNS)
         except StoreUnavailable:
             return False
-        if made is None or self.find(scope.scope_id) is not scope:
+        if documents is None or self.find(scope.scope_id) is not scope:
             return False
-        self._weigh(scope, lambda s: self._add_made(s, made))
+        self._weigh(scope, lambda s: self._add_made(s, documents))
         is_complete = scope.is_whole and not scope.parts[MESSAGES_INDEX].pending
         self._make_room()  # of others first, since this one was used just now
         return is_complete
 
-    def _add_made(self, scope: ActiveScope, made: MadeDocuments) -> None:
+    def _add_made(self, scope: ActiveScope, made_documents: MadeDocuments) -> None:
         """Add documents that the index does not have yet, and keep them for it."""
         part = scope.parts[MESSAGES_INDEX]
-        waiting = {part.rows.keys[number]: number for number in part.pending}
-        documents = {key: made.words[key] for key in waiting if key in made.words}
+        pending_by_key = {part.rows.keys[number]: number for number in part.pending}
+        documents = {
+            key: made_documents.words[key] for key in pending_by_key if key in made_documents.words
+        }
         try:
             self._add_documents(part, documents, scope_mark(scope.scope_id))
         except Stale:
             scope.drop(MESSAGES_INDEX)
             return
-        part.ahead.update([waiting[key] for key in documents])
+        part.ahead.update([pending_by_key[key] for key in documents])
         for key, document in documents.items():
-            self._db.index_changes.documents.put((key, made.limit), document)
+            self._db.index_changes.documents.put((key, made_documents.limit), document)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -282,8 +286,8 @@ class ActiveScopes:
 
     def _stems(self) -> Stemmer:
         if self._stemmer is None:
-            made: Stemmer = import_module("memory.stores.sql.index.stems").Stemmer(STEM_BYTES)
-            self._stemmer = made
+            stemmer: Stemmer = import_module("memory.stores.sql.index.stems").Stemmer(STEM_BYTES)
+            self._stemmer = stemmer
         return self._stemmer
 
     def _catch_up(self) -> bool:
@@ -314,82 +318,89 @@ class ActiveScopes:
             return
         if (meanwhile := self._meanwhile.get(change.scope_id)) is not None:
             meanwhile.append(change)
-        if (found := self._scopes.get(change.scope_id)) is not None:
-            self._weigh(found, lambda s: s.follow(change))
+        if (active_scope := self._scopes.get(change.scope_id)) is not None:
+            self._weigh(active_scope, lambda s: s.follow(change))
 
     def _read_documents(self, scope: ActiveScope) -> None:
         """Add the documents that were put since the last search."""
         if not scope.unread or (part := scope.parts.get(MESSAGES_INDEX)) is None:
             return
-        before = scope.size
+        previous_size = scope.size
         changes, scope.unread, scope.unread_characters = scope.unread, [], 0
         documents = {c.key: c.words for c in changes if c.words is not None}
         try:
             self._add_documents(part, documents, scope_mark(scope.scope_id))
         except Stale:
             scope.drop(MESSAGES_INDEX)
-        self.held += scope.size - before
+        self.held += scope.size - previous_size
 
     def _add_documents(
-        self, part: ScopePostings, documents: Mapping[int, DocumentWords], mark: str
+        self, part: ScopePostings, documents: Mapping[int, DocumentWords], prefix: str
     ) -> None:
-        """Add documents by their words. mark: of their scope. Raises Stale."""
-        words = {w for document in documents.values() for some in document.values() for w in some}
-        forms = self._stored_forms(words, mark)
+        """Add documents by their words. prefix: of their scope. Raises Stale."""
+        words = {
+            w
+            for document in documents.values()
+            for column_words in document.values()
+            for w in column_words
+        }
+        forms = self._stored_forms(words, prefix)
         for key, document in documents.items():
             part.add_document(key, _columns_of_words(document, forms))
 
     def _stored_forms(
-        self, words: Collection[str], mark: str, *, whole: bool = False
+        self, words: Collection[str], prefix: str, *, keep_all: bool = False
     ) -> Mapping[str, str]:
         """Return at least the stored forms of these words.
 
-        Raises Stale if one stands for another word too; whole: if one is split at all.
+        Raises Stale if one stands for another word too; keep_all: if one is split at all.
         """
         forms = self._forms
-        new = [word for word in words if word not in forms]
-        if not new:
+        new_words = [word for word in words if word not in forms]
+        if not new_words:
             return forms
-        if len(forms) + len(new) > MOST_FORMS:
+        if len(forms) + len(new_words) > MOST_FORMS:
             forms.clear()
-            new = [*words]
-        more: dict[str, str] = {}
-        for word, tokens in zip(new, self._stems().tokens(new, len(mark)), strict=True):
-            if len(tokens) > 1 and (whole or any(t.startswith(mark) for t in tokens[1:])):
+            new_words = [*words]
+        extra_forms: dict[str, str] = {}
+        for word, tokens in zip(
+            new_words, self._stems().tokens(new_words, len(prefix)), strict=True
+        ):
+            if len(tokens) > 1 and (keep_all or any(t.startswith(prefix) for t in tokens[1:])):
                 raise Stale
             # The form of a long word depends on the mark, and so does whether several are one.
-            kept = forms if len(tokens) == 1 and len(word) <= FORM_CHARACTERS else more
-            kept[word] = tokens[0]
-        return ChainMap(more, forms) if more else forms
+            target = forms if len(tokens) == 1 and len(word) <= FORM_CHARACTERS else extra_forms
+            target[word] = tokens[0]
+        return ChainMap(extra_forms, forms) if extra_forms else forms
 
     def _weigh(self, scope: ActiveScope, change: Callable[[ActiveScope], None]) -> None:
-        before = scope.size
+        previous_size = scope.size
         change(scope)
-        self.held += scope.size - before
+        self.held += scope.size - previous_size
 
     def _make_room(self) -> None:
         """Give up the scopes that were not used for longest."""
         while self.held > self._most and self._scopes:
-            oldest = next(iter(self._scopes))
-            self.held -= self._scopes.pop(oldest).size
+            oldest_id = next(iter(self._scopes))
+            self.held -= self._scopes.pop(oldest_id).size
 
     def _has_room(self) -> bool:
         """Tell whether another scope fits, or one has not been used lately."""
         if self.held < self._most:
             return True
-        oldest = next(iter(self._scopes.values()), None)
-        return oldest is None or time.monotonic() - oldest.used > IDLE_SECONDS
+        oldest_scope = next(iter(self._scopes.values()), None)
+        return oldest_scope is None or time.monotonic() - oldest_scope.used > IDLE_SECONDS
 
-    async def _read(self, scope_id: int, few: int | None = None) -> None:
-        """Read what is missing of a scope. few: on this thread, if it has no more rows."""
+    async def _read(self, scope_id: int, max_rows: int | None = None) -> None:
+        """Read what is missing of a scope. max_rows: on this thread, if it has no more rows."""
         if scope_id in self._meanwhile:
             return
         scope = self._scopes.get(scope_id)
-        missing = [x for x in TABLES if scope is None or x not in scope.parts]
+        missing_tables = [x for x in TABLES if scope is None or x not in scope.parts]
         self._db.index_changes.is_followed = True
         self._meanwhile[scope_id] = []
         try:
-            found = await self._load(missing, scope_id, few)
+            loaded_parts = await self._load(missing_tables, scope_id, max_rows)
             is_followed = self._catch_up()
         except Exception as e:
             # Nothing depends on it: the index is searched.
@@ -398,25 +409,31 @@ class ActiveScopes:
             return
         finally:
             changes = self._meanwhile.pop(scope_id)
-        if found is None or not is_followed or changes is None:
+        if loaded_parts is None or not is_followed or changes is None:
             return  # the next search reads again
-        parts = {x: part for x, part in zip(missing, found, strict=True) if part is not None}
-        if len(parts) == len(missing):
+        parts = {
+            x: part
+            for x, part in zip(missing_tables, loaded_parts, strict=True)
+            if part is not None
+        }
+        if len(parts) == len(missing_tables):
             self._put(scope_id, parts, changes)
         else:
             self._seen[scope_id] = False
 
     async def _load(
-        self, tables: Sequence[str], scope_id: int, few: int | None
+        self, tables: Sequence[str], scope_id: int, max_rows: int | None
     ) -> list[ScopePostings | None] | None:
         """Return the parts of a scope by table, each None if it cannot be kept.
 
         None for a scope with more than a few rows.
         """
-        if few is None:
+        if max_rows is None:
             load = partial(scope_postings.load, scope_id=scope_id)
             return [await self._db.read(partial(load, table=t), of=NO_TURNS) for t in tables]
-        load_few = partial(scope_postings.load_few, tables=tables, scope_id=scope_id, most=few)
+        load_few = partial(
+            scope_postings.load_few, tables=tables, scope_id=scope_id, max_rows=max_rows
+        )
         return await self._db.read(load_few, small=True, of=NO_TURNS)
 
     def _put(

@@ -63,9 +63,9 @@ class Recall(msgspec.Struct, frozen=True):
     passages: Sequence[int] = ()
     layers: Mapping[str, str] = {}
 
-    def keys_after(self, before: Sequence[int]) -> list[int]:
+    def keys_after(self, earlier_keys: Sequence[int]) -> list[int]:
         """Return what the conversation was shown so far, the newest last."""
-        return [*before, *self.keys][-MAX_RECALLED:]
+        return [*earlier_keys, *self.keys][-MAX_RECALLED:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ class AlreadyThere:
     outdated: Sequence[str] = ()
     message: str = ""
 
-    def holds(self, hit: Hit, shown: str) -> bool:
+    def holds(self, hit: Hit, beginning: str) -> bool:
         if (
             hit.get("replaced")
             or _key(hit) in self.keys
-            or shown in self.beginnings
-            or escape(shown) in self.core
+            or beginning in self.beginnings
+            or escape(beginning) in self.core
         ):
             return True
         if "role" not in hit:
@@ -98,10 +98,10 @@ class AlreadyThere:
             words = own_words(hit["content"])
             is_empty = not has_statement(words) or is_like_request(words, self.message)
         else:
-            is_empty = is_acknowledgement(shown)
+            is_empty = is_acknowledgement(beginning)
         if is_empty:
             return True
-        return any(covers(shown, fact) for fact in self.outdated)
+        return any(covers(beginning, fact) for fact in self.outdated)
 
 
 class ShownAs(NamedTuple):
@@ -112,20 +112,21 @@ class ShownAs(NamedTuple):
 
 
 def recall_query(
-    message: str, within: int | None = None, harness: Harness = SHIPPED_HARNESS
+    message: str, max_characters: int | None = None, harness: Harness = SHIPPED_HARNESS
 ) -> SearchQuery | None:
     """Return what to search for a user's message; None for small talk and pasted text alone.
 
-    within: the conversation's end for an unnamed user. harness: what its client puts around it.
+    max_characters: the conversation's end for an unnamed user. harness: what its client puts around
+    it.
     """
-    told = own_words(harness.own_part(message))
-    words = " ".join(s for s in sentences(told) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
-    return replace(RECALLED, text=words, within=within) if words else None
+    own_text = own_words(harness.own_part(message))
+    words = " ".join(s for s in sentences(own_text) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
+    return replace(RECALLED, text=words, within=max_characters) if words else None
 
 
-def alternate(found: RecallHits) -> list[Hit]:
+def alternate(recall_hits: RecallHits) -> list[Hit]:
     """Return what passed the gate, best first: passages and earlier messages alternately."""
-    pairs = zip_longest(found.passages, found.messages)
+    pairs = zip_longest(recall_hits.passages, recall_hits.messages)
     return [hit for hit in chain.from_iterable(pairs) if hit is not None]
 
 
@@ -141,9 +142,9 @@ class Beginnings:
             text = spoken_text(message)
             self._texts.setdefault(_first_word(text), []).append(text)
 
-    def __contains__(self, shown: object) -> bool:
-        texts = self._texts.get(_first_word(str(shown)), ())
-        return any(_shown_beginning(text) == shown for text in texts)
+    def __contains__(self, beginning: object) -> bool:
+        texts = self._texts.get(_first_word(str(beginning)), ())
+        return any(_shown_beginning(text) == beginning for text in texts)
 
 
 class BodyBeginnings:
@@ -157,14 +158,14 @@ class BodyBeginnings:
         self._is_escaped = b"\\u00" in body  # so a plain character may be spelt otherwise
         self._decoded: Beginnings | None = None
 
-    def __contains__(self, shown: object) -> bool:
+    def __contains__(self, beginning: object) -> bool:
         if not self._is_escaped:
-            for word in str(shown)[:PROBED_CHARACTERS].split()[:-1]:
+            for word in str(beginning)[:PROBED_CHARACTERS].split()[:-1]:
                 if word.isascii() and word.isalnum() and word.encode() not in self._body:
                     return False
         if self._decoded is None:
             self._decoded = Beginnings(self._load())
-        return shown in self._decoded
+        return beginning in self._decoded
 
 
 def _first_word(text: str) -> str:
@@ -212,35 +213,35 @@ def token_budget(window: int | None) -> int:
 
 def render_recall(
     hits: Sequence[Hit],
-    there: AlreadyThere,
-    shown: ShownAs,
+    already_there: AlreadyThere,
+    presentation: ShownAs,
     counter: TokenCounter,
     room: int = TOKENS,
 ) -> Recall:
     """Return the hits as prompt text, escaped; empty if none is left. room: in tokens."""
-    tag = shown.tag
+    tag = presentation.tag
     lines: dict[str, str] = {}
-    kept: list[Hit] = []
+    shown_hits: list[Hit] = []
     for hit in hits:
-        original = _shown_beginning(_spoken(hit))
+        whole_beginning = _shown_beginning(_spoken(hit))
         words = _shown_beginning(_without_ours(hit, tag))
-        if not words or words in lines or there.holds(hit, words):
+        if not words or words in lines or already_there.holds(hit, words):
             continue
-        if words != original and original in there.beginnings:
+        if words != whole_beginning and whole_beginning in already_there.beginnings:
             continue
-        day = day_of(hit["created_at"], shown.zone)
+        day = day_of(hit["created_at"], presentation.zone)
         line = f"- ({day}{_said_by(hit)}) {escape(words)}"
         room -= counter.text(line)
-        if room < 0 or len(kept) == ITEMS:
+        if room < 0 or len(shown_hits) == ITEMS:
             break
         lines[words] = line
-        kept.append(hit)
-    if not kept:
+        shown_hits.append(hit)
+    if not shown_hits:
         return Recall()
     body = "\n".join(lines.values())
     return Recall(
         f'<recalled_memory tag="{tag}">\n{HEADING}\n{body}\n</recalled_memory>',
-        [_key(h) for h in kept],
-        [_key(h) for h in kept if "role" not in h],
-        {str(h["id"]): h["layer"] for h in kept if "layer" in h},
+        [_key(h) for h in shown_hits],
+        [_key(h) for h in shown_hits if "role" not in h],
+        {str(h["id"]): h["layer"] for h in shown_hits if "layer" in h},
     )

@@ -113,33 +113,33 @@ class FileSearch:
     def __init__(self, db: Database, *, grep_seconds: float = GREP_SECONDS) -> None:
         self._db, self._grep_seconds = db, grep_seconds
 
-    async def search(self, scope: Scope, wanted: FileQuery) -> list[FileHit]:
+    async def search(self, scope: Scope, query: FileQuery) -> list[FileHit]:
         """Return hits, best first. Raises NotFound, BadArguments, StoreUnavailable."""
-        if wanted.kind not in KINDS:
-            raise BadArguments(f"`kind` is {wanted.kind[:60]!r}: use text or symbol.")
-        if not wanted.query.strip():
+        if query.kind not in KINDS:
+            raise BadArguments(f"`kind` is {query.kind[:60]!r}: use text or symbol.")
+        if not query.query.strip():
             raise BadArguments("`query` is empty: give words to search for.")
-        return await self._read(partial(_search, scope=scope, wanted=wanted))
+        return await self._read(partial(_search, scope=scope, file_query=query))
 
-    async def grep(self, scope: Scope, wanted: GrepQuery) -> GrepResult:
+    async def grep(self, scope: Scope, query: GrepQuery) -> GrepResult:
         """Return the lines that hold a text. Raises NotFound, BadArguments, StoreUnavailable."""
-        until = time.monotonic() + self._grep_seconds
-        matcher = make_matcher(wanted.pattern, regex=wanted.regex)
-        plan = await self._read(partial(_plan_grep, scope=scope, wanted=wanted, matcher=matcher))
+        deadline = time.monotonic() + self._grep_seconds
+        matcher = make_matcher(query.pattern, regex=query.regex)
+        plan = await self._read(partial(_plan_grep, scope=scope, query=query, matcher=matcher))
         result = GrepResult()
         for row, places in plan:
-            seen: set[int] = set()
-            for some in _steps(places):
-                left = wanted.limit - len(result.hits)
-                if left <= 0:
+            matched_lines: set[int] = set()
+            for some_places in _steps(places):
+                free_hits = query.limit - len(result.hits)
+                if free_hits <= 0:
                     return result
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     result.is_cut = True
                     return result
-                for match in await self._match(row, some, matcher, left):
+                for match in await self._match(row, some_places, matcher, free_hits):
                     # What stands in the beginning of the passage behind is seen twice.
-                    if match.line not in seen:
-                        seen.add(match.line)
+                    if match.line not in matched_lines:
+                        matched_lines.add(match.line)
                         result.hits.append(_to_hit(row, match))
         return result
 
@@ -149,11 +149,11 @@ class FileSearch:
         passages = await self._read(partial(_read_candidates, upload=row.shown, places=places))
         return await asyncio.to_thread(match_passages, matcher, passages, limit)
 
-    async def open(self, scope: Scope, wanted: TextQuery) -> FileText:
+    async def open(self, scope: Scope, query: TextQuery) -> FileText:
         """Return lines of a file. Raises NotFound, BadArguments, StoreUnavailable."""
-        if wanted.page is not None and wanted.line is not None:
+        if query.page is not None and query.line is not None:
             raise BadArguments("Give `page` or `line`, not both.")
-        return await self._read(partial(_read_text, scope=scope, wanted=wanted))
+        return await self._read(partial(_read_text, scope=scope, query=query))
 
     async def list_files(self, scope: Scope) -> list[Any]:
         """Return the files of a scope, by name. Raises StoreUnavailable."""
@@ -168,18 +168,18 @@ def _list_files(conn: Connection, scope: Scope) -> list[Any]:
     return [] if scope_id is None else files.list_files(conn, scope_id)
 
 
-def _search(conn: Connection, scope: Scope, wanted: FileQuery) -> list[FileHit]:
+def _search(conn: Connection, scope: Scope, file_query: FileQuery) -> list[FileHit]:
     scope_id = scopes.find(conn, scope)
     if scope_id is None:
-        return _none_of(conn, 0, wanted.file)
+        return _none_of(conn, 0, file_query.file)
     upload = 0
-    if wanted.file:
-        upload = files.get_file(conn, scope_id, wanted.file).shown
+    if file_query.file:
+        upload = files.get_file(conn, scope_id, file_query.file).shown
         if not upload:
             return []
-    query = wanted.query[:QUERY_CHARACTERS]
-    rows = (file_symbols if wanted.kind == "symbol" else file_passages).search(
-        conn, scope_id, query, wanted.limit, upload
+    query = file_query.query[:QUERY_CHARACTERS]
+    rows = (file_symbols if file_query.kind == "symbol" else file_passages).search(
+        conn, scope_id, query, file_query.limit, upload
     )
     return [
         FileHit(
@@ -205,14 +205,14 @@ def _none_of(conn: Connection, scope_id: int, file: str) -> list[Any]:
 
 
 def _plan_grep(
-    conn: Connection, scope: Scope, wanted: GrepQuery, matcher: LineMatcher
+    conn: Connection, scope: Scope, query: GrepQuery, matcher: LineMatcher
 ) -> list[tuple[Any, Sequence[int]]]:
     """Return the files with the places of passages that are to be looked at."""
     scope_id = scopes.find(conn, scope)
     if scope_id is None:
-        return _none_of(conn, 0, wanted.file)
-    if wanted.file:
-        rows = [files.get_file(conn, scope_id, wanted.file)]
+        return _none_of(conn, 0, query.file)
+    if query.file:
+        rows = [files.get_file(conn, scope_id, query.file)]
     else:
         rows = files.list_files(conn, scope_id)
     rows = [row for row in rows if row.shown]
@@ -229,16 +229,16 @@ def _steps(places: Sequence[int]) -> Iterator[Sequence[int]]:
 
 def _read_candidates(conn: Connection, upload: int, places: Sequence[int]) -> list[GrepPassage]:
     """Return passages with what their last line goes on with."""
-    wanted = sorted({*places, *(place + 1 for place in places)})
-    by_place = {row.position: row for row in file_passages.read_places(conn, upload, wanted)}
+    read_places = sorted({*places, *(place + 1 for place in places)})
+    by_place = {row.position: row for row in file_passages.read_places(conn, upload, read_places)}
     passages: list[GrepPassage] = []
     for place in places:
-        row, behind = by_place.get(place), by_place.get(place + 1)
+        row, following_row = by_place.get(place), by_place.get(place + 1)
         if row is None:
             continue
         following = ""
-        if behind is not None and behind.line_start == row.line_end:
-            following = behind.content.split("\n", 1)[0][:PATTERN_CHARACTERS]
+        if following_row is not None and following_row.line_start == row.line_end:
+            following = following_row.content.split("\n", 1)[0][:PATTERN_CHARACTERS]
         passages.append(GrepPassage(row.page, row.line_start, row.content, following))
     return passages
 
@@ -248,36 +248,34 @@ def _to_hit(row: Any, match: MatchedLine) -> FileHit:
     return FileHit(row.public_id, row.name, page, match.line, match.line, match.content, 1.0)
 
 
-def _read_text(conn: Connection, scope: Scope, wanted: TextQuery) -> FileText:
+def _read_text(conn: Connection, scope: Scope, query: TextQuery) -> FileText:
     scope_id = scopes.find(conn, scope)
-    row = files.get_file(conn, scope_id or 0, wanted.file)
+    row = files.get_file(conn, scope_id or 0, query.file)
     if row.status == files.FAILED:
         raise BadArguments(f"{row.name!r} has no text: {row.reason}.")
     if not row.shown:
         raise BadArguments(f"{row.name!r} is being read: try again in some seconds.")
-    stored = select(file_versions.c.page_lines).where(file_versions.c.id == row.shown)
-    page_lines: list[int] = decode(conn.execute(stored).scalar() or "[]")
-    first = _first_line(row, wanted, page_lines)
-    last = min(first + max(1, min(wanted.lines, LINES)) - 1, row.lines)
+    version_query = select(file_versions.c.page_lines).where(file_versions.c.id == row.shown)
+    page_lines: list[int] = decode(conn.execute(version_query).scalar() or "[]")
+    first_line = _first_line(row, query, page_lines)
+    last_line = min(first_line + max(1, min(query.lines, LINES)) - 1, row.lines)
     passages = [
         CutPassage(p.page, p.line_start, p.line_end, p.content)
-        for p in file_passages.read_lines(conn, row.shown, first, last)
+        for p in file_passages.read_lines(conn, row.shown, first_line, last_line)
     ]
-    numbered = [(n, line) for n, line in join_lines(passages) if first <= n <= last]
+    numbered = [(n, line) for n, line in join_lines(passages) if first_line <= n <= last_line]
     return FileText(row, _bounded(numbered), page_lines)
 
 
-def _first_line(row: Any, wanted: TextQuery, page_lines: list[int]) -> int:
+def _first_line(row: Any, query: TextQuery, page_lines: list[int]) -> int:
     """Return the first line that is told. Raises BadArguments."""
-    if wanted.page is not None:
+    if query.page is not None:
         if not page_lines:
             raise BadArguments(f"{row.name!r} has no pages: give `line`, from 1 to {row.lines}.")
-        if not 1 <= wanted.page <= len(page_lines):
-            raise BadArguments(
-                f"`page` is {wanted.page}: {row.name!r} has {len(page_lines)} pages."
-            )
-        return page_lines[wanted.page - 1]
-    line = 1 if wanted.line is None else wanted.line
+        if not 1 <= query.page <= len(page_lines):
+            raise BadArguments(f"`page` is {query.page}: {row.name!r} has {len(page_lines)} pages.")
+        return page_lines[query.page - 1]
+    line = 1 if query.line is None else query.line
     if not 1 <= line <= row.lines:
         raise BadArguments(f"`line` is {line}: {row.name!r} has {row.lines} lines.")
     return line
@@ -285,14 +283,14 @@ def _first_line(row: Any, wanted: TextQuery, page_lines: list[int]) -> int:
 
 def _bounded(numbered: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """Return lines up to a number of characters, at least one."""
-    left = TEXT_CHARACTERS
-    told: list[tuple[int, str]] = []
+    free_characters = TEXT_CHARACTERS
+    bounded_lines: list[tuple[int, str]] = []
     for number, line in numbered:
-        if told and len(line) > left:
+        if bounded_lines and len(line) > free_characters:
             break
-        told.append((number, line[:TEXT_CHARACTERS]))
-        left -= len(line)
-    return told
+        bounded_lines.append((number, line[:TEXT_CHARACTERS]))
+        free_characters -= len(line)
+    return bounded_lines
 
 
 def page_of(page_lines: Sequence[int], line: int) -> int | None:

@@ -32,12 +32,12 @@ class ScoredHit(NamedTuple):
 
 def find_passing(hits: Sequence[ScoredHit]) -> list[int]:
     """Return the indexes of what is worth its tokens; none if the best covers too little."""
-    covered = max((h.coverage for h in hits[:BEST]), default=0.0) >= MIN_COVERAGE
-    best = hits[0].score if hits else 0.0
+    is_covered = max((h.coverage for h in hits[:BEST]), default=0.0) >= MIN_COVERAGE
+    best_score = hits[0].score if hits else 0.0
     return [
         i
         for i, h in enumerate(hits)
-        if (covered and h.score >= MIN_SHARE * best)
+        if (is_covered and h.score >= MIN_SHARE * best_score)
         or h.is_sharing
         or h.similarity >= MIN_SIMILARITY
     ]

@@ -42,8 +42,8 @@ SMALL_TEXT_BYTES = (
 class Indexer:
     """Indexes the messages of one memory. busy: open nodes of running turns."""
 
-    def __init__(self, db: Database, busy: Collection[int] = ()) -> None:
-        self._db, self._busy = db, busy
+    def __init__(self, db: Database, busy_scopes: Collection[int] = ()) -> None:
+        self._db, self._busy = db, busy_scopes
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._latest = 0.0  # when the last turn was recorded
@@ -60,22 +60,22 @@ class Indexer:
         self._some.set()
 
     async def ensure_indexed(
-        self, scope_id: int, sent: int | None = None, of: bytes | None = None
+        self, scope_id: int, sent_id: int | None = None, journal_key: bytes | None = None
     ) -> None:
         """Index a scope's pending messages, newest first, for a few seconds at most.
 
-        sent: a conversation whose messages alone are not worth it. of: whose turns are filed
-        before, see `Database.read`. If the store is busy for longer, or fails, the search uses
-        what is there.
+        sent_id: a conversation whose messages alone are not worth it. journal_key: whose turns are
+        filed before, see `Database.read`. If the store is busy for longer, or fails, the search
+        uses what is there.
         """
         if time.monotonic() < self._rests_until:
             return
         try:
             waits = await self._db.read(
-                lambda conn: rows.index_waits(conn, scope_id, sent),
+                lambda conn: rows.index_waits(conn, scope_id, sent_id),
                 small=True,
                 single=True,
-                of=of,
+                of=journal_key,
             )
             if not waits:
                 return
@@ -96,37 +96,39 @@ class Indexer:
 
     async def _batches(self, scope_id: int | None = None) -> None:
         """Index until nothing is pending, of one scope or all, in small steps."""
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    more = await self._batch(SEARCH_BATCH, scope_id)
+                    has_more = await self._batch(SEARCH_BATCH, scope_id)
             except TimeoutError as e:
                 self._rests_until = time.monotonic() + REST_SECONDS
                 raise StoreUnavailable("the store does not accept index updates now") from e
             await asyncio.sleep(0)
 
-    async def _batch(self, most: int, scope_id: int | None = None) -> bool:
+    async def _batch(self, max_messages: int, scope_id: int | None = None) -> bool:
         """Index the next messages, a long one alone; return whether more may be pending."""
-        look = partial(rows.waiting_size, most=most, scope_id=scope_id)
+        look = partial(rows.waiting_size, max_messages=max_messages, scope_id=scope_id)
         is_long = await self._db.read(look, of=NO_TURNS) > SMALL_TEXT_BYTES
         if is_long:
-            most = 1
+            max_messages = 1
         # What is not filed yet is not read: turns are filed many at a time.
-        index = self._db.apart_from_turns(partial(rows.index_pending, most=most, scope_id=scope_id))
-        done = await self._db.write(index, small=not is_long, piece=is_long, lock=NOTHING)
-        return done == most
+        index = self._db.apart_from_turns(
+            partial(rows.index_pending, max_messages=max_messages, scope_id=scope_id)
+        )
+        indexed_count = await self._db.write(index, small=not is_long, piece=is_long, lock=NOTHING)
+        return indexed_count == max_messages
 
     async def _work_on(self) -> None:
         pause = GATHER
         while True:
             await self._some.wait()
             self._some.clear()
-            patience, more = LOOKS, True
-            while more:
+            patience, has_more = LOOKS, True
+            while has_more:
                 patience = await self._wait_until_idle(patience)
                 try:
-                    more = await self._batch(BATCH)
+                    has_more = await self._batch(BATCH)
                     pause = GATHER
                 except StoreUnavailable:
                     await asyncio.sleep(GATHER)

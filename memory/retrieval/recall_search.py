@@ -26,59 +26,65 @@ class RecallSearch:
         self._db, self._retriever = db, retriever
         self.active = ActiveScopes(db)
 
-    async def find(self, scope_id: int, wanted: SearchQuery, sent: int | None) -> RecallHits:
-        """Return the passages and messages that pass the gate. sent: see `Retriever.recall`.
+    async def find(self, scope_id: int, query: SearchQuery, sent_id: int | None) -> RecallHits:
+        """Return the passages and messages that pass the gate. sent_id: see `Retriever.recall`.
 
         Raises StoreUnavailable.
         """
         # What follows reads nothing else that may wait in the journal.
-        await self._db.filer.file_of(self._db.journal.key_of(scope_id), None, sent)
-        if (ranked := await self._rank_in_memory(scope_id, wanted, sent)) is not None:
-            if ranked.is_empty:
+        await self._db.filer.file_of(self._db.journal.key_of(scope_id), None, sent_id)
+        if (ranked_rows := await self._rank_in_memory(scope_id, query, sent_id)) is not None:
+            if ranked_rows.is_empty:
                 return RecallHits()
-            read = partial(recall_rows.read, scope_id=scope_id, ranked=ranked, sent=sent)
-            return RecallHits(*await self._db.read(read, small=True, of=NO_TURNS))
-        if self._is_plain(wanted):
+            read_rows = partial(
+                recall_rows.read, scope_id=scope_id, ranked_rows=ranked_rows, sent=sent_id
+            )
+            return RecallHits(*await self._db.read(read_rows, small=True, of=NO_TURNS))
+        if self._is_plain(query):
             self.active.want(scope_id)
-        found = await self._retriever.recall(scope_id, replace(wanted, least=MIN_COVERAGE), sent)
-        passages, messages = pass_gate(found.passages), pass_gate(found.messages)
-        return RecallHits(passages, messages, found.outdated)
+        recall_hits = await self._retriever.recall(
+            scope_id, replace(query, least=MIN_COVERAGE), sent_id
+        )
+        passages, messages = pass_gate(recall_hits.passages), pass_gate(recall_hits.messages)
+        return RecallHits(passages, messages, recall_hits.outdated)
 
     async def find_in_layers(
-        self, own: tuple[int | None, int | None], wanted: SearchQuery, layers: Sequence[Layer]
+        self, own_scope: tuple[int | None, int | None], query: SearchQuery, layers: Sequence[Layer]
     ) -> RecallHits:
         """Return what passes the gate, of layers passages alone; see `find`.
 
-        own: the scope's row, and the conversation that is sent. Raises StoreUnavailable.
+        own_scope: the scope's row, and the conversation that is sent. Raises StoreUnavailable.
         """
-        scope_id, sent = own
-        hits = RecallHits() if scope_id is None else await self.find(scope_id, wanted, sent)
+        scope_id, sent_id = own_scope
+        hits = RecallHits() if scope_id is None else await self.find(scope_id, query, sent_id)
         hits_by_layer = [(OWN, hits.passages)]
         for layer in layers:
             if layer.scope_id is not None:
-                more = await self.find(layer.scope_id, wanted, None)
-                hits_by_layer.append((layer.label, more.passages))
+                layer_hits = await self.find(layer.scope_id, query, None)
+                hits_by_layer.append((layer.label, layer_hits.passages))
         if len(hits_by_layer) == 1:
             return hits
-        return replace(hits, passages=merge_hits(hits_by_layer, wanted.limit))
+        return replace(hits, passages=merge_hits(hits_by_layer, query.limit))
 
     async def _rank_in_memory(
-        self, scope_id: int, wanted: SearchQuery, sent: int | None
+        self, scope_id: int, query: SearchQuery, sent_id: int | None
     ) -> RankedRows | None:
         """Return what passes the gate by the postings in memory; None if the index is needed."""
-        if not self._is_plain(wanted):
+        if not self._is_plain(query):
             return None
         scope = self.active.find(scope_id)
         if scope is None:
-            if sent is not None:
-                look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent)
+            if sent_id is not None:
+                look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent_id)
                 if not await self._db.read(look, small=True, of=NO_TURNS):
                     return NOTHING_RANKED  # of such a scope nothing is worth keeping either
             scope = await self.active.read_few(scope_id)
-        if scope is None or (scope.is_waiting(sent) and not await self.active.read_waiting(scope)):
+        if scope is None or (
+            scope.is_waiting(sent_id) and not await self.active.read_waiting(scope)
+        ):
             return None
-        return self.active.rank(scope, wanted.text)
+        return self.active.rank(scope, query.text)
 
-    def _is_plain(self, wanted: SearchQuery) -> bool:
+    def _is_plain(self, query: SearchQuery) -> bool:
         """Tell whether words alone decide, of all that a named user said."""
-        return self._retriever.meaning is None and wanted == replace(RECALLED, text=wanted.text)
+        return self._retriever.meaning is None and query == replace(RECALLED, text=query.text)

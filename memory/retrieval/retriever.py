@@ -96,119 +96,133 @@ class SemanticSearch:
     exact_below: int = 5000
 
 
-def _weight(asked: tuple[str, str], vector: list[float]) -> int:
-    return sum(map(getsizeof, asked)) + NUMBER * len(vector)
+def _weight(query: tuple[str, str], vector: list[float]) -> int:
+    return sum(map(getsizeof, query)) + NUMBER * len(vector)
 
 
 class Retriever:
     """Implements the tools' `MemorySearch` over the database. busy: see `Indexer`."""
 
     def __init__(
-        self, db: Database, meaning: SemanticSearch | None = None, busy: Collection[int] = ()
+        self, db: Database, meaning: SemanticSearch | None = None, busy_scopes: Collection[int] = ()
     ) -> None:
         self._db = db
-        self.indexing = Indexer(db, busy)
+        self.indexing = Indexer(db, busy_scopes)
         self.meaning = meaning
         self.asked: Cache[tuple[str, str], list[float]] = Cache(ASKED_BYTES, ASKED_EACH, _weight)
 
-    async def messages(self, scope_id: int, wanted: message_rows.SearchQuery) -> list[Hit]:
+    async def messages(self, scope_id: int, query: message_rows.SearchQuery) -> list[Hit]:
         """Search messages, best first.
 
         A hit has role, content, conversation, created_at, score and why.
         """
-        wanted = replace(wanted, text=wanted.text[:QUERY])
-        if wanted.text.strip():
+        query = replace(query, text=query.text[:QUERY])
+        if query.text.strip():
             await self.indexing.ensure_indexed(scope_id)
-        near = await self._near(
-            MESSAGES, scope_id, wanted.text, message_rows.filter_keys(scope_id, wanted)
+        similarity = await self._near(
+            MESSAGES, scope_id, query.text, message_rows.filter_keys(scope_id, query)
         )
-        return await self._db.read(lambda conn: message_rows.search(conn, scope_id, wanted, near))
+        return await self._db.read(
+            lambda conn: message_rows.search(conn, scope_id, query, similarity)
+        )
 
-    async def passages(self, scope_id: int, wanted: passage_rows.PassageFilter) -> list[Hit]:
+    async def passages(
+        self, scope_id: int, passage_filter: passage_rows.PassageFilter
+    ) -> list[Hit]:
         """Search passages, best first.
 
         A hit has id, content, tags, created_at, score and why.
         """
-        wanted = replace(wanted, query=replace(wanted.query, text=wanted.query.text[:QUERY]))
-        near = await self._near(
-            PASSAGES, scope_id, wanted.query.text, passage_rows.filter_keys(scope_id, wanted)
+        passage_filter = replace(
+            passage_filter,
+            query=replace(passage_filter.query, text=passage_filter.query.text[:QUERY]),
         )
-        return await self._db.read(lambda conn: passage_rows.search(conn, scope_id, wanted, near))
+        similarity = await self._near(
+            PASSAGES,
+            scope_id,
+            passage_filter.query.text,
+            passage_rows.filter_keys(scope_id, passage_filter),
+        )
+        return await self._db.read(
+            lambda conn: passage_rows.search(conn, scope_id, passage_filter, similarity)
+        )
 
     async def recall(
-        self, scope_id: int, wanted: message_rows.SearchQuery, sent: int | None
+        self, scope_id: int, query: message_rows.SearchQuery, sent_id: int | None
     ) -> RecallHits:
         """Search passages and messages at once, as automatic recall does.
 
-        Turns of other conversations are filed before. sent: the conversation whose messages are all
-        in the request, so that they need no index.
+        Turns of other conversations are filed before. sent_id: the conversation whose messages are
+        all in the request, so that they need no index.
         """
-        if sent is not None and not await self._db.read(
-            lambda conn: message_rows.is_more_than(conn, scope_id, sent), small=True, of=NO_TURNS
+        if sent_id is not None and not await self._db.read(
+            lambda conn: message_rows.is_more_than(conn, scope_id, sent_id),
+            small=True,
+            of=NO_TURNS,
         ):
             return RecallHits()
-        filters = passage_rows.PassageFilter(wanted)
-        await self.indexing.ensure_indexed(scope_id, sent, of=NO_TURNS)
-        close, near = SimilarityScores(), SimilarityScores()
+        filters = passage_rows.PassageFilter(query)
+        await self.indexing.ensure_indexed(scope_id, sent_id, journal_key=NO_TURNS)
+        close, similarity = SimilarityScores(), SimilarityScores()
         if self.meaning is not None:
             keys = passage_rows.filter_keys(scope_id, filters)
-            close = await self._near(PASSAGES, scope_id, wanted.text, keys)
-            keys = message_rows.filter_keys(scope_id, wanted)
-            near = await self._near(MESSAGES, scope_id, wanted.text, keys)
+            close = await self._near(PASSAGES, scope_id, query.text, keys)
+            keys = message_rows.filter_keys(scope_id, query)
+            similarity = await self._near(MESSAGES, scope_id, query.text, keys)
 
         def read(conn: Connection) -> RecallHits:
             passages = passage_rows.search(conn, scope_id, filters, close)
-            messages = message_rows.search(conn, scope_id, wanted, near)
+            messages = message_rows.search(conn, scope_id, query, similarity)
             if not passages and not messages:
                 return RecallHits()
             return RecallHits(passages, messages, passage_lifecycle.list_outdated(conn, scope_id))
 
         # A few rows are read sooner than another thread is asked; many would hold the event loop.
-        small = not self._db.is_shared and await self._db.read(
+        is_small = not self._db.is_shared and await self._db.read(
             lambda conn: message_rows.has_few(conn, scope_id), small=True, of=NO_TURNS
         )
-        return await self._db.read(read, small=small, of=NO_TURNS)
+        return await self._db.read(read, small=is_small, of=NO_TURNS)
 
     async def _near(
-        self, kind: VectorKind, scope_id: int, words: str, allowed: Any
+        self, kind: VectorKind, scope_id: int, words: str, row_filter: Any
     ) -> SimilarityScores:
         """Return the similarity of rows that may be shown; empty if no vectors are available.
 
-        allowed: a query of their row keys, None for all.
+        row_filter: a query of their row keys, None for all.
         """
         meaning = self.meaning
         if meaning is None or not words.strip():
             return SimilarityScores()
         part = VectorSet(kind, scope_id, meaning.embed.model)
         try:
-            owner, many, names = await self._db.read(
+            owner, vector_count, names = await self._db.read(
                 lambda conn: (
                     vector_rows.owner(conn, scope_id),
-                    vector_rows.count(conn, part, meaning.exact_below, allowed),
+                    vector_rows.count(conn, part, meaning.exact_below, row_filter),
                     speakers(conn, kind.name, scope_id, words),
                 )
             )
-            if owner is None or not many:
+            if owner is None or not vector_count:
                 return SimilarityScores()
             # A name is similar to what is said to that person, not by them; speakers and tags are
             # matched by keyword.
             vector = await self._vector(meaning.embed, owner[0], without_names(words, names))
-            if meaning.index is not None and many >= meaning.exact_below:
+            if meaning.index is not None and vector_count >= meaning.exact_below:
                 return SimilarityScores(
                     await meaning.index.nearest(
                         _name(part), unpack_vector(pack_vector(vector)), NEAREST
                     )
                 )
             return await self._db.read(
-                lambda conn: near(vector, vector_rows.of_scope(conn, part, allowed))
+                lambda conn: near(vector, vector_rows.of_scope(conn, part, row_filter))
             )
         except (EmbedRefused, EmbedUnavailable, StoreUnavailable, TimeoutError):
             return SimilarityScores()
 
     async def _vector(self, embed: Embed, tenant: str, words: str) -> list[float]:
         """Return the query's vector. Raises EmbedRefused, EmbedUnavailable, TimeoutError."""
-        if (known := self.asked.get((tenant, words))) is not None:
-            return known
+        if (cached_vector := self.asked.get((tenant, words))) is not None:
+            return cached_vector
         async with asyncio.timeout(EMBED_SECONDS):
             vector = (await embed(tenant, [words[: vector_rows.MAX_TEXT_CHARACTERS]]))[0]
         self.asked.put((tenant, words), vector)
@@ -222,36 +236,36 @@ class Retriever:
             else []
         )
 
-    async def embed_scope(self, scope_id: int, whole: bool = False) -> bool:
+    async def embed_scope(self, scope_id: int, all_rows: bool = False) -> bool:
         """Make the missing vectors of a scope, for a few seconds; idempotent.
 
-        whole: check every row, and index a large scope completely. Returns whether more is to be
+        all_rows: check every row, and index a large scope completely. Returns whether more is to be
         done. Raises EmbedUnavailable, StoreUnavailable.
         """
         meaning = self.meaning
         owner = await self._db.read(lambda conn: vector_rows.owner(conn, scope_id))
         if meaning is None or owner is None:
             return False
-        tenant, named = owner
-        until = time.monotonic() + JOB_SECONDS
-        for kind in KINDS if named else (PASSAGES,):
+        tenant, has_name = owner
+        deadline = time.monotonic() + JOB_SECONDS
+        for kind in KINDS if has_name else (PASSAGES,):
             part = VectorSet(kind, scope_id, meaning.embed.model)
             # Passages may be restored, messages are only appended.
-            after = (
+            after_key = (
                 0
-                if whole or kind is PASSAGES
+                if all_rows or kind is PASSAGES
                 else await self._db.read(partial(vector_rows.newest, part=part)) - OVERLAP
             )
             size = BATCH
             while items := await self._db.read(
-                partial(vector_rows.find_missing, part=part, after=after, limit=size)
+                partial(vector_rows.find_missing, part=part, after=after_key, limit=size)
             ):
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     return True
-                done = await self._make(meaning, part, tenant, items)
-                after, size = items[done - 1][0], min(2 * done, BATCH)
+                stored_count = await self._make(meaning, part, tenant, items)
+                after_key, size = items[stored_count - 1][0], min(2 * stored_count, BATCH)
             if (
-                whole
+                all_rows
                 and meaning.index is not None
                 and await self._many(part, meaning) >= meaning.exact_below
             ):
@@ -270,24 +284,27 @@ class Retriever:
         If the embedder refuses some text, retries with half of them, and so on, and skips that one.
         Returns how many of the first texts are done. Raises EmbedUnavailable, StoreUnavailable.
         """
-        some = items
+        batch_items = items
         while True:
             try:
-                made = await meaning.embed(tenant, [text for _, text in some])
+                vectors = await meaning.embed(tenant, [text for _, text in batch_items])
             except EmbedRefused:
-                if some is items:
+                if batch_items is items:
                     await _works(meaning.embed, tenant)
-                if len(some) == 1:
-                    await self._pass_over(part, some[0][0])
+                if len(batch_items) == 1:
+                    await self._pass_over(part, batch_items[0][0])
                     return 1
-                some = some[: len(some) // 2]
+                batch_items = batch_items[: len(batch_items) // 2]
             else:
                 await self._keep(
                     meaning,
                     part,
-                    {key: pack_vector(vector) for (key, _), vector in zip(some, made, strict=True)},
+                    {
+                        key: pack_vector(vector)
+                        for (key, _), vector in zip(batch_items, vectors, strict=True)
+                    },
                 )
-                return len(some)
+                return len(batch_items)
 
     async def _pass_over(self, part: VectorSet, key: int) -> None:
         await self._db.write(
@@ -301,47 +318,49 @@ class Retriever:
         )
 
     async def _keep(
-        self, meaning: SemanticSearch, part: VectorSet, new: Mapping[int, bytes]
+        self, meaning: SemanticSearch, part: VectorSet, new_vectors: Mapping[int, bytes]
     ) -> None:
         """Store vectors, first in the index: what has a vector in SQL is in the index.
 
         A scope that has just become large is indexed completely. Rows that another worker deleted
         meanwhile are taken out of the index again: its own job may have run before they were put.
         """
-        put: set[int] = set()
+        put_keys: set[int] = set()
         if meaning.index is not None:
-            many = await self._many(part, meaning)
-            if many + len(new) >= meaning.exact_below:
-                if many < meaning.exact_below:
+            vector_count = await self._many(part, meaning)
+            if vector_count + len(new_vectors) >= meaning.exact_below:
+                if vector_count < meaning.exact_below:
                     await self._put_whole(meaning.index, part)
-                put = await self._still_there(part, new)
-                await _put(meaning.index, part, {key: new[key] for key in put})
-        stored = await self._db.write(
-            lambda conn: vector_rows.store(conn, part, new),
-            small=len(new) <= SMALL_BATCH,
+                put_keys = await self._still_there(part, new_vectors)
+                await _put(meaning.index, part, {key: new_vectors[key] for key in put_keys})
+        stored_keys = await self._db.write(
+            lambda conn: vector_rows.store(conn, part, new_vectors),
+            small=len(new_vectors) <= SMALL_BATCH,
             lock=part.scope_id,
         )
-        await self._take_out(part, put - stored)
+        await self._take_out(part, put_keys - stored_keys)
 
     async def _still_there(self, part: VectorSet, keys: Collection[int]) -> set[int]:
         return await self._db.read(lambda conn: vector_rows.still_there(conn, part, keys))
 
-    async def _take_out(self, part: VectorSet, gone: Collection[int]) -> None:
+    async def _take_out(self, part: VectorSet, removed_keys: Collection[int]) -> None:
         """Take vectors out of the index whose rows are gone."""
-        if gone:
-            await self.forget(part.scope_id, part.kind.name, sorted(gone))
+        if removed_keys:
+            await self.forget(part.scope_id, part.kind.name, sorted(removed_keys))
 
     async def _many(self, part: VectorSet, meaning: SemanticSearch) -> int:
         return await self._db.read(lambda conn: vector_rows.count(conn, part, meaning.exact_below))
 
     async def _put_whole(self, index: VectorIndex, part: VectorSet) -> None:
-        after = 0
-        while some := await self._db.read(
-            partial(vector_rows.page, part=part, after=after, limit=PAGE)
+        after_key = 0
+        while stored_vectors := await self._db.read(
+            partial(vector_rows.page, part=part, after=after_key, limit=PAGE)
         ):
-            await _put(index, part, some)
-            await self._take_out(part, some.keys() - await self._still_there(part, some))
-            after = max(some)
+            await _put(index, part, stored_vectors)
+            await self._take_out(
+                part, stored_vectors.keys() - await self._still_there(part, stored_vectors)
+            )
+            after_key = max(stored_vectors)
 
     async def forget(self, scope_id: int, kind: str | None, keys: Sequence[int] | None) -> None:
         """Remove vectors from the index by row key.
@@ -362,10 +381,10 @@ async def _works(embed: Embed, tenant: str) -> None:
         raise EmbedUnavailable(f"the embedder refuses every text: {e}") from e
 
 
-async def _put(index: VectorIndex, part: VectorSet, found: Mapping[int, bytes]) -> None:
-    if not found:
+async def _put(index: VectorIndex, part: VectorSet, stored_vectors: Mapping[int, bytes]) -> None:
+    if not stored_vectors:
         return
-    await index.upsert(_name(part), [(k, unpack_vector(v)) for k, v in found.items()])
+    await index.upsert(_name(part), [(k, unpack_vector(v)) for k, v in stored_vectors.items()])
 
 
 def _name(part: VectorSet) -> str:

@@ -67,11 +67,11 @@ def fold_accents(word: str) -> str:
 @cache
 def _accents() -> dict[int, str]:
     """Return the letters without accents, of Latin, Greek and Cyrillic."""
-    table = {ord(letter): plain for letter, plain in _PLAIN.items()}
+    table = {ord(letter): base_letter for letter, base_letter in _PLAIN.items()}
     blocks = (range(0xC0, 0x250), range(0x370, 0x530), range(0x1E00, 0x2000))
     for code in (code for block in blocks for code in block):
-        split = unicodedata.normalize("NFD", chr(code))
-        bare = "".join([c for c in split if not unicodedata.combining(c)])
+        decomposed = unicodedata.normalize("NFD", chr(code))
+        bare = "".join([c for c in decomposed if not unicodedata.combining(c)])
         if bare != chr(code) and bare and chr(code) not in _OWN_LETTERS:
             table[code] = bare
     return table | dict.fromkeys(range(0x300, 0x370), "")

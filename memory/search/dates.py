@@ -46,9 +46,9 @@ class DateRange:
     month: int | None = None
     day: int | None = None
 
-    def holds(self, at: float) -> bool:
+    def holds(self, timestamp: float) -> bool:
         """Tell whether a Unix time lies in it."""
-        moment = datetime.fromtimestamp(at, UTC)
+        moment = datetime.fromtimestamp(timestamp, UTC)
         return (
             self.year in (None, moment.year)
             and self.month in (None, moment.month)
@@ -58,7 +58,7 @@ class DateRange:
 
 def dates_in(query: str) -> Sequence[DateRange]:
     """Return the dates that the query names, in their most exact reading."""
-    found = [
+    dates = [
         DateRange(int(m[1]), int(m[2]), int(m[3]) if m[3] else None) for m in _ISO.finditer(query)
     ]
     for m in _MONTH.finditer(query):
@@ -67,12 +67,12 @@ def dates_in(query: str) -> Sequence[DateRange]:
             day or m["year"] or _BEFORE.search(query[max(0, m.start() - LEAD) : m.start()])
         ):
             continue
-        found.append(
+        dates.append(
             DateRange(
                 int(m["year"]) if m["year"] else None, MONTHS[name], int(day) if day else None
             )
         )
-    found += [
+    dates += [
         DateRange(
             int(m[1]) if m[1] else None,
             int(m[2]) if m[2].isdigit() else _NUMERALS[m[2]],
@@ -80,4 +80,4 @@ def dates_in(query: str) -> Sequence[DateRange]:
         )
         for m in (_CJK.finditer(query) if "月" in query else ())
     ]
-    return found or [DateRange(int(m[0])) for m in _YEAR.finditer(query)]
+    return dates or [DateRange(int(m[0])) for m in _YEAR.finditer(query)]

@@ -162,8 +162,8 @@ def _words(text: str) -> list[tuple[str, bool]]:
 
     Distinctive are numbers, days, names, words that change the meaning, and CJK text.
     """
-    found = WHOLE_WORD.findall(split_cjk(text))
-    return [(_bare(fold_text(w)), _tells(w)) for w in found if w.casefold() not in EMPTY]
+    text_words = WHOLE_WORD.findall(split_cjk(text))
+    return [(_bare(fold_text(w)), _tells(w)) for w in text_words if w.casefold() not in EMPTY]
 
 
 def _tells(word: str) -> bool:
@@ -192,19 +192,23 @@ def _bare(word: str) -> str:
     )
 
 
-def is_duplicate(one: str, other: str) -> bool:
+def is_duplicate(text: str, compared_text: str) -> bool:
     """Tell whether two texts say the same.
 
     They have the same words in the same order, or one has a few more words, all of them known
     fillers. Any other word may be a negation, another subject or a change, in some language.
     """
-    return bool(find_duplicates(one, [other]))
+    return bool(find_duplicates(text, [compared_text]))
 
 
-def find_duplicates(text: str, others: Sequence[str]) -> list[int]:
+def find_duplicates(text: str, texts: Sequence[str]) -> list[int]:
     """Return the indexes of the other texts that say the same."""
-    plain = _plain_words(text)
-    return [i for i, other in enumerate(others) if _are_alike(plain, _plain_words(other))]
+    plain_words = _plain_words(text)
+    return [
+        i
+        for i, compared_text in enumerate(texts)
+        if _are_alike(plain_words, _plain_words(compared_text))
+    ]
 
 
 def _plain_words(text: str) -> list[tuple[str, bool]]:
@@ -212,27 +216,27 @@ def _plain_words(text: str) -> list[tuple[str, bool]]:
 
     A word is taken with its vowel signs: without them many Hindi words are the same.
     """
-    found = WHOLE_WORD.findall(split_cjk(fold_text(text)))
-    return [(_bare(w), w in _FILLERS) for w in found if w not in EMPTY]
+    text_words = WHOLE_WORD.findall(split_cjk(fold_text(text)))
+    return [(_bare(w), w in _FILLERS) for w in text_words if w not in EMPTY]
 
 
 def is_filler(word: str) -> bool:
     """Tell whether a fact says the same without this word."""
-    folded = fold_text(word)
-    return folded in _FILLERS or folded in EMPTY
+    folded_word = fold_text(word)
+    return folded_word in _FILLERS or folded_word in EMPTY
 
 
-def _are_alike(one: list[tuple[str, bool]], other: list[tuple[str, bool]]) -> bool:
-    small, large = sorted((one, other), key=len)
-    if not small or len(small) < NEAR_DUPLICATE_SHARE * len(large):
+def _are_alike(words: list[tuple[str, bool]], compared_words: list[tuple[str, bool]]) -> bool:
+    shorter, longer = sorted((words, compared_words), key=len)
+    if not shorter or len(shorter) < NEAR_DUPLICATE_SHARE * len(longer):
         return False
-    met = 0
-    for bare, is_filler in large:
-        if met < len(small) and bare == small[met][0]:
-            met += 1
+    matched_count = 0
+    for bare, is_filler in longer:
+        if matched_count < len(shorter) and bare == shorter[matched_count][0]:
+            matched_count += 1
         elif not is_filler:
             return False
-    return met == len(small)
+    return matched_count == len(shorter)
 
 
 COVERED_SHARE = 0.6
@@ -244,12 +248,12 @@ def covers(text: str, fact: str) -> bool:
 
     It has all of the fact's distinctive words, and most of its others that are not common.
     """
-    found = [(bare, tells) for bare, tells in _words(fact) if bare not in _COMMON]
-    there = set(words(text))
-    share = sum(bare in there for bare, _ in found)
-    telling = [bare for bare, tells in found if tells]
+    fact_words = [(bare, tells) for bare, tells in _words(fact) if bare not in _COMMON]
+    text_words = set(words(text))
+    share = sum(bare in text_words for bare, _ in fact_words)
+    telling = [bare for bare, tells in fact_words if tells]
     return (
-        bool(found)
-        and share >= COVERED_SHARE * len(found)
-        and all(bare in there for bare in telling)
+        bool(fact_words)
+        and share >= COVERED_SHARE * len(fact_words)
+        and all(bare in text_words for bare in telling)
     )

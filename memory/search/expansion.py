@@ -24,25 +24,27 @@ QUERY_SHARE = 0.2  # of the query's weight
 MIN_LETTERS = 3  # of a word that says something by itself
 
 
-def related_words(asked: Collection[str], hits: Sequence[tuple[str, float]]) -> dict[str, float]:
+def related_words(
+    query_terms: Collection[str], hits: Sequence[tuple[str, float]]
+) -> dict[str, float]:
     """Return words of the best hits, each with the scores of those that have it.
 
-    asked: words of the query. hits: texts and scores, best first.
+    query_terms: words of the query. hits: texts and scores, best first.
     """
-    best = hits[0][1] if hits else 0.0
-    if best <= 0:
+    best_score = hits[0][1] if hits else 0.0
+    if best_score <= 0:
         return {}
-    found: dict[str, float] = {}
+    score_by_word: dict[str, float] = {}
     for text, score in hits[:HITS]:
         words = {
             w
             for w in text_words(text).words
             if len(w) >= MIN_LETTERS or (len(w) > 1 and CJK.match(w))
         }
-        for word in sorted(words.difference(STOP, asked)):
-            found[word] = found.get(word, 0.0) + score / best
-    chosen = sorted(found, key=lambda w: (-found[w], w))[:LOOKED_UP]
-    return {w: found[w] for w in chosen}
+        for word in sorted(words.difference(STOP, query_terms)):
+            score_by_word[word] = score_by_word.get(word, 0.0) + score / best_score
+    related = sorted(score_by_word, key=lambda w: (-score_by_word[w], w))[:LOOKED_UP]
+    return {w: score_by_word[w] for w in related}
 
 
 def widen(
@@ -60,11 +62,11 @@ def widen(
         if 0 < len(keys) < min(MAX_RELATED, MAX_SHARE * matches.size):
             rarity = math.log(1 + (matches.size - len(keys) + 0.5) / (len(keys) + 0.5))
             worth[word] = words[word] * rarity
-    chosen = sorted(worth, key=lambda w: (-worth[w], w))[:ADDED]
-    whole = sum(worth[w] for w in chosen)
+    related = sorted(worth, key=lambda w: (-worth[w], w))[:ADDED]
+    total_worth = sum(worth[w] for w in related)
     weight = dict(matches.weight)
-    for word in chosen:
-        share = QUERY_SHARE * matches.asked * worth[word] / whole
+    for word in related:
+        share = QUERY_SHARE * matches.asked * worth[word] / total_worth
         for key in rows[word]:
             weight[key] = weight.get(key, 0.0) + share
     return matches.with_weight(weight)

@@ -20,8 +20,8 @@ MIN_COMMON_LETTERS = 4
 
 def fold_text(text: str) -> str:
     """Return the text in one form: NFKC, case folded, one apostrophe, dash, quote and space."""
-    folded = unicodedata.normalize("NFKC", text.translate(_FOLDS)).translate(_FOLDS)
-    return " ".join(folded.casefold().split())
+    folded_text = unicodedata.normalize("NFKC", text.translate(_FOLDS)).translate(_FOLDS)
+    return " ".join(folded_text.casefold().split())
 
 
 def fold_quote(text: str) -> str:
@@ -29,19 +29,19 @@ def fold_quote(text: str) -> str:
     return fold_text(text).strip(_EDGES)
 
 
-def is_same_word(one: str, other: str) -> bool:
+def is_same_word(word: str, compared_word: str) -> bool:
     """Tell whether two folded words are forms of one.
 
     They are equal, or share a beginning of at least four letters and two thirds of the longer.
     """
-    if one == other:
+    if word == compared_word:
         return True
-    longer = max(len(one), len(other))
-    if min(len(one), len(other)) < MIN_COMMON_LETTERS or CJK.match(one):
+    longer = max(len(word), len(compared_word))
+    if min(len(word), len(compared_word)) < MIN_COMMON_LETTERS or CJK.match(word):
         return False
-    common = 0
-    for a, b in zip(one, other, strict=False):
+    common_letters = 0
+    for a, b in zip(word, compared_word, strict=False):
         if a != b:
             break
-        common += 1
-    return common >= MIN_COMMON_LETTERS and 3 * common >= 2 * longer
+        common_letters += 1
+    return common_letters >= MIN_COMMON_LETTERS and 3 * common_letters >= 2 * longer

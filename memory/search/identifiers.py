@@ -33,9 +33,9 @@ def identifier_words(text: str, *, compounds: bool = True) -> Iterator[str]:
     compounds: also of words that prose joins, such as "dairy-free". A query goes without them:
     whoever asks for that also means "dairy free".
     """
-    for joined in dict.fromkeys(JOINED.findall(text) if JOINT.search(text) else ()):
-        if compounds or not COMPOUND.fullmatch(joined):
-            yield from _wholes(joined)
+    for compound in dict.fromkeys(JOINED.findall(text) if JOINT.search(text) else ()):
+        if compounds or not COMPOUND.fullmatch(compound):
+            yield from _wholes(compound)
     if _has_hump(text):
         for word in dict.fromkeys(WORD.findall(text)):
             if not word.islower() and len(word) <= NAME_CHARACTERS and word.isascii():
@@ -51,11 +51,11 @@ def _has_hump(text: str) -> bool:
     )
 
 
-def _wholes(joined: str) -> Iterator[str]:
+def _wholes(compound: str) -> Iterator[str]:
     """Yield as one what is written together with marks in between; also each of its steps."""
-    if len(joined) > IDENTIFIER_CHARACTERS:
+    if len(compound) > IDENTIFIER_CHARACTERS:
         return
-    for step in dict.fromkeys((joined, *STEP.split(joined))):
+    for step in dict.fromkeys((compound, *STEP.split(compound))):
         parts = WORD.findall(step)
         if 1 < len(parts) <= MOST_PARTS and any(map(str.isalpha, parts)):
             yield "".join(parts).lower()

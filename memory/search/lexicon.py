@@ -54,17 +54,17 @@ def guess_languages(words: Collection[str]) -> tuple[str, ...]:
     if len(ENGLISH.intersection(words)) >= MIN_ENGLISH:
         return ENGLISH_ALONE
     markers, looked_up = _markers(), [*islice(words, MAX_MARKERS_READ)]
-    marks = sum([markers[word] for word in looked_up if word in markers])
-    fields = array("I", marks.to_bytes(len(LATIN) * MARK_BYTES, sys.byteorder))
+    marker_counts = sum([markers[word] for word in looked_up if word in markers])
+    fields = array("I", marker_counts.to_bytes(len(LATIN) * MARK_BYTES, sys.byteorder))
     is_of_a_list = max(fields) >> POINT_BITS >= MARKER_SHARE * len(looked_up)
     if not is_of_a_list and _is_unlisted(looked_up):
         return UNLISTED
     points = [field & ((1 << POINT_BITS) - 1) for field in fields]
-    if not marks:
+    if not marker_counts:
         return ()
-    least = SIMILAR * max(points)
-    likely = sorted([(-n, i) for i, n in enumerate(points) if n >= least])
-    return tuple([LATIN[i] for _, i in likely])
+    minimum_points = SIMILAR * max(points)
+    candidates = sorted([(-n, i) for i, n in enumerate(points) if n >= minimum_points])
+    return tuple([LATIN[i] for _, i in candidates])
 
 
 def _is_unlisted(words: Collection[str]) -> bool:
@@ -72,22 +72,22 @@ def _is_unlisted(words: Collection[str]) -> bool:
     latin = [word for word in words if word[0] <= LAST_LATIN]
     if len(latin) < MIN_LOOKED_UP:
         return False
-    listed = sum(map(_listing_languages, latin)).to_bytes(len(LATIN), sys.byteorder)
-    return max(listed) < LISTED_SHARE * len(latin)
+    list_counts = sum(map(_listing_languages, latin)).to_bytes(len(LATIN), sys.byteorder)
+    return max(list_counts) < LISTED_SHARE * len(latin)
 
 
 @lru_cache(CACHED_LISTINGS)
 def _listing_languages(word: str) -> int:
     """Return a number with a byte for each language in Latin letters: 1 if its list has a word."""
-    listed = bytes([word in _words(language) for language in LATIN])
-    return int.from_bytes(listed, sys.byteorder)
+    is_listed = bytes([word in _words(language) for language in LATIN])
+    return int.from_bytes(is_listed, sys.byteorder)
 
 
 def script_language(word: str) -> str:
     """Return the language whose stemmer and list a word of another script gets; "" for none."""
-    first = word[0]
-    for language, least, most in (*SCRIPTS, DEVANAGARI):
-        if least <= first <= most:
+    first_letter = word[0]
+    for language, first_code, last_code in (*SCRIPTS, DEVANAGARI):
+        if first_code <= first_letter <= last_code:
             return language
     return ""
 
@@ -121,11 +121,11 @@ class RankedWords:
     __slots__ = ("_hashes", "_ranks")
 
     def __init__(self, words: Sequence[str]) -> None:
-        ranked = sorted(
+        indexed_hashes = sorted(
             {hash(word) & _HASH: i for i, word in reversed([*enumerate(words)])}.items()
         )
-        self._hashes = array("Q", [code for code, _ in ranked])
-        self._ranks = array("H", [rank for _, rank in ranked])
+        self._hashes = array("Q", [code for code, _ in indexed_hashes])
+        self._ranks = array("H", [rank for _, rank in indexed_hashes])
 
     def __len__(self) -> int:
         return len(self._hashes)

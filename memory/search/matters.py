@@ -14,10 +14,10 @@ MAX_CHARACTERS = 4000
 
 def _read(words: str) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the words, and the beginnings of others, of a list."""
-    folded = fold_text(words).split()
+    folded_words = fold_text(words).split()
     return (
-        frozenset(word for word in folded if not word.endswith("*")),
-        tuple(word.rstrip("*") for word in folded if word.endswith("*")),
+        frozenset(word for word in folded_words if not word.endswith("*")),
+        tuple(word.rstrip("*") for word in folded_words if word.endswith("*")),
     )
 
 
@@ -27,11 +27,11 @@ _CJK = {name: tuple(fold_text(words).split()) for name, words in MATTERS_CJK.ite
 
 def find_matters(text: str) -> frozenset[str]:
     """Return the names of the matters that a text speaks of."""
-    folded = fold_text(text[:MAX_CHARACTERS])
-    words = WHOLE_WORD.findall(folded)
+    folded_text = fold_text(text[:MAX_CHARACTERS])
+    words = WHOLE_WORD.findall(folded_text)
     return frozenset(
         name
-        for name, (whole, beginnings) in _WORDS.items()
-        if any(word in whole or word.startswith(beginnings) for word in words)
-        or any(part in folded for part in _CJK[name])
+        for name, (whole_words, beginnings) in _WORDS.items()
+        if any(word in whole_words or word.startswith(beginnings) for word in words)
+        or any(part in folded_text for part in _CJK[name])
     )

@@ -82,10 +82,10 @@ def read_own_words(text: str) -> OwnWords:
     """
     reasons: dict[Reason, None] = {}
     inspected = text[:MAX_INSPECTED_CHARACTERS]
-    plain = _QUOTED.sub(" ", inspected)
-    if len(plain) != len(inspected):
+    unquoted = _QUOTED.sub(" ", inspected)
+    if len(unquoted) != len(inspected):
         reasons["quoted"] = None
-    lines = list(_unquoted_lines(plain, reasons))
+    lines = list(_unquoted_lines(unquoted, reasons))
     paragraphs = [p.strip() for p in "\n".join(lines).split("\n\n") if p.strip()]
     size = sum(map(len, paragraphs))
     if size > DOCUMENT_CHARACTERS and paragraphs[0].endswith((":", "：")):
@@ -95,8 +95,12 @@ def read_own_words(text: str) -> OwnWords:
     words = "\n\n".join(paragraphs)
     if len(words) > MAX_CHARACTERS or len(text) > len(inspected):
         reasons["too_long"] = None
-        half = MAX_CHARACTERS // 2
-        words = f"{words[:half]}\n\n{words[-half:]}" if len(words) > MAX_CHARACTERS else words
+        half_length = MAX_CHARACTERS // 2
+        words = (
+            f"{words[:half_length]}\n\n{words[-half_length:]}"
+            if len(words) > MAX_CHARACTERS
+            else words
+        )
     return OwnWords(words, tuple(reasons))
 
 
@@ -108,7 +112,7 @@ def _unquoted_lines(text: str, reasons: dict[Reason, None]) -> Iterator[str]:
     fence = ""
     for line in text.split("\n"):
         bare = line.strip()
-        kept = ""
+        previous_line = ""
         if fence:
             fence = "" if bare.startswith(fence) else fence
             reasons["code"] = None
@@ -119,8 +123,8 @@ def _unquoted_lines(text: str, reasons: dict[Reason, None]) -> Iterator[str]:
         elif _is_pasted(line):
             reasons["quoted" if bare.startswith(">") else "code"] = None
         else:
-            kept = line
-        yield kept
+            previous_line = line
+        yield previous_line
 
 
 def _is_pasted(line: str) -> bool:
@@ -142,25 +146,28 @@ def has_statement(text: str) -> bool:
     return any(_is_statement(s) for s in sentences(text))
 
 
-def is_like_request(earlier: str, message: str) -> bool:
+def is_like_request(earlier_message: str, message: str) -> bool:
     """Tell whether an earlier message only asks for what this one asks for, in another matter.
 
     Both have the same verb where requests have it, and share no other rare word; and the earlier
     one does not speak of its user.
     """
-    if not message or len(earlier) > MAX_REQUEST or mentions_self(earlier):
+    if not message or len(earlier_message) > MAX_REQUEST or mentions_self(earlier_message):
         return False
-    mine, theirs = WHOLE_WORD.findall(message.lower()), WHOLE_WORD.findall(earlier.lower())
-    if not mine or not theirs:
+    message_words, earlier_words = (
+        WHOLE_WORD.findall(message.lower()),
+        WHOLE_WORD.findall(earlier_message.lower()),
+    )
+    if not message_words or not earlier_words:
         return False
     # In Hindi the verb comes last.
-    at = -1 if script_language(mine[-1]) == "hi" else 0
-    edges = {mine[at]} & {theirs[at]}
+    verb_index = -1 if script_language(message_words[-1]) == "hi" else 0
+    edges = {message_words[verb_index]} & {earlier_words[verb_index]}
     if not edges:
         return False
-    there = set(text_words(earlier).all())
+    earlier_terms = set(text_words(earlier_message).all())
     return not any(
-        word.is_rare and word.word not in edges and not there.isdisjoint(word.forms)
+        word.is_rare and word.word not in edges and not earlier_terms.isdisjoint(word.forms)
         for word in query_words(message)
     )
 
@@ -195,11 +202,11 @@ def _is_statement(sentence: str) -> bool:
     if not words or (len(words) < 2 and not is_cjk) or is_small_talk(sentence):
         return False
     bare = bare_sentence(sentence)
-    first = _first_word(bare)
-    asks, is_wh = _asks(bare, is_cjk=is_cjk), _is_wh(bare, first, is_cjk=is_cjk)
-    if not is_wh and (is_cjk or len(bare) > len(first)) and _KEEPING.search(bare):
+    first_word = _first_word(bare)
+    asks, is_wh = _asks(bare, is_cjk=is_cjk), _is_wh(bare, first_word, is_cjk=is_cjk)
+    if not is_wh and (is_cjk or len(bare) > len(first_word)) and _KEEPING.search(bare):
         return True
-    works = bare.startswith(WORK_CJK) if is_cjk else first in _WORK
+    works = bare.startswith(WORK_CJK) if is_cjk else first_word in _WORK
     if not asks and not works:
         return bool(bare)
     if works and is_cjk and mentions_self(sentence):
@@ -225,11 +232,11 @@ def _asks(bare: str, *, is_cjk: bool) -> bool:
     )
 
 
-def _is_wh(bare: str, first: str, *, is_cjk: bool) -> bool:
+def _is_wh(bare: str, first_word: str, *, is_cjk: bool) -> bool:
     """Tell whether a sentence asks about something, rather than for yes or no."""
     if is_cjk:
         return False
-    word = WORD.match(first)
+    word = WORD.match(first_word)
     begins = word is not None and word[0] in _WH
     return begins and (bare.rstrip(CLOSING).endswith(_QUESTION_MARKS) or bool(_ASKS.match(bare)))
 

@@ -73,9 +73,9 @@ class PostedRows:
     __slots__ = ("_hidden", "_last", "after", "at", "before", "keys", "places", "shown")
 
     def __init__(
-        self, rows: Iterable[PostedRow] = (), hidden: Collection[int] = frozenset()
+        self, rows: Iterable[PostedRow] = (), hidden_numbers: Collection[int] = frozenset()
     ) -> None:
-        self._hidden = frozenset(hidden)
+        self._hidden = frozenset(hidden_numbers)
         self.keys, self.places, self.at = array("q"), array("q"), array("d")
         self.before, self.after, self.shown = array("H"), array("H"), bytearray()
         self._last: dict[int, int] = {}  # the newest said row of each conversation
@@ -102,14 +102,14 @@ class PostedRows:
         self.before.append(NOBODY)
         self.after.append(NOBODY)
         if row.is_said:
-            last = self._last.get(row.place, NOBODY)
-            if last != NOBODY:
-                self.before[number], self.after[last] = last, number
+            previous_number = self._last.get(row.place, NOBODY)
+            if previous_number != NOBODY:
+                self.before[number], self.after[previous_number] = previous_number, number
             self._last[row.place] = number
 
-    def link(self, number: int, before: int) -> None:
+    def link(self, number: int, previous_number: int) -> None:
         """Make two rows neighbours, which no conversation does."""
-        self.before[number], self.after[before] = before, number
+        self.before[number], self.after[previous_number] = previous_number, number
 
     def number(self, key: int) -> int | None:
         """Return the number of a row by its key."""
@@ -118,18 +118,18 @@ class PostedRows:
 
     # --- candidates, as a ranking asks for them
 
-    def leading(self, matches: Matches, wanted: int) -> list[SearchHits]:
+    def leading(self, matches: Matches, count: int) -> list[SearchHits]:
         """Return the best rows that may be shown, at most so many; of equals the newest first."""
-        shown = self.shown
+        is_shown = self.shown
         if not matches.weight:
-            named = sorted((n for n in matches.named if shown[n]), reverse=True)
-            return [self._hit(n) for n in named[:wanted]]
-        found = [(x, n) for n, x in matches.weight.items() if shown[n]]
-        if len(found) > 2 * wanted:
-            least = sorted([x for x, _ in found])[-wanted]
-            found = [pair for pair in found if pair[0] >= least]
-        found.sort(reverse=True)
-        return [self._hit(n) for _, n in found[:wanted]]
+            named_rows = sorted((n for n in matches.named if is_shown[n]), reverse=True)
+            return [self._hit(n) for n in named_rows[:count]]
+        weighted_rows = [(x, n) for n, x in matches.weight.items() if is_shown[n]]
+        if len(weighted_rows) > 2 * count:
+            minimum_weight = sorted([x for x, _ in weighted_rows])[-count]
+            weighted_rows = [pair for pair in weighted_rows if pair[0] >= minimum_weight]
+        weighted_rows.sort(reverse=True)
+        return [self._hit(n) for _, n in weighted_rows[:count]]
 
     def get(self, keys: Sequence[int]) -> dict[int, SearchHits]:
         """Return the rows that may be shown, in order."""
@@ -166,8 +166,8 @@ class ScopePostings:
     def size(self) -> int:
         """The estimated size in bytes."""
         runs = sum([RUN_BYTES + POSTING_BYTES * len(run) for run in self._runs])
-        waiting = PLACE_BYTES * (len(self.pending) + len(self.ahead))
-        return self.rows.size + waiting + runs
+        pending_bytes = PLACE_BYTES * (len(self.pending) + len(self.ahead))
+        return self.rows.size + pending_bytes + runs
 
     @classmethod
     def load(cls, rows: PostedRows, listing: str) -> ScopePostings:
@@ -178,15 +178,15 @@ class ScopePostings:
         terms = parse_terms(rows, listing)
         if len({hash(name) & HASH for name in terms}) < len(terms):
             raise Stale  # two words that cannot be told apart
-        there: set[int] = set()
+        row_numbers: set[int] = set()
         postings: list[int] = []
         for name, codes in terms.items():
             word = (hash(name) & HASH) << CODE_BITS
             postings += [word | code for code in codes]
-            there.update(codes)
-        indexed = {code >> MASK_BITS for code in there}
-        pending = {n: rows.places[n] for n in range(len(rows)) if n not in indexed}
-        return cls(rows, pending, _runs=[array("Q", sorted(postings))] if postings else [])
+            row_numbers.update(codes)
+        indexed = {code >> MASK_BITS for code in row_numbers}
+        pending_rows = {n: rows.places[n] for n in range(len(rows)) if n not in indexed}
+        return cls(rows, pending_rows, _runs=[array("Q", sorted(postings))] if postings else [])
 
     def add_row(self, row: PostedRow) -> None:
         """Add a row whose document follows. Raises Stale."""
@@ -219,11 +219,11 @@ class ScopePostings:
         """
         runs = [*self._runs, run]
         while len(runs) > 1 and len(runs[-2]) < min(2 * len(runs[-1]), MOST_MERGED):
-            last, before = runs.pop(), runs.pop()
+            last_run, previous_run = runs.pop(), runs.pop()
             # Both are in order, which sorting makes use of.
-            runs.append(array("Q", sorted(before.tolist() + last.tolist())))
-        added = sum(map(len, runs[1:]))
-        if len(runs[0]) >= MOST_MERGED and added > ADDED_SHARE * len(runs[0]):
+            runs.append(array("Q", sorted(previous_run.tolist() + last_run.tolist())))
+        added_postings = sum(map(len, runs[1:]))
+        if len(runs[0]) >= MOST_MERGED and added_postings > ADDED_SHARE * len(runs[0]):
             raise Stale
         self._runs = runs
 
@@ -237,39 +237,39 @@ class ScopePostings:
 
     def codes(self, form: str) -> array[int]:
         """Return the rows that have a stored form, each with its columns."""
-        first = (hash(form) & HASH) << CODE_BITS
+        first_code = (hash(form) & HASH) << CODE_BITS
         codes = array("H")
         for run in self._runs:
-            start = bisect_left(run, first)
-            end = bisect_right(run, first | CODE, start)
+            start = bisect_left(run, first_code)
+            end = bisect_right(run, first_code | CODE, start)
             codes.extend([posting & CODE for posting in run[start:end]])
         return codes
 
     def weigh(self, terms: Sequence[StoredTerm]) -> Matches:
         """Return what `weigh_postings` does, without the rows of who is spoken to."""
-        out = Matches(size=len(self.rows))
-        weight, size = out.weight, out.size
+        matches = Matches(size=len(self.rows))
+        weight, size = matches.weight, matches.size
         for forms, columns, is_rare in terms:
             codes = self.codes(forms[0]) if len(forms) == 1 else self._any_of(forms)
             if columns != ANY_COLUMN:
                 codes = array("H", [c for c in codes if c & columns]) if codes else codes
             df = len(codes)
             rarity = math.log(1 + (max(size, df) - df + 0.5) / (df + 0.5))
-            out.asked += rarity
+            matches.asked += rarity
             if not codes:
                 continue
             worth = [
                 rarity * x * (1 + SATURATION) / (x + SATURATION) for x in _COLUMN_WEIGHTS[columns]
             ]
             for code in codes:
-                if more := worth[code & ANY_COLUMN]:
+                if column_weight := worth[code & ANY_COLUMN]:
                     number = code >> MASK_BITS
-                    weight[number] = weight.get(number, 0.0) + more
+                    weight[number] = weight.get(number, 0.0) + column_weight
             if is_rare:
-                out.sharing.update([c >> MASK_BITS for c in codes if c & BODY])
+                matches.sharing.update([c >> MASK_BITS for c in codes if c & BODY])
             if columns & SPEAKER:
-                out.named.update([c >> MASK_BITS for c in codes if c & SPEAKER])
-        return out
+                matches.named.update([c >> MASK_BITS for c in codes if c & SPEAKER])
+        return matches
 
     def said_by(self, form: str) -> set[int]:
         """Return the rows whose speaker has this word."""
@@ -282,16 +282,18 @@ class ScopePostings:
             for code in self.codes(form):
                 number = code >> MASK_BITS
                 columns[number] = columns.get(number, 0) | code & ANY_COLUMN
-        return array("H", [number << MASK_BITS | bits for number, bits in columns.items()])
+        return array(
+            "H", [number << MASK_BITS | column_bits for number, column_bits in columns.items()]
+        )
 
 
-def _column_weight(columns: int, allowed: int) -> float:
+def _column_weight(columns: int, allowed_columns: int) -> float:
     """Return the weight of the columns that have a word, added up as `weigh_postings` does."""
-    there, told = columns & allowed, 0.0
+    present_columns, total_weight = columns & allowed_columns, 0.0
     for name, weight in COLUMNS.items():
-        if there & BITS[name]:
-            told += weight
-    return told
+        if present_columns & BITS[name]:
+            total_weight += weight
+    return total_weight
 
 
 # By the columns that a term is looked up in, and those that have it.
@@ -308,9 +310,9 @@ def parse_terms(rows: PostedRows, listing: str) -> dict[str, array[int]]:
     """
     numbers: dict[str, int] = {}
     for i, key in enumerate(rows.keys):
-        for letter, bit in LETTERS.items():
-            numbers[f"{key}{letter}"] = i << MASK_BITS | bit
-    out: dict[str, array[int]] = {}
+        for letter, letter_bit in LETTERS.items():
+            numbers[f"{key}{letter}"] = i << MASK_BITS | letter_bit
+    postings_by_form: dict[str, array[int]] = {}
     try:
         for line in listing.split("\n") if listing else ():
             form, _, places = line.partition(" ")
@@ -318,16 +320,18 @@ def parse_terms(rows: PostedRows, listing: str) -> dict[str, array[int]]:
             for place in places.split(","):
                 code = numbers[place]
                 columns[code >> MASK_BITS] = columns.get(code >> MASK_BITS, 0) | code & ANY_COLUMN
-            out[form] = array("H", [n << MASK_BITS | bits for n, bits in columns.items()])
+            postings_by_form[form] = array(
+                "H", [n << MASK_BITS | column_bits for n, column_bits in columns.items()]
+            )
     except KeyError as e:
         raise Stale from e
-    return out
+    return postings_by_form
 
 
-def stored_terms(asked: QueryTerms, forms: Mapping[str, str]) -> StoredTerms:
+def stored_terms(query_terms: QueryTerms, forms: Mapping[str, str]) -> StoredTerms:
     """Return the terms of a query as they are stored. forms: the stored form of each word."""
     terms = [
         StoredTerm(tuple([forms[w] for w in words]), sum([BITS[name] for name in columns]), is_rare)
-        for _, words, columns, is_rare in asked.terms
+        for _, words, columns, is_rare in query_terms.terms
     ]
-    return StoredTerms(terms, None if asked.voice is None else forms[asked.voice])
+    return StoredTerms(terms, None if query_terms.voice is None else forms[query_terms.voice])

@@ -46,9 +46,9 @@ def split_cjk(text: str) -> str:
 @lru_cache(4096)
 def scope_mark(scope_id: int) -> str:
     """Return the prefix of each word of a scope: short digits, then a letter that ends them."""
-    digits, rest = "", scope_id
-    while rest:
-        rest, digit = divmod(rest, len(DIGITS))
+    digits, remainder = "", scope_id
+    while remainder:
+        remainder, digit = divmod(remainder, len(DIGITS))
         digits = DIGITS[digit] + digits
     return f"s{digits}x"
 
@@ -63,8 +63,8 @@ def index_text(scope_id: int, text: str, *, telling: bool = False) -> str:
 
 def mark_words(scope_id: int, words: Sequence[str]) -> str:
     """Return words as they are indexed, with the scope's prefix."""
-    mark = scope_mark(scope_id)
-    return mark + f" {mark}".join(words) if words else ""
+    prefix = scope_mark(scope_id)
+    return prefix + f" {prefix}".join(words) if words else ""
 
 
 def index_words(text: str, *, telling: bool = False) -> Sequence[str]:
@@ -110,12 +110,14 @@ def terms(query: str, *, thorough: bool = True) -> tuple[str, ...]:
 def _chosen_words(query: str, *, thorough: bool) -> Sequence[QueryWord]:
     words = query_words(query)
     telling = [w for w in words if w.word not in STOP and not w.is_function_word] or words
-    found = telling[:TERMS]
-    if thorough or len(found) <= QUICK_TERMS:
-        return found
-    best = sorted(found, key=lambda w: (w.is_rare, len(w.word.encode())), reverse=True)
-    chosen = {w.word for w in best[:QUICK_TERMS]}
-    return [w for w in found if w.word in chosen]
+    telling_words = telling[:TERMS]
+    if thorough or len(telling_words) <= QUICK_TERMS:
+        return telling_words
+    best_words = sorted(
+        telling_words, key=lambda w: (w.is_rare, len(w.word.encode())), reverse=True
+    )
+    quick_words = {w.word for w in best_words[:QUICK_TERMS]}
+    return [w for w in telling_words if w.word in quick_words]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +163,25 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     Not thorough: of the rarest terms alone, and speakers only by words that are written as names
     are.
     """
-    chosen = _chosen_words(query, thorough=thorough)
-    written = WORD.findall(query)
-    names = None if thorough else {w.lower() for w in written if not w.islower()}
-    kept: set[str] = set()
-    out: list[QueryTerm] = []
+    chosen_words = _chosen_words(query, thorough=thorough)
+    query_words = WORD.findall(query)
+    names = None if thorough else {w.lower() for w in query_words if not w.islower()}
+    used_forms: set[str] = set()
+    terms: list[QueryTerm] = []
     is_personal = not thorough and mentions_self(query)
-    for i, word in enumerate(chosen):
+    for i, word in enumerate(chosen_words):
         term, forms = word.word, forms_of(word)
-        if kept.intersection(forms):
+        if used_forms.intersection(forms):
             continue  # a form of a word that was looked up already
-        kept.update(forms)
+        used_forms.update(forms)
         columns = ["body", "prev"] if names is not None and term not in names else [*PLACES]
         if term.isdigit() or term in DAYS or term in MONTHS:
             columns.append("day")
         if word.root and not thorough:
             forms = (*forms, word.root)
         tells = word.is_telling if is_personal else word.is_rare
-        out.append(QueryTerm(i, forms, tuple(columns), tells))
-    return QueryTerms(tuple(out), _voice(written))
+        terms.append(QueryTerm(i, forms, tuple(columns), tells))
+    return QueryTerms(tuple(terms), _voice(query_words))
 
 
 def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterator[TermLookup]:
@@ -187,13 +189,13 @@ def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterato
 
     The column `voice` is the speaker's, for I and you.
     """
-    mark, asked = scope_mark(scope_id), query_terms(query, thorough=thorough)
-    for i, forms, columns, is_rare in asked.terms:
-        words = " OR ".join(f'"{mark}{f}"' for f in forms)
+    prefix, terms = scope_mark(scope_id), query_terms(query, thorough=thorough)
+    for i, forms, columns, is_rare in terms.terms:
+        words = " OR ".join(f'"{prefix}{f}"' for f in forms)
         for column in columns:
             yield TermLookup(i, column, f"{column} : ({words})", forms, is_rare)
-    if voice := asked.voice:
-        yield TermLookup(-1, "voice", f'speaker : "{mark}{voice}"', (voice,))
+    if voice := terms.voice:
+        yield TermLookup(-1, "voice", f'speaker : "{prefix}{voice}"', (voice,))
 
 
 def word_lookup(scope_id: int, word: str) -> TermLookup:
@@ -201,20 +203,20 @@ def word_lookup(scope_id: int, word: str) -> TermLookup:
     return TermLookup(0, "body", f'body : "{scope_mark(scope_id)}{word}"', (word,))
 
 
-def _voice(written: Sequence[str]) -> str | None:
+def _voice(query_words: Sequence[str]) -> str | None:
     """Return who probably said it, if a query of these words asks about I or you."""
-    words = {w.lower() for w in written}
-    mine, yours = (
+    words = {w.lower() for w in query_words}
+    names_user, names_assistant = (
         bool(words & {"i", "me", "my", "mine", "myself"}),
         bool(words & {"you", "your", "yours"}),
     )
-    return None if mine == yours else "user" if mine else "assistant"
+    return None if names_user == names_assistant else "user" if names_user else "assistant"
 
 
 def speaker_name(text: str) -> str:
     """Return the name that a text begins with, as in "Ada: ..."."""
-    found = NAMED.match(text[:100])
-    return found[1] if found else ""
+    match = NAMED.match(text[:100])
+    return match[1] if match else ""
 
 
 def without_names(query: str, names: Collection[str]) -> str:
@@ -222,18 +224,22 @@ def without_names(query: str, names: Collection[str]) -> str:
 
     names: in lower case.
     """
-    rest = (
+    remaining_query = (
         " ".join(POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split())
         if names
         else query
     )
-    return rest if any(w.lower() not in STOP for w in WORD.findall(rest)) else query
+    return (
+        remaining_query
+        if any(w.lower() not in STOP for w in WORD.findall(remaining_query))
+        else query
+    )
 
 
-def spoken_day(at: float) -> str:
+def spoken_day(timestamp: float) -> str:
     """Return a date in the forms that people ask for: 2023-05-08 Monday 8 May 2023."""
-    d = datetime.fromtimestamp(at, UTC)
-    return f"{d:%Y-%m-%d %A} {d.day} {d:%B %Y}"
+    day = datetime.fromtimestamp(timestamp, UTC)
+    return f"{day:%Y-%m-%d %A} {day.day} {day:%B %Y}"
 
 
 def parse_time(value: str, *, end: bool = False) -> float:
@@ -259,9 +265,13 @@ def _is_date(text: str) -> bool:
     return True
 
 
-def iso(at: float) -> str:
+def iso(timestamp: float) -> str:
     """Return a Unix time as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(timestamp, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n{2,}")
@@ -272,25 +282,25 @@ def passages_of(text: str, size: int = 1000) -> list[str]:
 
     Cuts at the end of a sentence, else at white space, else anywhere.
     """
-    out: list[str] = []
+    passages: list[str] = []
     for sentence in SENTENCE.split(text.strip()):
-        *parts, rest = _split_sentence(sentence.strip(), size)
-        out += parts
-        if rest and out and len(out[-1]) + len(rest) + 1 <= size:
-            out[-1] += " " + rest
-        elif rest:
-            out.append(rest)
-    return out
+        *parts, last_part = _split_sentence(sentence.strip(), size)
+        passages += parts
+        if last_part and passages and len(passages[-1]) + len(last_part) + 1 <= size:
+            passages[-1] += " " + last_part
+        elif last_part:
+            passages.append(last_part)
+    return passages
 
 
-def _split_sentence(piece: str, size: int) -> Iterator[str]:
+def _split_sentence(sentence: str, size: int) -> Iterator[str]:
     """Yield a sentence in parts of at most `size` characters."""
-    at = 0
-    while len(piece) - at > size:
-        cut = piece.rfind(" ", at + size // 2, at + size)
-        cut = cut if cut > at else at + size
-        yield piece[at:cut].strip()
-        at = cut
-        while at < len(piece) and piece[at].isspace():
-            at += 1
-    yield piece[at:]
+    part_start = 0
+    while len(sentence) - part_start > size:
+        part_end = sentence.rfind(" ", part_start + size // 2, part_start + size)
+        part_end = part_end if part_end > part_start else part_start + size
+        yield sentence[part_start:part_end].strip()
+        part_start = part_end
+        while part_start < len(sentence) and sentence[part_start].isspace():
+            part_start += 1
+    yield sentence[part_start:]

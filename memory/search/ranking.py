@@ -93,8 +93,8 @@ class Matches:
 
     def best_coverage(self) -> float:
         """Return the coverage that no row exceeds, see `Ranked`."""
-        if asked := min(self.asked, ASKED):
-            return max(self.own.values(), default=0.0) / asked
+        if word_count := min(self.asked, ASKED):
+            return max(self.own.values(), default=0.0) / word_count
         return float(bool(self.named))
 
     def with_weight(self, weight: dict[int, float]) -> Matches:
@@ -109,38 +109,38 @@ class Matches:
 
 
 def weigh_postings(
-    postings: Iterable[tuple[int, str, Sequence[int]]], size: int, rare: Collection[int] = ()
+    postings: Iterable[tuple[int, str, Sequence[int]]], size: int, rare_terms: Collection[int] = ()
 ) -> Matches:
     """Compute keyword weights.
 
-    postings: (term, column, row keys). size: documents of the scope. rare: terms that are so in
-    their language.
+    postings: (term, column, row keys). size: documents of the scope. rare_terms: terms that are so
+    in their language.
     """
     by_term: dict[int, dict[int, float]] = {}
     everywhere: dict[int, set[int]] = {}
-    out = Matches(size=size)
+    matches = Matches(size=size)
     for term, column, keys in postings:
         if column == "voice":
-            out.voiced.update(keys)
+            matches.voiced.update(keys)
             continue
         everywhere.setdefault(term, set()).update(keys)
         if column == "speaker":
-            out.named.update(keys)
+            matches.named.update(keys)
             continue
-        if column == "body" and term in rare:
-            out.sharing.update(keys)
-        told, weight = by_term.setdefault(term, {}), COLUMNS[column]
+        if column == "body" and term in rare_terms:
+            matches.sharing.update(keys)
+        weight_by_key, weight = by_term.setdefault(term, {}), COLUMNS[column]
         for key in keys:
-            told[key] = told.get(key, 0.0) + weight
-    for term, told in by_term.items():
+            weight_by_key[key] = weight_by_key.get(key, 0.0) + weight
+    for term, weight_by_key in by_term.items():
         df = len(everywhere[term])
         rarity = math.log(1 + (max(size, df) - df + 0.5) / (df + 0.5))
-        out.asked += rarity
-        for key, x in told.items():
-            out.weight[key] = out.weight.get(key, 0.0) + rarity * x * (1 + SATURATION) / (
+        matches.asked += rarity
+        for key, x in weight_by_key.items():
+            matches.weight[key] = matches.weight.get(key, 0.0) + rarity * x * (1 + SATURATION) / (
                 x + SATURATION
             )
-    return out
+    return matches
 
 
 class SimilarityScores(dict[int, float]):
@@ -152,11 +152,11 @@ class SimilarityScores(dict[int, float]):
 
     def __init__(
         self,
-        similar: Mapping[int, float] | None = None,
+        similarities: Mapping[int, float] | None = None,
         floor: float | None = None,
         knows: Callable[[Sequence[int]], bool] | None = None,
     ) -> None:
-        super().__init__(similar or {})
+        super().__init__(similarities or {})
         self.floor = min(self.values(), default=0.0) if floor is None else floor
         self._knows = knows
 
@@ -195,7 +195,7 @@ def asks_when(query: str) -> bool:
 class CandidateRows(Protocol):
     """The rows that a ranking chooses from, wherever they are."""
 
-    def leading(self, matches: Matches, wanted: int) -> list[SearchHits]:
+    def leading(self, matches: Matches, count: int) -> list[SearchHits]:
         """Return the best rows that may be shown, at most so many."""
         ...
 
@@ -214,18 +214,18 @@ def rank(
     rows: CandidateRows,
     query: str,
     matches: Matches,
-    near: SimilarityScores,
-    most: tuple[int, int | None],
+    similarity: SimilarityScores,
+    limits: tuple[int, int | None],
 ) -> tuple[dict[int, Ranked], dict[int, SearchHits]]:
     """Return row keys with scores, best first, and the candidates by words.
 
-    most: candidates that are looked at closely, and rows returned, None for all.
+    limits: candidates that are looked at closely, and rows returned, None for all.
     """
-    pool = rows.leading(matches, most[0])
+    pool = rows.leading(matches, limits[0])
     have = {f.key: f for f in pool}
-    others = rows.get([k for k in near.nearest() if k not in have])
-    ranking = Ranking(query, matches, pool, near, [*others.values()])
-    return ranking.order(rows.neighbours(ranking.leading_rows()), most[1]), have
+    similar_rows = rows.get([k for k in similarity.nearest() if k not in have])
+    ranking = Ranking(query, matches, pool, similarity, [*similar_rows.values()])
+    return ranking.order(rows.neighbours(ranking.leading_rows()), limits[1]), have
 
 
 class Ranking:
@@ -240,25 +240,27 @@ class Ranking:
         query: str,
         matches: Matches,
         pool: Sequence[SearchHits],
-        near: SimilarityScores,
-        others: Sequence[SearchHits] = (),
+        similarity: SimilarityScores,
+        other_rows: Sequence[SearchHits] = (),
     ) -> None:
         self._query, self._matches = query, matches
         # A query with only a speaker's name finds all their messages.
         self._weight = matches.weight or dict.fromkeys(matches.named, 1.0)
-        self._found = {f.key: f for f in (*pool, *others)}
-        self._near = near
+        self._found = {f.key: f for f in (*pool, *other_rows)}
+        self._near = similarity
         if not pool:
             self._parts = self._score_parts(
-                self._found, self._similar() or dict.fromkeys(near, 1.0)
+                self._found, self._similar() or dict.fromkeys(similarity, 1.0)
             )  # all equal: as good as the most similar
-        elif near.knows([f.key for f in pool if f.key in near and f.key in matches.own]):
+        elif similarity.knows(
+            [f.key for f in pool if f.key in similarity and f.key in matches.own]
+        ):
             self._parts = self._score_parts(self._found, self._similar())
         else:
             self._parts = self._score_parts([f.key for f in pool], {})
         self._base = {
-            key: told.get("keyword" if pool else "meaning", 0.0)
-            for key, told in self._parts.items()
+            key: score_parts.get("keyword" if pool else "meaning", 0.0)
+            for key, score_parts in self._parts.items()
             if key in self._weight or not pool
         }
         self._leading: list[int] | None = None
@@ -266,14 +268,14 @@ class Ranking:
     def leading_rows(self) -> list[int]:
         """Return the rows whose neighbours count."""
         if self._leading is None:
-            best = sorted([(score, key) for key, score in self._base.items()], reverse=True)
-            self._leading = [key for _, key in best[:NEAR_HITS]]
+            ranked_keys = sorted([(score, key) for key, score in self._base.items()], reverse=True)
+            self._leading = [key for _, key in ranked_keys[:NEAR_HITS]]
         return self._leading
 
     def order(
         self,
         beside: Mapping[int, tuple[SearchHits | None, SearchHits | None]],
-        most: int | None = None,
+        limit: int | None = None,
     ) -> dict[int, Ranked]:
         """Return the pool and its neighbours, best first, at most so many.
 
@@ -281,98 +283,122 @@ class Ranking:
         leading row, if they may be shown.
         """
         for key in self.leading_rows():
-            for other, share in zip(
+            for neighbour, share in zip(
                 beside.get(key, (None, None)), (PRECEDES, FOLLOWS), strict=True
             ):
-                if other is not None:
-                    self._found.setdefault(other.key, other)
-                    told = self._parts.setdefault(other.key, {})
-                    told["neighbour"] = told.get("neighbour", 0.0) + share * self._base[key]
+                if neighbour is not None:
+                    self._found.setdefault(neighbour.key, neighbour)
+                    score_parts = self._parts.setdefault(neighbour.key, {})
+                    score_parts["neighbour"] = (
+                        score_parts.get("neighbour", 0.0) + share * self._base[key]
+                    )
         self._add_priors()
-        best = sorted([(sum(told.values()), k) for k, told in self._parts.items()], reverse=True)
+        ranked_keys = sorted(
+            [(sum(score_parts.values()), k) for k, score_parts in self._parts.items()], reverse=True
+        )
         sharing = self._matches.sharing
-        out = {
+        ranked_rows = {
             k: Ranked(score, self._parts[k], self._coverage(k), k in sharing)
-            for score, k in best[:most]
+            for score, k in ranked_keys[:limit]
         }
-        if most is None or len(out) < most:
-            left = self._found.keys() - self._parts.keys()
-            last = sorted(left, key=lambda k: (-self._near.get(k, 0.0), -k))
-            out |= {k: Ranked(0.0, {}) for k in last[: None if most is None else most - len(out)]}
-        return out
+        if limit is None or len(ranked_rows) < limit:
+            unranked_keys = self._found.keys() - self._parts.keys()
+            trailing_keys = sorted(unranked_keys, key=lambda k: (-self._near.get(k, 0.0), -k))
+            ranked_rows |= {
+                k: Ranked(0.0, {})
+                for k in trailing_keys[: None if limit is None else limit - len(ranked_rows)]
+            }
+        return ranked_rows
 
     def _add_priors(self) -> None:
         """Add what hits are worth by their speaker, date, session and words of time."""
-        groups = {key: found.group for key, found in self._found.items()}
+        groups = {key: hit.group for key, hit in self._found.items()}
         sessions = self._sessions(groups)
         dates, timely = dates_in(self._query), asks_when(self._query)
-        named, voiced = self._matches.named, self._matches.voiced
-        for key, told in self._parts.items():
-            if key in named:
-                told["speaker"] = SPEAKER
+        named_rows, voiced = self._matches.named, self._matches.voiced
+        for key, score_parts in self._parts.items():
+            if key in named_rows:
+                score_parts["speaker"] = SPEAKER
             elif key in voiced:
-                told["speaker"] = VOICE
+                score_parts["speaker"] = VOICE
             if dates and any(d.holds(self._found[key].at) for d in dates):
-                told["date"] = DATE
+                score_parts["date"] = DATE
             if part := sessions.get(groups[key]):
-                told["session"] = part
+                score_parts["session"] = part
             if timely and TIME_WORDS.search(self._found[key].text):
-                told["time"] = TIMELY
+                score_parts["time"] = TIMELY
 
     def _coverage(self, key: int) -> float:
         """Return how much of the query a row's words cover.
 
         Of a long query no row has all, so its weight counts up to a bound.
         """
-        asked = min(self._matches.asked, ASKED)
+        word_count = min(self._matches.asked, ASKED)
         # A query with only a speaker's name is covered by all their messages.
-        return self._matches.own.get(key, 0.0) / asked if asked else float(key in self._weight)
+        return (
+            self._matches.own.get(key, 0.0) / word_count
+            if word_count
+            else float(key in self._weight)
+        )
 
     def _score_parts(
-        self, keys: Iterable[int], similar: Mapping[int, float]
+        self, keys: Iterable[int], similarities: Mapping[int, float]
     ) -> dict[int, dict[str, float]]:
         """Return the parts of the score that come from keywords and similarity.
 
-        similar: from 0 to 1.
+        similarities: from 0 to 1.
         """
-        weight, own = self._weight, self._matches.own
-        high = max([weight.get(k, 0.0) for k in self._found], default=0.0)
-        best = max([own.get(k, 0.0) for k in self._found], default=0.0)
-        share = MEANING * (1 - best / max(best, self._matches.asked)) if best else 1.0
-        out: dict[int, dict[str, float]] = {}
+        weight, own_weight = self._weight, self._matches.own
+        highest_weight = max([weight.get(k, 0.0) for k in self._found], default=0.0)
+        highest_own_weight = max([own_weight.get(k, 0.0) for k in self._found], default=0.0)
+        share = (
+            MEANING * (1 - highest_own_weight / max(highest_own_weight, self._matches.asked))
+            if highest_own_weight
+            else 1.0
+        )
+        parts_by_key: dict[int, dict[str, float]] = {}
         for key in keys:
-            told: dict[str, float] = {}
+            score_parts: dict[str, float] = {}
             if key in weight:
-                told["keyword"] = weight[key] / high
+                score_parts["keyword"] = weight[key] / highest_weight
             if (
-                similar
-                and (more := share * similar.get(key, 0.0) * (1 - told.get("keyword", 0.0) / FADED))
+                similarities
+                and (
+                    similarity_share := share
+                    * similarities.get(key, 0.0)
+                    * (1 - score_parts.get("keyword", 0.0) / FADED)
+                )
                 > 0
             ):
-                told["meaning"] = more
-            if told:
-                out[key] = told
-        return out
+                score_parts["meaning"] = similarity_share
+            if score_parts:
+                parts_by_key[key] = score_parts
+        return parts_by_key
 
     def _similar(self) -> dict[int, float]:
         """Scale similarity from 0, an unrelated row, to 1, the most similar one.
 
         Empty if all are equal.
         """
-        low, high = self._near.floor, max(self._near.values(), default=0.0)
+        lowest, highest = self._near.floor, max(self._near.values(), default=0.0)
         return (
-            {k: (self._near[k] - low) / (high - low) for k in self._found if k in self._near}
-            if high - low >= EQUAL
+            {
+                k: (self._near[k] - lowest) / (highest - lowest)
+                for k in self._found
+                if k in self._near
+            }
+            if highest - lowest >= EQUAL
             else {}
         )
 
     def _sessions(self, groups: Mapping[int, tuple[int, int]]) -> dict[tuple[int, int], float]:
         """Return the part of the score of each session: the sum of its best hits, normalised."""
-        by: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+        scores_by_session: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
         for key, score in self._base.items():
-            by[groups[key]].append(score)
+            scores_by_session[groups[key]].append(score)
         sums = {
-            group: sum(sorted(scores, reverse=True)[:SESSION_HITS]) for group, scores in by.items()
+            group: sum(sorted(scores, reverse=True)[:SESSION_HITS])
+            for group, scores in scores_by_session.items()
         }
-        high = max(sums.values(), default=0.0) or 1.0
-        return {group: SESSION * x / high for group, x in sums.items()}
+        highest_sum = max(sums.values(), default=0.0) or 1.0
+        return {group: SESSION * x / highest_sum for group, x in sums.items()}

@@ -34,6 +34,6 @@ def mentions_self(sentence: str) -> bool:
 
 def bare_sentence(sentence: str) -> str:
     """Return a sentence in lower case, without the courtesies that it begins with."""
-    lower = sentence.strip(CLOSING + "¿¡“„«「『").lower().replace("’", "'")
-    courtesies = _POLITE.match(lower)
-    return lower if courtesies is None else lower[courtesies.end() :]
+    lower_text = sentence.strip(CLOSING + "¿¡“„«「『").lower().replace("’", "'")
+    courtesies = _POLITE.match(lower_text)
+    return lower_text if courtesies is None else lower_text[courtesies.end() :]

@@ -36,19 +36,21 @@ def unpack_vector(data: bytes) -> list[float]:
     return [float(x) for x in np.frombuffer(data, dtype="<f4")]
 
 
-def near(query: Sequence[float], stored: Mapping[int, bytes]) -> SimilarityScores:
+def near(query: Sequence[float], vector_bytes: Mapping[int, bytes]) -> SimilarityScores:
     """Return the cosine similarity of every row.
 
     Vectors with another length than the query's are left out.
     """
     import numpy as np
 
-    wanted = np.frombuffer(pack_vector(query), dtype="<f4")
-    keys = sorted(k for k, v in stored.items() if len(v) == wanted.nbytes)
+    query_vector = np.frombuffer(pack_vector(query), dtype="<f4")
+    keys = sorted(k for k, v in vector_bytes.items() if len(v) == query_vector.nbytes)
     if not keys:
         return SimilarityScores()
-    matrix = np.frombuffer(b"".join(stored[k] for k in keys), dtype="<f4").reshape(len(keys), -1)
-    scores = matrix @ wanted
+    matrix = np.frombuffer(b"".join(vector_bytes[k] for k in keys), dtype="<f4").reshape(
+        len(keys), -1
+    )
+    scores = matrix @ query_vector
     return SimilarityScores(
         dict(zip(keys, scores.tolist(), strict=True)),
         float(np.median(scores)),
@@ -65,26 +67,32 @@ def _tells(matrix: Any, hits: Sequence[int]) -> bool:
     """
     import numpy as np
 
-    every = range(0, len(matrix) - 1, -(-len(matrix) // SAMPLE))
-    if not every:
+    sample_indexes = range(0, len(matrix) - 1, -(-len(matrix) // SAMPLE))
+    if not sample_indexes:
         return False
-    some, following = matrix[list(every)], matrix[[i + 1 for i in every]]
-    if _above_chance(np.einsum("ij,ij->i", some, following), some @ following.T):
+    sample_vectors, following = (
+        matrix[list(sample_indexes)],
+        matrix[[i + 1 for i in sample_indexes]],
+    )
+    if _above_chance(
+        np.einsum("ij,ij->i", sample_vectors, following), sample_vectors @ following.T
+    ):
         return True
-    rest = [i for i in every if i not in hits]
-    if len(hits) < JUDGES[0] or not rest:
+    other_indexes = [i for i in sample_indexes if i not in hits]
+    if len(hits) < JUDGES[0] or not other_indexes:
         return False
-    chosen = matrix[list(hits)]
+    hit_vectors = matrix[list(hits)]
     return _above_chance(
-        (chosen @ chosen.T)[np.triu_indices(len(hits), 1)], chosen @ matrix[rest].T
+        (hit_vectors @ hit_vectors.T)[np.triu_indices(len(hits), 1)],
+        hit_vectors @ matrix[other_indexes].T,
     )
 
 
-def _above_chance(similar: Any, chance: Any) -> bool:
+def _above_chance(similarities: Any, chance: Any) -> bool:
     """Tell whether similarities are, on average, clearly higher than those of any two rows."""
-    similar = similar[similar < SAME_VECTOR_SIMILARITY]
+    similarities = similarities[similarities < SAME_VECTOR_SIMILARITY]
     return bool(
-        len(similar)
-        and similar.mean() - chance.mean()
-        > SURE_DEVIATIONS * chance.std() / math.sqrt(len(similar)) + EQUAL
+        len(similarities)
+        and similarities.mean() - chance.mean()
+        > SURE_DEVIATIONS * chance.std() / math.sqrt(len(similarities)) + EQUAL
     )

@@ -206,9 +206,9 @@ def is_small_talk(text: str) -> bool:
     """Tell whether the text is nothing but small talk."""
     if len(text) > MAX_CHARACTERS or any(c.isdigit() for c in text):
         return False
-    plain = _OWN.sub(" ", unicodedata.normalize("NFC", text).casefold().replace("’", "'"))
-    runs = "".join(CJK.findall(plain))
-    words = WORD.findall(CJK.sub(" ", plain))
+    bare_text = _OWN.sub(" ", unicodedata.normalize("NFC", text).casefold().replace("’", "'"))
+    runs = "".join(CJK.findall(bare_text))
+    words = WORD.findall(CJK.sub(" ", bare_text))
     if not all(w in SMALL_TALK or w in BESIDE for w in words) or _asks_about_self(words):
         return False
     bare = runs
@@ -232,5 +232,5 @@ def is_acknowledgement(text: str) -> bool:
         return False
     if is_small_talk(text):
         return True
-    told, heard = _HEARD.subn(" ", text.lower().replace("’", "'"))
-    return heard > 0 and sum(word.is_rare for word in query_words(told)) < MIN_RARE
+    remaining_text, heard_count = _HEARD.subn(" ", text.lower().replace("’", "'"))
+    return heard_count > 0 and sum(word.is_rare for word in query_words(remaining_text)) < MIN_RARE

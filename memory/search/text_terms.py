@@ -91,11 +91,11 @@ def text_words(text: str) -> TextWords:
     """Return the words of a text."""
     is_ascii = text.isascii()
     if is_ascii:
-        spaced, plain = text, WORD.findall(text.lower())
+        spaced, plain_words = text, WORD.findall(text.lower())
     else:
         spaced = _spaced(fold_characters(text))
-        plain = WHOLE_WORD.findall(spaced.lower())
-    words = list(dict.fromkeys(plain))
+        plain_words = WHOLE_WORD.findall(spaced.lower())
+    words = list(dict.fromkeys(plain_words))
     guess = guess_languages(words)
     language = guess[0] if guess and guess != UNLISTED else "en"
     terms = words if is_ascii and language == "en" else [*_stored_words(words, language)]
@@ -131,20 +131,20 @@ def _has_root(word: str) -> bool:
 
 def query_words(text: str) -> list[QueryWord]:
     """Return the words of a query, each once, in order, with their forms in the index."""
-    folded = fold_characters(text)
-    runs = dict.fromkeys(CJK.findall(folded))
-    spaced = _spaced(folded, singles=False)
+    folded_text = fold_characters(text)
+    runs = dict.fromkeys(CJK.findall(folded_text))
+    spaced = _spaced(folded_text, singles=False)
     names = list(identifier_words(spaced, compounds=False))
-    words = dict.fromkeys(WHOLE_WORD.findall(_without_runs(folded).lower()))
+    words = dict.fromkeys(WHOLE_WORD.findall(_without_runs(folded_text).lower()))
     guess = guess_languages(words)
-    out = [_form_query_word(word, guess) for word in words]
+    forms = [_form_query_word(word, guess) for word in words]
     if "de" in guess or "nl" in guess or "sv" in guess:
         language = next(x for x in guess if x in PARTED)
-        out += [_form_query_word(p, guess) for word in words for p in parts_of(word, language)]
-    out += [pair for run in runs for pair in _query_pairs(run)]
-    out += [QueryWord(p, (_without_marks(p),)) for p in _syllable_pairs(folded)]
-    out += [QueryWord(name, (name,), _may_tell(name)) for name in names]
-    return list({word.word: word for word in reversed(out)}.values())[::-1]
+        forms += [_form_query_word(p, guess) for word in words for p in parts_of(word, language)]
+    forms += [pair for run in runs for pair in _query_pairs(run)]
+    forms += [QueryWord(p, (_without_marks(p),)) for p in _syllable_pairs(folded_text)]
+    forms += [QueryWord(name, (name,), _may_tell(name)) for name in names]
+    return list({word.word: word for word in reversed(forms)}.values())[::-1]
 
 
 @lru_cache(CACHED_WORDS)
@@ -158,22 +158,22 @@ def parts_of(word: str, language: str) -> Sequence[str]:
 
 @lru_cache(CACHED_WORDS)
 def _parts_of(word: str, language: str) -> Sequence[str]:
-    common = common_words(language)
-    if word in common:
+    frequent_words = common_words(language)
+    if word in frequent_words:
         return ()
     for i in range(MIN_PART, len(word) - MIN_PART + 1):
-        if word[i:] in common:
+        if word[i:] in frequent_words:
             return _bare_head(word[:i]), word[i:]
     for i in range(MIN_PART + 1, len(word) - MIN_PART):
-        if word[:i] in common:
+        if word[:i] in frequent_words:
             return word[:i], word[i:]
     return ()
 
 
 def _bare_head(head: str) -> str:
     """Return the first part of a compound without the letter that joins both."""
-    joined = head.endswith("s") and not head.endswith("ss") and len(head) > MIN_PART
-    return head[:-1] if joined else head
+    has_linking_letter = head.endswith("s") and not head.endswith("ss") and len(head) > MIN_PART
+    return head[:-1] if has_linking_letter else head
 
 
 def _stored_words(words: Iterable[str], language: str) -> Iterator[str]:
@@ -258,10 +258,10 @@ def _spaced(text: str, *, singles: bool = True) -> str:
     """
     if not IS_UNSPACED.search(text):
         return text
-    more = [*_SINGLES.findall(text), *_KATAKANA.findall(text)] if singles else ()
+    single_letters = [*_SINGLES.findall(text), *_KATAKANA.findall(text)] if singles else ()
     spaced = CJK.sub(lambda m: f" {' '.join(pairs_of(m[0]))} ", text)
     spaced = SYLLABIC.sub(lambda m: f" {' '.join(cluster_pairs(m[0]))} ", spaced)
-    return f"{spaced} {' '.join(dict.fromkeys(more))}" if more else spaced
+    return f"{spaced} {' '.join(dict.fromkeys(single_letters))}" if single_letters else spaced
 
 
 def _without_runs(text: str) -> str:
@@ -280,19 +280,19 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
     written in Katakana as a whole.
     """
     language = "ja" if _HAS_KANA.search(run) else "ko" if run[0] >= "\uac00" else "zh"
-    common = common_words(language)
-    pieces = _ONE_SCRIPT.findall(run) if language == "ja" else [run]
-    for piece in pieces:
-        words = pairs_of(piece)
-        if len(piece) > 2 and _KATAKANA.fullmatch(piece):
-            yield QueryWord(piece, (piece,), piece not in common, True)
-        elif len(piece) > 1 and _ALL_HAN.match(piece):
-            words += [c for c in piece if c not in common]
+    frequent_words = common_words(language)
+    script_runs = _ONE_SCRIPT.findall(run) if language == "ja" else [run]
+    for script_run in script_runs:
+        words = pairs_of(script_run)
+        if len(script_run) > 2 and _KATAKANA.fullmatch(script_run):
+            yield QueryWord(script_run, (script_run,), script_run not in frequent_words, True)
+        elif len(script_run) > 1 and _ALL_HAN.match(script_run):
+            words += [c for c in script_run if c not in frequent_words]
         for word in words:
             is_bound = _is_bound(word, language)
-            is_told = not is_bound or _is_complement(word)
-            is_telling = is_told and not is_usual(word, language)
-            yield QueryWord(word, (word,), word not in common and not is_bound, is_telling)
+            tells_something = not is_bound or _is_complement(word)
+            is_telling = tells_something and not is_usual(word, language)
+            yield QueryWord(word, (word,), word not in frequent_words and not is_bound, is_telling)
 
 
 def _is_bound(pair: str, language: str) -> bool:

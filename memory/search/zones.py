@@ -23,20 +23,22 @@ def parse_zone(name: str) -> ZoneInfo:
         raise ValueError(f"{name!r} is no time zone") from e
 
 
-def day_of(at: float, zone: str = UTC_NAME) -> str:
+def day_of(timestamp: float, zone: str = UTC_NAME) -> str:
     """Return the day of a Unix time there, as an ISO 8601 date."""
-    return f"{datetime.fromtimestamp(at, parse_zone(zone)):%Y-%m-%d}"
+    return f"{datetime.fromtimestamp(timestamp, parse_zone(zone)):%Y-%m-%d}"
 
 
-def time_of(at: float, zone: str = UTC_NAME) -> str:
+def time_of(timestamp: float, zone: str = UTC_NAME) -> str:
     """Return a Unix time there as ISO 8601, with its offset."""
     if zone == UTC_NAME:
-        return iso(at)
-    return datetime.fromtimestamp(at, parse_zone(zone)).isoformat(timespec="seconds")
+        return iso(timestamp)
+    return datetime.fromtimestamp(timestamp, parse_zone(zone)).isoformat(timespec="seconds")
 
 
-def moment_of(at: float, zone: str = UTC_NAME) -> str:
+def moment_of(timestamp: float, zone: str = UTC_NAME) -> str:
     """Return a Unix time there, with its weekday and offset: Wed 2026-11-25 09:12 +01:00."""
-    there = datetime.fromtimestamp(at, parse_zone(zone))
-    offset = f"{there:%z}"
-    return f"{_WEEKDAYS[there.weekday()]} {there:%Y-%m-%d %H:%M} {offset[:3]}:{offset[3:5]}"
+    local_time = datetime.fromtimestamp(timestamp, parse_zone(zone))
+    offset = f"{local_time:%z}"
+    return (
+        f"{_WEEKDAYS[local_time.weekday()]} {local_time:%Y-%m-%d %H:%M} {offset[:3]}:{offset[3:5]}"
+    )

@@ -28,6 +28,7 @@ EXPANDED = (
 )
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
+    "DROP TABLE agent_turns",
     "DROP TABLE teams, team_members, projects, project_members",
     "ALTER TABLE scopes DROP COLUMN project",
     "ALTER TABLE user_policies DROP COLUMN layers",

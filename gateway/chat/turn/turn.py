@@ -170,8 +170,8 @@ class Turn:
                 goes_on = await self._end_round(reply, result)
                 if goes_on and (before := self.mask.start_next_round()):
                     yield before
-            if last := self.mask.finish():
-                yield last
+            if ending := self.mask.finish():
+                yield ending
             await self.record()
             if self.stream:
                 yield self.mask.end(self.usage)

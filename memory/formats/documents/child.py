@@ -112,14 +112,14 @@ def _with_following(
     document: Document, names: dict[int, list[str]]
 ) -> Iterator[tuple[CutPassage, str]]:
     """Yield each passage with what follows it in its last line."""
-    previous: CutPassage | None = None
+    previous_passage: CutPassage | None = None
     for passage in cut_passages(document.lines, document.page_lines, names):
-        if previous is not None:
-            goes_on = previous.line_end == passage.line_start
-            yield previous, passage.content[:OVERLAP] if goes_on else ""
-        previous = passage
-    if previous is not None:
-        yield previous, ""
+        if previous_passage is not None:
+            goes_on = previous_passage.line_end == passage.line_start
+            yield previous_passage, passage.content[:OVERLAP] if goes_on else ""
+        previous_passage = passage
+    if previous_passage is not None:
+        yield previous_passage, ""
 
 
 def _describe_passage(passage: CutPassage, names: dict[int, list[str]]) -> ReadPassage:

@@ -40,10 +40,10 @@ def cut_passages(
     definitions begin.
     """
     firsts = list(page_lines) or [1]
-    for i, first in enumerate(firsts):
-        last = firsts[i + 1] - 1 if i + 1 < len(firsts) else len(lines)
+    for i, first_line in enumerate(firsts):
+        last_line = firsts[i + 1] - 1 if i + 1 < len(firsts) else len(lines)
         page = i + 1 if page_lines else 0
-        yield from _cut_page(_Cutter(lines, symbol_lines, page), first, last)
+        yield from _cut_page(_Cutter(lines, symbol_lines, page), first_line, last_line)
 
 
 class _Cutter:
@@ -61,8 +61,8 @@ class _Cutter:
         line = self._lines[number - 1]
         if number in self._symbols or HEADING.match(line):
             return SECTION
-        before = self._lines[number - 2] if number > 1 else ""
-        return PARAGRAPH if line.strip() and not before.strip() else ANY_LINE
+        line_before = self._lines[number - 2] if number > 1 else ""
+        return PARAGRAPH if line.strip() and not line_before.strip() else ANY_LINE
 
     def take(self, number: int) -> Iterator[CutPassage]:
         """Take a line; yield what it ends."""
@@ -92,47 +92,47 @@ class _Cutter:
                 return place
         return 0
 
-    def _length(self, first: int, last: int) -> int:
-        return sum(len(line) + 1 for line in self._lines[first - 1 : last - 1])
+    def _length(self, first_line: int, last_line: int) -> int:
+        return sum(len(line) + 1 for line in self._lines[first_line - 1 : last_line - 1])
 
     def _resume(self, place: int, number: int) -> None:
         """Go on with the lines behind a cut, up to the one that is taken."""
         self.begin = place
         self._size = self._length(place, number)
 
-    def passage(self, last: int) -> CutPassage:
+    def passage(self, last_line: int) -> CutPassage:
         """Return the lines in hand up to one as a passage, and let go of all."""
-        content = "\n".join(self._lines[self.begin - 1 : last])
-        made = CutPassage(self._page, self.begin, last, content)
+        content = "\n".join(self._lines[self.begin - 1 : last_line])
+        passage = CutPassage(self._page, self.begin, last_line, content)
         self.begin = self._size = 0
         self._breaks = {}
-        return made
+        return passage
 
     def _cut_line(self, number: int) -> Iterator[CutPassage]:
         """Yield the parts of a line that is longer than a passage."""
-        line, at = self._lines[number - 1], 0
-        while at < len(line):
-            end = _part_end(line, at)
-            yield CutPassage(self._page, number, number, line[at:end])
-            at = end
+        line, part_start = self._lines[number - 1], 0
+        while part_start < len(line):
+            end = _part_end(line, part_start)
+            yield CutPassage(self._page, number, number, line[part_start:end])
+            part_start = end
 
 
-def _cut_page(cutter: _Cutter, first: int, last: int) -> Iterator[CutPassage]:
-    for number in range(first, last + 1):
+def _cut_page(cutter: _Cutter, first_line: int, last_line: int) -> Iterator[CutPassage]:
+    for number in range(first_line, last_line + 1):
         yield from cutter.take(number)
     if cutter.begin:
-        yield cutter.passage(last)
+        yield cutter.passage(last_line)
 
 
-def _part_end(line: str, at: int) -> int:
+def _part_end(line: str, part_start: int) -> int:
     """Return where a part of a long line ends: behind a sentence, else a space, else anywhere."""
-    limit = at + SIZE
+    limit = part_start + SIZE
     if len(line) <= limit:
         return len(line)
-    ends = [found.end() for found in SENTENCE_END.finditer(line, at + SIZE // 3, limit)]
+    ends = [match.end() for match in SENTENCE_END.finditer(line, part_start + SIZE // 3, limit)]
     if ends:
         return ends[-1]
-    space = line.rfind(" ", at + SIZE // 3, limit)
+    space = line.rfind(" ", part_start + SIZE // 3, limit)
     return space + 1 if space > 0 else limit
 
 

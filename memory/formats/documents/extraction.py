@@ -34,8 +34,8 @@ def extract_pages(media_type: str, data: bytes) -> tuple[list[str], bool]:
 
 
 def _reason_of(message: str) -> str:
-    lowered = message.lower()
-    if "password" in lowered or "encrypt" in lowered:
+    lower_message = message.lower()
+    if "password" in lower_message or "encrypt" in lower_message:
         return "the file is encrypted"
     line = " ".join(clean_text(message).split())
     return f"the file cannot be read: {line[:REASON_CHARACTERS]}"

@@ -73,8 +73,8 @@ def detect_type(name: str, data: bytes) -> str:
 
 def _zip_type(data: bytes) -> str:
     if data[30:38] == b"mimetype":
-        for said, media_type in ZIP_TYPES.items():
-            if data[38:].startswith(said):
+        for type_mark, media_type in ZIP_TYPES.items():
+            if data[38:].startswith(type_mark):
                 return media_type
     for member, media_type in ZIP_MEMBERS.items():
         if member in data:
@@ -83,8 +83,8 @@ def _zip_type(data: bytes) -> str:
 
 
 def _text_type(name: str, head: bytes) -> str:
-    wide = head.startswith(BOMS[1:])
-    if not wide and CONTROLS.search(head):
+    is_wide = head.startswith(BOMS[1:])
+    if not is_wide and CONTROLS.search(head):
         return UNKNOWN
     begin = head.removeprefix(BOMS[0]).lstrip()[:256].lower()
     ending = PurePosixPath(name.lower()).suffix

@@ -69,10 +69,11 @@ class RegexMatcher:
 
 def make_matcher(pattern: str, *, regex: bool) -> LineMatcher:
     """Return what finds a pattern. Raises BadArguments."""
-    most = REGEX_CHARACTERS if regex else PATTERN_CHARACTERS
-    if not pattern.strip() or len(pattern) > most:
+    max_characters = REGEX_CHARACTERS if regex else PATTERN_CHARACTERS
+    if not pattern.strip() or len(pattern) > max_characters:
         raise BadArguments(
-            f"`pattern` has {len(pattern)} characters; give 1 to {most}, not all of them blank."
+            f"`pattern` has {len(pattern)} characters; give 1 to {max_characters}, not all "
+            "of them blank."
         )
     if "\n" in pattern:
         raise BadArguments("`pattern` has several lines: give a text that stands in one line.")
@@ -117,15 +118,15 @@ def match_passages(
 def _match_lines(matcher: LineMatcher, passage: GrepPassage) -> Iterator[MatchedLine]:
     lines = (passage.content + passage.following).split("\n")
     for i, line in enumerate(lines):
-        at = matcher.find(line)
-        if at >= 0:
-            yield MatchedLine(passage.page, passage.line_start + i, _show(line, at))
+        match_start = matcher.find(line)
+        if match_start >= 0:
+            yield MatchedLine(passage.page, passage.line_start + i, _show(line, match_start))
 
 
-def _show(line: str, at: int) -> str:
+def _show(line: str, match_start: int) -> str:
     """Return the part of a line around a match."""
     if len(line) <= SHOWN_CHARACTERS:
         return line
-    begin = max(0, min(at - SHOWN_CHARACTERS // 3, len(line) - SHOWN_CHARACTERS))
+    begin = max(0, min(match_start - SHOWN_CHARACTERS // 3, len(line) - SHOWN_CHARACTERS))
     end = begin + SHOWN_CHARACTERS
     return f"{'…' if begin else ''}{line[begin:end]}{'…' if end < len(line) else ''}"

@@ -18,9 +18,9 @@ LINE_ENDS = re.compile("\r\n?|\x0c")
 
 def decode_text(data: bytes) -> str:
     """Return the text of a file: by its byte order mark, as UTF-8, else as Windows-1252."""
-    for mark, encoding in BOMS:
-        if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, "replace")
+    for byte_order_mark, encoding in BOMS:
+        if data.startswith(byte_order_mark):
+            return data[len(byte_order_mark) :].decode(encoding, "replace")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

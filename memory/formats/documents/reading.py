@@ -77,15 +77,15 @@ class FileSource:
 
 def child_command(*, isolated: bool) -> list[str]:
     """Return the command of the child. isolated: by bubblewrap."""
-    plain = [sys.executable, "-I", "-B", "-c", CODE, str(_package_folder().parent)]
-    return [*_isolation(), *plain] if isolated else plain
+    plain_command = [sys.executable, "-I", "-B", "-c", CODE, str(_package_folder().parent)]
+    return [*_isolation(), *plain_command] if isolated else plain_command
 
 
 @lru_cache(1)
 def _isolation() -> tuple[str, ...]:
     """Return bubblewrap with what a child may see, which it may not change."""
     paths = sysconfig.get_paths()
-    seen = dict.fromkeys(
+    visible_paths = dict.fromkeys(
         [
             *SYSTEM_FOLDERS,
             sys.prefix,
@@ -97,7 +97,7 @@ def _isolation() -> tuple[str, ...]:
             str(_package_folder()),
         ]
     )
-    binds = [part for path in seen for part in ("--ro-bind-try", path, path)]
+    binds = [part for path in visible_paths for part in ("--ro-bind-try", path, path)]
     return (
         "bwrap",
         "--unshare-all",
@@ -230,8 +230,8 @@ class _Conversation:
             self._characters += frame.characters
         elif isinstance(frame, PassagesFrame):
             self._characters -= sum(len(p.content) for p in frame.passages)
-        most = self._limits.characters + self._limits.pages  # each page ends in a line feed
-        if not 0 <= self._characters <= most:
+        max_entries = self._limits.characters + self._limits.pages  # each page ends in a line feed
+        if not 0 <= self._characters <= max_entries:
             raise ChildDied("the reading said something else than the file's text")
 
 

@@ -114,8 +114,8 @@ def find_symbols(media_type: str, text: str) -> list[SourceSymbol]:
         # A method is told as a function too.
         if place not in symbols or symbols[place].kind == "function":
             symbols[place] = symbol
-    ordered = sorted(symbols.values(), key=lambda s: (s.line_start, -s.line_end, s.name))
-    return ordered[:MAX_SYMBOLS]
+    ordered_symbols = sorted(symbols.values(), key=lambda s: (s.line_start, -s.line_end, s.name))
+    return ordered_symbols[:MAX_SYMBOLS]
 
 
 def _read_match(captures: dict[str, list[Any]]) -> SourceSymbol | None:

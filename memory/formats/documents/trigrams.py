@@ -31,10 +31,10 @@ class _GramNumbers(dict[str, int]):
 
 def gram_numbers(text: str, numbers: _GramNumbers | None = None) -> set[int]:
     """Return the numbers of the trigrams of a text."""
-    folded = text.casefold()
-    grams = {folded[i : i + LENGTH] for i in range(len(folded) - LENGTH + 1)}
-    known = _GramNumbers() if numbers is None else numbers
-    return {known[gram] for gram in grams}
+    folded_text = text.casefold()
+    grams = {folded_text[i : i + LENGTH] for i in range(len(folded_text) - LENGTH + 1)}
+    number_of_gram = _GramNumbers() if numbers is None else numbers
+    return {number_of_gram[gram] for gram in grams}
 
 
 class GramIndex:
@@ -67,36 +67,36 @@ def encode_places(places: array[int], size: int) -> bytes:
             places = array("I", places)
             places.byteswap()
         return PLACES + places.tobytes()
-    bits = bytearray(size // 8 + 1)
+    bitmap = bytearray(size // 8 + 1)
     for place in places:
-        bits[place >> 3] |= 1 << (place & 7)
-    return BITMAP + bytes(bits)
+        bitmap[place >> 3] |= 1 << (place & 7)
+    return BITMAP + bytes(bitmap)
 
 
 def decode_places(data: bytes) -> int:
     """Return places as the bits of a number."""
     if data[:1] == BITMAP:
         return int.from_bytes(data[1:], "little")
-    bits = 0
+    bitmap = 0
     for i in range(1, len(data) - 3, 4):
-        bits |= 1 << int.from_bytes(data[i : i + 4], "little")
-    return bits
+        bitmap |= 1 << int.from_bytes(data[i : i + 4], "little")
+    return bitmap
 
 
 def common_places(bitmaps: Iterable[int]) -> int:
     """Return the places that are in each of some bitmaps."""
-    common = -1
-    for bits in bitmaps:
-        common &= bits
-    return max(common, 0)
+    common_bits = -1
+    for bitmap in bitmaps:
+        common_bits &= bitmap
+    return max(common_bits, 0)
 
 
-def list_places(bits: int) -> list[int]:
+def list_places(bitmap: int) -> list[int]:
     """Return the places of a bitmap, in order."""
-    text = bin(bits)[:1:-1]
+    text = bin(bitmap)[:1:-1]
     places: list[int] = []
-    at = text.find("1")
-    while at >= 0:
-        places.append(at)
-        at = text.find("1", at + 1)
+    bit_place = text.find("1")
+    while bit_place >= 0:
+        places.append(bit_place)
+        bit_place = text.find("1", bit_place + 1)
     return places

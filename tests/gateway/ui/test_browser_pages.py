@@ -15,6 +15,7 @@ from tests.gateway.management.managing import KEYS
 from tests.gateway.ui.looking import HOSTILE, shown
 from tests.gateway.ui.test_browser import AXE, CHROMIUM, SERIOUS, browsing
 from tests.gateway.ui.test_tool_pages import SOURCE, definition
+from tests.models import call, calls
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -33,6 +34,20 @@ VIEWS = [
     f"/tool/versions?name=add&{TENANT}",
     f"/tools/server?entry=probe&{TENANT}",
     f"/approvals?{TENANT}",
+    f"/shared?{TENANT}",
+    f"/shared/block?{TENANT}&id=",
+    f"/shared/edit?{TENANT}&id=",
+    f"/shared/versions?{TENANT}&id=",
+    f"/teams?{TENANT}",
+    f"/team?name=platform&{TENANT}",
+    f"/projects?{TENANT}",
+    f"/project?name=apollo&{TENANT}",
+    f"/tenant?{TENANT}",
+    f"/agent/inbox?name=house&user=ann&{TENANT}",
+    f"/user?user=ann&{TENANT}",
+    f"/user/files?user=ann&q=kumquat&{TENANT}",
+    f"/user/file?user=ann&line=301&end=301&{TENANT}&id=",
+    f"/request?{TENANT}&id=",
 ]
 # Counts the sounds, since a browser without a screen has no loudspeaker.
 COUNT_SOUNDS = """window.sounds = 0;
@@ -64,11 +79,18 @@ async def site(tmp_path_factory):
         tools = {
             "weather": server.entry("weather", description=HOSTILE, parameters=city),
             "broken": server.entry("broken"),
+            "files": {"kind": "files"},
             "probe": {"kind": "mcp", "url": "http://127.0.0.1:9/mcp", "enabled": False},
         }
         data = tmp_path_factory.mktemp("pages")
-        async with shown(data, "Hi.", tools=tools, keys=GRANTING) as (live, _):
+        agents = {"house": {"model": "m", "title": HOSTILE}}
+        script = (calls(call("weather", {"city": "Oslo"}), call("broken", {"city": "Rome"})), "Hi.")
+        async with shown(data, *script, tools=tools, keys=GRANTING, agents=agents) as (live, _):
             await _fill(live)
+            live.shared = await _fill_shared(live)
+            live.file = await _fill_files(live)
+            answer = await live.chat("Weather?", user="ann")
+            live.explain = answer.headers["x-memory-explain"]
             yield live
 
 
@@ -80,6 +102,43 @@ async def _fill(live):
     await live.memory("POST", f"/tools/broken/run?{TENANT}", json=run, **root)
     kind = live.gateway.toolbox.entries["probe"].kind
     kind.pins = {HOSTILE: ToolPin(HOSTILE, "h1", definition("Looks."), "h2", definition(HOSTILE))}
+
+
+async def _fill_files(live):
+    """Upload a file of many lines, with hostile text in one; return its id."""
+    text = "".join(f"Line {i}.\n" for i in range(1, 301)) + f"The kumquat {HOSTILE}\n"
+    name = "notes%3Cscript%3E.md"
+    sent = await live.memory("PUT", f"/users/ann/files/{name}", content=text.encode())
+    ident = sent.json()["id"]
+    async with asyncio.timeout(60):
+        while (await live.memory("GET", f"/users/ann/files/{ident}")).json()["status"] != "ready":
+            await asyncio.sleep(0.05)
+    return ident
+
+
+def ident_of(site, path):
+    """Return the id that a path lacks."""
+    if not path.endswith("id="):
+        return ""
+    pages = {"/request": site.explain, "/user/file": site.file}
+    return pages.get(path.partition("?")[0], site.shared)
+
+
+async def _fill_shared(live):
+    """Make a team, a project, a message and a block, each with hostile text; return the block."""
+    people = [{"user": HOSTILE}, {"user": "ann", "write": True}]
+    block = {"label": "goals", "description": HOSTILE, "value": f"Ship.\n{HOSTILE}"}
+    made = await live.memory("POST", "/shared-blocks", json={**block, "members": people})
+    assert made.status_code == 201, made.text
+    for path in ("/teams/platform", "/projects/apollo"):
+        await live.memory("PUT", path, json={"description": HOSTILE})
+    await live.memory("PUT", "/teams/platform/members/ann", json={"write": True})
+    passage = {"content": HOSTILE, "tags": [HOSTILE[:30]]}
+    for path in ("/teams/platform", "/projects/apollo", "/tenant"):
+        await live.memory("POST", f"{path}/passages", json=passage)
+    message = {"text": HOSTILE, "from": HOSTILE}
+    await live.memory("POST", "/agents/house/inbox?user=ann", json=message)
+    return made.json()["id"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -100,9 +159,11 @@ def ask(live, tool="delete_all", arguments='{"path": "/"}'):
 
 
 @pytest.mark.parametrize("path", VIEWS)
-async def test_everybody_can_use_each_page(window, path):
+async def test_everybody_can_use_each_page(window, site, path):
     """Wide and at a phone's width, light and dark, by keyboard, with hostile text as text."""
-    page = await window.page(path)
+    page = await window.page(path + ident_of(site, path))
+    assert await page.locator("h1").count() == 1
+    assert "rror" not in await page.title()
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
         assert await page.evaluate(SERIOUS) == [], scheme
@@ -115,10 +176,10 @@ async def test_everybody_can_use_each_page(window, path):
 
 
 async def _tab_through(page):
-    """Tab reaches each control once, and each shows that it has focus."""
+    """Tab reaches each control, and each shows that it has focus."""
     controls = await page.evaluate(CONTROLS)
     await page.evaluate(WATCH_FOCUS)
-    for _ in range(controls):
+    for _ in range(controls + 2):  # a page may begin in a field, and the window is on the way round
         await page.keyboard.press("Tab")
     assert await page.evaluate(REACHED) == {"distinct": controls, "hidden": []}
 
@@ -163,4 +224,38 @@ async def test_calls_that_wait_appear_with_a_sound_a_count_and_are_decided(windo
     await page.get_by_text("No call waits.").wait_for()
     assert (await first).status == "allowed"
     assert await page.title() == "Approvals · Mnemogate"
+    await page.close()
+
+
+async def test_a_block_that_two_write_is_live_and_edited_in_place(window, site):
+    page = await window.page(f"/shared/block?{TENANT}&id={site.shared}")
+    card = page.locator("article.block")
+    for writer, line in (("one", "Tea."), ("two", "Coffee.")):
+        body = {"content": f"{line} says {writer}"}
+        await site.memory("POST", f"/shared-blocks/{site.shared}/append", json=body)
+        await card.get_by_text(f"{line} says {writer}").wait_for()
+    await card.get_by_role("link", name="Edit goals").press("Enter")
+    await page.get_by_label("Text of goals").fill("Rest.")
+    await page.get_by_role("button", name="Save").press("Enter")
+    await card.get_by_text("Rest.").wait_for()
+    await card.get_by_role("button", name="Undo the last edit of goals").click()
+    await card.get_by_text("Coffee. says two").wait_for()
+    await page.close()
+
+
+async def test_a_file_is_uploaded_searched_and_opened_at_the_hit(window):
+    page = await window.page(f"/user/files?user=bob&{TENANT}")
+    text = "".join(f"Line {i}.\n" for i in range(1, 400)) + "The quince is ripe.\n"
+    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": text.encode()}
+    await page.get_by_label("At most").set_input_files(notes)
+    await page.get_by_role("button", name="Upload").press("Enter")
+    await page.get_by_text("✓ ready").wait_for()
+    await page.get_by_role("searchbox", name="Search").fill("quince")
+    await page.get_by_role("searchbox", name="Search").press("Enter")
+    await page.get_by_role("link", name="notes.md, line 400").click()
+    line = page.locator("#main .lines p", has_text="quince")
+    await line.wait_for()
+    assert await line.evaluate(
+        "e => e.getBoundingClientRect().top >= 0 && e.getBoundingClientRect().top < innerHeight"
+    )
     await page.close()

@@ -70,7 +70,7 @@ def test_a_chain_that_is_hashed_from_a_message_on_is_the_whole_chain_there(messa
     known = data.draw(st.integers(0, len(messages)))
     index = data.draw(st.integers(0, known))
     whole, seen = HashChain(KEY, messages), Counting()
-    chain = HashChain(KEY, resumed(messages, known), seen=seen)
+    chain = HashChain(KEY, resumed(messages, known), digests=seen)
     chain.reach(index, data.draw(st.sampled_from([whole.before(index), b"of another one"])))
     for i in data.draw(st.permutations(range(index, len(messages)))):
         assert (chain.link(i), chain.digest(i), chain.before(i)) == (

@@ -60,7 +60,7 @@ def test_a_message_is_not_taken_for_one_whose_text_it_quotes():
     quoting = user(json.dumps(named, separators=(",", ":")))
     for pair in ((named, quoting), (quoting, named)):
         seen = DigestCache()
-        assert [HashChain(KEY, [m], seen=seen).end for m in pair] == [
+        assert [HashChain(KEY, [m], digests=seen).end for m in pair] == [
             HashChain(KEY, [m]).end for m in pair
         ]
 

@@ -12,7 +12,7 @@ from memory.core.autonomy import SILENT_TURNS, ModelRecord, decide
 def record(calls):
     found = ModelRecord()
     for called in calls:
-        found = found.after(called=called)
+        found = found.after(has_called=called)
     return found
 
 

@@ -65,7 +65,7 @@ def test_an_item_in_which_the_text_ends_is_told_as_such():
 def test_an_item_that_is_too_large_is_passed_over_and_the_next_one_read():
     raw = b'[{"a":"' + b"x" * 5000 + b'"},{"b":1}]'
     for size in (7, 1 << 20):
-        first, second = split_items(Pieces(raw, size), largest=100)
+        first, second = split_items(Pieces(raw, size), max_bytes=100)
         assert (first.raw, second.raw) == (None, b'{"b":1}')
 
 
@@ -82,5 +82,5 @@ def test_a_bracket_too_many_is_told_with_its_place():
 
 def test_brackets_without_end_cost_no_more_than_they_are_long():
     raw = b"[" * (3 * json_items.CHUNK)
-    (item,) = split_items(io.BytesIO(raw), largest=1000)
+    (item,) = split_items(io.BytesIO(raw), max_bytes=1000)
     assert (item.raw, item.whole) == (None, False)

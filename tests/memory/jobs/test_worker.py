@@ -211,7 +211,7 @@ async def test_periodic_jobs_come_by_themselves(db):
         ran.set()
 
     worker = Worker(db, poll=0.01)
-    worker.register("k", handle, every=1000)
+    worker.register("k", handle, interval=1000)
     worker.start()
     assert await asyncio.wait_for(ran.wait(), 5)
     await worker.stop()
@@ -219,7 +219,7 @@ async def test_periodic_jobs_come_by_themselves(db):
 
 async def test_the_store_may_fail_under_a_worker(db):
     worker = Worker(db, poll=0.01)
-    worker.register("k", lambda job: asyncio.sleep(0), every=0)
+    worker.register("k", lambda job: asyncio.sleep(0), interval=0)
     await db.close()
     worker.start()
     await asyncio.sleep(0.05)
@@ -419,7 +419,7 @@ async def test_a_conversation_has_one_job_of_a_kind_that_wants_to_be_alone(db):
     claimed = await claim(db)
     await add(db, one)
     assert len(await jobs(db)) == 3  # not while it runs, either
-    await db.write(lambda conn: queue.fail(conn, claimed, "x", most=1))
+    await db.write(lambda conn: queue.fail(conn, claimed, "x", max_attempts=1))
     await add(db, one)
     assert sorted(j["state"] for j in await jobs(db)) == ["dead", "ready", "ready", "ready"]
 

@@ -116,7 +116,7 @@ def test_neighbours_are_those_of_a_conversation_that_may_be_shown():
     said = [(1, True), (2, True), (1, False), (1, True), (2, True)]
     found = PostedRows(
         [PostedRow(n, place, 0.0, is_said, is_said) for n, (place, is_said) in enumerate(said)],
-        hidden=[2],
+        hidden_numbers=[2],
     )
     assert (list(found.before), found.after[0]) == ([NOBODY, NOBODY, NOBODY, 0, 1], 3)
     beside = found.neighbours([0, 1, 3])

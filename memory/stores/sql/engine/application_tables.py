@@ -26,7 +26,7 @@ class ApplicationTables(Protocol):
         """
         ...
 
-    def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
+    def forget_batch(self, conn: Connection, tenant: str, user: str, max_rows: int) -> int:
         """Remove a user from at most so many rows, before an erasure is irrevocable.
 
         Returns the number of rows; called again until that is 0.

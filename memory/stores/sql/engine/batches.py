@@ -44,7 +44,7 @@ class BatchedWork(Protocol):
 
 async def write_batches(
     db: BatchedWork,
-    piece: Callable[[Connection, WriterShare], T | None],
+    write_piece: Callable[[Connection, WriterShare], T | None],
     lock: WriteLock = EVERYTHING,
 ) -> Sequence[T]:
     """Write pieces until one returns None; return their results.
@@ -52,13 +52,15 @@ async def write_batches(
     lock: see `write_lock`, for each piece.
     Raises what a piece raised; earlier ones stay written.
     """
-    found: list[T] = []
+    results: list[T] = []
     while (
-        one := await db.write(lambda conn: piece(conn, WriterShare()), piece=True, lock=lock)
+        piece_result := await db.write(
+            lambda conn: write_piece(conn, WriterShare()), piece=True, lock=lock
+        )
     ) is not None:
-        found.append(one)
+        results.append(piece_result)
         await asyncio.sleep(0)
-    return found
+    return results
 
 
 async def run_generator(

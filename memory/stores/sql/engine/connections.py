@@ -49,7 +49,7 @@ class Connections(Protocol):
         lock: WriteLock,
         *,
         once: bool,
-        wanted: Callable[[], bool],
+        is_wanted: Callable[[], bool],
         shortcut: Shortcut[T] | None,
     ) -> T: ...
 

@@ -168,11 +168,11 @@ class Database:
 
         Writes of other processes show after some milliseconds. None if that is unknown.
         """
-        looked, seen = self._seen
-        if (now := time.monotonic()) - looked > VERSION_SECONDS:
-            seen = self._connections.version()
-            self._seen = now, seen
-        return None if seen is None else (self._versions, seen)
+        checked_at, seen_version = self._seen
+        if (now := time.monotonic()) - checked_at > VERSION_SECONDS:
+            seen_version = self._connections.version()
+            self._seen = now, seen_version
+        return None if seen_version is None else (self._versions, seen_version)
 
     @property
     def index_changes(self) -> IndexChanges:
@@ -229,12 +229,12 @@ class Database:
 
     def _give_up(self) -> None:
         """Fail the remaining writes: a checkpoint or another write took too long."""
-        left, self._small = [*self._small, *([self._next] if self._next else ())], []
+        unwritten, self._small = [*self._small, *([self._next] if self._next else ())], []
         while not self._queue.empty():
-            left.append(self._queue.get_nowait())
-        for one in left:
-            if not one.done.done():
-                one.done.set_exception(StoreUnavailable("the store was closed meanwhile"))
+            unwritten.append(self._queue.get_nowait())
+        for waiting_write in unwritten:
+            if not waiting_write.done.done():
+                waiting_write.done.set_exception(StoreUnavailable("the store was closed meanwhile"))
 
     async def read(
         self,
@@ -247,15 +247,15 @@ class Database:
     ) -> T:
         """Run `work` in a read transaction; turns that wait in the journal are filed before.
 
-        of: the key of the only scope whose turns it reads, `NO_TURNS` if it reads none. small:
-        reads a few rows by key, so it may run at once on this thread. single: is one statement,
-        which needs no transaction. Raises StoreUnavailable after `deadline` seconds, if no
-        connection is free in time, or if the database fails.
+        of: the key of the only scope whose turns it reads, `NO_TURNS` if it reads none.
+        small: reads a few rows by key, so it may run at once on this thread. single: is one
+        statement, which needs no transaction. Raises StoreUnavailable after `deadline` seconds, if
+        no connection is free in time, or if the database fails.
         """
         await self.filer.file_of(of, deadline)
-        if small and (found := self._connections.at_once([work], reading=True)) is not None:
-            one: T = found[0]
-            return one
+        if small and (quick_results := self._connections.at_once([work], reading=True)) is not None:
+            quick_result: T = quick_results[0]
+            return quick_result
         has_connection = asyncio.Event()
         waits = self.is_shared and deadline is not None
         with told_of_connection(has_connection.set) if waits else contextlib.nullcontext():
@@ -298,21 +298,21 @@ class Database:
         on Postgres. Raises what `work` raised, or StoreUnavailable.
         """
         await self.check_may_write()
-        behind = work if isinstance(work, BehindJournal) else BehindJournal(self.journal, work)
-        is_long = self.journal.rows > FILED_TOGETHER and not isinstance(behind, FilingStep)
-        if is_long and behind.of is None:
+        filed_work = work if isinstance(work, BehindJournal) else BehindJournal(self.journal, work)
+        is_long = self.journal.rows > FILED_TOGETHER and not isinstance(filed_work, FilingStep)
+        if is_long and filed_work.of is None:
             await self.filer.file()
         if self._connections.parallel:
             async with self._pieces if piece else contextlib.nullcontext():
-                return await self._write_beside(behind, lock, once=piece, shortcut=shortcut)
-        out: T = await self._write_in_turn(behind, small=small, piece=piece)
-        if behind.filed:
-            self.journal.note_filed(behind.of, behind.filed)
+                return await self._write_beside(filed_work, lock, once=piece, shortcut=shortcut)
+        written: T = await self._write_in_turn(filed_work, small=small, piece=piece)
+        if filed_work.filed:
+            self.journal.note_filed(filed_work.of, filed_work.filed)
             for call in self.filer.on_filed:
                 call()
         if self.journal.rows:
             self.filer.file_later()
-        return out
+        return written
 
     def behind_turns_of(self, scope_id: int | None, work: Work[T]) -> BehindJournal[T]:
         """Return a work that needs the turns of one scope, or of all, for `write`."""
@@ -327,10 +327,10 @@ class Database:
 
     async def _write_in_turn(self, work: Work[T], *, small: bool, piece: bool) -> T:
         """Write after what waits already, with others in one transaction."""
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         async with self._pieces if piece else contextlib.nullcontext():
-            self._wait(WaitingWork(work, done, alone=piece), small)
-            return await done
+            self._wait(WaitingWork(work, outcome, alone=piece), small)
+            return await outcome
 
     async def _write_beside(
         self, work: Work[T], lock: WriteLock, *, once: bool, shortcut: Shortcut[T] | None
@@ -344,7 +344,7 @@ class Database:
         waits = True
         task: asyncio.Task[T] = asyncio.create_task(
             self._connections.write_one(
-                work, lock, once=once, wanted=lambda: waits and self.may_write, shortcut=shortcut
+                work, lock, once=once, is_wanted=lambda: waits and self.may_write, shortcut=shortcut
             )
         )
         self._running.add(task)
@@ -360,17 +360,17 @@ class Database:
         except (SQLAlchemyError, OSError) as e:
             raise _as_store_error(e) from e
 
-    def _wait(self, one: WaitingWork, small: bool) -> None:
+    def _wait(self, waiting_write: WaitingWork, small: bool) -> None:
         if self._writer is None or self._writer.done():
             raise StoreUnavailable("the store is not open")
         if small:
             if not self._small:
                 # after other ready tasks ran, so that writes which come together share a
                 # transaction
-                one.done.get_loop().call_soon(self._write_small)
-            self._small.append(one)
+                waiting_write.done.get_loop().call_soon(self._write_small)
+            self._small.append(waiting_write)
         else:
-            self._queue.put_nowait(one)
+            self._queue.put_nowait(waiting_write)
 
     def _write_small(self, _: object = None) -> None:
         """Run the small writes that came together at once, or queue them."""
@@ -386,12 +386,14 @@ class Database:
             with contextlib.suppress(
                 Exception
             ):  # one of them failed; its error is raised when it runs alone
-                made = self._connections.at_once([_unless_taken_back(one) for one in group])
-                if made is not None:
-                    _tell(group, made)
+                results = self._connections.at_once(
+                    [_unless_taken_back(waiting_write) for waiting_write in group]
+                )
+                if results is not None:
+                    _tell(group, results)
                     return
-        for one in group:
-            self._queue.put_nowait(one)
+        for waiting_write in group:
+            self._queue.put_nowait(waiting_write)
 
     async def _write_on(self) -> None:
         while True:
@@ -406,24 +408,26 @@ class Database:
 
     async def _group(self) -> list[WaitingWork]:
         """Return waiting writes that may share a commit, at least one."""
-        first, self._next = self._next or await self._queue.get(), None
-        group = [first]
-        while not first.alone and len(group) < GROUP and not self._queue.empty():
-            one = self._queue.get_nowait()
-            if one.alone:
-                self._next = one
+        first_write, self._next = self._next or await self._queue.get(), None
+        group = [first_write]
+        while not first_write.alone and len(group) < GROUP and not self._queue.empty():
+            next_write = self._queue.get_nowait()
+            if next_write.alone:
+                self._next = next_write
                 break
-            group.append(one)
+            group.append(next_write)
         return group
 
     async def _commit(self, group: list[WaitingWork]) -> None:
         try:
-            results = await self._connections.write([_unless_taken_back(one) for one in group])
+            results = await self._connections.write(
+                [_unless_taken_back(waiting_write) for waiting_write in group]
+            )
         except Exception as e:
             # Each caller gets its own error; the writer must not end.
             if len(group) > 1:
-                for one in group:
-                    await self._commit([one])
+                for waiting_write in group:
+                    await self._commit([waiting_write])
             elif not group[0].done.done():
                 group[0].done.set_exception(_as_store_error(e))
             else:  # its caller left; without the message, which may quote a row
@@ -434,13 +438,13 @@ class Database:
 
 
 def _tell(group: Sequence[WaitingWork], results: Sequence[Any]) -> None:
-    for one, result in zip(group, results, strict=True):
-        if not one.done.done():
-            one.done.set_result(result)
+    for waiting_write, result in zip(group, results, strict=True):
+        if not waiting_write.done.done():
+            waiting_write.done.set_result(result)
 
 
-def _unless_taken_back(one: WaitingWork) -> Work[Any]:
-    return lambda conn: None if one.done.cancelled() else one.work(conn)
+def _unless_taken_back(waiting_write: WaitingWork) -> Work[Any]:
+    return lambda conn: None if waiting_write.done.cancelled() else waiting_write.work(conn)
 
 
 def _as_store_error(error: Exception) -> Exception:
@@ -448,6 +452,6 @@ def _as_store_error(error: Exception) -> Exception:
         return error
     # SQLAlchemy tells values that do not fit from an outage by their SQLSTATE alone.
     state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
-    refused = isinstance(error, DataError | IntegrityError) or state.startswith(("22", "54"))
-    kind = RowRefused if refused else StoreUnavailable
+    is_refused = isinstance(error, DataError | IntegrityError) or state.startswith(("22", "54"))
+    kind = RowRefused if is_refused else StoreUnavailable
     return kind(f"the store failed: {type(error).__name__}")

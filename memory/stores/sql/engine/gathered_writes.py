@@ -25,21 +25,21 @@ class GatheredWrites:
         self.is_gathering = False
         self._rows: dict[Any, list[Mapping[str, Any]]] = {}
 
-    def take(self, raw: Any, statement: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+    def take(self, raw_connection: Any, statement: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Keep rows for later, if the statement returns nothing; else run what waits before it."""
         if not self.is_gathering:
             return False
         if not statement.is_write:
-            self.run(raw)
+            self.run(raw_connection)
             return False
         self._rows.setdefault(statement, []).extend(rows)
         return True
 
-    def run(self, raw: Any) -> None:
+    def run(self, raw_connection: Any) -> None:
         """Run what waits."""
-        waiting, self._rows = self._rows, {}
-        for statement, rows in waiting.items():
-            statement.run_all(raw, rows)
+        gathered_rows, self._rows = self._rows, {}
+        for statement, rows in gathered_rows.items():
+            statement.run_all(raw_connection, rows)
 
     def drop(self) -> None:
         self._rows = {}

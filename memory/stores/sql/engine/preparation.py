@@ -35,12 +35,12 @@ def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) ->
             f"INSERT INTO alembic_version (version_num) VALUES ('{schema.REVISION}')"
         )
         return _check_secret(conn, secret, reading=False)
-    found = (
+    revision = (
         conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
         if "alembic_version" in names
         else None
     )
-    if why := why_unreadable(found, _readable_by(conn) if "meta" in names else None):
+    if why := why_unreadable(revision, _readable_by(conn) if "meta" in names else None):
         raise NotUpgraded(why)
     if lacks := sorted(driver.table_names() - names):
         raise NotUpgraded(
@@ -54,29 +54,29 @@ READABLE_BY = select(schema.meta.c.value).where(schema.meta.c.name == "readable_
 
 
 def _readable_by(conn: Connection) -> str | None:
-    found: str | None = conn.execute(READABLE_BY).scalar()
-    return found
+    revision: str | None = conn.execute(READABLE_BY).scalar()
+    return revision
 
 
-def why_unreadable(found: str | None, readable_by: str | None) -> str:
+def why_unreadable(revision: str | None, readable_by: str | None) -> str:
     """Return why this version cannot serve a database; empty if it can.
 
-    found: the database's version. readable_by: the oldest that may serve it, None for its own.
+    revision: the database's version. readable_by: the oldest that may serve it, None for its own.
     """
-    if found is None or found < schema.REVISION:
-        return _too_old(found)
-    if found == schema.REVISION or (readable_by or found) <= schema.REVISION:
+    if revision is None or revision < schema.REVISION:
+        return _too_old(revision)
+    if revision == schema.REVISION or (readable_by or revision) <= schema.REVISION:
         return ""
     return (
-        f"the database is at version {found}, which needs a Mnemogate of version "
-        f"{readable_by or found} or newer; this one is at {schema.REVISION}: install the newer "
+        f"the database is at version {revision}, which needs a Mnemogate of version "
+        f"{readable_by or revision} or newer; this one is at {schema.REVISION}: install the newer "
         "Mnemogate that ran `mnemogate db upgrade`"
     )
 
 
-def _too_old(found: str | None) -> str:
+def _too_old(revision: str | None) -> str:
     return (
-        f"the database is at version {found}, this Mnemogate needs {schema.REVISION}: run "
+        f"the database is at version {revision}, this Mnemogate needs {schema.REVISION}: run "
         "`mnemogate db upgrade`"
     )
 
@@ -94,12 +94,16 @@ def _check_secret(conn: Connection, secret: bytes, *, reading: bool) -> bool:
     """
     if not sql_driver(conn).is_shared:
         return True  # the secret of a file lies beside it
-    mine = fingerprint_of(secret)
-    m = schema.meta.c
-    if (found := conn.execute(select(m.value).where(m.name == "secret")).scalar()) is None:
+    fingerprint = fingerprint_of(secret)
+    meta_columns = schema.meta.c
+    if (
+        stored_fingerprint := conn.execute(
+            select(meta_columns.value).where(meta_columns.name == "secret")
+        ).scalar()
+    ) is None:
         if reading:
             return False
-        conn.execute(insert(schema.meta).values(name="secret", value=mine))
-    elif found != mine:
+        conn.execute(insert(schema.meta).values(name="secret", value=fingerprint))
+    elif stored_fingerprint != fingerprint:
         raise NotUpgraded(ANOTHERS)
     return True

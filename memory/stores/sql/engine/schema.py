@@ -230,8 +230,8 @@ _PARTIAL = [
 @event.listens_for(metadata, "before_create")
 def _partial(target: MetaData, connection: Connection, **_: object) -> None:
     """Told here, since to name a dialect's option loads the dialect."""
-    for found, where in _PARTIAL:
-        found.dialect_options[connection.dialect.name]["where"] = sql_text(where)
+    for partial_index, where in _PARTIAL:
+        partial_index.dialect_options[connection.dialect.name]["where"] = sql_text(where)
 
 
 messages = Table(
@@ -495,6 +495,6 @@ for _table in metadata.tables.values():
 # The search index on SQLite.
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
-REVISION = "0024"
+REVISION = "0026"
 # The oldest version whose workers may run beside: an expanding migration leaves it as it is.
 READABLE_BY = "0008"

@@ -66,7 +66,7 @@ class SearchIndex(Protocol):
         ...
 
     def postings(
-        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], max_rows: int
     ) -> list[list[int]]:
         """Return the newest rows of each lookup, at most so many."""
         ...
@@ -81,8 +81,8 @@ class SearchIndex(Protocol):
         """Return the words that are part of a speaker's name. place: table and scope."""
         ...
 
-    def count_rows(self, conn: Connection, rows: str, scope_id: int, most: int) -> int:
-        """Return how many rows a scope has, counted up to `most`. rows: the table."""
+    def count_rows(self, conn: Connection, rows: str, scope_id: int, max_rows: int) -> int:
+        """Return how many rows a scope has, counted up to `max_rows`. rows: the table."""
         ...
 
     def is_outdated(self, conn: Connection) -> bool:
@@ -111,7 +111,7 @@ class SearchIndex(Protocol):
         ...
 
     def list_waiting(
-        self, conn: Connection, most: int, scope_id: int | None, *, to_index: bool
+        self, conn: Connection, max_rows: int, scope_id: int | None, *, to_index: bool
     ) -> Sequence[Any]:
         """Return the next messages that wait; of one scope the newest first.
 
@@ -119,8 +119,13 @@ class SearchIndex(Protocol):
         """
         ...
 
-    def settle(self, conn: Connection, rows: Sequence[Any], most: int, scope_id: int | None) -> int:
-        """Note that messages wait no more; return how many were done, `most` if more may wait."""
+    def settle(
+        self, conn: Connection, rows: Sequence[Any], max_rows: int, scope_id: int | None
+    ) -> int:
+        """Note that messages wait no more; return how many were done.
+
+        That is `max_rows` if more may wait.
+        """
         ...
 
     def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:

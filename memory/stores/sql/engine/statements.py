@@ -56,8 +56,8 @@ class Query:
     values: Mapping[str, Any]
 
     def __call__(self, conn: Connection) -> RowSet:
-        found: RowSet = execute(conn, self.statement, self.values)
-        return found
+        row_set: RowSet = execute(conn, self.statement, self.values)
+        return row_set
 
 
 def storable(value: Any) -> Any:
@@ -65,7 +65,7 @@ def storable(value: Any) -> Any:
     if type(value) is str and "\x00" in value:
         return value.replace("\x00", REPLACEMENT)
     if type(value) is list:
-        return [storable(one) for one in value]
+        return [storable(element) for element in value]
     return value
 
 
@@ -86,24 +86,24 @@ def select_in_batches(
     conn: Connection,
     build: Callable[[int], Executable],
     values: Mapping[str, Any],
-    wanted: Sequence[Any],
+    wanted_values: Sequence[Any],
 ) -> Iterator[Any]:
     """Yield the rows with any of the wanted values, in a few queries.
 
     build: returns the statement for so many values (see `in_clause`). values: its other parameters.
     """
-    for i in range(0, len(wanted), MAX_BATCH_VALUES):
-        size, given = batch_values(values, wanted[i : i + MAX_BATCH_VALUES])
-        yield from execute(conn, build(size), given)
+    for i in range(0, len(wanted_values), MAX_BATCH_VALUES):
+        size, parameters = batch_values(values, wanted_values[i : i + MAX_BATCH_VALUES])
+        yield from execute(conn, build(size), parameters)
 
 
-def batch_values(values: Mapping[str, Any], some: Sequence[Any]) -> tuple[int, dict[str, Any]]:
+def batch_values(values: Mapping[str, Any], batch: Sequence[Any]) -> tuple[int, dict[str, Any]]:
     """Return for how many values the statement of a batch is, and its parameters.
 
     There is one statement for each power of two; it is padded with the last value.
     """
-    size = 1 << (len(some) - 1).bit_length()
-    return size, {**values, **{f"any{k}": some[min(k, len(some) - 1)] for k in range(size)}}
+    size = 1 << (len(batch) - 1).bit_length()
+    return size, {**values, **{f"any{k}": batch[min(k, len(batch) - 1)] for k in range(size)}}
 
 
 def in_clause(column: Any, size: int) -> Any:
@@ -113,8 +113,8 @@ def in_clause(column: Any, size: int) -> Any:
 
 def driver(conn: Connection) -> sqlite3.Connection | None:
     """Return SQLite's connection under SQLAlchemy's, with the same transaction; else None."""
-    raw = conn.connection.dbapi_connection
-    return raw if isinstance(raw, sqlite3.Connection) else None
+    raw_connection = conn.connection.dbapi_connection
+    return raw_connection if isinstance(raw_connection, sqlite3.Connection) else None
 
 
 def add_row(conn: Connection, table: Table, **values: Any) -> None:
@@ -128,9 +128,9 @@ def add_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) 
         sql_driver(conn).add_rows(conn, _insert_statement(table, tuple(rows[0])), rows)
 
 
-def put_row(conn: Connection, table: Table, on: tuple[str, ...], /, **values: Any) -> None:
-    """Insert the row, or update the one with the same `on` columns."""
-    execute(conn, _upsert_statement(sql_driver(conn), table, on, tuple(values)), values)
+def put_row(conn: Connection, table: Table, key_columns: tuple[str, ...], /, **values: Any) -> None:
+    """Insert the row, or update the one with the same `key_columns` columns."""
+    execute(conn, _upsert_statement(sql_driver(conn), table, key_columns, tuple(values)), values)
 
 
 def rows_of_keys(conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
@@ -173,8 +173,8 @@ def insert_with_conflict(driver: SqlDriver, table: Table, columns: Iterable[str]
 
 @cache
 def _upsert_statement(
-    driver: SqlDriver, table: Table, on: tuple[str, ...], columns: tuple[str, ...]
+    driver: SqlDriver, table: Table, key_columns: tuple[str, ...], columns: tuple[str, ...]
 ) -> Any:
     statement = insert_with_conflict(driver, table, columns)
-    changed = {name: statement.excluded[name] for name in columns if name not in on}
-    return statement.on_conflict_do_update(index_elements=list(on), set_=changed)
+    new_values = {name: statement.excluded[name] for name in columns if name not in key_columns}
+    return statement.on_conflict_do_update(index_elements=list(key_columns), set_=new_values)

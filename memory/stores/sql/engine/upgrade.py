@@ -56,13 +56,13 @@ def _migrate(conn: Connection) -> None:
 
 def _note_readable(conn: Connection) -> None:
     """Note the oldest version that may serve the database from now on."""
-    m = schema.meta.c
-    conn.execute(delete(schema.meta).where(m.name == "readable_by"))
+    meta_columns = schema.meta.c
+    conn.execute(delete(schema.meta).where(meta_columns.name == "readable_by"))
     conn.execute(insert(schema.meta).values(name="readable_by", value=schema.READABLE_BY))
 
 
 def _version(conn: Connection) -> str | None:
     if "alembic_version" not in inspect(conn).get_table_names():
         return None
-    found: str | None = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return found
+    revision: str | None = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return revision

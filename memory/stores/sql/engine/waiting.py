@@ -25,23 +25,23 @@ async def ends_within(task: asyncio.Future[Any], seconds: float | None) -> bool:
     If the event loop was busy at the deadline, the answer may have arrived unnoticed: then the task
     gets as long again as the loop was late.
     """
-    begun = time.monotonic()
-    done, _ = await asyncio.wait({task}, timeout=seconds)
-    if not done and seconds is not None:
-        late = time.monotonic() - begun - seconds
-        if late > BUSY_SECONDS:
-            done, _ = await asyncio.wait({task}, timeout=late)
-    return bool(done)
+    begun_at = time.monotonic()
+    done_tasks, _ = await asyncio.wait({task}, timeout=seconds)
+    if not done_tasks and seconds is not None:
+        lateness = time.monotonic() - begun_at - seconds
+        if lateness > BUSY_SECONDS:
+            done_tasks, _ = await asyncio.wait({task}, timeout=lateness)
+    return bool(done_tasks)
 
 
 @contextlib.contextmanager
 def told_of_connection(tell: Callable[[], None]) -> Iterator[None]:
     """Call `tell` each time a work that is begun meanwhile has got its connection."""
-    outer = _on_connection.get()
+    outer_callback = _on_connection.get()
 
     def tell_both() -> None:
-        if outer is not None:
-            outer()
+        if outer_callback is not None:
+            outer_callback()
         tell()
 
     token = _on_connection.set(tell_both)

@@ -83,8 +83,8 @@ class IndexChanges:
 
     def take(self) -> Sequence[IndexChange]:
         """Return what was committed since the last time."""
-        found, self._done, self._characters = self._done, [], 0
-        return found
+        changes, self._done, self._characters = self._done, [], 0
+        return changes
 
 
 def count_characters(change: IndexChange) -> int:
@@ -93,10 +93,10 @@ def count_characters(change: IndexChange) -> int:
     return CHANGE_CHARACTERS + WORD_BYTES * words + sum(len(row["content"]) for row in change.rows)
 
 
-def take_document(conn: Connection, key: int, most: int) -> DocumentWords | None:
-    """Return the words of a message if they were made before. most: see `IndexLimit`."""
+def take_document(conn: Connection, key: int, max_characters: int) -> DocumentWords | None:
+    """Return the words of a message if they were made before. max_characters: see `IndexLimit`."""
     changes = conn.get_execution_options().get(CHANGES_OPTION)
-    return None if changes is None else changes.documents.pop((key, most))
+    return None if changes is None else changes.documents.pop((key, max_characters))
 
 
 def note_change(conn: Connection, change: IndexChange) -> None:

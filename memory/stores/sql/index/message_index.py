@@ -42,10 +42,12 @@ def _statement_of_keys(driver: SqlDriver) -> Any:
     return select(t.messages).where(driver.is_listed(m.id))
 
 
-def make_documents(conn: Connection, keys: Sequence[int], most: int) -> MadeDocuments | None:
-    """Return what the index will hold of messages; None if their texts are longer than `most`."""
+def make_documents(
+    conn: Connection, keys: Sequence[int], max_characters: int
+) -> MadeDocuments | None:
+    """Return what the index will hold of messages; None if their texts are too long."""
     rows = execute(conn, _statement_of_keys(sql_driver(conn)), key_list(conn, keys))
-    if sum(len(row.content) + len(row.body) for row in rows) > most:
+    if sum(len(row.content) + len(row.body) for row in rows) > max_characters:
         return None
     limit = fts.index_limit(conn)
     words = {row.id: fts.document_words(MESSAGES_INDEX, _doc(conn, row), limit) for row in rows}
@@ -84,21 +86,23 @@ def _doc(conn: Connection, row: Any) -> SearchDocument:
     )
 
 
-def index_pending(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Index the next messages, at most `most`; return how many.
+def index_pending(conn: Connection, max_messages: int, scope_id: int | None = None) -> int:
+    """Index the next messages, at most `max_messages`; return how many.
 
-    scope_id: of one scope, newest first. Returns `most` if more may wait. A message that cannot be
-    indexed is skipped if another can; otherwise raises its error.
+    scope_id: of one scope, newest first. Returns `max_messages` if more may wait. A message that
+    cannot be indexed is skipped if another can; otherwise raises its error.
     """
-    rows = _next_unindexed(conn, most, scope_id, to_index=True)
-    failed = {row.id: e for row in rows if (e := _index_message(conn, row)) is not None}
-    if rows and len(failed) == len(rows):
-        raise failed[rows[0].id]
-    for key, e in failed.items():
+    rows = _next_unindexed(conn, max_messages, scope_id, to_index=True)
+    error_by_key = {
+        row.id: error for row in rows if (error := _index_message(conn, row)) is not None
+    }
+    if rows and len(error_by_key) == len(rows):
+        raise error_by_key[rows[0].id]
+    for key, error in error_by_key.items():
         log.warning(
-            "message row %d cannot be put into the search index: %s", key, type(e).__name__
+            "message row %d cannot be put into the search index: %s", key, type(error).__name__
         )  # without its message, which may quote a user
-    return sql_driver(conn).index.settle(conn, rows, most, scope_id)
+    return sql_driver(conn).index.settle(conn, rows, max_messages, scope_id)
 
 
 def _index_message(conn: Connection, row: Any) -> Exception | None:
@@ -119,9 +123,11 @@ def _index_message(conn: Connection, row: Any) -> Exception | None:
     return None
 
 
-def waiting_size(conn: Connection, most: int, scope_id: int | None = None) -> int:
-    """Return the characters of the next `most` messages to index."""
-    return sum(len(row.content) + len(row.body) for row in _next_unindexed(conn, most, scope_id))
+def waiting_size(conn: Connection, max_messages: int, scope_id: int | None = None) -> int:
+    """Return the characters of the next `max_messages` messages to index."""
+    return sum(
+        len(row.content) + len(row.body) for row in _next_unindexed(conn, max_messages, scope_id)
+    )
 
 
 def index_waits(conn: Connection, scope_id: int, but: int | None = None) -> bool:
@@ -130,6 +136,6 @@ def index_waits(conn: Connection, scope_id: int, but: int | None = None) -> bool
 
 
 def _next_unindexed(
-    conn: Connection, most: int, scope_id: int | None = None, *, to_index: bool = False
+    conn: Connection, max_messages: int, scope_id: int | None = None, *, to_index: bool = False
 ) -> Sequence[Any]:
-    return sql_driver(conn).index.list_waiting(conn, most, scope_id, to_index=to_index)
+    return sql_driver(conn).index.list_waiting(conn, max_messages, scope_id, to_index=to_index)

@@ -52,58 +52,64 @@ _decode = msgspec.json.Decoder(Listed).decode
 
 
 def load_few(
-    conn: Connection, tables: Sequence[str], scope_id: int, most: int
+    conn: Connection, tables: Sequence[str], scope_id: int, max_rows: int
 ) -> list[ScopePostings | None] | None:
     """Return what `load` does for each table; None if the scope has more than so many rows."""
-    if (raw := driver(conn)) is None:
+    if (raw_connection := driver(conn)) is None:
         return None
-    (count,) = raw.execute(COUNT, (scope_id, most + 1, scope_id, most + 1)).fetchone()
-    return None if count > most else [load(conn, table, scope_id) for table in tables]
+    (count,) = raw_connection.execute(
+        COUNT, (scope_id, max_rows + 1, scope_id, max_rows + 1)
+    ).fetchone()
+    return None if count > max_rows else [load(conn, table, scope_id) for table in tables]
 
 
 def load(conn: Connection, table: str, scope_id: int) -> ScopePostings | None:
     """Return the rows and words of a scope; None if they are too many, or cannot be read so."""
-    if (raw := driver(conn)) is None:
+    if (raw_connection := driver(conn)) is None:
         return None
-    (found,) = raw.execute(
+    (listing,) = raw_connection.execute(
         MESSAGES if table == MESSAGES_INDEX else PASSAGES, (scope_id,)
     ).fetchone()
-    listed = _decode(found)
-    if len(listed) > MOST_ROWS:
+    listed_rows = _decode(listing)
+    if len(listed_rows) > MOST_ROWS:
         return None
     if table == MESSAGES_INDEX:
-        (tasks,) = raw.execute(TASKS, (scope_id,)).fetchone()
-        rows = PostedRows(_messages(listed), msgspec.json.decode(tasks, type=list[int]))
+        (tasks,) = raw_connection.execute(TASKS, (scope_id,)).fetchone()
+        rows = PostedRows(_messages(listed_rows), msgspec.json.decode(tasks, type=list[int]))
     else:
-        rows = PostedRows(_passages(listed))
-        _link_moments(rows, [row[1] for row in listed])
-    raw.execute(LISTED.format(table))  # a constant name
-    mark = scope_mark(scope_id)
-    following = f"{mark[:-1]}{chr(ord(mark[-1]) + 1)}"
-    (words,) = raw.execute(WORDS.format(table), (len(mark) + 1, mark, following)).fetchone()
+        rows = PostedRows(_passages(listed_rows))
+        _link_moments(rows, [row[1] for row in listed_rows])
+    raw_connection.execute(LISTED.format(table))  # a constant name
+    prefix = scope_mark(scope_id)
+    following = f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}"
+    (words,) = raw_connection.execute(
+        WORDS.format(table), (len(prefix) + 1, prefix, following)
+    ).fetchone()
     try:
         return ScopePostings.load(rows, words or "")
     except Stale:
         return None
 
 
-def _messages(listed: Listed) -> Iterator[PostedRow]:
-    for key, conversation, seconds, fraction, said, _ in listed:
-        yield PostedRow(key, conversation, seconds + fraction / FRACTION, bool(said), bool(said))
+def _messages(listed_rows: Listed) -> Iterator[PostedRow]:
+    for key, conversation, seconds, fraction, is_spoken, _ in listed_rows:
+        yield PostedRow(
+            key, conversation, seconds + fraction / FRACTION, bool(is_spoken), bool(is_spoken)
+        )
 
 
-def _passages(listed: Listed) -> Iterator[PostedRow]:
-    for key, _, seconds, fraction, _, shown in listed:
-        yield PostedRow(key, 0, seconds + fraction / FRACTION, False, bool(shown))
+def _passages(listed_rows: Listed) -> Iterator[PostedRow]:
+    for key, _, seconds, fraction, _, is_shown in listed_rows:
+        yield PostedRow(key, 0, seconds + fraction / FRACTION, False, bool(is_shown))
 
 
 def _link_moments(rows: PostedRows, nodes: list[int]) -> None:
     """Make neighbours of passages that were stored at the same moment, see `passages`."""
-    last: dict[int, int] = {}
+    last_by_node: dict[int, int] = {}
     for number, node in enumerate(nodes):
         if not rows.shown[number]:
             continue
-        before = last.get(node)
-        if before is not None and rows.at[before] == rows.at[number]:
-            rows.link(number, before)
-        last[node] = number
+        previous_number = last_by_node.get(node)
+        if previous_number is not None and rows.at[previous_number] == rows.at[number]:
+            rows.link(number, previous_number)
+        last_by_node[node] = number

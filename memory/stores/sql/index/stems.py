@@ -29,35 +29,38 @@ class Stemmer:
     most: bytes of its cache.
     """
 
-    def __init__(self, most: int = CACHE_BYTES) -> None:
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
         self._lock = threading.Lock()
         self._known: Cache[tuple[int, str], tuple[str, ...]] = Cache(
-            most, ENTRY_BYTES, lambda name, found: 4 * (len(name[1]) + sum(map(len, found)))
+            max_bytes, ENTRY_BYTES, lambda name, tokens: 4 * (len(name[1]) + sum(map(len, tokens)))
         )
         self._db: sqlite3.Connection | None = None
 
-    def tokens(self, words: Sequence[str], mark: int) -> list[tuple[str, ...]]:
+    def tokens(self, words: Sequence[str], prefix_length: int) -> list[tuple[str, ...]]:
         """Return the tokens of each word: one, unless it has characters that SQLite splits at.
 
-        mark: length of what stands before each word in the index (see `search.query.scope_mark`):
-        a very long word is stored as it is.
+        prefix_length: length of what stands before each word in the index (see
+        `search.query.scope_mark`): a very long word is stored as it is.
         """
-        before = f"s{'b' * (mark - 2)}x"
+        prefix = f"s{'b' * (prefix_length - 2)}x"
         with self._lock:
-            found = {word: self._known.get((mark, word)) for word in words}
-            new = [word for word, tokens in found.items() if tokens is None]
-            for i in range(0, len(new), ASKED):
-                some = new[i : i + ASKED]
-                unsure = [word for word in some if not is_own_stem(word)]
-                asked = self._ask([before + w for w in unsure])
-                stored = {
-                    **{word: (word,) for word in some},
-                    **{w: (t[0][mark:], *t[1:]) for w, t in zip(unsure, asked, strict=True)},
+            tokens_by_word = {word: self._known.get((prefix_length, word)) for word in words}
+            new_words = [word for word, tokens in tokens_by_word.items() if tokens is None]
+            for i in range(0, len(new_words), ASKED):
+                some_words = new_words[i : i + ASKED]
+                unsure = [word for word in some_words if not is_own_stem(word)]
+                asked_tokens = self._ask([prefix + w for w in unsure])
+                new_tokens = {
+                    **{word: (word,) for word in some_words},
+                    **{
+                        w: (t[0][prefix_length:], *t[1:])
+                        for w, t in zip(unsure, asked_tokens, strict=True)
+                    },
                 }
-                for word, tokens in stored.items():
-                    self._known.put((mark, word), tokens)
-                found |= stored
-        return [found[word] or () for word in words]
+                for word, tokens in new_tokens.items():
+                    self._known.put((prefix_length, word), tokens)
+                tokens_by_word |= new_tokens
+        return [tokens_by_word[word] or () for word in words]
 
     def _ask(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         db = self._db or self._open()
@@ -68,7 +71,7 @@ class Stemmer:
                 tokens[doc].append(term)
         finally:  # what is left would be found among the next words
             db.execute("INSERT INTO w (w) VALUES ('delete-all')")
-        return [tuple(some) for some in tokens]
+        return [tuple(word_tokens) for word_tokens in tokens]
 
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)

@@ -63,8 +63,8 @@ class VectorSet:
 
     @property
     def mine(self) -> ColumnElement[bool]:
-        v = self.kind.vectors.c
-        return and_(v.scope_id == self.scope_id, v.model == self.model)
+        vector_columns = self.kind.vectors.c
+        return and_(vector_columns.scope_id == self.scope_id, vector_columns.model == self.model)
 
     @property
     def refused(self) -> str:
@@ -121,9 +121,9 @@ def still_there(conn: Connection, part: VectorSet, keys: Collection[int]) -> set
     return set(conn.execute(query).scalars())
 
 
-def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> set[int]:
+def store(conn: Connection, part: VectorSet, vectors_by_key: Mapping[int, bytes]) -> set[int]:
     """Store vectors by row key, skipping rows that are gone. Returns those that are not."""
-    present = still_there(conn, part, found)
+    present = still_there(conn, part, vectors_by_key)
     for key in sorted(present):
         put_row(
             conn,
@@ -132,7 +132,7 @@ def store(conn: Connection, part: VectorSet, found: Mapping[int, bytes]) -> set[
             **{part.kind.key.name: key},
             scope_id=part.scope_id,
             model=part.model,
-            vector=found[key],
+            vector=vectors_by_key[key],
         )
     return present
 
@@ -142,26 +142,30 @@ def pass_over(conn: Connection, part: VectorSet, key: int) -> None:
     store(conn, replace(part, model=part.refused), {key: b""})
 
 
-def ask_again(conn: Connection, most: int = 500) -> int:
+def ask_again(conn: Connection, max_texts: int = 500) -> int:
     """Make refused texts of all scopes missing again, so many of each kind.
 
     Returns their number.
     """
-    done = 0
+    removed_count = 0
     for kind in KINDS:  # looked up in an index, not in the vectors themselves
-        some = select(kind.key).where(kind.vectors.c.model.startswith(REFUSED)).limit(most)
-        done += conn.execute(delete(kind.vectors).where(kind.key.in_(some))).rowcount
-    return done
+        refused_keys = (
+            select(kind.key).where(kind.vectors.c.model.startswith(REFUSED)).limit(max_texts)
+        )
+        removed_count += conn.execute(
+            delete(kind.vectors).where(kind.key.in_(refused_keys))
+        ).rowcount
+    return removed_count
 
 
 def drop(conn: Connection, kind: VectorKind, keys: Collection[int]) -> dict[int, list[int]]:
     """Remove the vectors of rows; return the keys of those that had one, by scope."""
-    out: dict[int, list[int]] = {}
+    keys_by_scope: dict[int, list[int]] = {}
     for row in conn.execute(select(kind.key, kind.vectors.c.scope_id).where(kind.key.in_(keys))):
-        out.setdefault(row[1], []).append(row[0])
-    if out:
+        keys_by_scope.setdefault(row[1], []).append(row[0])
+    if keys_by_scope:
         conn.execute(delete(kind.vectors).where(kind.key.in_(keys)))
-    return out
+    return keys_by_scope
 
 
 def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
@@ -172,22 +176,22 @@ def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
     return (row.tenant, row.user is not None) if row else None
 
 
-def count(conn: Connection, part: VectorSet, most: int, allowed: Any = None) -> int:
-    """Return the number of vectors, counted up to `most`.
+def count(conn: Connection, part: VectorSet, max_vectors: int, row_filter: Any = None) -> int:
+    """Return the number of vectors, counted up to `max_vectors`.
 
-    allowed: query of row keys to count, None for all.
+    row_filter: query of row keys to count, None for all.
     """
-    query = select(part.kind.key).where(_within(part, allowed)).limit(most).subquery()
+    query = select(part.kind.key).where(_within(part, row_filter)).limit(max_vectors).subquery()
     return int(conn.execute(select(func.count()).select_from(query)).scalar() or 0)
 
 
-def of_scope(conn: Connection, part: VectorSet, allowed: Any = None) -> dict[int, bytes]:
-    """Return vectors by row key. allowed: query of row keys, None for all."""
-    if allowed is None:
+def of_scope(conn: Connection, part: VectorSet, row_filter: Any = None) -> dict[int, bytes]:
+    """Return vectors by row key. row_filter: query of row keys, None for all."""
+    if row_filter is None:
         rows = execute(conn, ALL[part.kind.name], {"scope": part.scope_id, "model": part.model})
     else:
         rows = conn.execute(
-            select(part.kind.key, part.kind.vectors.c.vector).where(_within(part, allowed))
+            select(part.kind.key, part.kind.vectors.c.vector).where(_within(part, row_filter))
         )
     return {row[0]: row[1] for row in rows}
 
@@ -229,15 +233,17 @@ def count_wanted(conn: Connection) -> int:
 
     These are all passages, and the messages of named users and their assistants.
     """
-    kept = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
-    named = select(t.scopes.c.id).where(t.scopes.c.user.is_not(None))
-    said = (
+    passage_count = select(func.count()).select_from(t.passages).where(PASSAGES.worth)
+    named_scopes = select(t.scopes.c.id).where(t.scopes.c.user.is_not(None))
+    message_count = (
         select(func.count())
         .select_from(t.messages)
-        .where(MESSAGES.worth, t.messages.c.scope_id.in_(named))
+        .where(MESSAGES.worth, t.messages.c.scope_id.in_(named_scopes))
     )
-    return int(conn.execute(kept).scalar() or 0) + int(conn.execute(said).scalar() or 0)
+    return int(conn.execute(passage_count).scalar() or 0) + int(
+        conn.execute(message_count).scalar() or 0
+    )
 
 
-def _within(part: VectorSet, allowed: Any) -> ColumnElement[bool]:
-    return part.mine if allowed is None else and_(part.mine, part.kind.key.in_(allowed))
+def _within(part: VectorSet, row_filter: Any) -> ColumnElement[bool]:
+    return part.mine if row_filter is None else and_(part.mine, part.kind.key.in_(row_filter))

@@ -22,8 +22,8 @@ COUNTED = {"blocks": t.blocks, "passages": t.passages, "conversations": t.conver
 
 def list_agents(conn: Connection, tenant: str, user: str) -> list[dict[str, Any]]:
     """Return the agents with which a user has a memory, with counts, by name."""
-    own = s.tenant == tenant, s.user == user
-    rows = conn.execute(select(s.agent, s.active_at).where(*own).order_by(s.agent)).all()
+    is_owned = s.tenant == tenant, s.user == user
+    rows = conn.execute(select(s.agent, s.active_at).where(*is_owned).order_by(s.agent)).all()
     counts = {kind: _count(conn, table, tenant, user) for kind, table in COUNTED.items()}
     return [
         {
@@ -57,27 +57,28 @@ def _count(conn: Connection, table: Any, tenant: str, user: str) -> dict[str, in
 async def erase(
     db: BatchedWork,
     secret: bytes,
-    who: tuple[str, str],
-    others: Sequence[ApplicationTables] = (),
+    agent_name: tuple[str, str],
+    application_tables: Sequence[ApplicationTables] = (),
 ) -> erasure.Counts:
-    """Erase all memories of the agent `who` (tenant, name); return removed rows by kind.
+    """Erase all memories of the agent `agent_name` (tenant, name); return removed rows by kind.
 
-    others: the application's tables. What its users' turns began before cannot write any more. The
-    memory of its users with other agents stays. Raises StoreUnavailable; a repetition continues.
+    application_tables: the application's tables. What its users' turns began before cannot write
+    any more. The memory of its users with other agents stays. Raises StoreUnavailable; a repetition
+    continues.
     """
     job = erasure.removal_job()
 
     def begin(conn: Connection) -> tuple[list[int], int]:
-        tenant, agent = who
+        tenant, agent = agent_name
         # In whichever project.
-        named = or_(s.agent == agent, s.agent.endswith(KIND_MARK + agent, autoescape=True))
-        rows = conn.execute(select(s.id, s.user).where(s.tenant == tenant, named)).all()
+        is_agents = or_(s.agent == agent, s.agent.endswith(KIND_MARK + agent, autoescape=True))
+        rows = conn.execute(select(s.id, s.user).where(s.tenant == tenant, is_agents)).all()
         ids = [row.id for row in rows]
         for row in rows:
             scopes.void(conn, owner_key(secret, tenant, row.user))
             keys = select(t.conversations.c.id).where(t.conversations.c.scope_id == row.id)
             doomed = {row.id: list(conn.execute(keys).scalars())}
-            erasure.forget_beside(conn, others, doomed)
+            erasure.forget_beside(conn, application_tables, doomed)
         conn.execute(delete(t.scopes).where(s.id.in_(ids)))
         jobs = conn.execute(delete(t.jobs).where(t.jobs.c.scope_id.in_(ids))).rowcount
         job.payload["scopes"] = ids

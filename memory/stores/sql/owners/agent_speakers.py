@@ -35,27 +35,31 @@ class ErasedSpeaker(NamedTuple):
     passages: int
 
 
-async def erase(db: BatchedWork, who: UserName) -> ErasedSpeaker:
+async def erase(db: BatchedWork, user_name: UserName) -> ErasedSpeaker:
     """Remove what a user said to such agents, the answers, passages of it, and shared ones.
 
-    who: tenant and user. Raises StoreUnavailable; a repetition continues.
+    user_name: tenant and user. Raises StoreUnavailable; a repetition continues.
     """
     # The usual case: no other write has to wait for it.
-    if not await db.write(lambda conn: _has_any(conn, who), lock=NOTHING):
+    if not await db.write(lambda conn: _has_any(conn, user_name), lock=NOTHING):
         return ErasedSpeaker([], 0)
-    removed: Counter[Owner] = Counter()
-    for some in await write_batches(db, lambda conn, share: _erase_some(conn, share, who)):
-        removed += some
-    agents = {agent for owner, agent in removed if owner.startswith(AGENT_KIND)}
-    layered = sum(n for (owner, _), n in removed.items() if not owner.startswith(AGENT_KIND))
+    removed_by_owner: Counter[Owner] = Counter()
+    for some_removed in await write_batches(
+        db, lambda conn, share: _erase_some(conn, share, user_name)
+    ):
+        removed_by_owner += some_removed
+    agents = {agent for owner, agent in removed_by_owner if owner.startswith(AGENT_KIND)}
+    layered = sum(
+        n for (owner, _), n in removed_by_owner.items() if not owner.startswith(AGENT_KIND)
+    )
     return ErasedSpeaker(sorted(agents), layered)
 
 
-def keep_passages(conn: Connection, who: UserName) -> int:
+def keep_passages(conn: Connection, user_name: UserName) -> int:
     """Remove a user's name beside what they put into layers; return of how many passages."""
-    rows = select(s.id).where(*_shared(who), ~s.user.startswith(AGENT_KIND, autoescape=True))
-    written = p.written_by == who[1], p.scope_id.in_(rows)
-    return conn.execute(update(t.passages).where(*written).values(written_by=None)).rowcount
+    rows = select(s.id).where(*_shared(user_name), ~s.user.startswith(AGENT_KIND, autoescape=True))
+    is_written_by = p.written_by == user_name[1], p.scope_id.in_(rows)
+    return conn.execute(update(t.passages).where(*is_written_by).values(written_by=None)).rowcount
 
 
 def rename(conn: Connection, source: UserName, target: UserName) -> None:
@@ -65,40 +69,40 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
         return
     homes = select(s.id).where(*_shared(source))
     for table, name in ((t.messages, m.said_by), (t.passages, p.written_by)):
-        said = name == source[1], table.c.scope_id.in_(homes)
-        conn.execute(update(table).where(*said).values({name: target[1]}))
+        is_said_by = name == source[1], table.c.scope_id.in_(homes)
+        conn.execute(update(table).where(*is_said_by).values({name: target[1]}))
 
 
-def _erase_some(conn: Connection, share: WriterShare, who: UserName) -> Counter[Owner] | None:
+def _erase_some(conn: Connection, share: WriterShare, user_name: UserName) -> Counter[Owner] | None:
     """Remove the next turns and passages; return whose they were, None if none was left."""
     owners: Counter[Owner] = Counter()
     for remove in (_remove_turns, _remove_passages):
-        while some := remove(conn, who):
-            owners += some
+        while some_removed := remove(conn, user_name):
+            owners += some_removed
             if share.count_row(ROWS_PER_STATEMENT):
                 return owners
     return owners or None
 
 
-def _shared(who: UserName) -> tuple[ColumnElement[bool], ...]:
+def _shared(user_name: UserName) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions for memories of a tenant that are no user's own."""
-    return s.tenant == who[0], s.user.startswith(KIND_MARK)
+    return s.tenant == user_name[0], s.user.startswith(KIND_MARK)
 
 
-def _has_any(conn: Connection, who: UserName) -> bool:
+def _has_any(conn: Connection, user_name: UserName) -> bool:
     """Tell whether a user said something to such an agent, or had it written."""
     return any(
-        conn.execute(select(column).where(column == who[1]).limit(1)).first() is not None
+        conn.execute(select(column).where(column == user_name[1]).limit(1)).first() is not None
         for column in (m.said_by, p.written_by)
     )
 
 
-def _remove_turns(conn: Connection, who: UserName) -> Counter[Owner]:
+def _remove_turns(conn: Connection, user_name: UserName) -> Counter[Owner]:
     """Remove some turns of a user; return whose they were."""
     rows = conn.execute(
         select(m.id, m.node, m.conversation, m.scope_id, s.user, s.agent)
         .join(t.scopes, s.id == m.scope_id)
-        .where(m.said_by == who[1], *_shared(who))
+        .where(m.said_by == user_name[1], *_shared(user_name))
         .limit(ROWS_PER_STATEMENT)
     ).all()
     if not rows:
@@ -126,7 +130,7 @@ def _outdate(conn: Connection, scope_ids: set[int], conversations: Sequence[int]
         scopes.touch(conn, scope_id, outside=True)
 
 
-def _remove_passages(conn: Connection, who: UserName) -> Counter[Owner]:
+def _remove_passages(conn: Connection, user_name: UserName) -> Counter[Owner]:
     """Remove some passages that a user had written; return whose they were.
 
     Those who read a layer begin new epochs, which hold nothing of it.
@@ -134,17 +138,17 @@ def _remove_passages(conn: Connection, who: UserName) -> Counter[Owner]:
     rows = conn.execute(
         select(p.id, p.scope_id, s.user, s.agent)
         .join(t.scopes, s.id == p.scope_id)
-        .where(p.written_by == who[1], *_shared(who))
+        .where(p.written_by == user_name[1], *_shared(user_name))
         .limit(ROWS_PER_STATEMENT)
     ).all()
     if rows:
         _drop_passages(conn, p.id.in_([row.id for row in rows]))
         for scope_id in {r.scope_id for r in rows if not r.user.startswith(AGENT_KIND)}:
             scopes.touch(conn, scope_id, outside=True)
-            shared_blocks.raise_changes(conn, who[0], layered=True)
+            shared_blocks.raise_changes(conn, user_name[0], layered=True)
     return _owners_of(rows)
 
 
-def _drop_passages(conn: Connection, which: ColumnElement[bool]) -> None:
-    for row in conn.execute(select(p.scope_id, p.public_id).where(which)).all():
+def _drop_passages(conn: Connection, condition: ColumnElement[bool]) -> None:
+    for row in conn.execute(select(p.scope_id, p.public_id).where(condition)).all():
         passages.remove(conn, [row.scope_id], row.public_id)

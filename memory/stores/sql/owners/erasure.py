@@ -65,67 +65,67 @@ class Erasure(msgspec.Struct):
 async def erase(
     db: BatchedWork,
     secret: bytes,
-    who: tuple[str, str],
-    others: Iterable[ApplicationTables],
+    user_name: tuple[str, str],
+    application_tables: Iterable[ApplicationTables],
     before: Effect | None = None,
 ) -> Erasure:
-    """Erase the user `who` (tenant, name).
+    """Erase the user `user_name` (tenant, name).
 
-    others: the application's tables. before: written in the transaction that takes the user away,
-    so that nothing is recorded in between; if it raises, nobody is erased. Raises StoreUnavailable;
-    a repetition continues the work.
+    application_tables: the application's tables. before: written in the transaction that takes the
+    user away, so that nothing is recorded in between; if it raises, nobody is erased. Raises
+    StoreUnavailable; a repetition continues the work.
     """
-    others = tuple(others)
-    removed = await _forget_in_tables(db, others, who)
+    application_tables = tuple(application_tables)
+    removed_rows = await _forget_in_tables(db, application_tables, user_name)
     job = removal_job()
     shared: Counts = {}
 
     def begin(conn: Connection) -> tuple[list[int], int]:
         if before is not None:
             before(conn)
-        shared.update(shared_erasure.forget_member(conn, who))
-        for tables in others:
-            tables.forget(conn, *who)
-        named_rows.remove(conn, who)
-        scopes, jobs = owners.erase(conn, secret, *who)
+        shared.update(shared_erasure.forget_member(conn, user_name))
+        for tables in application_tables:
+            tables.forget(conn, *user_name)
+        named_rows.remove(conn, user_name)
+        scopes, jobs = owners.erase(conn, secret, *user_name)
         job.payload["scopes"] = scopes
         if scopes:
             enqueue(conn, job)
         return scopes, jobs
 
-    lock, at = owner_lock(*who) if before is None else EVERYTHING, clock.now()
+    lock, erased_at = owner_lock(*user_name) if before is None else EVERYTHING, clock.now()
     scopes, jobs = await db.write(begin, lock=lock)
-    erasure_log.note(owner_key(secret, *who), at)
+    erasure_log.note(owner_key(secret, *user_name), erased_at)
     counts = await wipe_rows(db, [RowsToRemove(scope_id) for scope_id in scopes], job)
     counts["jobs"] += jobs
-    more = {name: count for name, count in removed.items() if name}
-    agents, layered = await agent_speakers.erase(db, who)
+    application_rows = {name: count for name, count in removed_rows.items() if name}
+    agents, layered = await agent_speakers.erase(db, user_name)
     shared |= {"passages": layered} if layered else {}
-    return Erasure({**{name: counts[name] for name in COUNTED}, **more}, agents, shared)
+    return Erasure({**{name: counts[name] for name in COUNTED}, **application_rows}, agents, shared)
 
 
 async def _forget_in_tables(
-    db: BatchedWork, others: Sequence[ApplicationTables], who: tuple[str, str]
+    db: BatchedWork, application_tables: Sequence[ApplicationTables], user_name: tuple[str, str]
 ) -> Counter[str]:
     """Take a user out of the application's tables, in pieces; return the counts."""
-    removed: Counter[str] = Counter()
-    for tables in others:
-        batches = await write_batches(db, _forget_batch(tables, who), owner_lock(*who))
-        removed[tables.counted] += sum(batches)
-    return removed
+    removed_rows: Counter[str] = Counter()
+    for tables in application_tables:
+        batches = await write_batches(db, _forget_batch(tables, user_name), owner_lock(*user_name))
+        removed_rows[tables.counted] += sum(batches)
+    return removed_rows
 
 
 def removal_job() -> QueuedJob:
     """Return the job that finishes the work if this process does not."""
-    nothing: dict[str, Any] = {"scopes": [], "passages": {}}
-    return QueuedJob("erase", nothing, dedupe=new_id("erase"), delay=LEFT, again=True)
+    empty_work: dict[str, Any] = {"scopes": [], "passages": {}}
+    return QueuedJob("erase", empty_work, dedupe=new_id("erase"), delay=LEFT, again=True)
 
 
 def _forget_batch(
-    tables: ApplicationTables, who: tuple[str, str]
+    tables: ApplicationTables, user_name: tuple[str, str]
 ) -> Callable[[Connection, WriterShare], int | None]:
     """Return the piece of work that takes a user out of the application's tables."""
-    return lambda conn, share: tables.forget_batch(conn, *who, share.rows) or None
+    return lambda conn, share: tables.forget_batch(conn, *user_name, share.rows) or None
 
 
 async def delete_conversation(
@@ -140,17 +140,17 @@ async def delete_conversation(
     job = removal_job()
 
     def begin(conn: Connection) -> FoundConversation:
-        found = find(conn)
-        owners.touch(conn, found.scope_id, outside=True)
-        forget_beside(conn, tables, {found.scope_id: [found.key]})
-        conversation_rows.remove(conn, found.scope_id, [found.key])
-        job.payload["conversations"] = {str(found.scope_id): [found.key]}
+        conversation = find(conn)
+        owners.touch(conn, conversation.scope_id, outside=True)
+        forget_beside(conn, tables, {conversation.scope_id: [conversation.key]})
+        conversation_rows.remove(conn, conversation.scope_id, [conversation.key])
+        job.payload["conversations"] = {str(conversation.scope_id): [conversation.key]}
         enqueue(conn, job)
-        return found
+        return conversation
 
-    found = await db.write(begin)
-    await wipe_rows(db, [RowsToRemove(found.scope_id, (found.key,))], job)
-    return found
+    conversation = await db.write(begin)
+    await wipe_rows(db, [RowsToRemove(conversation.scope_id, (conversation.key,))], job)
+    return conversation
 
 
 async def expire_unnamed(
@@ -163,19 +163,23 @@ async def expire_unnamed(
     job = removal_job()
 
     def begin(conn: Connection) -> dict[int, list[int]]:
-        found = retention.expire_unnamed(
+        expired_conversations = retention.expire_unnamed(
             conn, before, lambda doomed: forget_beside(conn, tables, doomed)
         )
-        job.payload["conversations"] = {str(scope_id): keys for scope_id, keys in found.items()}
-        if found:
+        job.payload["conversations"] = {
+            str(scope_id): keys for scope_id, keys in expired_conversations.items()
+        }
+        if expired_conversations:
             enqueue(conn, job)
-        return found
+        return expired_conversations
 
-    found = await db.write(begin, piece=True)
+    expired_conversations = await db.write(begin, piece=True)
     await wipe_rows(
-        db, [RowsToRemove(scope_id, tuple(keys)) for scope_id, keys in found.items()], job
+        db,
+        [RowsToRemove(scope_id, tuple(keys)) for scope_id, keys in expired_conversations.items()],
+        job,
     )
-    return sum(map(len, found.values()))
+    return sum(map(len, expired_conversations.values()))
 
 
 def forget_beside(
@@ -184,10 +188,14 @@ def forget_beside(
     doomed: Mapping[int, Sequence[int]],
 ) -> None:
     """Tell the application of conversations that are deleted. doomed: row keys by scope."""
-    s, v = t.scopes.c, t.conversations.c
+    scopes, conversations = t.scopes.c, t.conversations.c
     for scope_id, keys in doomed.items():
-        owner = conn.execute(select(s.tenant, s.user).where(s.id == scope_id)).one()
-        names = conn.execute(select(v.name).where(v.id.in_(keys))).scalars().all()
+        owner = conn.execute(select(scopes.tenant, scopes.user).where(scopes.id == scope_id)).one()
+        names = (
+            conn.execute(select(conversations.name).where(conversations.id.in_(keys)))
+            .scalars()
+            .all()
+        )
         for table in tables:
             table.forget_conversations(conn, owner.tenant, owner.user, names)
 
@@ -200,32 +208,32 @@ async def wipe_rows(
     job: would finish this; it waits meanwhile, and runs afterwards.
     """
     counts: Counter[str] = Counter()
-    for which in doomed:
-        removed = await write_batches(
+    for target in doomed:
+        removed_pieces = await write_batches(
             db,
-            partial(_piece, which=which, job=job),
-            which.scope_id,
+            partial(_piece, target=target, job=job),
+            target.scope_id,
         )
-        for some in removed:
-            counts += some.counts
+        for removed_piece in removed_pieces:
+            counts += removed_piece.counts
     if doomed and job is not None:
         await db.write(lambda conn: _release_job(conn, job), lock=NOTHING)
     return counts
 
 
 def _piece(
-    conn: Connection, share: WriterShare, which: RowsToRemove, job: QueuedJob | None
+    conn: Connection, share: WriterShare, target: RowsToRemove, job: QueuedJob | None
 ) -> RemovedRows | None:
-    found = wipe(conn, share, which)
-    if which.conversations:
+    removed_rows = wipe(conn, share, target)
+    if target.conversations:
         conversation_rows.remove(
-            conn, which.scope_id, which.conversations
+            conn, target.scope_id, target.conversations
         )  # a turn may have recreated it
-        if found is not None:
-            _enqueue_forgetting(conn, which.scope_id, found)
-    if found is not None and job is not None:
+        if removed_rows is not None:
+            _enqueue_forgetting(conn, target.scope_id, removed_rows)
+    if removed_rows is not None and job is not None:
         enqueue(conn, job)
-    return found
+    return removed_rows
 
 
 def _release_job(conn: Connection, job: QueuedJob) -> None:
@@ -240,9 +248,9 @@ async def finish(db: BatchedWork, job: QueuedJob) -> None:
         await wipe_rows(db, [RowsToRemove(int(scope_id), tuple(keys))])
 
 
-def _enqueue_forgetting(conn: Connection, scope_id: int, found: RemovedRows) -> None:
+def _enqueue_forgetting(conn: Connection, scope_id: int, removed_rows: RemovedRows) -> None:
     """Queue the removal of vectors from the external index, if the scope stays."""
-    for kind, keys in (("passages", found.passages), ("messages", found.messages)):
+    for kind, keys in (("passages", removed_rows.passages), ("messages", removed_rows.messages)):
         if keys:
             payload: Mapping[str, object] = {
                 "scopes": [],

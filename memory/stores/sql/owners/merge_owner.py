@@ -59,8 +59,8 @@ class Holdings:
         agents = self.agents.values()
         if kind == "messages":
             return sum(n for a in agents for _, n in a.conversations.values())
-        found = (getattr(agent, kind) for agent in agents)
-        return sum(x if isinstance(x, int) else len(x) for x in found)
+        counts = (getattr(agent, kind) for agent in agents)
+        return sum(x if isinstance(x, int) else len(x) for x in counts)
 
 
 def read_holdings(conn: Connection, owner: tuple[str, str]) -> Holdings:
@@ -74,44 +74,46 @@ def read_holdings(conn: Connection, owner: tuple[str, str]) -> Holdings:
 
 
 def _read_agent(conn: Connection, scope_id: int) -> AgentHoldings:
-    out = AgentHoldings()
-    stored = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
-    for row in conn.execute(stored):
+    holdings = AgentHoldings()
+    block_query = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
+    for row in conn.execute(block_query):
         if file_block.is_list(row):
             continue  # made again from the files
         if row.deleted:
-            out.deleted.add(row.label)
+            holdings.deleted.add(row.label)
             continue
-        out.blocks[row.label] = StoredBlock(row.value, row.description, row.limit, row.read_only)
-    said = (
+        holdings.blocks[row.label] = StoredBlock(
+            row.value, row.description, row.limit, row.read_only
+        )
+    conversation_query = (
         select(c.name, c.created_at, func.count(m.node).label("messages"))
         .outerjoin(t.messages, m.conversation == c.id)
         .where(c.scope_id == scope_id)
         .group_by(c.id)
     )
-    for row in conn.execute(said):
-        out.conversations[row.name] = row.created_at, row.messages
-    held = select(func.count()).where(p.scope_id == scope_id)
-    out.passages = conn.execute(held).scalar() or 0
-    return out
+    for row in conn.execute(conversation_query):
+        holdings.conversations[row.name] = row.created_at, row.messages
+    passage_count = select(func.count()).where(p.scope_id == scope_id)
+    holdings.passages = conn.execute(passage_count).scalar() or 0
+    return holdings
 
 
 def _read_mark(conn: Connection, scopes: list[int]) -> Mark:
-    out: list[int] = []
+    counts_and_keys: list[int] = []
     for table in WRITTEN:
-        found = select(func.count(), func.max(table.c.id)).where(table.c.scope_id.in_(scopes))
-        out += [int(value or 0) for value in conn.execute(found).one()]
-    return tuple(out)
+        count_query = select(func.count(), func.max(table.c.id)).where(table.c.scope_id.in_(scopes))
+        counts_and_keys += [int(value or 0) for value in conn.execute(count_query).one()]
+    return tuple(counts_and_keys)
 
 
 def finish(
-    conn: Connection, move: OwnerRename, mark: Mark, tables: list[ApplicationTables]
+    conn: Connection, move: OwnerRename, source_mark: Mark, tables: list[ApplicationTables]
 ) -> None:
     """Give the application's rows to the target, and link superseded passages again.
 
-    mark: of the source when it was read. Raises Conflict if it was written to since.
+    source_mark: of the source when it was read. Raises Conflict if it was written to since.
     """
-    if read_holdings(conn, move.source).mark != mark:
+    if read_holdings(conn, move.source).mark != source_mark:
         raise Conflict(
             f"the memory of {move.source[1]!r} was used meanwhile, so it is still there: stop what "
             "uses this name, and do it again"
@@ -127,14 +129,14 @@ def finish(
 
 def _superseded(conn: Connection, move: OwnerRename) -> list[Any]:
     """Return the target's passages that name one of the source, each with the target's copy."""
-    old, copy, scope = t.passages.alias(), t.passages.alias(), t.scopes.alias()
+    old_passages, copy, scope = t.passages.alias(), t.passages.alias(), t.scopes.alias()
     return list(
         conn.execute(
             select(p.id, copy.c.public_id.label("newer"))
             .join(t.scopes, s.id == p.scope_id)
-            .join(old, old.c.public_id == p.superseded_by)
-            .join(scope, scope.c.id == old.c.scope_id)
-            .join(copy, (copy.c.digest == old.c.digest) & (copy.c.scope_id == p.scope_id))
+            .join(old_passages, old_passages.c.public_id == p.superseded_by)
+            .join(scope, scope.c.id == old_passages.c.scope_id)
+            .join(copy, (copy.c.digest == old_passages.c.digest) & (copy.c.scope_id == p.scope_id))
             .where(
                 s.tenant == move.target[0],
                 s.user == move.target[1],

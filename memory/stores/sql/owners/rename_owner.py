@@ -73,53 +73,67 @@ def begin(conn: Connection, move: OwnerRename) -> list[tuple[int, str]]:
 
     Raises NotFound if there is none, Conflict if the target has a memory.
     """
-    found = conn.execute(
+    source_scopes = conn.execute(
         select(s.id, s.agent).where(s.tenant == move.source[0], s.user == move.source[1])
     ).all()
-    if not found:
+    if not source_scopes:
         raise NotFound(
             f"nothing is stored about the user {move.source[1]!r} of the tenant {move.source[0]!r}"
         )
-    taken = owners.scopes_of(conn, *move.target)
+    target_scopes = owners.scopes_of(conn, *move.target)
     if any(
-        conn.execute(select(table.c.id).where(table.c.scope_id.in_(taken)).limit(1)).first()
+        conn.execute(select(table.c.id).where(table.c.scope_id.in_(target_scopes)).limit(1)).first()
         for table in CONTENT
     ):
         raise Conflict(
             f"the user {move.target[1]!r} of the tenant {move.target[0]!r} has a memory already"
         )
-    return [(row.id, row.agent) for row in found]
+    return [(row.id, row.agent) for row in source_scopes]
 
 
-def page(conn: Connection, scope_id: int, key: bytes, behind: int) -> int | None:
+def page(conn: Connection, scope_id: int, key: bytes, after_node: int) -> int | None:
     """Derive the digests of a page of nodes and their messages again.
 
     Returns the last node's key; None if none are left.
     """
     rows = conn.execute(
-        select(t.nodes).where(n.scope_id == scope_id, n.id > behind).order_by(n.id).limit(PAGE)
+        select(t.nodes).where(n.scope_id == scope_id, n.id > after_node).order_by(n.id).limit(PAGE)
     ).all()
     if not rows:
         _loose(conn, scope_id, key)
         return None
-    spoken: dict[int, list[tuple[Row[Any], Json]]] = {}
-    for one in conn.execute(
+    messages_by_node: dict[int, list[tuple[Row[Any], Json]]] = {}
+    for message_row in conn.execute(
         select(t.messages).where(m.node.in_([r.id for r in rows])).order_by(m.id)
     ):
-        spoken.setdefault(one.node, []).append((one, message_of(conn, one)))
-    if messages := [_digest(*one, key) for mine in spoken.values() for one in mine]:
+        messages_by_node.setdefault(message_row.node, []).append(
+            (message_row, message_of(conn, message_row))
+        )
+    if messages := [
+        _digest(*message_row, key)
+        for node_messages in messages_by_node.values()
+        for message_row in node_messages
+    ]:
         conn.execute(SET_MESSAGE, messages)
-    known = _before(conn, rows)
-    conn.execute(SET_NODE, [_node(row, spoken.get(row.id, ()), key, known) for row in rows])
+    derived_nodes = _before(conn, rows)
+    conn.execute(
+        SET_NODE, [_node(row, messages_by_node.get(row.id, ()), key, derived_nodes) for row in rows]
+    )
     return int(rows[-1].id)
 
 
 def _loose(conn: Connection, scope_id: int, key: bytes) -> None:
     """Return the messages without a node."""
-    if found := conn.execute(
+    if loose_rows := conn.execute(
         select(t.messages).where(m.scope_id == scope_id, m.node.is_(None))
     ).all():
-        conn.execute(SET_MESSAGE, [_digest(one, message_of(conn, one), key) for one in found])
+        conn.execute(
+            SET_MESSAGE,
+            [
+                _digest(message_row, message_of(conn, message_row), key)
+                for message_row in loose_rows
+            ],
+        )
 
 
 def _digest(row: Row[Any], message: Json, key: bytes) -> dict[str, Any]:
@@ -131,30 +145,40 @@ def _digest(row: Row[Any], message: Json, key: bytes) -> dict[str, Any]:
 
 def _before(conn: Connection, rows: Sequence[Row[Any]]) -> dict[int, Any]:
     """Return the nodes that these follow, already derived, by key."""
-    wanted = {r.parent for r in rows} | {r.turn for r in rows}
+    node_keys = {r.parent for r in rows} | {r.turn for r in rows}
     return {
         r.id: r
-        for r in conn.execute(select(t.nodes).where(n.id.in_([w for w in wanted if w is not None])))
+        for r in conn.execute(
+            select(t.nodes).where(n.id.in_([w for w in node_keys if w is not None]))
+        )
     }
 
 
 def _node(
-    row: Row[Any], spoken: Sequence[tuple[Row[Any], Json]], key: bytes, known: dict[int, Any]
+    row: Row[Any],
+    node_messages: Sequence[tuple[Row[Any], Json]],
+    key: bytes,
+    derived_nodes: dict[int, Any],
 ) -> dict[str, Any]:
-    """Return the new values of a node, and add it to `known`."""
-    parent, first = known.get(row.parent), known.get(row.turn) if row.turn != row.id else None
-    found = [message for one, message in spoken if one.source != "evicted"]
-    answer = next((message for message in found if message.get("role") == "assistant"), None)
+    """Return the new values of a node, and add it to `derived_nodes`."""
+    parent, first_node = (
+        derived_nodes.get(row.parent),
+        derived_nodes.get(row.turn) if row.turn != row.id else None,
+    )
+    messages = [
+        message for message_row, message in node_messages if message_row.source != "evicted"
+    ]
+    answer = next((message for message in messages if message.get("role") == "assistant"), None)
     link = (
-        first.asked
-        if first is not None
+        first_node.asked
+        if first_node is not None
         else (parent.chain or parent.asked)
         if parent is not None
         else None
     )
     link = link or HashChain(key, []).start
-    if first is None:
-        for message in found:
+    if first_node is None:
+        for message in messages:
             if message.get("role") != "assistant" and not is_system(message):
                 link = keyed_hash(key, link, keyed_hash(key, canonical(message)))
     node = Answered(row.id, row.conversation, asked=link)
@@ -163,25 +187,25 @@ def _node(
         node.trail = (
             trail_after(parent, node.digest) if parent is None or parent.trail else node.digest[:4]
         )
-    known[row.id] = node
+    derived_nodes[row.id] = node
     return {"row": row.id, **{f"new_{name}": getattr(node, name) or None for name in KEYED}}
 
 
 def finish(
     conn: Connection,
     move: OwnerRename,
-    seen: dict[int, int],
+    moved_nodes: dict[int, int],
     tables: Sequence[ApplicationTables] = (),
 ) -> None:
     """Give the memory to the target. tables: of the application.
 
-    seen: the last derived node by scope; later ones are derived now. Running turns of both names
-    are void from now on. Raises NotFound, Conflict.
+    moved_nodes: the last derived node by scope; later ones are derived now. Running turns of both
+    names are void from now on. Raises NotFound, Conflict.
     """
     for scope_id, agent in begin(conn, move):
-        at: int | None = seen.get(scope_id, 0)
-        while at is not None:
-            at = page(conn, scope_id, move.key(agent), at)
+        after_node: int | None = moved_nodes.get(scope_id, 0)
+        while after_node is not None:
+            after_node = page(conn, scope_id, move.key(agent), after_node)
         for table in (t.epochs, t.summaries):
             conn.execute(delete(table).where(table.c.scope_id == scope_id))
     _remove_empty_scopes(conn, owners.scopes_of(conn, *move.target))

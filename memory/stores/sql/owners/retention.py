@@ -22,10 +22,14 @@ def expire_retries(conn: Connection, now: float) -> int:
 
     Returns the number of rows; call again until it is 0.
     """
-    n = t.nodes.c
-    old = select(n.id).where(n.request.is_not(None), n.id < key_at(now - RETRY_AGE)).limit(RECORDS)
-    late = update(t.nodes).where(n.id.in_(old), n.at < now - RETRY_AGE)
-    return conn.execute(late.values(request=None, rounds=None)).rowcount
+    nodes = t.nodes.c
+    old_nodes = (
+        select(nodes.id)
+        .where(nodes.request.is_not(None), nodes.id < key_at(now - RETRY_AGE))
+        .limit(RECORDS)
+    )
+    is_late = update(t.nodes).where(nodes.id.in_(old_nodes), nodes.at < now - RETRY_AGE)
+    return conn.execute(is_late.values(request=None, rounds=None)).rowcount
 
 
 def expire_records(conn: Connection, before: float) -> int:
@@ -33,10 +37,14 @@ def expire_records(conn: Connection, before: float) -> int:
 
     Returns their number; call again until it is 0.
     """
-    x = t.explains.c
-    old = select(x.id).where(x.id < key_at(before), x.created_at < before).limit(RECORDS)
-    removed = conn.execute(delete(t.explains).where(x.id.in_(old))).rowcount
-    return removed or call_records.expire(conn, before)
+    explains = t.explains.c
+    expired_ids = (
+        select(explains.id)
+        .where(explains.id < key_at(before), explains.created_at < before)
+        .limit(RECORDS)
+    )
+    removed_count = conn.execute(delete(t.explains).where(explains.id.in_(expired_ids))).rowcount
+    return removed_count or call_records.expire(conn, before)
 
 
 def expire_unnamed(
@@ -47,11 +55,11 @@ def expire_unnamed(
     begin: is told their row keys by scope while they are still there. Returns them, for
     `row_removal`; call again until there are none.
     """
-    c = t.conversations.c
+    conversations = t.conversations.c
     query = (
-        select(c.id, c.scope_id)
-        .join(t.scopes, t.scopes.c.id == c.scope_id)
-        .where(t.scopes.c.user.is_(None), c.updated_at < before)
+        select(conversations.id, conversations.scope_id)
+        .join(t.scopes, t.scopes.c.id == conversations.scope_id)
+        .where(t.scopes.c.user.is_(None), conversations.updated_at < before)
     )
     by_scope: dict[int, list[int]] = {}
     for row in conn.execute(query.limit(BATCH)).all():

@@ -75,23 +75,23 @@ class RemovedRows:
         self.messages: list[int] = []
 
 
-def wipe(conn: Connection, share: WriterShare, which: RowsToRemove) -> RemovedRows | None:
+def wipe(conn: Connection, share: WriterShare, target: RowsToRemove) -> RemovedRows | None:
     """Remove the next rows; return None if none was left."""
-    wiping = _Removal(conn, share, which)
-    whole = (
+    wiping = _Removal(conn, share, target)
+    is_finished = (
         wiping.messages()
-        and (bool(which.conversations) or wiping.passages())
-        and (bool(which.conversations) or wiping.files())
+        and (bool(target.conversations) or wiping.passages())
+        and (bool(target.conversations) or wiping.files())
         and (wiping.nodes() and wiping.rest())
     )
-    return None if whole and not wiping.wiped.counts else wiping.wiped
+    return None if is_finished and not wiping.wiped.counts else wiping.wiped
 
 
 class _Removal:
     """One piece. Each step returns whether nothing of its kind is left."""
 
-    def __init__(self, conn: Connection, share: WriterShare, which: RowsToRemove) -> None:
-        self._conn, self._share, self._which = conn, share, which
+    def __init__(self, conn: Connection, share: WriterShare, target: RowsToRemove) -> None:
+        self._conn, self._share, self._which = conn, share, target
         self.wiped = RemovedRows()
 
     def messages(self) -> bool:
@@ -101,12 +101,12 @@ class _Removal:
 
     def _pieces(self) -> bool:
         """Remove the pieces of large messages, which are megabytes each."""
-        pieces = t.message_pieces.c
-        mine = pieces.scope_id == self._which.scope_id
+        piece_columns = t.message_pieces.c
+        is_scopes = piece_columns.scope_id == self._which.scope_id
         if self._which.conversations:
-            named = exists().where(m.pieces == pieces.body, self._which.of(t.messages))
-            mine = and_(mine, named)
-        while remove_next(self._conn, mine):
+            is_named = exists().where(m.pieces == piece_columns.body, self._which.of(t.messages))
+            is_scopes = and_(is_scopes, is_named)
+        while remove_next(self._conn, is_scopes):
             self.wiped.counts["pieces"] += 1
             if self._share.count_row():
                 return False
@@ -127,21 +127,25 @@ class _Removal:
             self._delete(file_tables.file_versions, [upload])
         return self._all("files", file_tables.files, self._which.of(file_tables.files))
 
-    def _count_passages(self, removed: int) -> None:
-        self.wiped.counts["file_passages"] += removed
+    def _count_passages(self, removed_count: int) -> None:
+        self.wiped.counts["file_passages"] += removed_count
 
-    def _remove_indexed(self, kind: VectorKind, fts: str, mine: ColumnElement[bool]) -> bool:
+    def _remove_indexed(self, kind: VectorKind, fts: str, condition: ColumnElement[bool]) -> bool:
         """Remove rows that have a search document and may have a vector."""
-        query = select(kind.rows.c.id).where(mine).limit(ROWS_PER_STATEMENT)
+        query = select(kind.rows.c.id).where(condition).limit(ROWS_PER_STATEMENT)
         while keys := list(self._conn.execute(query).scalars()):
             for key in keys:
                 index.drop(self._conn, fts, key)
-            found = [key for some in vectors.drop(self._conn, kind, keys).values() for key in some]
+            vector_keys = [
+                key
+                for scope_keys in vectors.drop(self._conn, kind, keys).values()
+                for key in scope_keys
+            ]
             if kind is MESSAGES:
-                self.wiped.messages += found
+                self.wiped.messages += vector_keys
             else:
                 self.wiped.passages += keys
-            self.wiped.counts["vectors"] += len(found)
+            self.wiped.counts["vectors"] += len(vector_keys)
             if self._remove(kind.name, kind.rows, keys):
                 return False
         return True
@@ -153,8 +157,8 @@ class _Removal:
             if self._which.conversations and not self._branches([row.id for row in rows]):
                 return False
             for i in range(0, len(rows), ROWS_PER_STATEMENT):
-                some = rows[i : i + ROWS_PER_STATEMENT]
-                keys = [row.id for row in some]
+                some_rows = rows[i : i + ROWS_PER_STATEMENT]
+                keys = [row.id for row in some_rows]
                 self.wiped.counts["explain"] += self._delete(t.explains, keys)
                 if self._remove("nodes", t.nodes, keys):
                     self._epochs(rows[: i + ROWS_PER_STATEMENT])
@@ -164,8 +168,10 @@ class _Removal:
 
     def _branches(self, nodes: Sequence[int]) -> bool:
         """Remove what an unnamed user's conversation keeps for itself."""
-        scope_id, s = self._which.scope_id, t.scopes.c
-        if self._conn.execute(select(s.id).where(s.id == scope_id, s.user.is_not(None))).first():
+        scope_id, scopes = self._which.scope_id, t.scopes.c
+        if self._conn.execute(
+            select(scopes.id).where(scopes.id == scope_id, scopes.user.is_not(None))
+        ).first():
             return True
         hung = and_(p.scope_id == scope_id, p.node.in_(nodes))
         if not self._remove_indexed(PASSAGES, "passages_fts", hung):
@@ -186,29 +192,31 @@ class _Removal:
     def rest(self) -> bool:
         """Remove everything else, which is small."""
         if self._which.conversations:
-            of = self._which.of
+            condition_of = self._which.of
             tables = {"jobs": t.jobs, "summaries": t.summaries, "dropped": t.dropped}
-            return all(self._all(name, table, of(table)) for name, table in tables.items())
+            return all(
+                self._all(name, table, condition_of(table)) for name, table in tables.items()
+            )
         kinds = [
             *OF_A_SCOPE.items(),
             *(("vectors" if x is t.message_vectors else x.name, x) for x in ALSO),
         ]
         return all(self._all(name, table, self._which.of(table)) for name, table in kinds)
 
-    def _all(self, name: str, table: Table, mine: ColumnElement[bool]) -> bool:
-        query = select(*table.primary_key.columns).where(mine).limit(ROWS_PER_STATEMENT)
+    def _all(self, name: str, table: Table, condition: ColumnElement[bool]) -> bool:
+        query = select(*table.primary_key.columns).where(condition).limit(ROWS_PER_STATEMENT)
         while keys := [row[0] for row in self._conn.execute(query)]:
-            if self._remove(name, table, keys, mine):
+            if self._remove(name, table, keys, condition):
                 return False
         return True
 
     def _remove(
-        self, name: str, table: Table, keys: Sequence[Any], *mine: ColumnElement[bool]
+        self, name: str, table: Table, keys: Sequence[Any], *conditions: ColumnElement[bool]
     ) -> bool:
         """Remove rows; return whether the piece has to end after them."""
-        self.wiped.counts[name] += self._delete(table, keys, *mine)
+        self.wiped.counts[name] += self._delete(table, keys, *conditions)
         return self._share.count_row(len(keys))
 
-    def _delete(self, table: Table, keys: Sequence[Any], *mine: ColumnElement[bool]) -> int:
+    def _delete(self, table: Table, keys: Sequence[Any], *conditions: ColumnElement[bool]) -> int:
         key: Any = next(iter(table.primary_key.columns))
-        return self._conn.execute(delete(table).where(key.in_(keys), *mine)).rowcount
+        return self._conn.execute(delete(table).where(key.in_(keys), *conditions)).rowcount

@@ -21,34 +21,35 @@ encode = msgspec.json.encode
 KINDS = ("memberships", "lines", "versions")
 
 
-def forget_member(conn: Connection, who: UserName) -> dict[str, int]:
+def forget_member(conn: Connection, user_name: UserName) -> dict[str, int]:
     """Remove a user's memberships and lines; return the counts.
 
-    who: tenant and user. Of each block that they wrote in, the older versions lose their texts.
+    user_name: tenant and user. Of each block that they wrote in, the older versions lose their
+    texts.
     """
-    counts = {"memberships": _leave(conn, who), "lines": 0, "versions": 0}
-    for row in _written_by(conn, who):
-        counts["lines"] += _remove_lines(conn, row, who[1])
+    counts = {"memberships": _leave(conn, user_name), "lines": 0, "versions": 0}
+    for row in _written_by(conn, user_name):
+        counts["lines"] += _remove_lines(conn, row, user_name[1])
         texts = v.block_id == row.id, v.version <= row.version
-        held = (v.before.is_not(None)) | (v.after.is_not(None))
-        empty = {"before": None, "after": None, "writers": None}
+        has_text = (v.before.is_not(None)) | (v.after.is_not(None))
+        no_text = {"before": None, "after": None, "writers": None}
         counts["versions"] += conn.execute(
-            update(t.shared_versions).where(*texts, held).values(empty)
+            update(t.shared_versions).where(*texts, has_text).values(no_text)
         ).rowcount
-        _drop_name(conn, row, who[1])
+        _drop_name(conn, row, user_name[1])
     if any(counts.values()):
-        raise_changes(conn, who[0])
+        raise_changes(conn, user_name[0])
     return counts
 
 
-def keep_lines(conn: Connection, who: UserName) -> dict[str, int]:
+def keep_lines(conn: Connection, user_name: UserName) -> dict[str, int]:
     """Remove a user's memberships, and their name beside what they wrote; return the counts."""
-    counts = {"memberships": _leave(conn, who), "lines": 0, "versions": 0}
-    for row in _written_by(conn, who):
-        counts["versions"] += _drop_name(conn, row, who[1])
-        _put_writers(conn, row.id, rename_writer(read_writers(row.writers), who[1], None))
+    counts = {"memberships": _leave(conn, user_name), "lines": 0, "versions": 0}
+    for row in _written_by(conn, user_name):
+        counts["versions"] += _drop_name(conn, row, user_name[1])
+        _put_writers(conn, row.id, rename_writer(read_writers(row.writers), user_name[1], None))
     if any(counts.values()):
-        raise_changes(conn, who[0])
+        raise_changes(conn, user_name[0])
     return counts
 
 
@@ -57,16 +58,16 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
     if source[0] != target[0]:
         keep_lines(conn, source)
         return
-    own = m.tenant == source[0], m.kind == "user", m.name == source[1]
+    is_member = m.tenant == source[0], m.kind == "user", m.name == source[1]
     twin = t.shared_members.alias()
-    there = select(twin.c.block_id).where(
+    target_memberships = select(twin.c.block_id).where(
         twin.c.block_id == m.block_id,
         twin.c.kind == "user",
         twin.c.name == target[1],
         twin.c.agent == m.agent,
     )
-    conn.execute(delete(t.shared_members).where(*own, there.exists()))
-    conn.execute(update(t.shared_members).where(*own).values(name=target[1]))
+    conn.execute(delete(t.shared_members).where(*is_member, target_memberships.exists()))
+    conn.execute(update(t.shared_members).where(*is_member).values(name=target[1]))
     teams.rename_member(conn, source, target)
     project_rows.rename_member(conn, source, target)
     for row in _written_by(conn, source):
@@ -76,18 +77,22 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
     raise_changes(conn, source[0])
 
 
-def _leave(conn: Connection, who: UserName) -> int:
+def _leave(conn: Connection, user_name: UserName) -> int:
     """Take a user out of blocks, teams and projects; return of how many."""
-    own = m.tenant == who[0], m.kind == "user", m.name == who[1]
-    left = conn.execute(delete(t.shared_members).where(*own)).rowcount
-    left += project_rows.leave_all(conn, who[0], project_rows.USER, who[1])
-    return left + teams.leave_all(conn, who)
+    is_member = m.tenant == user_name[0], m.kind == "user", m.name == user_name[1]
+    left_count = conn.execute(delete(t.shared_members).where(*is_member)).rowcount
+    left_count += project_rows.leave_all(conn, user_name[0], project_rows.USER, user_name[1])
+    return left_count + teams.leave_all(conn, user_name)
 
 
-def _written_by(conn: Connection, who: UserName) -> Iterator[Row[Any]]:
+def _written_by(conn: Connection, user_name: UserName) -> Iterator[Row[Any]]:
     """Yield the blocks that a user wrote in, held one after the other in the order of their ids."""
-    named = select(v.block_id).where(v.user == who[1])
-    query = select(t.shared_blocks).where(b.tenant == who[0], b.id.in_(named)).order_by(b.id)
+    written_blocks = select(v.block_id).where(v.user == user_name[1])
+    query = (
+        select(t.shared_blocks)
+        .where(b.tenant == user_name[0], b.id.in_(written_blocks))
+        .order_by(b.id)
+    )
     yield from conn.execute(query.with_for_update()).all()
 
 
@@ -97,16 +102,16 @@ def _remove_lines(conn: Connection, row: Row[Any], user: str) -> int:
     The version has no text before, which the older ones have lost too.
     """
     writers = read_writers(row.writers)
-    value, others = run_pure(
+    value, other_writers = run_pure(
         conn, lambda old: without_lines_of(old, writers, user), row.value, len(row.value)
     )
-    removed = len(writers) - len(others)
-    if not removed:
+    removed_count = len(writers) - len(other_writers)
+    if not removed_count:
         return 0
     now, version = clock.now(), row.version + 1
-    changed = {
+    new_values = {
         "value": value,
-        "writers": encode(others).decode(),
+        "writers": encode(other_writers).decode(),
         "version": version,
         "outside": row.outside + 1,
         "updated_at": now,
@@ -114,7 +119,7 @@ def _remove_lines(conn: Connection, row: Row[Any], user: str) -> int:
         "user": None,
         "agent": None,
     }
-    conn.execute(update(t.shared_blocks).where(b.id == row.id).values(changed))
+    conn.execute(update(t.shared_blocks).where(b.id == row.id).values(new_values))
     conn.execute(
         t.shared_versions.insert().values(
             id=new_key(),
@@ -125,14 +130,16 @@ def _remove_lines(conn: Connection, row: Row[Any], user: str) -> int:
             created_at=now,
         )
     )
-    return removed
+    return removed_count
 
 
-def _drop_name(conn: Connection, row: Row[Any], user: str, other: str | None = None) -> int:
+def _drop_name(conn: Connection, row: Row[Any], user: str, new_name: str | None = None) -> int:
     """Put another name, or none, in the place of a user's beside what they wrote."""
-    conn.execute(update(t.shared_blocks).where(b.id == row.id, b.user == user).values(user=other))
-    named = v.block_id == row.id, v.user == user
-    return conn.execute(update(t.shared_versions).where(*named).values(user=other)).rowcount
+    conn.execute(
+        update(t.shared_blocks).where(b.id == row.id, b.user == user).values(user=new_name)
+    )
+    is_named = v.block_id == row.id, v.user == user
+    return conn.execute(update(t.shared_versions).where(*is_named).values(user=new_name)).rowcount
 
 
 def _put_writers(conn: Connection, ident: str, writers: Writers) -> None:

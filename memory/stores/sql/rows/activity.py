@@ -64,8 +64,8 @@ def turns(
 
     Of a busy gateway the newest `MAX_SCANNED_TURNS` are looked at.
     """
-    found = _newest_turns(reach, since, limit, user)
-    query = _with_records(found).order_by(found.c.id.desc())
+    newest_turns = _newest_turns(reach, since, limit, user)
+    query = _with_records(newest_turns).order_by(newest_turns.c.id.desc())
     return [_activity(row) for row in conn.execute(query)]
 
 
@@ -76,35 +76,39 @@ def ended_turns(
 
     They are sought among the newest `MAX_ENDED_TURNS`.
     """
-    found = _newest_turns(reach, since, MAX_ENDED_TURNS, None)
-    by_end = t.explains.c.created_at.desc(), found.c.id.desc()
-    query = _with_records(found).order_by(*by_end).limit(limit)
+    newest_turns = _newest_turns(reach, since, MAX_ENDED_TURNS, None)
+    by_end = t.explains.c.created_at.desc(), newest_turns.c.id.desc()
+    query = _with_records(newest_turns).order_by(*by_end).limit(limit)
     return [_activity(row) for row in conn.execute(query)]
 
 
 def _newest_turns(reach: VisibleScopes, since: float, limit: int, user: str | None) -> Subquery:
-    x, s = t.explains.c, t.scopes.c
-    newest = (
-        select(x.id, x.scope_id)
-        .where(x.id > key_at(since))
-        .order_by(x.id.desc())
+    explains, scopes = t.explains.c, t.scopes.c
+    newest_keys = (
+        select(explains.id, explains.scope_id)
+        .where(explains.id > key_at(since))
+        .order_by(explains.id.desc())
         .limit(MAX_SCANNED_TURNS)
         .subquery()
     )
     return (
-        select(newest.c.id, s.tenant, s.user, s.agent)
-        .join(t.scopes, s.id == newest.c.scope_id)
+        select(newest_keys.c.id, scopes.tenant, scopes.user, scopes.agent)
+        .join(t.scopes, scopes.id == newest_keys.c.scope_id)
         .where(*reach.conditions(), *_owned(user))
-        .order_by(newest.c.id.desc())
+        .order_by(newest_keys.c.id.desc())
         .limit(limit)
         .subquery()
     )
 
 
-def _with_records(found: Subquery) -> Select[Any]:
-    x = t.explains.c
-    record = case((func.length(x.record) <= MAX_RECORD_CHARACTERS, x.record), else_="")
-    return select(*found.c, record, x.created_at).join(t.explains, x.id == found.c.id)
+def _with_records(turn_keys: Subquery) -> Select[Any]:
+    explains = t.explains.c
+    record = case(
+        (func.length(explains.record) <= MAX_RECORD_CHARACTERS, explains.record), else_=""
+    )
+    return select(*turn_keys.c, record, explains.created_at).join(
+        t.explains, explains.id == turn_keys.c.id
+    )
 
 
 def _activity(row: Sequence[Any]) -> RecordedActivity:
@@ -118,30 +122,32 @@ def _owned(user: str | None) -> list[ColumnElement[bool]]:
 
 def count_passages(conn: Connection, reach: VisibleScopes, user: str | None = None) -> int:
     """Count the passages that a search may find, up to `MAX_TOTAL`."""
-    p, s = t.passages.c, t.scopes.c
-    found = (
-        select(p.id)
-        .join(t.scopes, s.id == p.scope_id)
-        .where(p.deleted_at.is_(None), *reach.conditions(), *_owned(user))
+    passages, scopes = t.passages.c, t.scopes.c
+    visible_keys = (
+        select(passages.id)
+        .join(t.scopes, scopes.id == passages.scope_id)
+        .where(passages.deleted_at.is_(None), *reach.conditions(), *_owned(user))
         .limit(MAX_TOTAL)
         .subquery()
     )
-    return int(conn.execute(select(func.count()).select_from(found)).scalar() or 0)
+    return int(conn.execute(select(func.count()).select_from(visible_keys)).scalar() or 0)
 
 
 def passages_by_day(
     conn: Connection, reach: VisibleScopes, since: float, user: str | None = None
 ) -> dict[str, int]:
     """Count the passages added on each UTC day since a Unix time."""
-    p, s = t.passages.c, t.scopes.c
-    added = (
-        select((p.id // DAY_KEYS).label("day"))
-        .join(t.scopes, s.id == p.scope_id)
-        .where(p.id >= key_at(since), *reach.conditions(), *_owned(user))
+    passages, scopes = t.passages.c, t.scopes.c
+    added_days = (
+        select((passages.id // DAY_KEYS).label("day"))
+        .join(t.scopes, scopes.id == passages.scope_id)
+        .where(passages.id >= key_at(since), *reach.conditions(), *_owned(user))
         .limit(MAX_COUNTED_ROWS)
         .subquery()
     )
-    query = select(added.c.day, func.count()).group_by(added.c.day).order_by(added.c.day)
+    query = (
+        select(added_days.c.day, func.count()).group_by(added_days.c.day).order_by(added_days.c.day)
+    )
     return {_date(int(day)): n for day, n in conn.execute(query)}
 
 
@@ -152,34 +158,36 @@ def edits_by_day(
 
     The newest `MAX_COUNTED_ROWS` edits are looked at, whosever they are.
     """
-    v, s = t.block_versions.c, t.scopes.c
-    newest = (
-        select(v.scope_id, v.created_at, v.actor)
-        .order_by(v.id.desc())
+    block_versions, scopes = t.block_versions.c, t.scopes.c
+    newest_edits = (
+        select(block_versions.scope_id, block_versions.created_at, block_versions.actor)
+        .order_by(block_versions.id.desc())
         .limit(MAX_COUNTED_ROWS)
         .subquery()
     )
-    days = newest.c.created_at / DAY_SECONDS
+    days = newest_edits.c.created_at / DAY_SECONDS
     day = cast(days, Integer)  # some databases round a cast, others truncate
     edits = (
-        select((day - case((day > days, 1), else_=0)).label("day"), newest.c.actor)
-        .join(t.scopes, s.id == newest.c.scope_id)
-        .where(newest.c.created_at >= since, *reach.conditions(), *_owned(user))
+        select((day - case((day > days, 1), else_=0)).label("day"), newest_edits.c.actor)
+        .join(t.scopes, scopes.id == newest_edits.c.scope_id)
+        .where(newest_edits.c.created_at >= since, *reach.conditions(), *_owned(user))
         .subquery()
     )
     query = select(edits.c.day, edits.c.actor, func.count()).group_by(edits.c.day, edits.c.actor)
-    out: dict[str, dict[str, int]] = {}
+    counts_by_day: dict[str, dict[str, int]] = {}
     for day, actor, n in conn.execute(query.order_by(edits.c.day)):
-        out.setdefault(_date(day), {})[actor] = n
-    return out
+        counts_by_day.setdefault(_date(day), {})[actor] = n
+    return counts_by_day
 
 
 def newest_edit(conn: Connection, scope_id: int) -> tuple[int, int]:
     """Return what changes with any edit of a scope from outside, and with any of its blocks."""
-    v = t.block_versions.c
+    block_versions = t.block_versions.c
     edits = conn.execute(select(t.scopes.c.edits).where(t.scopes.c.id == scope_id)).scalar()
-    newest = conn.execute(select(func.max(v.id)).where(v.scope_id == scope_id)).scalar()
-    return int(edits or 0), int(newest or 0)
+    newest_key = conn.execute(
+        select(func.max(block_versions.id)).where(block_versions.scope_id == scope_id)
+    ).scalar()
+    return int(edits or 0), int(newest_key or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +202,13 @@ class RecordedMessage:
 
 def turn_messages(conn: Connection, reach: VisibleScopes, key: int) -> list[RecordedMessage]:
     """Return the first messages of a turn, by its key: the client's new ones, then the answer."""
-    m, s = t.messages.c, t.scopes.c
-    content = func.substr(m.content, 1, MAX_RECORD_CHARACTERS)
+    messages, scopes = t.messages.c, t.scopes.c
+    content = func.substr(messages.content, 1, MAX_RECORD_CHARACTERS)
     query = (
-        select(m.role, content, m.aborted, m.created_at)
-        .join(t.scopes, s.id == m.scope_id)
-        .where(m.node == key, *reach.conditions())
-        .order_by(m.id)
+        select(messages.role, content, messages.aborted, messages.created_at)
+        .join(t.scopes, scopes.id == messages.scope_id)
+        .where(messages.node == key, *reach.conditions())
+        .order_by(messages.id)
         .limit(MAX_TURN_MESSAGES)
     )
     return [RecordedMessage(*row) for row in conn.execute(query)]
@@ -208,10 +216,10 @@ def turn_messages(conn: Connection, reach: VisibleScopes, key: int) -> list[Reco
 
 def explain_ids(conn: Connection, keys: Sequence[int]) -> dict[int, str]:
     """Return the ids of the newest explain records of turns, by the turns' keys."""
-    x = t.explains.c
-    tail = func.substr(x.record, 1, EXPLAIN_ID_CHARACTERS)
-    rows = conn.execute(select(x.id, tail).where(x.id.in_(keys)))
-    return {key: found[0] for key, text in rows if (found := EXPLAIN_ID.search(text))}
+    explains = t.explains.c
+    tail = func.substr(explains.record, 1, EXPLAIN_ID_CHARACTERS)
+    rows = conn.execute(select(explains.id, tail).where(explains.id.in_(keys)))
+    return {key: match[0] for key, text in rows if (match := EXPLAIN_ID.search(text))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +233,11 @@ class StoredSummary:
 
 def summaries(conn: Connection, scope_id: int, conversation: int) -> list[StoredSummary]:
     """Return the newest summaries of a conversation, newest first."""
-    s = t.summaries.c
+    summaries = t.summaries.c
     query = (
-        select(s.content, s.count, s.created_at)
-        .where(s.scope_id == scope_id, s.conversation == conversation)
-        .order_by(s.id.desc())
+        select(summaries.content, summaries.count, summaries.created_at)
+        .where(summaries.scope_id == scope_id, summaries.conversation == conversation)
+        .order_by(summaries.id.desc())
         .limit(MAX_SUMMARIES)
     )
     return [StoredSummary(*row) for row in conn.execute(query)]
@@ -237,9 +245,11 @@ def summaries(conn: Connection, scope_id: int, conversation: int) -> list[Stored
 
 def forks(conn: Connection, scope_id: int, name: str) -> list[str]:
     """Return the names of conversations that forked from this one, newest first."""
-    c = t.conversations.c
-    query = select(c.name).where(c.scope_id == scope_id, c.forked_from == name)
-    return list(conn.execute(query.order_by(c.id.desc()).limit(MAX_FORKS)).scalars())
+    conversations = t.conversations.c
+    query = select(conversations.name).where(
+        conversations.scope_id == scope_id, conversations.forked_from == name
+    )
+    return list(conn.execute(query.order_by(conversations.id.desc()).limit(MAX_FORKS)).scalars())
 
 
 def _date(day: int) -> str:

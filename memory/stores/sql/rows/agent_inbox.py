@@ -58,35 +58,35 @@ class InboxMessage(msgspec.Struct, frozen=True):
     delivered_at: float | None = None
 
 
-def put(conn: Connection, new: NewInboxMessage) -> InboxMessage:
+def put(conn: Connection, new_message: NewInboxMessage) -> InboxMessage:
     """Put a message into an inbox."""
-    message = InboxMessage(new_id("msg"), new.sender, new.text, clock.now())
-    to = new.to
+    message = InboxMessage(new_id("msg"), new_message.sender, new_message.text, clock.now())
+    address = new_message.to
     conn.execute(
         insert(t.agent_inbox).values(
             id=message.id,
-            tenant=to.tenant,
-            agent=to.agent,
-            owner=to.owner,
-            sender=new.sender,
-            said_by=new.said_by,
-            text=new.text,
+            tenant=address.tenant,
+            agent=address.agent,
+            owner=address.owner,
+            sender=new_message.sender,
+            said_by=new_message.said_by,
+            text=new_message.text,
             created_at=message.created_at,
         )
     )
     return message
 
 
-def waiting(to: InboxAddress, since: float, most: int) -> Query:
+def waiting(address: InboxAddress, since: float, max_messages: int) -> Query:
     """Return the query for the messages that wait, oldest first. since: older ones do not."""
     return Query(
         WAITING,
         {
-            "tenant": to.tenant,
-            "owner": to.owner,
-            "agent": to.agent,
+            "tenant": address.tenant,
+            "owner": address.owner,
+            "agent": address.agent,
             "since": since,
-            "most": most,
+            "most": max_messages,
         },
     )
 
@@ -97,24 +97,29 @@ def message_of(row: Any) -> InboxMessage:
 
 
 def list_page(
-    conn: Connection, to: InboxAddress, after: tuple[float, str] | None, limit: int
+    conn: Connection, address: InboxAddress, after: tuple[float, str] | None, limit: int
 ) -> list[InboxMessage]:
     """List the messages of an inbox, delivered or not, newest first, behind a place."""
-    own = (x.tenant == to.tenant) & (x.owner == to.owner) & (x.agent == to.agent)
-    query = select(t.agent_inbox).where(own).order_by(x.created_at.desc(), x.id.desc())
+    is_addressed = (
+        (x.tenant == address.tenant) & (x.owner == address.owner) & (x.agent == address.agent)
+    )
+    query = select(t.agent_inbox).where(is_addressed).order_by(x.created_at.desc(), x.id.desc())
     if after is not None:
         query = query.where(tuple_(x.created_at, x.id) < tuple_(*map(literal, after)))
     return [message_of(row) for row in conn.execute(query.limit(limit))]
 
 
-def take_back(conn: Connection, to: InboxAddress, ident: str) -> None:
+def take_back(conn: Connection, address: InboxAddress, ident: str) -> None:
     """Remove a message. Raises NotFound."""
-    removed = conn.execute(
+    removed_count = conn.execute(
         delete(t.agent_inbox).where(
-            x.id == ident, x.tenant == to.tenant, x.owner == to.owner, x.agent == to.agent
+            x.id == ident,
+            x.tenant == address.tenant,
+            x.owner == address.owner,
+            x.agent == address.agent,
         )
     ).rowcount
-    if not removed:
+    if not removed_count:
         raise NotFound(f"there is no message {ident[:64]!r} in this inbox")
 
 
@@ -130,15 +135,15 @@ def deliver(conn: Connection, idents: Sequence[str], turn: int) -> None:
 def rename(conn: Connection, source: UserName, target: UserName) -> None:
     """Give what a user got and sent to another name."""
     for column in (x.owner, x.said_by):
-        own = (x.tenant == source[0]) & (column == source[1])
+        is_owned = (x.tenant == source[0]) & (column == source[1])
         values = {"tenant": target[0], column.name: target[1]}
-        conn.execute(update(t.agent_inbox).where(own).values(values))
+        conn.execute(update(t.agent_inbox).where(is_owned).values(values))
 
 
-def remove(conn: Connection, who: UserName) -> None:
+def remove(conn: Connection, user_name: UserName) -> None:
     """Remove what a user who is erased got and sent."""
-    own = or_(x.owner == who[1], x.said_by == who[1])
-    conn.execute(delete(t.agent_inbox).where(x.tenant == who[0], own))
+    is_owned = or_(x.owner == user_name[1], x.said_by == user_name[1])
+    conn.execute(delete(t.agent_inbox).where(x.tenant == user_name[0], is_owned))
 
 
 def expire(conn: Connection, before: float) -> int:
@@ -146,5 +151,5 @@ def expire(conn: Connection, before: float) -> int:
 
     Returns their number; call again until it is 0.
     """
-    old = select(x.id).where(x.created_at < before).limit(RECORDS)
-    return conn.execute(delete(t.agent_inbox).where(x.id.in_(old))).rowcount
+    expired_ids = select(x.id).where(x.created_at < before).limit(RECORDS)
+    return conn.execute(delete(t.agent_inbox).where(x.id.in_(expired_ids))).rowcount

@@ -121,69 +121,93 @@ def read_named(conn: Connection, tenant: str, names: Sequence[str]) -> list[Stor
 
 
 def edit(
-    conn: Connection, who: tuple[str, str], how: Edit, source: EditSource, most: int
+    conn: Connection, agent_name: tuple[str, str], editor: Edit, source: EditSource, max_agents: int
 ) -> StoredAgent | None:
-    """Apply `how` to a profile (None: absent; returning None deletes it), with a version row.
+    """Apply `editor` to a profile (None: absent; returning None deletes it), with a version row.
 
-    who: tenant, and name or id. most: profiles of a tenant. An edit that changes nothing writes
-    nothing. Returns the profile as it is now. Raises Conflict, TooManyAgents.
+    agent_name: tenant, and name or id. max_agents: profiles of a tenant. An edit that changes
+    nothing writes nothing. Returns the profile as it is now. Raises Conflict, TooManyAgents.
     """
-    tenant, name = who
+    tenant, name = agent_name
     row = _row(conn, tenant, name)
-    before = None if row is None or row.deleted else _stored(row)
-    version = before.version if before else 0
+    old_agent = None if row is None or row.deleted else _stored(row)
+    version = old_agent.version if old_agent else 0
     if source.expect is not None and source.expect != version:
         raise Conflict(
             f"the agent {name!r} is at version {version}, not {source.expect}: read it again and "
             "repeat the edit"
         )
-    after = how(before)
-    if after == (before.profile if before else None):
-        return before
-    if before is None:
-        _check_room(conn, tenant, most)
-    change = AgentChange(before.profile if before else None, after)
-    return _write(conn, who, row, change, source)
+    new_profile = editor(old_agent)
+    if new_profile == (old_agent.profile if old_agent else None):
+        return old_agent
+    if old_agent is None:
+        _check_room(conn, tenant, max_agents)
+    change = AgentChange(old_agent.profile if old_agent else None, new_profile)
+    return _write(conn, agent_name, row, change, source)
 
 
 def undo(
-    conn: Connection, who: tuple[str, str], source: EditSource, most: int
+    conn: Connection, agent_name: tuple[str, str], source: EditSource, max_agents: int
 ) -> StoredAgent | None:
     """Undo the newest edit that is not undone yet, as a new version.
 
     Returns the profile; None if that edit had made it. Raises NotFound if none is left,
     TooManyAgents.
     """
-    tenant, name = who
+    tenant, name = agent_name
     row = _row(conn, tenant, name)
     if row is None:
         raise NotFound(f"there is no agent {name!r} with a history")
-    undone = select(v.undoes).where(v.agent == row.id, v.undoes.is_not(None))
-    edits = select(t.agent_versions).where(
-        v.agent == row.id, v.undoes.is_(None), v.version.not_in(undone)
-    )
-    last = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
-    if last is None:
+    last_edit = _newest_edit(conn, row.id)
+    if last_edit is None:
         raise NotFound(f"nothing is left to undo in the agent {name!r}")
-    if row.deleted and last.before is not None:
-        _check_room(conn, tenant, most)
+    if row.deleted and last_edit.before is not None:
+        _check_room(conn, tenant, max_agents)
     now = None if row.deleted else row.profile
-    return _write(conn, who, row, AgentChange(now, last.before, last.version), source)
+    return _write(
+        conn, agent_name, row, AgentChange(now, last_edit.before, last_edit.version), source
+    )
+
+
+def _newest_edit(conn: Connection, ident: str) -> Row[Any] | None:
+    """Return the newest version that is not undone yet."""
+    undone = select(v.undoes).where(v.agent == ident, v.undoes.is_not(None))
+    edits = select(t.agent_versions).where(
+        v.agent == ident, v.undoes.is_(None), v.version.not_in(undone)
+    )
+    return conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+
+
+def note_memberships(conn: Connection, agent_name: tuple[str, str], memberships: str) -> None:
+    """Keep with the newest version, which deletes the profile, what it was a member of."""
+    row = _row(conn, *agent_name)
+    if row is not None:
+        newest = (v.agent == row.id) & (v.version == row.version)
+        conn.execute(update(t.agent_versions).where(newest).values(memberships=memberships))
+
+
+def held_memberships(conn: Connection, agent_name: tuple[str, str]) -> tuple[str, str]:
+    """Return a profile's name, and of what it was a member if its deletion is undone next."""
+    row = _row(conn, *agent_name)
+    if row is None:
+        return agent_name[1], "[]"
+    last_edit = _newest_edit(conn, row.id)
+    return row.name, (last_edit.memberships if last_edit is not None else None) or "[]"
 
 
 def versions(
-    conn: Connection, who: tuple[str, str], before: int | None, limit: int
+    conn: Connection, agent_name: tuple[str, str], before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """Return versions, newest first. Raises NotFound for a name that no profile ever had."""
-    row = _row(conn, *who)
+    row = _row(conn, *agent_name)
     if row is None:
-        raise NotFound(f"there is no agent {who[1]!r}")
+        raise NotFound(f"there is no agent {agent_name[1]!r}")
     query = select(t.agent_versions).where(v.agent == row.id)
     if before is not None:
         query = query.where(v.version < before)
     names = ("version", "before", "after", "actor", "request_id", "created_at")
     rows = conn.execute(query.order_by(v.version.desc()).limit(limit))
-    return [{name: getattr(found, name) for name in names} for found in rows]
+    return [{name: getattr(version_row, name) for name in names} for version_row in rows]
 
 
 def _row(conn: Connection, tenant: str, name: str) -> Row[Any] | None:
@@ -203,23 +227,27 @@ def _stored(row: Row[Any]) -> StoredAgent:
     )
 
 
-def _check_room(conn: Connection, tenant: str, most: int) -> None:
-    own = a.tenant == tenant, a.deleted.is_(False)
-    count = conn.execute(select(func.count()).select_from(t.agents).where(*own)).scalar() or 0
-    if count >= most:
-        raise TooManyAgents(f"There are {count} agents, and {most} at most. Delete one first.")
+def _check_room(conn: Connection, tenant: str, max_agents: int) -> None:
+    is_tenants = a.tenant == tenant, a.deleted.is_(False)
+    count = (
+        conn.execute(select(func.count()).select_from(t.agents).where(*is_tenants)).scalar() or 0
+    )
+    if count >= max_agents:
+        raise TooManyAgents(
+            f"There are {count} agents, and {max_agents} at most. Delete one first."
+        )
 
 
 def _write(
     conn: Connection,
-    who: tuple[str, str],
+    agent_name: tuple[str, str],
     row: Row[Any] | None,
     change: AgentChange,
     source: EditSource,
 ) -> StoredAgent | None:
     """Write the profile and its version row. Raises Conflict."""
-    now, tenant = clock.now(), who[0]
-    name = row.name if row is not None else who[1]
+    now, tenant = clock.now(), agent_name[0]
+    name = row.name if row is not None else agent_name[1]
     version = (row.version if row is not None else 0) + 1
     ident = row.id if row is not None else _new_ident(name)
     values = {
@@ -242,14 +270,14 @@ def _write(
     _tell_others(conn)
     if change.after is None:
         return None
-    created = row.created_at if row is not None else now
-    return StoredAgent(ident, name, change.after, version, created, now, source.actor)
+    first_created_at = row.created_at if row is not None else now
+    return StoredAgent(ident, name, change.after, version, first_created_at, now, source.actor)
 
 
 def _new_ident(name: str) -> str:
     """Return the id of a new profile: for one that is named by its id, the same digits."""
-    if found := LETTA_NAME.fullmatch(name):
-        return f"agent_{''.join(found.groups())}"
+    if match := LETTA_NAME.fullmatch(name):
+        return f"agent_{''.join(match.groups())}"
     return new_id("agent")
 
 
@@ -260,13 +288,13 @@ def _summarize_profile(profile: str) -> str:
 
 
 def _add_version(
-    conn: Connection, of: dict[str, Any], change: AgentChange, source: EditSource
+    conn: Connection, version_values: dict[str, Any], change: AgentChange, source: EditSource
 ) -> None:
-    """Write the version row of a change. of: the profile, its version, and the time."""
+    """Write the version row of a change. version_values: the profile, its version, and the time."""
     conn.execute(
         insert(t.agent_versions).values(
             id=new_key(),
-            **of,
+            **version_values,
             before=change.before,
             after=change.after,
             actor=source.actor,

@@ -74,10 +74,10 @@ class ApprovalDecision(msgspec.Struct, frozen=True):
     by: str
 
 
-def create(conn: Connection, wanted: ApprovalRequest) -> StoredApproval:
+def create(conn: Connection, request: ApprovalRequest) -> StoredApproval:
     """Write that a call waits."""
     now = clock.now()
-    row = msgspec.structs.asdict(wanted)
+    row = msgspec.structs.asdict(request)
     seconds = row.pop("seconds")
     approval = StoredApproval(
         id=new_id("appr"),
@@ -89,9 +89,9 @@ def create(conn: Connection, wanted: ApprovalRequest) -> StoredApproval:
         decided_by=None,
         **row,
     )
-    alive = min(now + ALIVE_SECONDS, now + seconds)
+    alive_until = min(now + ALIVE_SECONDS, now + seconds)
     conn.execute(
-        insert(t.tool_approvals).values(**msgspec.structs.asdict(approval), alive_until=alive)
+        insert(t.tool_approvals).values(**msgspec.structs.asdict(approval), alive_until=alive_until)
     )
     return approval
 
@@ -109,11 +109,11 @@ def find(conn: Connection, ident: str, tenant: str | None = None) -> StoredAppro
 
 def renew(conn: Connection, ident: str) -> None:
     """Note that a turn still waits."""
-    alive = clock.now() + ALIVE_SECONDS
+    alive_until = clock.now() + ALIVE_SECONDS
     conn.execute(
         update(t.tool_approvals)
         .where(a.id == ident, a.status == "pending")
-        .values(alive_until=alive)
+        .values(alive_until=alive_until)
     )
 
 
@@ -125,7 +125,7 @@ def decide(
     Returns the approval, and whether this decision is the one that counts. Raises NotFound.
     """
     now = clock.now()
-    before = find(conn, ident, tenant)
+    approval = find(conn, ident, tenant)
     decided = conn.execute(
         update(t.tool_approvals)
         .where(a.id == ident, _waits(now))
@@ -133,7 +133,7 @@ def decide(
             status=decision.status, reason=decision.reason, decided_by=decision.by, decided_at=now
         )
     ).rowcount
-    return (find(conn, before.id) if decided else before), bool(decided)
+    return (find(conn, approval.id) if decided else approval), bool(decided)
 
 
 def end(conn: Connection, ident: str, status: ApprovalStatus) -> StoredApproval:
@@ -171,13 +171,13 @@ def list_page(
 
 def rename(conn: Connection, source: UserName, target: UserName) -> None:
     """Give a user's approvals to another name."""
-    own = (a.tenant == source[0]) & (a.user == source[1])
-    conn.execute(update(t.tool_approvals).where(own).values(tenant=target[0], user=target[1]))
+    is_owned = (a.tenant == source[0]) & (a.user == source[1])
+    conn.execute(update(t.tool_approvals).where(is_owned).values(tenant=target[0], user=target[1]))
 
 
-def remove(conn: Connection, who: UserName) -> None:
+def remove(conn: Connection, user_name: UserName) -> None:
     """Remove the approvals of a user who is erased."""
-    conn.execute(delete(t.tool_approvals).where(a.tenant == who[0], a.user == who[1]))
+    conn.execute(delete(t.tool_approvals).where(a.tenant == user_name[0], a.user == user_name[1]))
 
 
 def expire(conn: Connection, before: float) -> int:
@@ -185,8 +185,8 @@ def expire(conn: Connection, before: float) -> int:
 
     Returns their number; call again until it is 0.
     """
-    old = select(a.id).where(a.created_at < before).limit(RECORDS)
-    return conn.execute(delete(t.tool_approvals).where(a.id.in_(old))).rowcount
+    expired_ids = select(a.id).where(a.created_at < before).limit(RECORDS)
+    return conn.execute(delete(t.tool_approvals).where(a.id.in_(expired_ids))).rowcount
 
 
 def _waits(now: float) -> ColumnElement[bool]:

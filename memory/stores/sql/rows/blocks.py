@@ -108,58 +108,62 @@ def _rows(conn: Connection, scope_id: int, branch: int) -> list[Row[Any]]:
     return list(execute(conn, SHELF, {"scope": scope_id, "branch": branch}))
 
 
-def all_of(conn: Connection, shelf: BlockSet) -> dict[str, CoreBlock]:
+def all_of(conn: Connection, block_set: BlockSet) -> dict[str, CoreBlock]:
     """Return blocks by label: the operator's defaults, replaced by what is stored."""
-    out = dict(shelf.defaults)
-    if shelf.scope_id is not None:
-        rows = _rows(conn, shelf.scope_id, shelf.branch)
-        if not rows and shelf.parent != shelf.branch:
-            rows = _rows(conn, shelf.scope_id, shelf.parent)
+    blocks_by_label = dict(block_set.defaults)
+    if block_set.scope_id is not None:
+        rows = _rows(conn, block_set.scope_id, block_set.branch)
+        if not rows and block_set.parent != block_set.branch:
+            rows = _rows(conn, block_set.scope_id, block_set.parent)
         for row in rows:
-            out.pop(row.label, None)
+            blocks_by_label.pop(row.label, None)
             if not row.deleted:
-                out[row.label] = _operators(_block(row), shelf.defaults)
-    return out
+                blocks_by_label[row.label] = _operators(_block(row), block_set.defaults)
+    return blocks_by_label
 
 
 def check_space(
-    conn: Connection, shelf: BlockSet, before: CoreBlock | None, after: CoreBlock | None
+    conn: Connection, block_set: BlockSet, before: CoreBlock | None, after: CoreBlock | None
 ) -> None:
     """Check that a user's blocks may grow so. Raises TooManyBlocks, BlockSpaceFull."""
     if after is None or (before is not None and length_of(after) <= length_of(before)):
         return
-    lengths = {label: length_of(block) for label, block in shelf.defaults.items()}
-    for row in execute(conn, LENGTHS, {"scope": shelf.scope_id, "branch": shelf.branch}):
+    lengths = {label: length_of(block) for label, block in block_set.defaults.items()}
+    for row in execute(conn, LENGTHS, {"scope": block_set.scope_id, "branch": block_set.branch}):
         lengths.pop(row.label, None)
         if not row.deleted:
             lengths[row.label] = row.size
-    space_of(shelf.defaults).check(lengths, (before, after))
+    space_of(block_set.defaults).check(lengths, (before, after))
 
 
 def _operators(block: CoreBlock, defaults: Mapping[str, CoreBlock]) -> CoreBlock:
     """Return the block with `read_only` as the operator set it, for an operator's block."""
-    mine = defaults.get(block.label)
+    default_block = defaults.get(block.label)
     return (
-        replace(block, read_only=mine.read_only)
-        if mine and mine.read_only != block.read_only
+        replace(block, read_only=default_block.read_only)
+        if default_block and default_block.read_only != block.read_only
         else block
     )
 
 
-def _row(conn: Connection, shelf: BlockSet, label: str) -> Row[Any] | None:
-    which = {"scope": shelf.scope_id, "branch": shelf.branch, "name": label}
-    row: Row[Any] | None = execute(conn, ONE, which).first()
+def _row(conn: Connection, block_set: BlockSet, label: str) -> Row[Any] | None:
+    parameters = {"scope": block_set.scope_id, "branch": block_set.branch, "name": label}
+    row: Row[Any] | None = execute(conn, ONE, parameters).first()
     return row
 
 
-def _branch_off(conn: Connection, shelf: BlockSet) -> None:
+def _branch_off(conn: Connection, block_set: BlockSet) -> None:
     """Copy the parent's blocks to the branch on its first write."""
-    if shelf.branch == shelf.parent or _rows(conn, shelf.scope_id or 0, shelf.branch):
+    if block_set.branch == block_set.parent or _rows(
+        conn, block_set.scope_id or 0, block_set.branch
+    ):
         return
-    for row in conn.execute(SHELF, {"scope": shelf.scope_id or 0, "branch": shelf.parent}).all():
+    for row in conn.execute(
+        SHELF, {"scope": block_set.scope_id or 0, "branch": block_set.parent}
+    ).all():
         conn.execute(
             insert(t.blocks).values(
-                **{**row._mapping, "id": new_id("block"), "branch": shelf.branch}
+                **{**row._mapping, "id": new_id("block"), "branch": block_set.branch}
             )
         )
 
@@ -168,27 +172,29 @@ Edit = Callable[[CoreBlock | None], CoreBlock | None]
 
 
 def edit(
-    conn: Connection, shelf: BlockSet, label: str, how: Edit, source: EditSource
+    conn: Connection, block_set: BlockSet, label: str, editor: Edit, source: EditSource
 ) -> CoreBlock | None:
-    """Apply `how` to the block (None: absent; returning None deletes it), with a version row.
+    """Apply `editor` to the block (None: absent; returning None deletes it), with a version row.
 
     Raises Conflict if the version is not the one that the source expects. An edit that changes
     nothing writes nothing. shelf.scope_id must exist. Returns the block as it is now.
     """
-    _branch_off(conn, shelf)
-    row = _row(conn, shelf, label)
-    stored = None if row is None or row.deleted else _operators(_block(row), shelf.defaults)
-    before = stored if row is not None else shelf.defaults.get(label)
-    version = before.version if before else 0
+    _branch_off(conn, block_set)
+    row = _row(conn, block_set, label)
+    stored_block = (
+        None if row is None or row.deleted else _operators(_block(row), block_set.defaults)
+    )
+    old_block = stored_block if row is not None else block_set.defaults.get(label)
+    version = old_block.version if old_block else 0
     if source.expect is not None and source.expect != version:
         raise Conflict(
             f"the block {label!r} is at version {version}, not {source.expect}: read it again "
             "and repeat the edit"
         )
-    after = run_pure(conn, how, before, len(before.value) if before else 0)
-    if after == before:
-        return before
-    return _write(conn, shelf, row, BlockChange(before, after), source)
+    new_block = run_pure(conn, editor, old_block, len(old_block.value) if old_block else 0)
+    if new_block == old_block:
+        return old_block
+    return _write(conn, block_set, row, BlockChange(old_block, new_block), source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,50 +207,55 @@ class BlockChange:
 
 
 def _write(
-    conn: Connection, shelf: BlockSet, row: Row[Any] | None, change: BlockChange, source: EditSource
+    conn: Connection,
+    block_set: BlockSet,
+    row: Row[Any] | None,
+    change: BlockChange,
+    source: EditSource,
 ) -> CoreBlock | None:
     """Write the block and its version row. Raises Conflict, TooManyBlocks, BlockSpaceFull."""
-    before, after = change.before, change.after
-    check_space(conn, shelf, before, after)
+    old_block, new_block = change.before, change.after
+    check_space(conn, block_set, old_block, new_block)
     now = clock.now()
     version = (row.version if row else 0) + 1
     ident = row.id if row else new_id("block")
-    kept = after or before
-    assert kept is not None  # noqa: S101 - one of the two exists
+    shown_block = new_block or old_block
+    assert shown_block is not None  # noqa: S101 - one of the two exists
     values = {
-        "label": kept.label,
-        "description": kept.description,
-        "value": after.value if after else "",
-        "limit": kept.limit,
-        "read_only": kept.read_only,
+        "label": shown_block.label,
+        "description": shown_block.description,
+        "value": new_block.value if new_block else "",
+        "limit": shown_block.limit,
+        "read_only": shown_block.read_only,
         "version": version,
-        "deleted": after is None,
+        "deleted": new_block is None,
         "updated_at": now,
     }
     if row is None:
-        where = {"scope_id": shelf.scope_id, "branch": shelf.branch}
+        where = {"scope_id": block_set.scope_id, "branch": block_set.branch}
         add_row(conn, t.blocks, id=ident, **where, **values)
     else:
-        changed = {f"new_{name}": value for name, value in values.items()}
-        which = {"ident": ident, "former": row.version}
-        if execute(conn, REPLACE, {**which, **changed}).first() is None:
+        new_values = {f"new_{name}": value for name, value in values.items()}
+        row_key = {"ident": ident, "former": row.version}
+        if execute(conn, REPLACE, {**row_key, **new_values}).first() is None:
             raise Conflict(
-                f"the block {kept.label!r} changed meanwhile: read it again and repeat the edit"
+                f"the block {shown_block.label!r} changed meanwhile: read it again and repeat the "
+                "edit"
             )
-    scopes.raise_version(conn, shelf.scope_id or 0)
-    of = {"scope_id": shelf.scope_id, "block_id": ident, "version": version, "created_at": now}
-    _add_version(conn, change, source, of)
-    return replace(after, version=version, id=ident, updated_at=now) if after else None
+    scopes.raise_version(conn, block_set.scope_id or 0)
+    place = {"scope_id": block_set.scope_id, "block_id": ident}
+    _add_version(conn, change, source, {**place, "version": version, "created_at": now})
+    return replace(new_block, version=version, id=ident, updated_at=now) if new_block else None
 
 
 def _add_version(
-    conn: Connection, change: BlockChange, source: EditSource, of: dict[str, Any]
+    conn: Connection, change: BlockChange, source: EditSource, version_values: dict[str, Any]
 ) -> None:
-    """Write the version row of a change. of: the block and its version."""
+    """Write the version row of a change. version_values: the block and its version."""
     add_row(
         conn,
         t.block_versions,
-        **of,
+        **version_values,
         before=change.before.value if change.before else None,
         after=change.after.value if change.after else None,
         actor=source.actor,
@@ -256,15 +267,15 @@ def _add_version(
 
 
 def versions(
-    conn: Connection, shelf: BlockSet, label: str, before: int | None, limit: int
+    conn: Connection, block_set: BlockSet, label: str, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """Return versions, newest first.
 
     Raises NotFound for a block that was never edited and is not a default.
     """
-    row = _row(conn, shelf, label)
+    row = _row(conn, block_set, label)
     if row is None:
-        if label in shelf.defaults:
+        if label in block_set.defaults:
             return []
         raise NotFound(f"there is no block {label!r}")
     query = (
@@ -279,13 +290,13 @@ def versions(
     return [{n: getattr(r, n) for n in names} for r in conn.execute(query)]
 
 
-def undo(conn: Connection, shelf: BlockSet, label: str, source: EditSource) -> CoreBlock | None:
+def undo(conn: Connection, block_set: BlockSet, label: str, source: EditSource) -> CoreBlock | None:
     """Undo the newest edit of the value that is not undone yet, as a new version.
 
     Returns the block; None if that edit had created it. Raises NotFound if none is left,
     BlockReadOnly, and BlockFull if the limit is now below the value to restore.
     """
-    row = _row(conn, shelf, label)
+    row = _row(conn, block_set, label)
     if row is None:
         raise NotFound(f"there is no block {label!r} with a history")
     undone = select(v.undoes).where(v.block_id == row.id, v.undoes.is_not(None))
@@ -295,18 +306,18 @@ def undo(conn: Connection, shelf: BlockSet, label: str, source: EditSource) -> C
         v.version.not_in(undone),
         v.before.is_distinct_from(v.after),
     )
-    last = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
-    if last is None:
+    last_edit = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+    if last_edit is None:
         raise NotFound(f"nothing is left to undo in {label!r}")
-    now = None if row.deleted else _operators(_block(row), shelf.defaults)
+    now = None if row.deleted else _operators(_block(row), block_set.defaults)
     if now is not None and now.read_only:
-        rewrite_value(now, last.before or "")
-    after = None if last.before is None else replace(_block(row), value=last.before)
-    if after is not None:
-        rewrite_value(replace(after, read_only=False), after.value)
+        rewrite_value(now, last_edit.before or "")
+    new_block = None if last_edit.before is None else replace(_block(row), value=last_edit.before)
+    if new_block is not None:
+        rewrite_value(replace(new_block, read_only=False), new_block.value)
     elif now is None:
         raise NotFound(f"nothing is left to undo in {label!r}")
-    return _write(conn, shelf, row, BlockChange(now, after, last.version), source)
+    return _write(conn, block_set, row, BlockChange(now, new_block, last_edit.version), source)
 
 
 def list_labels(blocks: Mapping[str, CoreBlock]) -> str:

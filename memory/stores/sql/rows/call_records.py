@@ -45,14 +45,14 @@ def add(conn: Connection, call: MemoryCallRecord) -> None:
 
 def seen_by(conn: Connection, scope_id: int, reader: bytes) -> dict[str, int]:
     """Return the versions of the blocks that a reader has been shown, by label."""
-    newest = (
+    newest_record = (
         select(r.seen)
         .where(r.scope_id == scope_id, r.reader == reader)
         .order_by(r.id.desc())
         .limit(1)
     )
-    seen = conn.execute(newest).scalar()
-    return {} if seen is None else dict(msgspec.json.decode(seen))
+    seen_versions = conn.execute(newest_record).scalar()
+    return {} if seen_versions is None else dict(msgspec.json.decode(seen_versions))
 
 
 def find(conn: Connection, reach: VisibleScopes, key: int) -> Json | None:
@@ -71,5 +71,5 @@ def expire(conn: Connection, before: float) -> int:
 
     Returns their number; call again until it is 0.
     """
-    old = select(r.id).where(r.id < key_at(before)).limit(BATCH)
-    return conn.execute(delete(t.call_records).where(r.id.in_(old))).rowcount
+    expired_ids = select(r.id).where(r.id < key_at(before)).limit(BATCH)
+    return conn.execute(delete(t.call_records).where(r.id.in_(expired_ids))).rowcount

@@ -41,8 +41,8 @@ class FoundConversation:
     messages: int
 
 
-def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[FoundConversation]:
-    counted = (
+def _select(conn: Connection, limit: int, *clauses: ColumnElement[bool]) -> list[FoundConversation]:
+    message_count = (
         select(func.count()).select_from(t.messages).where(m.conversation == c.id).scalar_subquery()
     )
     scope = t.scopes.c
@@ -56,11 +56,11 @@ def _select(conn: Connection, limit: int, *which: ColumnElement[bool]) -> list[F
         c.forked_from,
         c.created_at,
         c.updated_at,
-        counted.label("messages"),
+        message_count.label("messages"),
     ).join(t.scopes, scope.id == c.scope_id)
     return [
         FoundConversation(**row._mapping)
-        for row in conn.execute(query.where(*which).order_by(c.id.desc()).limit(limit))
+        for row in conn.execute(query.where(*clauses).order_by(c.id.desc()).limit(limit))
     ]
 
 
@@ -76,21 +76,21 @@ def page(
 def read_titles(conn: Connection, scope_id: int, names: Sequence[str]) -> dict[str, str]:
     """Return the beginning of what the user said first in each of these conversations."""
     lines = select(c.name, c.id).where(c.scope_id == scope_id, c.name.in_(names))
-    first = (
+    first_message = (
         select(func.substr(m.content, 1, TITLE_CHARACTERS))
         .where(m.conversation == bindparam("line"), m.role == "user", m.content != "")
         .order_by(m.id)
         .limit(1)
     )
     return {
-        row.name: conn.execute(first, {"line": row.id}).scalar() or ""
+        row.name: conn.execute(first_message, {"line": row.id}).scalar() or ""
         for row in conn.execute(lines).all()
     }
 
 
 def find_named(conn: Connection, scope_id: int, name: str) -> FoundConversation | None:
-    found = _select(conn, 1, c.scope_id == scope_id, c.name == name)
-    return found[0] if found else None
+    conversations = _select(conn, 1, c.scope_id == scope_id, c.name == name)
+    return conversations[0] if conversations else None
 
 
 def find_visible(
@@ -104,11 +104,11 @@ def find_visible(
 
     There are several if users chose the same name.
     """
-    more = [
+    owner_clauses = [
         *([t.scopes.c.user == user] if user is not None else []),
         *([t.scopes.c.agent == agent] if agent is not None else []),
     ]
-    return _select(conn, 2, c.name == name, *reach.conditions(), *more)
+    return _select(conn, 2, c.name == name, *reach.conditions(), *owner_clauses)
 
 
 def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
@@ -122,43 +122,40 @@ def remove(conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
     )
 
 
+def _record_of_id(lines: str, ident: str) -> Json | None:
+    """Return the record of an id among those of a turn, one a line."""
+    records = map(decode, lines.split("\n"))
+    return next((record for record in records if record["id"] == ident), None)
+
+
 def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> Json | None:
     """Return an explain record that the key may see, with its time and user."""
-    named, x = EXPLAIN.fullmatch(ident), t.explains.c
-    if named is None:
+    id_match, explains = EXPLAIN.fullmatch(ident), t.explains.c
+    if id_match is None:
         return None
     query = (
-        select(x.record, t.scopes.c.tenant, t.scopes.c.user, t.scopes.c.agent)
-        .join(t.scopes, t.scopes.c.id == x.scope_id)
-        .where(x.id == int(named[1], 16), *reach.conditions())
+        select(explains.record, t.scopes.c.tenant, t.scopes.c.user, t.scopes.c.agent)
+        .join(t.scopes, t.scopes.c.id == explains.scope_id)
+        .where(explains.id == int(id_match[1], 16), *reach.conditions())
     )
     row = conn.execute(query).first()
-    record = (
-        next(
-            (found for line in row.record.split("\n") if (found := decode(line))["id"] == ident),
-            None,
-        )
-        if row
-        else None
-    )
+    record = None if row is None else _record_of_id(row.record, ident)
     if row is None or record is None:
-        called = call_records.find(conn, reach, int(named[1], 16))
-        return called if called is not None and called["id"] == ident else None
+        call_record = call_records.find(conn, reach, int(id_match[1], 16))
+        return call_record if call_record is not None and call_record["id"] == ident else None
     if record["injected"]["core"] is None:
-        record["injected"]["core"] = (
-            conn.execute(
-                select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])
-            ).scalar()
-            or ""
-        )
+        core = select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])
+        record["injected"]["core"] = conn.execute(core).scalar() or ""
     if reach.users is not None and record.get("shared"):
-        seen = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
-        read = {one.block.id for one in seen}
-        left = [label for label, block in record["shared"].items() if block not in read]
-        record = without_layers(record, left)
+        seen_blocks = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
+        readable_ids = {seen_block.block.id for seen_block in seen_blocks}
+        hidden_labels = [
+            label for label, block in record["shared"].items() if block not in readable_ids
+        ]
+        record = without_layers(record, hidden_labels)
     if reach.users is not None and record.get("layers"):
         scope = Scope(row.tenant, row.user, row.agent, b"")
         labels = {OWN, *(layer.label for layer in layers.list_layers(conn, scope))}
-        left = [label for label in record["layers"]["read"] if label not in labels]
-        record = without_hits(record, left)
+        hidden_labels = [label for label in record["layers"]["read"] if label not in labels]
+        record = without_hits(record, hidden_labels)
     return {**record, "user": row.user}

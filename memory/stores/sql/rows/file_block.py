@@ -38,8 +38,8 @@ def refresh(conn: Connection, scope_id: int, defaults: BlockDefaults) -> None:
             return block
         if not rows:
             return None
-        new = block or CoreBlock(LABEL, "", DESCRIPTION, CHARACTERS, read_only=True)
-        return replace(new, value=value)
+        file_list = block or CoreBlock(LABEL, "", DESCRIPTION, CHARACTERS, read_only=True)
+        return replace(file_list, value=value)
 
     try:
         blocks.edit(conn, BlockSet(scope_id, defaults()), LABEL, edit, EditSource("files"))
@@ -70,13 +70,13 @@ def describe(row: Any) -> str:
 
 def list_lines(lines: list[str]) -> str:
     """Return lines as a block's value, within its bounds."""
-    listed: list[str] = []
-    left = CHARACTERS - 40  # for the line that tells of the others
+    listed_lines: list[str] = []
+    free_characters = CHARACTERS - 40  # for the line that tells of the others
     for line in lines[:LINES]:
-        left -= len(line) + 1
-        if left < 0:
+        free_characters -= len(line) + 1
+        if free_characters < 0:
             break
-        listed.append(line)
-    if len(listed) < len(lines):
-        listed.append(f"({len(lines) - len(listed)} more)")
-    return "\n".join(listed)
+        listed_lines.append(line)
+    if len(listed_lines) < len(lines):
+        listed_lines.append(f"({len(lines) - len(listed_lines)} more)")
+    return "\n".join(listed_lines)

@@ -47,16 +47,16 @@ def find_places(
     for upload, places in conn.execute(query):
         bitmaps.setdefault(upload, []).append(decode_places(places))
     return {
-        upload: list_places(common_places(some))
-        for upload, some in bitmaps.items()
-        if len(some) == len(wanted)
+        upload: list_places(common_places(upload_bitmaps))
+        for upload, upload_bitmaps in bitmaps.items()
+        if len(upload_bitmaps) == len(wanted)
     }
 
 
 def remove_next(conn: Connection, scope_id: int, upload: int, limit: int) -> int:
     """Remove some rows of an upload; return how many."""
-    mine = (g.scope_id == scope_id) & (g.upload == upload)
-    grams = list(conn.execute(select(g.gram).where(mine).limit(limit)).scalars())
+    is_uploads = (g.scope_id == scope_id) & (g.upload == upload)
+    grams = list(conn.execute(select(g.gram).where(is_uploads).limit(limit)).scalars())
     if grams:
-        conn.execute(delete(file_grams).where(mine, g.gram.in_(grams)))
+        conn.execute(delete(file_grams).where(is_uploads, g.gram.in_(grams)))
     return len(grams)

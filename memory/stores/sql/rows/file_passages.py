@@ -57,35 +57,37 @@ class UploadPlace:
     at: float
 
 
-def add_passages(conn: Connection, place: UploadPlace, new: Sequence[NewFilePassage]) -> None:
+def add_passages(
+    conn: Connection, place: UploadPlace, new_passages: Sequence[NewFilePassage]
+) -> None:
     """Store passages of an upload, with their search documents."""
-    first = new_key(len(new))
-    keys = [first + i * STEP for i in range(len(new))]
+    first_key = new_key(len(new_passages))
+    keys = [first_key + i * STEP for i in range(len(new_passages))]
     rows = [
         {
             "id": key,
             "scope_id": place.scope_id,
             "upload": place.key,
-            "position": one.position,
-            "page": one.page,
-            "line_start": one.line_start,
-            "line_end": one.line_end,
-            "content": one.content,
-            "named": one.named,
+            "position": passage.position,
+            "page": passage.page,
+            "line_start": passage.line_start,
+            "line_end": passage.line_end,
+            "content": passage.content,
+            "named": passage.named,
         }
-        for key, one in zip(keys, new, strict=True)
+        for key, passage in zip(keys, new_passages, strict=True)
     ]
     add_rows(conn, file_passages, rows)
     index, scope_id = sql_driver(conn).index, place.scope_id
-    beside = {
+    shared_words = {
         "prev": mark_words(scope_id, index_words(place.name, telling=True)),
         "day": mark_words(scope_id, ()),
     }
-    for key, one in zip(keys, new, strict=True):
+    for key, passage in zip(keys, new_passages, strict=True):
         columns = {
-            "body": mark_words(scope_id, one.words),
-            "speaker": mark_words(scope_id, index_words(one.named)),
-            **beside,
+            "body": mark_words(scope_id, passage.words),
+            "speaker": mark_words(scope_id, index_words(passage.named)),
+            **shared_words,
         }
         index.put_document(conn, FILES_INDEX, (key, scope_id), columns)
 
@@ -107,25 +109,31 @@ def search(
     conn: Connection, scope_id: int, query: str, limit: int, upload: int = 0
 ) -> list[dict[str, Any]]:
     """Return the passages that match a query, best first. upload: of one file, 0 for all."""
-    first, last = (0, 0)
+    first_place, last_place = (0, 0)
     if upload:
         bounds = select(func.min(p.id), func.max(p.id)).where(p.upload == upload)
-        first, last = (int(key or 0) for key in conn.execute(bounds).one())
-        if not last:
+        first_place, last_place = (int(key or 0) for key in conn.execute(bounds).one())
+        if not last_place:
             return []
     driver = sql_driver(conn)
     where: Mapping[str, Any] = {"scope": scope_id}
     corner = IndexScope(FILES_INDEX, scope_id, _select_candidates(driver), where, _neighbours)
     if upload:
         corner = IndexScope(
-            FILES_INDEX, scope_id, _select_candidates(driver), where, _neighbours, first, last
+            FILES_INDEX,
+            scope_id,
+            _select_candidates(driver),
+            where,
+            _neighbours,
+            first_place,
+            last_place,
         )
-    near = SimilarityScores()
-    ranked = find_in_index(conn, corner, IndexQuery(query, limit), near)
-    if not ranked:
+    similarity = SimilarityScores()
+    ranked_rows = find_in_index(conn, corner, IndexQuery(query, limit), similarity)
+    if not ranked_rows:
         return []
-    best = dict(list(ranked.items())[:limit])
-    return list_index_hits(conn, _select_hits(driver), best, near)
+    best_rows = dict(list(ranked_rows.items())[:limit])
+    return list_index_hits(conn, _select_hits(driver), best_rows, similarity)
 
 
 @cache
@@ -156,27 +164,34 @@ def _select_hits(driver: SqlDriver) -> Any:
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
     """Return the passages before and after each, in its file."""
-    return {key: (before, after) for key, before, after in rows_of_keys(conn, BESIDE, keys)}
+    return {
+        key: (previous_key, next_key)
+        for key, previous_key, next_key in rows_of_keys(conn, BESIDE, keys)
+    }
 
 
-def read_lines(conn: Connection, upload: int, first: int, last: int) -> list[Any]:
+def read_lines(conn: Connection, upload: int, first_line: int, last_line: int) -> list[Any]:
     """Return the passages that hold lines of an upload, in order."""
     query = select(file_passages).where(
         p.upload == upload,
-        p.line_end.between(first, last + SIZE),  # a passage has no more lines than characters
-        p.line_start <= last,
+        p.line_end.between(
+            first_line, last_line + SIZE
+        ),  # a passage has no more lines than characters
+        p.line_start <= last_line,
     )
-    return list(conn.execute(query.order_by(p.line_end, p.position).limit(last - first + 200)))
+    return list(
+        conn.execute(query.order_by(p.line_end, p.position).limit(last_line - first_line + 200))
+    )
 
 
 def read_places(conn: Connection, upload: int, places: Sequence[int] | range) -> list[Any]:
     """Return passages by their places, in order."""
-    within = (
+    is_within = (
         p.position.between(places.start, places.stop - 1)
         if isinstance(places, range)
         else p.position.in_(places)
     )
-    query = select(file_passages).where(p.upload == upload, within)
+    query = select(file_passages).where(p.upload == upload, is_within)
     return list(conn.execute(query.order_by(p.position)))
 
 

@@ -33,16 +33,16 @@ def remove_upload(
 
 
 def remove_read_rows(
-    conn: Connection, share: WriterShare, of: Upload, count: Callable[[int], None]
+    conn: Connection, share: WriterShare, upload_place: Upload, count: Callable[[int], None]
 ) -> bool:
     """Remove the next rows that were read of an upload; return whether nothing is left."""
-    scope_id, upload = of
-    while removed := file_passages.remove_next(conn, upload, ROWS_PER_STATEMENT):
-        count(removed)
-        if share.count_row(removed):
+    scope_id, upload = upload_place
+    while removed_count := file_passages.remove_next(conn, upload, ROWS_PER_STATEMENT):
+        count(removed_count)
+        if share.count_row(removed_count):
             return False
-    while removed := file_grams.remove_next(conn, scope_id, upload, GRAMS_TOGETHER):
-        if share.count_row(removed // 10):
+    while removed_count := file_grams.remove_next(conn, scope_id, upload, GRAMS_TOGETHER):
+        if share.count_row(removed_count // 10):
             return False
     while keys := list(
         conn.execute(select(s.id).where(s.upload == upload).limit(GRAMS_TOGETHER)).scalars()
@@ -78,16 +78,16 @@ def clean_upload(conn: Connection, share: WriterShare, upload: int) -> bool | No
     return None
 
 
-def _count_nothing(removed: int) -> None:
+def _count_nothing(removed_count: int) -> None:
     """Count nothing."""
 
 
 def _is_used(conn: Connection, row: Any) -> bool:
-    mine = (f.scope_id == row.scope_id) & (f.name == row.name)
-    query = select(f.id).where(mine, (f.upload == row.id) | (f.shown == row.id)).limit(1)
+    is_same_file = (f.scope_id == row.scope_id) & (f.name == row.name)
+    query = select(f.id).where(is_same_file, (f.upload == row.id) | (f.shown == row.id)).limit(1)
     return conn.execute(query).first() is not None
 
 
 def _has_file(conn: Connection, row: Any) -> bool:
-    mine = exists().where(f.scope_id == row.scope_id, f.name == row.name)
-    return bool(conn.execute(select(mine)).scalar())
+    is_same_file = exists().where(f.scope_id == row.scope_id, f.name == row.name)
+    return bool(conn.execute(select(is_same_file)).scalar())

@@ -24,10 +24,10 @@ def add_symbols(
     """Store definitions of an upload."""
     if not symbols:
         return
-    first = new_key(len(symbols))
+    first_key = new_key(len(symbols))
     rows = [
         {
-            "id": first + i * STEP,
+            "id": first_key + i * STEP,
             "scope_id": scope_id,
             "upload": upload,
             "folded": symbol["name"].casefold(),
@@ -43,7 +43,7 @@ def search(
 ) -> list[dict[str, Any]]:
     """Return definitions whose names hold the words of a query, best first."""
     parts = list(dict.fromkeys(PART.findall(query.casefold())))[:PARTS]
-    whole = query.strip().casefold()
+    folded_query = query.strip().casefold()
     if not parts:
         return []
     rows = (
@@ -55,15 +55,15 @@ def search(
         rows = rows.where(s.upload == upload)
     for part in parts:
         rows = rows.where(s.folded.contains(part, autoescape=True))
-    hits = [_describe(row, whole) for row in conn.execute(rows.limit(MAX_NAMES))]
+    hits = [_describe(row, folded_query) for row in conn.execute(rows.limit(MAX_NAMES))]
     hits.sort(key=lambda hit: (-hit["score"], len(hit["symbol"]), hit["name"], hit["line_start"]))
     return hits[:limit]
 
 
-def _describe(row: Any, whole: str) -> dict[str, Any]:
-    if row.folded == whole:
+def _describe(row: Any, folded_query: str) -> dict[str, Any]:
+    if row.folded == folded_query:
         score = 1.0
-    elif row.folded.startswith(whole):
+    elif row.folded.startswith(folded_query):
         score = 0.8
     else:
         score = 0.5

@@ -44,29 +44,29 @@ class ExpectedFile:
     actor: str
 
 
-def begin(conn: Connection, scope_id: int, expected: ExpectedFile, limits: FileLimits) -> int:
+def begin(conn: Connection, scope_id: int, expected_file: ExpectedFile, limits: FileLimits) -> int:
     """Reserve what a file needs; return the upload's key.
 
     Raises TooManyFiles, FilesFull, FileTooLarge.
     """
-    _check_size(expected.byte_count, limits)
+    _check_size(expected_file.byte_count, limits)
     _drop_stale(conn, scope_id)
     usage = _read_usage(conn, scope_id)
-    if expected.name not in usage and len(usage) >= limits.per_user:
+    if expected_file.name not in usage and len(usage) >= limits.per_user:
         raise TooManyFiles(
             f"there are {len(usage)} files already, and a user may have {limits.per_user}: delete "
             "one first"
         )
-    _check_quota(usage, expected.name, expected.byte_count, limits)
+    _check_quota(usage, expected_file.name, expected_file.byte_count, limits)
     key = new_key()
     conn.execute(
         insert(file_versions).values(
             id=key,
             scope_id=scope_id,
-            name=expected.name,
+            name=expected_file.name,
             state="receiving",
-            reserved=expected.byte_count,
-            actor=expected.actor,
+            reserved=expected_file.byte_count,
+            actor=expected_file.actor,
             created_at=clock.now(),
         )
     )
@@ -99,21 +99,21 @@ def add_chunk(
 def finish(conn: Connection, upload: int, sha256: str, version: int) -> None:
     """Note that an upload is whole. Raises Conflict if it was given up."""
     values = {"state": "whole", "sha256": sha256, "version": version, "reserved": 0}
-    done = conn.execute(
+    update_result = conn.execute(
         update(file_versions).where(v.id == upload, v.state == "receiving").values(**values)
     )
-    if not done.rowcount:
+    if not update_result.rowcount:
         raise Conflict("the upload was given up meanwhile: send the file again")
 
 
 def drop_received(conn: Connection, upload: int) -> None:
     """Give up an upload that is not whole; a job removes what came of it."""
-    dropped = conn.execute(
+    update_result = conn.execute(
         update(file_versions)
         .where(v.id == upload, v.state == "receiving")
         .values(state="dropped", reserved=0)
     )
-    if dropped.rowcount:
+    if update_result.rowcount:
         clean_later(conn, [upload])
 
 
@@ -125,12 +125,12 @@ def clean_later(conn: Connection, uploads: Sequence[int]) -> None:
 
 
 def _drop_stale(conn: Connection, scope_id: int) -> None:
-    old = select(v.id).where(
+    stale_uploads = select(v.id).where(
         v.scope_id == scope_id,
         v.state == "receiving",
         v.created_at < clock.now() - STALE_SECONDS,
     )
-    for upload in conn.execute(old).scalars().all():
+    for upload in conn.execute(stale_uploads).scalars().all():
         drop_received(conn, upload)
 
 
@@ -157,10 +157,10 @@ def _check_size(size: int, limits: FileLimits) -> None:
         )
 
 
-def _check_quota(usage: dict[str, int], name: str, more: int, limits: FileLimits) -> None:
-    """Raise FilesFull if `more` bytes of a name do not fit."""
-    others = sum(size for other, size in usage.items() if other != name)
-    if others + max(usage.get(name, 0), more) > limits.quota_mib * MIB:
+def _check_quota(usage: dict[str, int], name: str, added_bytes: int, limits: FileLimits) -> None:
+    """Raise FilesFull if `added_bytes` bytes of a name do not fit."""
+    other_bytes = sum(size for file_name, size in usage.items() if file_name != name)
+    if other_bytes + max(usage.get(name, 0), added_bytes) > limits.quota_mib * MIB:
         raise FilesFull(
             f"the files of this user would have more than {limits.quota_mib} MiB: delete some first"
         )

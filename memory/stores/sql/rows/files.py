@@ -56,10 +56,18 @@ def check_name(name: str) -> str:
             f"The name of a file has 1 to {NAME_CHARACTERS} characters, not all of them blank; "
             f"this one has {len(name)}."
         )
-    bad = next((c for c in name if c == "/" or unicodedata.category(c) in ("Cc", "Cs")), None)
-    if bad is not None or name in (".", ".."):
-        what = f"{name!r} is none" if bad is None else f"{bad!r} is not allowed in it"
-        raise BadFileName(f"The name of a file is one part of a path: {what}. Choose another name.")
+    bad_character = next(
+        (c for c in name if c == "/" or unicodedata.category(c) in ("Cc", "Cs")), None
+    )
+    if bad_character is not None or name in (".", ".."):
+        fault = (
+            f"{name!r} is none"
+            if bad_character is None
+            else f"{bad_character!r} is not allowed in it"
+        )
+        raise BadFileName(
+            f"The name of a file is one part of a path: {fault}. Choose another name."
+        )
     return name
 
 
@@ -88,18 +96,17 @@ def put_file(
     }
     if row is None:
         ident = new_key()
-        new = {"id": ident, "public_id": new_id("file"), "scope_id": scope_id, "created_at": now}
-        conn.execute(insert(files).values(**new, name=upload.name, **values))
+        public_id = new_id("file")
+        new_row = {"id": ident, "public_id": public_id, "scope_id": scope_id, "created_at": now}
+        conn.execute(insert(files).values(**new_row, name=upload.name, **values))
     else:
         ident = row.id
         conn.execute(update(files).where(f.id == ident).values(**values))
         if row.upload != row.shown:
             clean_later(conn, [row.upload])
     file_uploads.finish(conn, upload.key, upload.sha256, version)
-    enqueue(
-        conn,
-        QueuedJob(READ_JOB, {"upload": upload.key}, scope_id, dedupe=f"{READ_JOB}:{upload.key}"),
-    )
+    dedupe = f"{READ_JOB}:{upload.key}"
+    enqueue(conn, QueuedJob(READ_JOB, {"upload": upload.key}, scope_id, dedupe=dedupe))
     file_block.refresh(conn, scope_id, blocks)
     return conn.execute(select(files).where(f.id == ident)).one(), True
 
@@ -113,18 +120,20 @@ def get_file(conn: Connection, scope_id: int, ident: str) -> FileRow:
     """Return a file by its id or its name. Raises NotFound with the nearest names."""
     row = find_file(conn, scope_id, ident)
     if row is None:
-        names = [one.name for one in list_files(conn, scope_id)]
-        near = get_close_matches(ident[:NAME_CHARACTERS], names, NEAREST, 0.4) or names[:NEAREST]
-        listed = f" The nearest names are: {', '.join(near)}." if near else ""
-        raise NotFound(f"There is no file {ident[:80]!r} here.{listed}")
+        names = [file_row.name for file_row in list_files(conn, scope_id)]
+        nearest_names = (
+            get_close_matches(ident[:NAME_CHARACTERS], names, NEAREST, 0.4) or names[:NEAREST]
+        )
+        name_hint = f" The nearest names are: {', '.join(nearest_names)}." if nearest_names else ""
+        raise NotFound(f"There is no file {ident[:80]!r} here.{name_hint}")
     return row
 
 
 def find_file(conn: Connection, scope_id: int, ident: str) -> FileRow | None:
     """Return a file by its id or its name."""
-    mine = select(files).where(f.scope_id == scope_id)
-    row = conn.execute(mine.where(f.public_id == ident)).first()
-    return row or conn.execute(mine.where(f.name == ident)).first()
+    scope_files = select(files).where(f.scope_id == scope_id)
+    row = conn.execute(scope_files.where(f.public_id == ident)).first()
+    return row or conn.execute(scope_files.where(f.name == ident)).first()
 
 
 def delete_file(
@@ -136,8 +145,10 @@ def delete_file(
     """
     row = get_file(conn, scope_id, ident)
     conn.execute(delete(files).where(f.id == row.id))
-    kept = select(v.id).where(v.scope_id == scope_id, v.name == row.name, v.state == "whole")
-    clean_later(conn, list(conn.execute(kept).scalars()))
+    kept_uploads = select(v.id).where(
+        v.scope_id == scope_id, v.name == row.name, v.state == "whole"
+    )
+    clean_later(conn, list(conn.execute(kept_uploads).scalars()))
     conn.execute(
         delete(file_versions).where(
             v.scope_id == scope_id, v.name == row.name, v.state == "replaced"
@@ -149,8 +160,10 @@ def delete_file(
 
 def find_upload(conn: Connection, upload: int) -> FileRow | None:
     """Return the file whose newest version an upload is, None if it is so no more."""
-    mine = (v.scope_id == f.scope_id) & (v.name == f.name)
-    query = select(files).join(file_versions, mine).where(v.id == upload, f.upload == upload)
+    is_same_file = (v.scope_id == f.scope_id) & (v.name == f.name)
+    query = (
+        select(files).join(file_versions, is_same_file).where(v.id == upload, f.upload == upload)
+    )
     return conn.execute(query).first()
 
 
@@ -185,8 +198,8 @@ def note_failure(
     conn: Connection, upload: int, reason: str, blocks: file_block.BlockDefaults
 ) -> None:
     """Note why a file cannot be read; it has no text from now on."""
-    nothing = dict.fromkeys(("lines", "characters", "passages", "shown"), 0)
-    values = {**nothing, "pages": None, "status": FAILED, "reason": reason}
+    no_text = dict.fromkeys(("lines", "characters", "passages", "shown"), 0)
+    values = {**no_text, "pages": None, "status": FAILED, "reason": reason}
     _replace(conn, upload, values, blocks)
 
 

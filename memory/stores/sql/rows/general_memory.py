@@ -31,10 +31,10 @@ class GeneralBlocks(msgspec.Struct, frozen=True):
 
     def read(self, conn: Connection) -> dict[str, CoreBlock]:
         """Return the blocks by label, read-only where they may not be edited."""
-        found = blocks.all_of(conn, self.shelf(conn))
+        general_blocks = blocks.all_of(conn, self.shelf(conn))
         if self.write:
-            return found
-        return {label: replace(block, read_only=True) for label, block in found.items()}
+            return general_blocks
+        return {label: replace(block, read_only=True) for label, block in general_blocks.items()}
 
     def edit_shelf(self, conn: Connection) -> BlockSet:
         """Return the blocks to edit, of a memory that is made if it is missing."""
@@ -53,11 +53,11 @@ class GeneralMemory(msgspec.Struct, frozen=True):
     layer: Layer
 
 
-def read_general(conn: Connection, general: GeneralBlocks) -> GeneralMemory:
+def read_general(conn: Connection, general_blocks: GeneralBlocks) -> GeneralMemory:
     """Return a user's general memory."""
-    row = scopes.find(conn, general.scope)
+    row = scopes.find(conn, general_blocks.scope)
     edits, version = 0, None
     if row is not None:
         edits, version = scopes.read_counts(conn, row)
-    layer = Layer(OWN, "", general.write, row, edits)
-    return GeneralMemory(general.read(conn), version, layer)
+    layer = Layer(OWN, "", general_blocks.write, row, edits)
+    return GeneralMemory(general_blocks.read(conn), version, layer)

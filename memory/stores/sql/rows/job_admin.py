@@ -37,16 +37,16 @@ def page(
 
 def retry(conn: Connection, reach: VisibleScopes, ident: int) -> None:
     """Reset the attempts of a dead job. Raises NotFound."""
-    mine = (
+    dead_job = (
         select(j.id)
         .select_from(t.jobs.outerjoin(t.scopes, s.id == j.scope_id))
         .where(j.id == ident, j.state == "dead", *reach.conditions())
     )
-    found = conn.execute(mine).scalar()
-    if found is None:
+    job_key = conn.execute(dead_job).scalar()
+    if job_key is None:
         raise NotFound(f"There is no dead job {ident} here.")
     conn.execute(
         update(t.jobs)
-        .where(j.id == found)
+        .where(j.id == job_key)
         .values(state="ready", attempts=0, error=None, run_at=clock.now())
     )

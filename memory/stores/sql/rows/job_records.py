@@ -89,10 +89,10 @@ def list_drops(conn: Connection, scopes: Sequence[int], query: DropQuery) -> lis
         conditions.append(d.reason == query.reason)
     if query.before is not None:
         conditions.append(d.id < query.before)
-    said = and_(m.public_id == d.message, m.scope_id == d.scope_id)
+    is_source = and_(m.public_id == d.message, m.scope_id == d.scope_id)
     rows = conn.execute(
         select(t.dropped, m.content)
-        .select_from(t.dropped.outerjoin(t.messages, said))
+        .select_from(t.dropped.outerjoin(t.messages, is_source))
         .where(*conditions)
         .order_by(d.id.desc())
         .limit(query.limit)
@@ -133,8 +133,10 @@ def list_records(
     query = select(t.job_records).where(r.scope_id.in_(scopes)).order_by(r.id.desc()).limit(limit)
     rows = conn.execute(query.where(r.id < before) if before is not None else query).all()
     drops: dict[int, list[Any]] = {row.id: [] for row in rows}
-    mine = select(t.dropped).where(d.scope_id.in_(scopes), d.job.in_(list(drops))).order_by(d.id)
-    for drop in conn.execute(mine):
+    scope_drops = (
+        select(t.dropped).where(d.scope_id.in_(scopes), d.job.in_(list(drops))).order_by(d.id)
+    )
+    for drop in conn.execute(scope_drops):
         drops[drop.job].append(drop)
     return [_to_record(row, drops[row.id]) for row in rows]
 
@@ -160,10 +162,10 @@ def expire(conn: Connection, before: float) -> int:
 
     Returns their number; call again until it is 0.
     """
-    removed = 0
+    removed_count = 0
     for table in (t.dropped, t.job_records):
-        c = table.c
-        is_over = or_(c.created_at < before, c.scope_id.not_in(select(s.id)))
-        old = select(c.id).where(is_over).limit(BATCH)
-        removed += conn.execute(delete(table).where(c.id.in_(old))).rowcount
-    return removed
+        columns = table.c
+        is_over = or_(columns.created_at < before, columns.scope_id.not_in(select(s.id)))
+        expired_ids = select(columns.id).where(is_over).limit(BATCH)
+        removed_count += conn.execute(delete(table).where(columns.id.in_(expired_ids))).rowcount
+    return removed_count

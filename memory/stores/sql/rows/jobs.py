@@ -112,8 +112,8 @@ def enqueue(conn: Connection, job: QueuedJob) -> None:
     """Add the job, unless one with the same dedupe key is waiting."""
     now = clock.now()
     # What is claimed meanwhile waits no more, and does not stand for this one.
-    postponed = {"which": job.dedupe, "run": now + job.delay}
-    if job.again and execute(conn, POSTPONE, postponed).first() is not None:
+    postponed_job = {"which": job.dedupe, "run": now + job.delay}
+    if job.again and execute(conn, POSTPONE, postponed_job).first() is not None:
         return
     if job.alone and job.conversation is not None and under_way(conn, job.kind, job.conversation):
         return
@@ -138,13 +138,13 @@ SET next_at = excluded.next_at WHERE schedules.next_at <= $3 RETURNING kind"""
 SLACK_SECONDS = 1.0  # that a worker may look too early
 
 
-def enqueue_periodic(conn: Connection, kind: str, every: float) -> None:
+def enqueue_periodic(conn: Connection, kind: str, interval: float) -> None:
     """Add a periodic job, unless one waits.
 
-    every: seconds in which one of all workers adds it; 0 for the only process.
+    interval: seconds in which one of all workers adds it; 0 for the only process.
     """
     now = clock.now()
-    if not every or execute_sql(conn, SCHEDULE, kind, now + every, now + SLACK_SECONDS):
+    if not interval or execute_sql(conn, SCHEDULE, kind, now + interval, now + SLACK_SECONDS):
         enqueue(conn, QueuedJob(kind, dedupe=f"every:{kind}"))
 
 
@@ -175,26 +175,39 @@ class JobFilter:
     tenants: Collection[str] = ()
 
 
-def _ripe(which: JobFilter, now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _ripe(job_filter: JobFilter, now: Any) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return the condition for jobs of dead workers and waiting jobs that are due.
 
     Not while another of its kind runs for its scope, or its conversation.
     """
-    other = t.jobs.alias().c
-    same = or_(
-        and_(j.conversation.is_not(None), other.conversation == j.conversation),
-        and_(j.conversation.is_(None), other.conversation.is_(None), other.scope_id == j.scope_id),
+    other_job = t.jobs.alias().c
+    is_same_conversation = or_(
+        and_(j.conversation.is_not(None), other_job.conversation == j.conversation),
+        and_(
+            j.conversation.is_(None),
+            other_job.conversation.is_(None),
+            other_job.scope_id == j.scope_id,
+        ),
     )
-    running = (other.kind == j.kind) & (other.state == "running") & (other.lease_until >= now)
-    mine = [j.kind.in_(_names("kind", which.kinds)), ~exists().where(running, same)]
-    if which.limited:
-        s = t.scopes.c
-        tenants = bindparam("tenants", list(which.tenants), type_=ARRAY(Text))
-        theirs = select(s.id).where(s.tenant == func.any(tenants))
-        mine.append(or_(j.kind.not_in(_names("limited", which.limited)), j.scope_id.in_(theirs)))
+    is_running = (
+        (other_job.kind == j.kind) & (other_job.state == "running") & (other_job.lease_until >= now)
+    )
+    claim_clauses = [
+        j.kind.in_(_names("kind", job_filter.kinds)),
+        ~exists().where(is_running, is_same_conversation),
+    ]
+    if job_filter.limited:
+        scopes = t.scopes.c
+        tenants = bindparam("tenants", list(job_filter.tenants), type_=ARRAY(Text))
+        limited_scopes = select(scopes.id).where(scopes.tenant == func.any(tenants))
+        claim_clauses.append(
+            or_(
+                j.kind.not_in(_names("limited", job_filter.limited)), j.scope_id.in_(limited_scopes)
+            )
+        )
     return (
-        and_(*mine, j.state == "running", j.lease_until < now),
-        and_(*mine, j.state == "ready", j.run_at <= now),
+        and_(*claim_clauses, j.state == "running", j.lease_until < now),
+        and_(*claim_clauses, j.state == "ready", j.run_at <= now),
     )
 
 
@@ -202,23 +215,25 @@ def _names(prefix: str, kinds: Collection[str]) -> list[Any]:
     return [bindparam(f"{prefix}{i}", kind) for i, kind in enumerate(sorted(kinds))]
 
 
-def due(which: JobFilter) -> Query:
+def due(job_filter: JobFilter) -> Query:
     """Return the query for a job that may be claimed.
 
     It is a read, so that an idle worker never writes.
     """
-    values = {"now": clock.now(), "tenants": list(which.tenants)}
-    return Query(_due(which.kinds, which.limited), values)
+    values = {"now": clock.now(), "tenants": list(job_filter.tenants)}
+    return Query(_due(job_filter.kinds, job_filter.limited), values)
 
 
 @cache
-def _due(kinds: tuple[str, ...], limited: frozenset[str]) -> Any:
+def _due(kinds: tuple[str, ...], limited_kinds: frozenset[str]) -> Any:
     """Return the statement of `due`, built once, since idle workers run it each second."""
-    return select(j.id).where(or_(*_ripe(JobFilter(kinds, limited), bindparam("now")))).limit(1)
+    return (
+        select(j.id).where(or_(*_ripe(JobFilter(kinds, limited_kinds), bindparam("now")))).limit(1)
+    )
 
 
 @cache
-def _claimable(kinds: tuple[str, ...], limited: frozenset[str]) -> Sequence[Any]:
+def _claimable(kinds: tuple[str, ...], limited_kinds: frozenset[str]) -> Sequence[Any]:
     """Return the statements for the next job of dead workers, and the next that waits.
 
     In index order, so that later jobs are neither read nor sorted.
@@ -229,14 +244,14 @@ def _claimable(kinds: tuple[str, ...], limited: frozenset[str]) -> Sequence[Any]
         .order_by(j.run_at, j.id)
         .limit(1)
         .with_for_update(skip_locked=True, of=t.jobs)
-        for ripe in _ripe(JobFilter(kinds, limited), bindparam("now"))
+        for ripe in _ripe(JobFilter(kinds, limited_kinds), bindparam("now"))
     ]
 
 
-def _oldest(conn: Connection, which: JobFilter, now: float) -> Any:
+def _oldest(conn: Connection, job_filter: JobFilter, now: float) -> Any:
     """Return the oldest job that is due; None if there is none."""
-    values = {"now": now, "tenants": list(which.tenants)}
-    for query in _claimable(which.kinds, which.limited):
+    values = {"now": now, "tenants": list(job_filter.tenants)}
+    for query in _claimable(job_filter.kinds, job_filter.limited):
         while (row := execute(conn, query, values).first()) is not None:
             if row.attempts < ATTEMPTS:
                 return row
@@ -257,7 +272,7 @@ CLAIM = (
 TRY_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
 
 
-def _claims_alone(conn: Connection, row: Row[Any], which: JobFilter, now: float) -> bool:
+def _claims_alone(conn: Connection, row: Row[Any], job_filter: JobFilter, now: float) -> bool:
     """Tell whether no other worker claims or runs a job of this kind for the same scope."""
     if not sql_driver(conn).is_shared or row.scope_id is None:
         return True
@@ -265,18 +280,18 @@ def _claims_alone(conn: Connection, row: Row[Any], which: JobFilter, now: float)
     if not execute_sql(conn, TRY_ALONE, name)[0][0]:
         return False
     # Another may have claimed one between the look that found this and the lock.
-    ripe = or_(*_ripe(which, now))
+    ripe = or_(*_ripe(job_filter, now))
     return conn.execute(select(j.id).where(j.id == row.id, ripe)).first() is not None
 
 
-def claim(conn: Connection, which: JobFilter, lease: float) -> ClaimedJob | None:
+def claim(conn: Connection, job_filter: JobFilter, lease: float) -> ClaimedJob | None:
     """Take the oldest job that is due, for `lease` seconds; jobs of dead workers first.
 
     Jobs with too many attempts are set aside as dead.
     """
     now = clock.now()
-    row = _oldest(conn, which, now)
-    if row is None or not _claims_alone(conn, row, which, now):
+    row = _oldest(conn, job_filter, now)
+    if row is None or not _claims_alone(conn, row, job_filter, now):
         return None
     try:
         payload = msgspec.json.decode(row.payload)
@@ -294,13 +309,16 @@ def claim(conn: Connection, which: JobFilter, lease: float) -> ClaimedJob | None
     return ClaimedJob(row.id, job, row.attempts + 1, now + lease)
 
 
-def _claimed_row(claimed: ClaimedJob) -> ColumnElement[bool]:
-    return and_(j.id == claimed.id, j.attempts == claimed.attempts, j.state == "running")
+def _claimed_row(claimed_job: ClaimedJob) -> ColumnElement[bool]:
+    return and_(j.id == claimed_job.id, j.attempts == claimed_job.attempts, j.state == "running")
 
 
-def complete(conn: Connection, claimed: ClaimedJob, effect: Effect | None = None) -> None:
+def complete(conn: Connection, claimed_job: ClaimedJob, effect: Effect | None = None) -> None:
     """Complete the job together with its effect, if this worker still holds it."""
-    if conn.execute(delete(t.jobs).where(_claimed_row(claimed))).rowcount and effect is not None:
+    if (
+        conn.execute(delete(t.jobs).where(_claimed_row(claimed_job))).rowcount
+        and effect is not None
+    ):
         effect(conn)
 
 
@@ -311,33 +329,35 @@ def advance(conn: Connection, job: QueuedJob, payload: dict[str, Any]) -> None:
     nothing.
     """
     ident, attempts = job.held
-    mine = and_(j.id == ident, j.attempts == attempts, j.state == "running")
+    is_own_attempt = and_(j.id == ident, j.attempts == attempts, j.state == "running")
     if (
         conn.execute(
-            update(t.jobs).where(mine).values(payload=msgspec.json.encode(payload).decode())
+            update(t.jobs)
+            .where(is_own_attempt)
+            .values(payload=msgspec.json.encode(payload).decode())
         ).rowcount
         == 0
     ):
         raise Conflict("the job was taken over or erased while it ran")
 
 
-def postpone(conn: Connection, claimed: ClaimedJob) -> None:
+def postpone(conn: Connection, claimed_job: ClaimedJob) -> None:
     """Return the job until `resume`, as if it had not been claimed."""
     conn.execute(
         update(t.jobs)
-        .where(_claimed_row(claimed))
-        .values(state="waiting", lease_until=None, attempts=claimed.attempts - 1)
+        .where(_claimed_row(claimed_job))
+        .values(state="waiting", lease_until=None, attempts=claimed_job.attempts - 1)
     )
 
 
 def _is_waiting(tenant: str | None) -> ColumnElement[bool]:
     scopes = t.scopes.c
-    mine = (
+    is_tenants = (
         j.scope_id.in_(select(scopes.id).where(scopes.tenant == tenant))
         if tenant is not None
         else true()
     )
-    return and_(j.state == "waiting", mine)
+    return and_(j.state == "waiting", is_tenants)
 
 
 def waits(conn: Connection, tenant: str | None = None) -> bool:
@@ -357,28 +377,30 @@ def delete_dead(conn: Connection, before: float) -> int:
 
     Returns their number; call again until it is 0.
     """
-    old = select(j.id).where(j.state == "dead", j.run_at < before).limit(1000)
-    return conn.execute(delete(t.jobs).where(j.id.in_(old))).rowcount
+    expired_ids = select(j.id).where(j.state == "dead", j.run_at < before).limit(1000)
+    return conn.execute(delete(t.jobs).where(j.id.in_(expired_ids))).rowcount
 
 
-def release(conn: Connection, claimed: ClaimedJob) -> None:
+def release(conn: Connection, claimed_job: ClaimedJob) -> None:
     """Return the job as if it had not been claimed: its worker is stopping."""
     conn.execute(
         update(t.jobs)
-        .where(_claimed_row(claimed))
-        .values(state="ready", lease_until=None, attempts=claimed.attempts - 1)
+        .where(_claimed_row(claimed_job))
+        .values(state="ready", lease_until=None, attempts=claimed_job.attempts - 1)
     )
 
 
-def fail(conn: Connection, claimed: ClaimedJob, error: str, most: int = ATTEMPTS) -> None:
-    """Queue the job again with a delay, or set it aside after `most` attempts.
+def fail(
+    conn: Connection, claimed_job: ClaimedJob, error: str, max_attempts: int = ATTEMPTS
+) -> None:
+    """Queue the job again with a delay, or set it aside after `max_attempts` attempts.
 
     error: the kind of failure, without a user's text.
     """
     values: dict[str, Any] = {"lease_until": None, "error": error}
-    if claimed.attempts >= most:
+    if claimed_job.attempts >= max_attempts:
         values["state"] = "dead"
     else:
-        wait = min(MAX_BACKOFF_SECONDS, BACKOFF * 2 ** (claimed.attempts - 1))
+        wait = min(MAX_BACKOFF_SECONDS, BACKOFF * 2 ** (claimed_job.attempts - 1))
         values |= {"state": "ready", "run_at": clock.now() + wait * random.uniform(0.8, 1.2)}
-    conn.execute(update(t.jobs).where(_claimed_row(claimed)).values(**values))
+    conn.execute(update(t.jobs).where(_claimed_row(claimed_job)).values(**values))

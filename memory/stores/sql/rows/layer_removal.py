@@ -40,5 +40,5 @@ async def remove_layer(
         return [scope_id]
 
     rows = await db.write(begin, lock=owner_lock(layer.tenant, layer.user))
-    removed = await erasure.wipe_rows(db, [RowsToRemove(row) for row in rows], job)
-    return {**counts, "passages": removed["passages"]}
+    removed_rows = await erasure.wipe_rows(db, [RowsToRemove(row) for row in rows], job)
+    return {**counts, "passages": removed_rows["passages"]}

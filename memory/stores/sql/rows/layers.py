@@ -53,13 +53,13 @@ def viewer_values(scope: Scope) -> dict[str, Any]:
 
 def _is_read(kind: str) -> ColumnElement[bool]:
     """Return whether the policy of the user leaves them a kind of layers."""
-    left_out = select(literal(1)).where(
+    excluded = select(literal(1)).where(
         p.tenant == bindparam("tenant"),
         p.user == bindparam("user"),
         p.layers.is_not(None),
         p.layers.not_like(f"%{kind}%"),
     )
-    return not_(exists(left_out))
+    return not_(exists(excluded))
 
 
 def _list_teams() -> Select[Any]:
@@ -69,7 +69,7 @@ def _list_teams() -> Select[Any]:
 
 def _is_listed() -> ColumnElement[bool]:
     """Return whether the user may name a project."""
-    listed = select(literal(1)).where(
+    memberships = select(literal(1)).where(
         pm.tenant == pr.tenant,
         pm.project == pr.name,
         or_(
@@ -77,7 +77,7 @@ def _is_listed() -> ColumnElement[bool]:
             and_(pm.kind == "team", pm.name.in_(_list_teams())),
         ),
     )
-    return or_(and_(pr.everyone, bindparam("everyone") == EVERYONE), exists(listed))
+    return or_(and_(pr.everyone, bindparam("everyone") == EVERYONE), exists(memberships))
 
 
 def _list_projects() -> Select[Any]:
@@ -139,7 +139,7 @@ def list_layers(conn: Connection, scope: Scope) -> list[Layer]:
         Layer(row[0], row[1], bool(row[2]), row[3], row[4] or 0)
         for row in execute(conn, LAYERS, viewer_values(scope))
     ]
-    return sorted(layers, key=lambda one: (NEAREST_FIRST.index(one.kind), one.name))
+    return sorted(layers, key=lambda layer: (NEAREST_FIRST.index(layer.kind), layer.name))
 
 
 ALLOWED = select(
@@ -161,11 +161,12 @@ def writable_row(conn: Connection, scope: Scope, label: str) -> tuple[Layer, int
 
     Raises BadArguments for another one.
     """
-    found = {one.label: one for one in list_layers(conn, scope) if one.write}
-    if (layer := found.get(label)) is None:
-        listed = ", ".join(sorted(found)) or "none"
+    writable_layers = {one.label: one for one in list_layers(conn, scope) if one.write}
+    if (layer := writable_layers.get(label)) is None:
+        layer_names = ", ".join(sorted(writable_layers)) or "none"
         raise BadArguments(
-            f"`share` is {label!r:.200}, which cannot be written here. Those that can: {listed}."
+            f"`share` is {label!r:.200}, which cannot be written here. Those that can: "
+            f"{layer_names}."
         )
     row = layer.scope_id
     if row is None:
@@ -179,18 +180,21 @@ def is_of(kind: str, member: Any, users: Sequence[str]) -> ColumnElement[bool]:
 
     member: the columns of memberships.
     """
-    theirs = select(tm.team).where(tm.tenant == member.tenant, tm.user.in_(users))
+    user_teams = select(tm.team).where(tm.tenant == member.tenant, tm.user.in_(users))
     if kind == TEAM:
-        return and_(member.kind == TEAM, member.name.in_(theirs))
-    listed = select(literal(1)).where(
+        return and_(member.kind == TEAM, member.name.in_(user_teams))
+    memberships = select(literal(1)).where(
         pm.tenant == pr.tenant,
         pm.project == pr.name,
         or_(
-            and_(pm.kind == "user", pm.name.in_(users)), and_(pm.kind == TEAM, pm.name.in_(theirs))
+            and_(pm.kind == "user", pm.name.in_(users)),
+            and_(pm.kind == TEAM, pm.name.in_(user_teams)),
         ),
     )
-    named = select(pr.name).where(pr.tenant == member.tenant, or_(pr.everyone, exists(listed)))
-    return and_(member.kind == PROJECT, member.name.in_(named))
+    named_projects = select(pr.name).where(
+        pr.tenant == member.tenant, or_(pr.everyone, exists(memberships))
+    )
+    return and_(member.kind == PROJECT, member.name.in_(named_projects))
 
 
 def list_access(conn: Connection, layer: Scope, users: Sequence[str]) -> dict[str, bool]:
@@ -199,13 +203,13 @@ def list_access(conn: Connection, layer: Scope, users: Sequence[str]) -> dict[st
     A project is read by whoever may name it.
     """
     kind, name = split_layer(layer.user or "")
-    out: dict[str, bool] = {}
+    access_by_user: dict[str, bool] = {}
     for user in users:
         project = name if kind == PROJECT else ""
         viewer = Scope(layer.tenant, user, memory_name(AGENT, project), b"")
         for one in list_layers(conn, viewer):
             if (one.kind, one.name) == (kind, name):
-                out[user] = one.write
+                access_by_user[user] = one.write
     if kind == TENANT:
         return dict.fromkeys(users, False)
-    return out
+    return access_by_user

@@ -63,7 +63,7 @@ class LongBody:
 
 
 def contents_of(
-    found: Iterable[tuple[Json, bytes]],
+    digested_messages: Iterable[tuple[Json, bytes]],
     *,
     sliced: bool = False,
     screen: Screen | None = None,
@@ -77,22 +77,22 @@ def contents_of(
     indexed, recalled and shown, and of the body, unless it keeps_secrets, since the conversation
     is made of it again. harness: what its client puts around the user's words.
     """
-    for message, digest in found:
+    for message, digest in digested_messages:
         if is_system(message):
             continue
         words, role = spoken_text(message), str(message.get("role") or "")
         if role == "user":
             # What a harness says around them are not the user's words.
-            own = harness.own_part(words)
-            words = words if own == words.strip() else own
+            own_text = harness.own_part(words)
+            words = words if own_text == words.strip() else own_text
         if screen is not None:
             words, message = _screened(screen, words, message, keeps_secrets=keeps_secrets)
         # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
-        plain = list(message.items()) == [("role", role), ("content", words)]
-        plain = plain and "\x00" not in words
+        is_plain_message = list(message.items()) == [("role", role), ("content", words)]
+        is_plain_message = is_plain_message and "\x00" not in words
         yield {
             "role": role,
-            "body": "" if plain else _body_of(message, sliced=sliced),
+            "body": "" if is_plain_message else _body_of(message, sliced=sliced),
             "content": words,
             "digest": digest,
             "pieces": None,
@@ -130,14 +130,14 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
     Such a row keeps what the search index reads: the speaker's name, and the beginning and the end
     of its words.
     """
-    found: list[LargeBody] = []
+    large_bodies: list[LargeBody] = []
     for content in contents:
         body, words = content["body"], content["content"]
         is_long = isinstance(body, LongBody)
         size = body.size if is_long else len(body or words)
         if len(words) + size > LARGE_CHARACTERS:
-            found.append(LargeBody(new_key(), body if is_long else [body or words]))
-            content["pieces"] = found[-1].key
+            large_bodies.append(LargeBody(new_key(), body if is_long else [body or words]))
+            content["pieces"] = large_bodies[-1].key
             if is_long or body:
                 name = body.message.get("name") if is_long else _name_in(body)
                 content["body"] = encode({"name": name} if name else {}).decode()
@@ -145,7 +145,7 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
                 content["content"] = excerpt(words, MAX_DOCUMENT_CHARACTERS, "\n[...]\n")
         elif is_long:
             content["body"] = "".join(body)
-    return found
+    return large_bodies
 
 
 def _name_in(body: str) -> Any:
@@ -172,12 +172,12 @@ async def write(
     StoreUnavailable.
     """
     for body in bodies:
-        pieces = (
+        body_slices = (
             part[begin : begin + PIECE_CHARACTERS]
             for part in body.parts
             for begin in range(0, len(part), PIECE_CHARACTERS)
         )
-        for position, data in enumerate(pieces):
+        for position, data in enumerate(body_slices):
             row = {"body": body.key, "position": position, "data": data}
             await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
 
@@ -188,8 +188,8 @@ def _put(conn: Connection, scope: Callable[[Connection], int], row: dict[str, An
 
 def read(conn: Connection, row: Any) -> Json:
     """Return the message of a row that names pieces."""
-    found = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
-    text = "".join(found.scalars())
+    piece_rows = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
+    text = "".join(piece_rows.scalars())
     return with_image_addresses(decode(text)) if row.body else {"role": row.role, "content": text}
 
 
@@ -203,12 +203,12 @@ def remove_unnamed(conn: Connection, bodies: Iterable[int]) -> None:
     conn.execute(delete(t.message_pieces).where(p.body.in_(list(bodies)), ~NAMED))
 
 
-def remove_next(conn: Connection, which: ColumnElement[bool]) -> bool:
+def remove_next(conn: Connection, condition: ColumnElement[bool]) -> bool:
     """Remove one of these pieces. Returns whether there was one."""
-    found = conn.execute(select(p.body, p.position).where(which).limit(1)).first()
-    if found is not None:
-        conn.execute(delete(t.message_pieces).where(tuple_(p.body, p.position) == tuple(found)))
-    return found is not None
+    piece_row = conn.execute(select(p.body, p.position).where(condition).limit(1)).first()
+    if piece_row is not None:
+        conn.execute(delete(t.message_pieces).where(tuple_(p.body, p.position) == tuple(piece_row)))
+    return piece_row is not None
 
 
 def expire_orphans(conn: Connection, now: float) -> bool:

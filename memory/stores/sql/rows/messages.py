@@ -88,21 +88,21 @@ def rows_of(
         }
 
 
-def append(conn: Connection, rows: Sequence[dict[str, Any]], newest: int | None = None) -> None:
+def append(conn: Connection, rows: Sequence[dict[str, Any]], newest_key: int | None = None) -> None:
     """Store rows of `rows_of` in order; `index_pending` indexes them later.
 
-    newest: the key that theirs have to be above, looked up if not given.
+    newest_key: the key that theirs have to be above, looked up if not given.
     """
     if not rows:
         return
     index = sql_driver(conn).index
-    if newest is None:
-        newest = index.newest_key(conn, rows[0]["conversation"])
-    first = new_message_key(len(rows), newest)
-    keys = range(first, first + STEP * len(rows), STEP)
-    added = [{"id": key, **row} for key, row in zip(keys, rows, strict=True)]
-    add_rows(conn, t.messages, added)
-    note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], added))
+    if newest_key is None:
+        newest_key = index.newest_key(conn, rows[0]["conversation"])
+    first_key = new_message_key(len(rows), newest_key)
+    keys = range(first_key, first_key + STEP * len(rows), STEP)
+    added_rows = [{"id": key, **row} for key, row in zip(keys, rows, strict=True)]
+    add_rows(conn, t.messages, added_rows)
+    note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], added_rows))
     index.add_waiting(conn, rows[0]["scope_id"], keys)
 
 
@@ -110,7 +110,7 @@ def add(
     conn: Connection,
     scope_id: int,
     place: MessagePlace,
-    found: Sequence[tuple[Json, bytes]],
+    digested_messages: Sequence[tuple[Json, bytes]],
     once: bool = False,
 ) -> int:
     """Store messages with digests, in order, and index them; return how many.
@@ -121,31 +121,37 @@ def add(
     before = place.before
     if not before and place.source != "evicted":
         before = words_before(conn, place.conversation, place.node, None)
-    new = _not_there(conn, place.conversation, found) if once else found
-    rows, index = list(rows_of(scope_id, place, contents_of(new))), sql_driver(conn).index
-    newest_before, greatest = index.read_newest(conn), 0
+    new_messages = (
+        _not_there(conn, place.conversation, digested_messages) if once else digested_messages
+    )
+    rows, index = list(rows_of(scope_id, place, contents_of(new_messages))), sql_driver(conn).index
+    previous_newest, greatest = index.read_newest(conn), 0
     for row in rows:
         key = new_message_key()
         greatest = max(greatest, key)
         add_row(conn, t.messages, id=key, **row)
         note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id, [{"id": key, **row}]))
         words = row["content"]
-        who = speaker(parse_message(row["body"], row["role"], words))
-        document = SearchDocument(scope_id, words, who, before, place.at)
+        speaker_name = speaker(parse_message(row["body"], row["role"], words))
+        document = SearchDocument(scope_id, words, speaker_name, before, place.at)
         fts.put_document(conn, "messages_fts", key, document)
         before = words
     if rows:
-        index.note_indexed(conn, greatest, newest_before)
+        index.note_indexed(conn, greatest, previous_newest)
     return len(rows)
 
 
 def _not_there(
-    conn: Connection, conversation: int, found: Sequence[tuple[Json, bytes]]
+    conn: Connection, conversation: int, digested_messages: Sequence[tuple[Json, bytes]]
 ) -> list[tuple[Json, bytes]]:
     """Leave out messages that the conversation has already; of duplicates keep the last."""
-    there = _there(conn, conversation, [digest for _, digest in found])
-    new = {digest: (message, digest) for message, digest in reversed(found) if digest not in there}
-    return list(new.values())[::-1]
+    stored_digests = _there(conn, conversation, [digest for _, digest in digested_messages])
+    messages_by_digest = {
+        digest: (message, digest)
+        for message, digest in reversed(digested_messages)
+        if digest not in stored_digests
+    }
+    return list(messages_by_digest.values())[::-1]
 
 
 def _there(conn: Connection, conversation: int, digests: Sequence[bytes]) -> set[bytes]:
@@ -198,11 +204,11 @@ def words_before(conn: Connection, conversation: int, node: int | None, key: int
     return str(row[0]) if row else ""
 
 
-def remove(conn: Connection, which: Any) -> int:
+def remove(conn: Connection, condition: Any) -> int:
     """Remove messages, their documents and their vectors. Returns how many."""
-    found = conn.execute(select(m.id, m.pieces).where(which)).all()
-    message_pieces.remove(conn, [row.pieces for row in found if row.pieces is not None])
-    keys = [row.id for row in found]
+    removed_rows = conn.execute(select(m.id, m.pieces).where(condition)).all()
+    message_pieces.remove(conn, [row.pieces for row in removed_rows if row.pieces is not None])
+    keys = [row.id for row in removed_rows]
     for key in keys:
         fts.drop(conn, "messages_fts", key)
     if keys:
@@ -213,7 +219,9 @@ def remove(conn: Connection, which: Any) -> int:
                     "erase",
                     {
                         "scopes": [],
-                        "messages": {str(scope): found for scope, found in embedded.items()},
+                        "messages": {
+                            str(scope): removed_rows for scope, removed_rows in embedded.items()
+                        },
                     },
                 ),
             )
@@ -229,29 +237,29 @@ def ancestors(node: int) -> Any:
     return select(line.c.id)
 
 
-def pair_tool_results(found: Sequence[Json], asked: Sequence[Json] = ()) -> list[Json]:
+def pair_tool_results(messages: Sequence[Json], new_messages: Sequence[Json] = ()) -> list[Json]:
     """Return the messages with a result for each call, and without results of no call.
 
     Upstreams refuse either. A call that its client never answered gets `NO_RESULT`, so that the
-    message stays as it was said, and is recognised. asked: what follows them; results at its
+    message stays as it was said, and is recognised. new_messages: what follows them; results at its
     beginning count.
     """
     following = itertools.takewhile(
-        lambda x: x.get("role") in ("tool", "system", "developer"), asked
+        lambda x: x.get("role") in ("tool", "system", "developer"), new_messages
     )
     coming = {str(x.get("tool_call_id")) for x in following if x.get("role") == "tool"}
-    out: list[Json] = []
-    waiting: list[str] = []
-    for message in found:
+    paired_messages: list[Json] = []
+    open_calls: list[str] = []
+    for message in messages:
         if message.get("role") == "tool":
-            if (name := str(message.get("tool_call_id"))) in waiting:
-                waiting.remove(name)
-                out.append(message)
+            if (name := str(message.get("tool_call_id"))) in open_calls:
+                open_calls.remove(name)
+                paired_messages.append(message)
             continue
-        out += _missing_results(waiting)
-        waiting = [str(c.get("id")) for c in message.get("tool_calls") or []]
-        out.append(message)
-    return out + _missing_results([name for name in waiting if name not in coming])
+        paired_messages += _missing_results(open_calls)
+        open_calls = [str(c.get("id")) for c in message.get("tool_calls") or []]
+        paired_messages.append(message)
+    return paired_messages + _missing_results([name for name in open_calls if name not in coming])
 
 
 def _missing_results(calls: Sequence[str]) -> list[Json]:
@@ -331,36 +339,38 @@ class FoundRows:
 
 
 def search(
-    conn: Connection, scope_id: int, q: SearchQuery, near: SimilarityScores | None = None
+    conn: Connection, scope_id: int, query: SearchQuery, similarity: SimilarityScores | None = None
 ) -> list[dict[str, Any]]:
     """Return hits, best first; without words, the newest.
 
     A hit has id, role, content, conversation, created_at, score and why, and where they apply
-    speaker and replaced (see `replaced_turns`). near: rows by similarity.
+    speaker and replaced (see `replaced_turns`). similarity: rows by similarity.
     """
     driver = sql_driver(conn)
-    bounds = tuple(name for name in BOUNDS if getattr(q, name) is not None)
-    rows = _candidates(driver, tuple(q.roles), bounds, talk=q.talk)
-    values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
+    bounds = tuple(name for name in BOUNDS if getattr(query, name) is not None)
+    rows = _candidates(driver, tuple(query.roles), bounds, talk=query.talk)
+    values = {"scope": scope_id, **{name: getattr(query, name) for name in BOUNDS}}
 
     def newest() -> Any:
-        listed = _apply_filters(HITS.where(m.scope_id == scope_id), q)
-        return conn.execute(listed.order_by(m.id.desc()).limit(q.limit).offset(q.offset))
+        filtered_hits = _apply_filters(HITS.where(m.scope_id == scope_id), query)
+        return conn.execute(
+            filtered_hits.order_by(m.id.desc()).limit(query.limit).offset(query.offset)
+        )
 
     hits = search_index(
         conn,
         IndexScope("messages_fts", scope_id, rows, values, _neighbours),
         FoundRows(listed_hits(driver), newest),
-        q,
-        near or SimilarityScores(),
+        query,
+        similarity or SimilarityScores(),
     )
     return complete_hits(conn, scope_id, hits)
 
 
 def is_more_than(conn: Connection, scope_id: int, conversation: int) -> bool:
     """Tell whether a scope has passages, or conversations besides this one."""
-    asked = {"scope": scope_id, "conversation": conversation}
-    return bool(execute(conn, MORE_THAN_ONE, asked).scalar())
+    parameters = {"scope": scope_id, "conversation": conversation}
+    return bool(execute(conn, MORE_THAN_ONE, parameters).scalar())
 
 
 def has_few(conn: Connection, scope_id: int) -> bool:
@@ -373,46 +383,52 @@ def _candidates(
     driver: SqlDriver, roles: tuple[str, ...], bounds: tuple[str, ...], *, talk: bool
 ) -> Any:
     """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
-    unknown: Any = {name: bindparam(name) for name in bounds}
-    visible = replace(SearchQuery(roles=roles, talk=talk), **unknown)
+    bound_values: Any = {name: bindparam(name) for name in bounds}
+    filter_query = replace(SearchQuery(roles=roles, talk=talk), **bound_values)
     return _apply_filters(
         select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
             m.scope_id + 0 == bindparam("scope"), driver.is_listed(m.id)
         ),
-        visible,
+        filter_query,
     )  # + 0: by row key
 
 
-def filter_keys(scope_id: int, q: SearchQuery) -> Any:
+def filter_keys(scope_id: int, query: SearchQuery) -> Any:
     """Return the rows that pass the filters, as a query of row keys.
 
     None if every row with a vector passes.
     """
     if (
-        q.since is None
-        and q.until is None
-        and q.within is None
-        and (not q.roles or {"user", "assistant"} <= set(q.roles))
+        query.since is None
+        and query.until is None
+        and query.within is None
+        and (not query.roles or {"user", "assistant"} <= set(query.roles))
     ):
         return None
-    return _apply_filters(select(m.id).where(m.scope_id == scope_id), q)
+    return _apply_filters(select(m.id).where(m.scope_id == scope_id), query)
 
 
-def _apply_filters(query: Any, q: SearchQuery) -> Any:
+def _apply_filters(query: Any, search_query: SearchQuery) -> Any:
     query = query.where(m.content != "")
-    if q.roles:
-        query = query.where(m.role.in_([literal(role) for role in q.roles]))
-    if q.since is not None:
-        query = query.where(m.created_at >= q.since)
-    if q.until is not None:
-        query = query.where(m.created_at <= q.until)
-    if q.within is not None:
-        query = query.where(m.node.in_(ancestors(q.within)))
-    if q.skip is not None:
-        query = query.where(m.node.is_distinct_from(q.skip))
-    if q.talk:
-        c = t.conversations.c
-        query = query.where(~exists(select(c.id).where(c.id == m.conversation, c.task)))
+    if search_query.roles:
+        query = query.where(m.role.in_([literal(role) for role in search_query.roles]))
+    if search_query.since is not None:
+        query = query.where(m.created_at >= search_query.since)
+    if search_query.until is not None:
+        query = query.where(m.created_at <= search_query.until)
+    if search_query.within is not None:
+        query = query.where(m.node.in_(ancestors(search_query.within)))
+    if search_query.skip is not None:
+        query = query.where(m.node.is_distinct_from(search_query.skip))
+    if search_query.talk:
+        conversations = t.conversations.c
+        query = query.where(
+            ~exists(
+                select(conversations.id).where(
+                    conversations.id == m.conversation, conversations.task
+                )
+            )
+        )
     return query
 
 
@@ -420,11 +436,11 @@ def search_index(
     conn: Connection,
     corner: IndexScope,
     rows: FoundRows,
-    q: SearchQuery,
-    near: SimilarityScores,
+    query: SearchQuery,
+    similarity: SimilarityScores,
 ) -> list[dict[str, Any]]:
     """Search an index; by date if there are no words to search."""
-    if not q.text.strip():
+    if not query.text.strip():
         return [
             {
                 **row._mapping,
@@ -435,25 +451,26 @@ def search_index(
             }
             for row in rows.newest()
         ]
-    wish = fts.IndexQuery(q.text, q.offset + q.limit, q.thorough, q.least)
-    order = fts.find_rows(conn, corner, wish, near) or {}
-    wanted = dict(itertools.islice(order.items(), q.offset, q.offset + q.limit))
-    return fts.list_hits(conn, rows.listed, wanted, near) if wanted else []
+    wish = fts.IndexQuery(query.text, query.offset + query.limit, query.thorough, query.least)
+    order = fts.find_rows(conn, corner, wish, similarity) or {}
+    page_of_hits = dict(itertools.islice(order.items(), query.offset, query.offset + query.limit))
+    return fts.list_hits(conn, rows.listed, page_of_hits, similarity) if page_of_hits else []
 
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
     """Return the messages before and after each one in its conversation."""
-    said = (
+    spoken_neighbour = (
         "SELECT n.id FROM messages n WHERE n.conversation = m.conversation AND n.role IN ('user', "
         "'assistant') AND n.content != '' AND n.id"
     )
     rows = rows_of_keys(
         conn,
-        f"SELECT m.id, ({said} < m.id ORDER BY n.id DESC LIMIT 1), ({said} > m.id ORDER BY n.id "
+        f"SELECT m.id, ({spoken_neighbour} < m.id ORDER BY n.id DESC LIMIT 1), "
+        f"({spoken_neighbour} > m.id ORDER BY n.id "
         "LIMIT 1) FROM {listed} JOIN messages m ON m.id = k.value",
         keys,
     )
-    return {key: (before, after) for key, before, after in rows}
+    return {key: (previous_key, next_key) for key, previous_key, next_key in rows}
 
 
 def page(conn: Connection, conversation: int, after: int, limit: int) -> list[dict[str, Any]]:

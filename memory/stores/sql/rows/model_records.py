@@ -29,11 +29,11 @@ def expire(conn: Connection) -> int:
 
     Returns their number; call again until it is 0.
     """
-    newest_first = select(r.model).order_by(r.updated_at.desc(), r.model)
-    oldest = conn.execute(newest_first.offset(MAX_MODELS).limit(BATCH)).scalars().all()
-    if not oldest:
+    models_by_time = select(r.model).order_by(r.updated_at.desc(), r.model)
+    oldest_models = conn.execute(models_by_time.offset(MAX_MODELS).limit(BATCH)).scalars().all()
+    if not oldest_models:
         return 0
-    return conn.execute(delete(t.model_records).where(r.model.in_(oldest))).rowcount
+    return conn.execute(delete(t.model_records).where(r.model.in_(oldest_models))).rowcount
 
 
 def save(conn: Connection, records: Mapping[str, ModelRecord]) -> None:

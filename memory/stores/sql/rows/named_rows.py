@@ -14,8 +14,8 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
     agent_inbox.rename(conn, source, target)
 
 
-def remove(conn: Connection, who: UserName) -> None:
+def remove(conn: Connection, user_name: UserName) -> None:
     """Remove those of a user who is erased."""
-    policies.remove(conn, who)
-    approvals.remove(conn, who)
-    agent_inbox.remove(conn, who)
+    policies.remove(conn, user_name)
+    approvals.remove(conn, user_name)
+    agent_inbox.remove(conn, user_name)

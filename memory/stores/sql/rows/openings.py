@@ -46,12 +46,14 @@ def mark_tasks(conn: Connection, scope_id: int, conversations: Sequence[int]) ->
     Those that were continued meanwhile stay as they are.
     """
     note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id))
-    chosen = (cv.scope_id == scope_id, cv.id.in_(conversations), cv.opening.is_not(None))
-    conn.execute(update(t.conversations).where(*chosen).values(task=true()))
-    marked = select(cv.id).where(*chosen, cv.task)
+    conditions = (cv.scope_id == scope_id, cv.id.in_(conversations), cv.opening.is_not(None))
+    conn.execute(update(t.conversations).where(*conditions).values(task=true()))
+    task_conversations = select(cv.id).where(*conditions, cv.task)
     conn.execute(
         update(t.nodes)
-        .where(n.scope_id == scope_id, n.conversation.in_(marked), n.unread.is_not(None))
+        .where(
+            n.scope_id == scope_id, n.conversation.in_(task_conversations), n.unread.is_not(None)
+        )
         .values(unread=None)
     )
 

@@ -53,36 +53,36 @@ def revise(
     Its older wording is set aside, superseded by it. A wording that another passage has already is
     not stored twice: that passage is returned.
     """
-    old = _visible(conn, scope_id, ident)
-    shown = rows.to_hit(old)
-    content = change.content if change.content is not None else old.content
-    kind = change.type if change.type is not None else old.type
-    importance = change.importance if change.importance is not None else old.importance
-    tags = list(change.tags) if change.tags is not None else shown["tags"]
+    old_row = _visible(conn, scope_id, ident)
+    passage_hit = rows.to_hit(old_row)
+    content = change.content if change.content is not None else old_row.content
+    kind = change.type if change.type is not None else old_row.type
+    importance = change.importance if change.importance is not None else old_row.importance
+    tags = list(change.tags) if change.tags is not None else passage_hit["tags"]
     rows.check(content, kind, importance)
-    wanted = {"content": content, "tags": tags, "type": kind, "importance": importance}
-    if all(shown[name] == value for name, value in wanted.items()):
-        return shown
+    new_values = {"content": content, "tags": tags, "type": kind, "importance": importance}
+    if all(passage_hit[name] == value for name, value in new_values.items()):
+        return passage_hit
     passage_lifecycle.set_aside(conn, scope_id, ident, actor)
-    new = rows.NewPassage(
+    new_passage = rows.NewPassage(
         content,
         tags,
         kind,
         importance,
         actor,
-        old.node,
-        old.created_at,
-        source=old.source,
-        written_by=old.written_by,
+        old_row.node,
+        old_row.created_at,
+        source=old_row.source,
+        written_by=old_row.written_by,
     )
-    stored, made = rows.add(conn, scope_id, new)
-    newest = stored[0]
-    if not made:
-        _supersede(conn, old.id, newest["id"])
-        return newest
-    _swap_ids(conn, old, newest["key"], newest["id"])
-    _supersede(conn, old.id, ident)
-    return _hit(conn, newest["key"])
+    stored_hits, made_count = rows.add(conn, scope_id, new_passage)
+    new_hit = stored_hits[0]
+    if not made_count:
+        _supersede(conn, old_row.id, new_hit["id"])
+        return new_hit
+    _swap_ids(conn, old_row, new_hit["key"], new_hit["id"])
+    _supersede(conn, old_row.id, ident)
+    return _hit(conn, new_hit["key"])
 
 
 def undo(conn: Connection, scope_id: int, ident: str) -> dict[str, Any]:
@@ -105,33 +105,43 @@ def undo(conn: Connection, scope_id: int, ident: str) -> dict[str, Any]:
 def older_wordings(conn: Connection, scope_id: int, ident: str) -> list[dict[str, Any]]:
     """Return what a passage superseded, newest first, at most `MOST_SHOWN`."""
     query = select(t.passages).where(p.scope_id == scope_id, p.superseded_by == ident)
-    found = conn.execute(query.order_by(p.deleted_at.desc(), p.id.desc()).limit(MOST_SHOWN))
-    return [rows.to_hit(row) for row in found]
+    older_rows = conn.execute(query.order_by(p.deleted_at.desc(), p.id.desc()).limit(MOST_SHOWN))
+    return [rows.to_hit(row) for row in older_rows]
 
 
 def find_newest(conn: Connection, scope_id: int) -> NewestChange | None:
     """Return the newest change that can be undone, of a block or a passage."""
-    gone = p.deleted_at.is_not(None) & p.deleted_by.not_in(NOT_TO_UNDO)
-    aside = select(p.deleted_at, p.superseded_by, p.public_id)
-    aside = aside.where(p.scope_id == scope_id, p.node == 0, gone)
-    added = select(p.created_at, p.public_id)
-    added = added.where(p.scope_id == scope_id, p.node == 0, p.deleted_at.is_(None))
-    found: list[NewestChange] = []
+    is_undoable = p.deleted_at.is_not(None) & p.deleted_by.not_in(NOT_TO_UNDO)
+    set_aside_passages = select(p.deleted_at, p.superseded_by, p.public_id)
+    set_aside_passages = set_aside_passages.where(p.scope_id == scope_id, p.node == 0, is_undoable)
+    added_passages = select(p.created_at, p.public_id)
+    added_passages = added_passages.where(
+        p.scope_id == scope_id, p.node == 0, p.deleted_at.is_(None)
+    )
+    newest_changes: list[NewestChange] = []
     row: Any
-    if row := conn.execute(aside.order_by(p.deleted_at.desc(), p.id.desc()).limit(1)).first():
+    if row := conn.execute(
+        set_aside_passages.order_by(p.deleted_at.desc(), p.id.desc()).limit(1)
+    ).first():
         kind = "edited" if row.superseded_by else "forgotten"
-        found.append(NewestChange(row.deleted_at, kind, row.superseded_by or row.public_id))
-    if row := conn.execute(added.order_by(p.created_at.desc(), p.id.desc()).limit(1)).first():
-        found.append(NewestChange(row.created_at, "added", row.public_id))
+        newest_changes.append(
+            NewestChange(row.deleted_at, kind, row.superseded_by or row.public_id)
+        )
+    if row := conn.execute(
+        added_passages.order_by(p.created_at.desc(), p.id.desc()).limit(1)
+    ).first():
+        newest_changes.append(NewestChange(row.created_at, "added", row.public_id))
     if row := _newest_edit(conn, scope_id):
-        found.append(NewestChange(row.created_at, "block", row.label))
-    return max(found, key=lambda change: change.at, default=None)
+        newest_changes.append(NewestChange(row.created_at, "block", row.label))
+    return max(newest_changes, key=lambda change: change.at, default=None)
 
 
 def _newest_edit(conn: Connection, scope_id: int) -> Any:
     """Return the newest version of a block that is not undone yet."""
-    later = t.block_versions.alias()
-    undone = select(later.c.id).where(later.c.block_id == v.block_id, later.c.undoes == v.version)
+    later_versions = t.block_versions.alias()
+    undone = select(later_versions.c.id).where(
+        later_versions.c.block_id == v.block_id, later_versions.c.undoes == v.version
+    )
     query = (
         select(v.created_at, b.label)
         .join(t.blocks, b.id == v.block_id)
@@ -148,8 +158,8 @@ def _newest_edit(conn: Connection, scope_id: int) -> Any:
 
 
 def _visible(conn: Connection, scope_id: int, ident: str) -> Row[Any]:
-    there = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
-    row = conn.execute(select(t.passages).where(there)).first()
+    is_visible = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
+    row = conn.execute(select(t.passages).where(is_visible)).first()
     if row is None:
         raise NotFound(f"There is no passage {ident[:80]!r} here.")
     return row
@@ -159,11 +169,15 @@ def _hit(conn: Connection, key: int) -> dict[str, Any]:
     return rows.to_hit(conn.execute(select(t.passages).where(p.id == key)).one())
 
 
-def _supersede(conn: Connection, key: int, by: str) -> None:
-    conn.execute(update(t.passages).where(p.id == key).values(superseded_by=by))
+def _supersede(conn: Connection, key: int, successor: str) -> None:
+    conn.execute(update(t.passages).where(p.id == key).values(superseded_by=successor))
 
 
-def _swap_ids(conn: Connection, one: Row[Any], key: int, ident: str) -> None:
+def _swap_ids(conn: Connection, passage_row: Row[Any], key: int, ident: str) -> None:
     """Give a row and another one, of this key and id, each other's id."""
-    for row, name in ((one.id, new_id("passage")), (key, one.public_id), (one.id, ident)):
+    for row, name in (
+        (passage_row.id, new_id("passage")),
+        (key, passage_row.public_id),
+        (passage_row.id, ident),
+    ):
         conn.execute(update(t.passages).where(p.id == row).values(public_id=name))

@@ -50,15 +50,15 @@ EXTRACTED_EDITS = (
 
 def neighbours(conn: Connection, scope_id: int, text: str, limit: int) -> list[dict[str, Any]]:
     """Return passages that share words with the text."""
-    wanted = SearchQuery(text[:MAX_NEIGHBOUR_CHARACTERS], limit=limit, thorough=False)
-    return passage_rows.search(conn, scope_id, passage_rows.PassageFilter(wanted))
+    search_query = SearchQuery(text[:MAX_NEIGHBOUR_CHARACTERS], limit=limit, thorough=False)
+    return passage_rows.search(conn, scope_id, passage_rows.PassageFilter(search_query))
 
 
 def near_duplicates(
     conn: Connection, scope_id: int, text: str, node: int = 0
 ) -> list[dict[str, Any]]:
     """Return passages with nearly the same words, newest first. node: see `NewPassage`."""
-    found = conn.execute(
+    candidate_rows = conn.execute(
         SELECT_CANDIDATES,
         {
             "keys": fts.candidates_sharing_words(conn, scope_id, search_terms(text)),
@@ -66,7 +66,9 @@ def near_duplicates(
             "node": node,
         },
     ).all()
-    keys = [found[i].id for i in find_duplicates(text, [r.content for r in found])]
+    keys = [
+        candidate_rows[i].id for i in find_duplicates(text, [r.content for r in candidate_rows])
+    ]
     return (
         [
             passage_rows.to_hit(r)
@@ -90,40 +92,49 @@ class InsertResult:
     longer: int
 
 
-def keep(conn: Connection, scope_id: int, new: passage_rows.NewPassage) -> InsertResult:
+def keep(conn: Connection, scope_id: int, new_passage: passage_rows.NewPassage) -> InsertResult:
     """Store a text unless there is a duplicate or near duplicate.
 
     A longer wording sets the shorter one aside, reversibly.
     """
-    at = new.created_at if new.created_at is not None else clock.now()
-    kept = InsertResult([], 0, 0)
-    for piece in passages_of(new.content):
-        known = near_duplicates(conn, scope_id, piece, new.node)
+    created_at = new_passage.created_at if new_passage.created_at is not None else clock.now()
+    insert_result = InsertResult([], 0, 0)
+    for passage_text in passages_of(new_passage.content):
+        duplicates = near_duplicates(conn, scope_id, passage_text, new_passage.node)
         if fuller := next(
-            (k for k in known if len(words(k["content"])) >= len(words(piece))), None
+            (k for k in duplicates if len(words(k["content"])) >= len(words(passage_text))), None
         ):
-            kept = replace(kept, passages=[*kept.passages, fuller])
+            insert_result = replace(insert_result, passages=[*insert_result.passages, fuller])
             continue
-        stored, made = passage_rows.add(conn, scope_id, replace(new, content=piece, created_at=at))
-        longer = [set_aside(conn, scope_id, k["id"], new.actor, stored[0]["id"]) for k in known]
-        kept = InsertResult([*kept.passages, *stored], kept.made + made, kept.longer + any(longer))
-    return kept
+        stored_hits, made_count = passage_rows.add(
+            conn, scope_id, replace(new_passage, content=passage_text, created_at=created_at)
+        )
+        longer = [
+            set_aside(conn, scope_id, k["id"], new_passage.actor, stored_hits[0]["id"])
+            for k in duplicates
+        ]
+        insert_result = InsertResult(
+            [*insert_result.passages, *stored_hits],
+            insert_result.made + made_count,
+            insert_result.longer + any(longer),
+        )
+    return insert_result
 
 
 def set_aside(
-    conn: Connection, scope_id: int, ident: str, actor: str, by: str | None = None
+    conn: Connection, scope_id: int, ident: str, actor: str, successor: str | None = None
 ) -> bool:
     """Hide a passage from every search; return whether it was visible.
 
-    by: the one that replaces it.
+    successor: the one that replaces it.
     """
     note_change(conn, IndexChange(fts.PASSAGES_INDEX, scope_id))
-    there = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
+    is_visible = (p.scope_id == scope_id) & (p.public_id == ident) & p.deleted_at.is_(None)
     return (
         conn.execute(
             update(t.passages)
-            .where(there)
-            .values(deleted_at=clock.now(), deleted_by=actor, superseded_by=by)
+            .where(is_visible)
+            .values(deleted_at=clock.now(), deleted_by=actor, superseded_by=successor)
         ).rowcount
         > 0
     )
@@ -135,10 +146,10 @@ def restore(conn: Connection, scope_id: int, ident: str) -> dict[str, Any] | Non
     It counts as used now, so that it does not fade at once.
     """
     note_change(conn, IndexChange(fts.PASSAGES_INDEX, scope_id))
-    there = (p.scope_id == scope_id) & (p.public_id == ident)
+    is_passage = (p.scope_id == scope_id) & (p.public_id == ident)
     values = {"deleted_at": None, "deleted_by": None, "superseded_by": None, "used_at": clock.now()}
     if conn.execute(
-        update(t.passages).where(there, p.deleted_at.is_not(None)).values(**values)
+        update(t.passages).where(is_passage, p.deleted_at.is_not(None)).values(**values)
     ).rowcount:
         enqueue(conn, vectors.job_of(scope_id))
     return passage_rows.get(conn, [scope_id], ident)
@@ -166,11 +177,11 @@ def list_outdated(conn: Connection, scope_id: int) -> list[str]:
     Passages that were set aside, and lines that extraction took out of a block.
     """
     lines: list[str] = []
-    for before, after in execute(conn, EXTRACTED_EDITS, {"scope": scope_id}):
-        kept = set((after or "").split("\n"))
-        lines += [x for x in (before or "").split("\n") if x.strip() and x not in kept]
-    gone = execute(conn, SET_ASIDE, {"scope": scope_id}).scalars()
-    return [*gone, *lines[:MAX_OUTDATED]]
+    for old_value, new_value in execute(conn, EXTRACTED_EDITS, {"scope": scope_id}):
+        kept_lines = set((new_value or "").split("\n"))
+        lines += [x for x in (old_value or "").split("\n") if x.strip() and x not in kept_lines]
+    set_aside_texts = execute(conn, SET_ASIDE, {"scope": scope_id}).scalars()
+    return [*set_aside_texts, *lines[:MAX_OUTDATED]]
 
 
 def _faint(now: float) -> ColumnElement[bool]:
@@ -188,8 +199,8 @@ def faint(conn: Connection, now: float, after: int, limit: int = 500) -> list[in
 def fade(conn: Connection, now: float, keys: Sequence[int]) -> int:
     """Set those passages aside that are still faint; return how many."""
     note_change(conn, IndexChange(fts.PASSAGES_INDEX, None))
-    gone = update(t.passages).where(p.id.in_(keys), _faint(now))
-    return conn.execute(gone.values(deleted_at=now, deleted_by="cleanup")).rowcount
+    fading = update(t.passages).where(p.id.in_(keys), _faint(now))
+    return conn.execute(fading.values(deleted_at=now, deleted_by="cleanup")).rowcount
 
 
 def record_use(conn: Connection, keys: Sequence[int]) -> None:

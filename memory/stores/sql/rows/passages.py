@@ -116,34 +116,38 @@ def check(content: str, kind: str, importance: float) -> None:
         raise BadArguments(f"`importance` is {importance!r}: give a number from 0 to 1.")
 
 
-def add(conn: Connection, scope_id: int, new: NewPassage) -> tuple[list[dict[str, Any]], int]:
+def add(
+    conn: Connection, scope_id: int, new_passage: NewPassage
+) -> tuple[list[dict[str, Any]], int]:
     """Split the text at sentence ends and store the passages.
 
     Returns (the passages, number of new ones).
     """
-    now = new.created_at if new.created_at is not None else clock.now()
-    out, made = [], 0
-    for content in passages_of(new.content):
-        digest = _digest(content, new.node)
-        found = conn.execute(
+    now = new_passage.created_at if new_passage.created_at is not None else clock.now()
+    stored_hits, made_count = [], 0
+    for content in passages_of(new_passage.content):
+        digest = _digest(content, new_passage.node)
+        existing_row = conn.execute(
             select(t.passages).where(
                 p.scope_id == scope_id, p.digest == digest, p.deleted_at.is_(None)
             )
         ).first()
-        if found is None:
+        if existing_row is None:
             row = {"id": new_key(), "scope_id": scope_id, "content": content, "digest": digest}
-            found = _insert(conn, new, {**row, "created_at": now})
-            made += 1
-        out.append(to_hit(found))
-    if made:
+            existing_row = _insert(conn, new_passage, {**row, "created_at": now})
+            made_count += 1
+        stored_hits.append(to_hit(existing_row))
+    if made_count:
         enqueue(conn, vectors.job_of(scope_id))
-    return out, made
+    return stored_hits, made_count
 
 
 def find_exact(conn: Connection, scope_id: int, content: str) -> str | None:
     """Return the id of the passage of a named user that reads so, case and white space aside."""
-    same = (p.scope_id == scope_id) & (p.digest == _digest(content, 0)) & p.deleted_at.is_(None)
-    return conn.execute(select(p.public_id).where(same)).scalar()
+    is_same_text = (
+        (p.scope_id == scope_id) & (p.digest == _digest(content, 0)) & p.deleted_at.is_(None)
+    )
+    return conn.execute(select(p.public_id).where(is_same_text)).scalar()
 
 
 def _digest(content: str, node: int) -> bytes:
@@ -152,26 +156,28 @@ def _digest(content: str, node: int) -> bytes:
     return keyed_hash(b"passage", str(node).encode(), words)
 
 
-def _insert(conn: Connection, new: NewPassage, row: dict[str, Any]) -> Row[Any]:
+def _insert(conn: Connection, new_passage: NewPassage, row: dict[str, Any]) -> Row[Any]:
     """Store one passage with its search document."""
     key, scope_id, content, now = (row[n] for n in ("id", "scope_id", "content", "created_at"))
     conn.execute(
         insert(t.passages).values(
             **row,
             public_id=new_id("passage"),
-            node=new.node,
-            tags=encode(list(new.tags)).decode(),
-            type=new.type,
-            importance=new.importance,
-            actor=new.actor,
-            source=new.source,
-            quote=new.quote,
-            speaker=new.speaker,
-            written_by=new.written_by,
+            node=new_passage.node,
+            tags=encode(list(new_passage.tags)).decode(),
+            type=new_passage.type,
+            importance=new_passage.importance,
+            actor=new_passage.actor,
+            source=new_passage.source,
+            quote=new_passage.quote,
+            speaker=new_passage.speaker,
+            written_by=new_passage.written_by,
         )
     )
-    before = _before(conn, PassagePlace(scope_id, new.node, key), now)
-    document = SearchDocument(scope_id, content, _labels(content, new.tags), before, now)
+    words_before = _before(conn, PassagePlace(scope_id, new_passage.node, key), now)
+    document = SearchDocument(
+        scope_id, content, _labels(content, new_passage.tags), words_before, now
+    )
     fts.put_document(conn, "passages_fts", key, document)
     return conn.execute(select(t.passages).where(p.id == key)).one()
 
@@ -202,34 +208,43 @@ def to_hit(row: Row[Any]) -> dict[str, Any]:
 
 
 def search(
-    conn: Connection, scope_id: int, f: PassageFilter, near: SimilarityScores | None = None
+    conn: Connection,
+    scope_id: int,
+    passage_filter: PassageFilter,
+    similarity: SimilarityScores | None = None,
 ) -> list[dict[str, Any]]:
     """Return hits, best first, or the newest without words to search.
 
-    near: rows by similarity.
+    similarity: rows by similarity.
     """
-    q = f.query
+    query = passage_filter.query
     driver = sql_driver(conn)
     rows = _candidates(
-        driver, tuple(name for name in BOUNDS if getattr(q, name) is not None), len(f.tags)
+        driver,
+        tuple(name for name in BOUNDS if getattr(query, name) is not None),
+        len(passage_filter.tags),
     )
-    values = {"scope": scope_id, **{name: getattr(q, name) for name in BOUNDS}}
-    values |= {f"tag{i}": pattern for i, pattern in enumerate(_tag_patterns(f.tags))}
+    values = {"scope": scope_id, **{name: getattr(query, name) for name in BOUNDS}}
+    values |= {f"tag{i}": pattern for i, pattern in enumerate(_tag_patterns(passage_filter.tags))}
 
     def newest() -> Any:
-        listed = _apply_filters(
-            select(t.passages).where(p.scope_id == scope_id), q, _tag_patterns(f.tags)
+        filtered_passages = _apply_filters(
+            select(t.passages).where(p.scope_id == scope_id),
+            query,
+            _tag_patterns(passage_filter.tags),
         )
-        return conn.execute(listed.order_by(p.id.desc()).limit(q.limit).offset(q.offset))
+        return conn.execute(
+            filtered_passages.order_by(p.id.desc()).limit(query.limit).offset(query.offset)
+        )
 
-    found = search_index(
+    passage_hits = search_index(
         conn,
         IndexScope("passages_fts", scope_id, rows, values, _neighbours),
         FoundRows(listed_hits(driver), newest),
-        q,
-        near or SimilarityScores(),
+        query,
+        similarity or SimilarityScores(),
     )
-    return as_shown(found)
+    return as_shown(passage_hits)
 
 
 def as_shown(hits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -244,10 +259,10 @@ def as_shown(hits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 FOUND = ("content", "type", "importance", "created_at", "score", "coverage", "sharing", "why")
 
 
-def filter_keys(scope_id: int, f: PassageFilter) -> Any:
+def filter_keys(scope_id: int, passage_filter: PassageFilter) -> Any:
     """Return the rows that pass the filters, as a query of row keys."""
-    mine = select(p.id).where(p.scope_id == scope_id)
-    return _apply_filters(mine, f.query, _tag_patterns(f.tags))
+    scope_passages = select(p.id).where(p.scope_id == scope_id)
+    return _apply_filters(scope_passages, passage_filter.query, _tag_patterns(passage_filter.tags))
 
 
 @cache
@@ -258,31 +273,31 @@ def listed_hits(driver: SqlDriver) -> Any:
 @lru_cache(64)
 def _candidates(driver: SqlDriver, bounds: tuple[str, ...], tags: int) -> Any:
     """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
-    unknown: Any = {name: bindparam(name) for name in bounds}
-    visible = replace(SearchQuery(), **unknown)
+    bound_values: Any = {name: bindparam(name) for name in bounds}
+    filter_query = replace(SearchQuery(), **bound_values)
     return _apply_filters(
         select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
             p.scope_id + 0 == bindparam("scope"), driver.is_listed(p.id)
         ),
-        visible,
+        filter_query,
         [bindparam(f"tag{i}") for i in range(tags)],
     )  # + 0: by row key
 
 
 def _tag_patterns(tags: Sequence[str]) -> list[str]:
     """Return what finds each tag in the stored list of them."""
-    quoted = (_ESCAPED.sub(r"/\g<0>", encode(tag).decode()) for tag in tags)
-    return [f"%{pattern}%" for pattern in quoted]
+    quoted_tags = (_ESCAPED.sub(r"/\g<0>", encode(tag).decode()) for tag in tags)
+    return [f"%{pattern}%" for pattern in quoted_tags]
 
 
-def _apply_filters(query: Any, q: SearchQuery, tags: Sequence[Any]) -> Any:
+def _apply_filters(query: Any, search_query: SearchQuery, tags: Sequence[Any]) -> Any:
     query = query.where(p.deleted_at.is_(None))
-    if q.since is not None:
-        query = query.where(p.created_at >= q.since)
-    if q.until is not None:
-        query = query.where(p.created_at <= q.until)
-    if q.within is not None:
-        query = query.where(p.node.in_(ancestors(q.within)))
+    if search_query.since is not None:
+        query = query.where(p.created_at >= search_query.since)
+    if search_query.until is not None:
+        query = query.where(p.created_at <= search_query.until)
+    if search_query.within is not None:
+        query = query.where(p.node.in_(ancestors(search_query.within)))
     for pattern in tags:
         query = query.where(p.tags.like(pattern, escape="/"))
     return query
@@ -292,17 +307,17 @@ def _labels(content: str, tags: Sequence[str]) -> str:
     return " ".join([*tags, speaker_name(content)])
 
 
-def _before(conn: Connection, place: PassagePlace, at: float) -> str:
+def _before(conn: Connection, place: PassagePlace, created_at: float) -> str:
     """Return the words of the passage stored right before, of the same text or moment."""
     scope, node, key = place
     row = conn.execute(BEFORE, {"scope": scope, "node": node, "key": key}).first()
-    return str(row.content) if row and abs(row.created_at - at) <= TOGETHER else ""
+    return str(row.content) if row and abs(row.created_at - created_at) <= TOGETHER else ""
 
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
     """Return the passages stored right before and after each, if of the same moment."""
     rows = rows_of_keys(conn, BESIDE, keys)
-    return {key: (before, after) for key, before, after in rows}
+    return {key: (previous_key, next_key) for key, previous_key, next_key in rows}
 
 
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:

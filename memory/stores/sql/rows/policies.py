@@ -63,10 +63,10 @@ def find(conn: Connection, who: UserName) -> StoredPolicy:
     )
 
 
-def _read_layers(stored: str | None) -> tuple[str, ...]:
-    if stored is None:
+def _read_layers(stored_layers: str | None) -> tuple[str, ...]:
+    if stored_layers is None:
         return LAYER_KINDS
-    return tuple(kind for kind in LAYER_KINDS if kind in stored.split(","))
+    return tuple(kind for kind in LAYER_KINDS if kind in stored_layers.split(","))
 
 
 def any_set(conn: Connection) -> bool:
@@ -91,19 +91,19 @@ def _tell_others(conn: Connection) -> None:
 
 def put(conn: Connection, who: UserName, edit: PolicyEdit) -> StoredPolicy:
     """Set the policy of a user, and return it."""
-    before = find(conn, who)
+    old_policy = find(conn, who)
     changes = {name: value for name, value in edit._asdict().items() if value is not None}
     if edit.layers is not None:
         changes["layers"] = tuple(kind for kind in LAYER_KINDS if kind in edit.layers)
-    policy = before._replace(**changes)
+    policy = old_policy._replace(**changes)
     values = {**policy._asdict(), "updated_at": clock.now()}
     values["layers"] = None if policy.layers == LAYER_KINDS else ",".join(policy.layers)
-    own = (p.tenant == who[0]) & (p.user == who[1])
+    is_owned = (p.tenant == who[0]) & (p.user == who[1])
     if policy == NO_POLICY:
         remove(conn, who)
-    elif not conn.execute(update(t.user_policies).where(own).values(**values)).rowcount:
+    elif not conn.execute(update(t.user_policies).where(is_owned).values(**values)).rowcount:
         conn.execute(insert(t.user_policies).values(**_name(who), **values))
-    if policy.layers != before.layers:  # what is kept of the user's blocks is outdated
+    if policy.layers != old_policy.layers:  # what is kept of the user's blocks is outdated
         shared_blocks.raise_changes(conn, who[0])
     _tell_others(conn)
     return policy
@@ -116,11 +116,11 @@ def rename(conn: Connection, source: UserName, target: UserName) -> None:
         put(conn, target, PolicyEdit(*policy))
 
 
-def remove(conn: Connection, who: UserName) -> None:
+def remove(conn: Connection, user_name: UserName) -> None:
     """Remove the policy of a user."""
-    conn.execute(delete(t.user_policies).where(p.tenant == who[0], p.user == who[1]))
+    conn.execute(delete(t.user_policies).where(p.tenant == user_name[0], p.user == user_name[1]))
     _tell_others(conn)
 
 
-def _name(who: UserName) -> dict[str, str]:
-    return {"tenant": who[0], "user": who[1]}
+def _name(user_name: UserName) -> dict[str, str]:
+    return {"tenant": user_name[0], "user": user_name[1]}

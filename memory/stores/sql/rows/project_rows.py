@@ -42,12 +42,12 @@ class StoredProject:
     updated_at: float
 
 
-def _is(which: ProjectName) -> tuple[Any, Any]:
-    return p.tenant == which[0], p.name == which[1]
+def _is(project_name: ProjectName) -> tuple[Any, Any]:
+    return p.tenant == project_name[0], p.name == project_name[1]
 
 
-def _in(which: ProjectName) -> tuple[Any, Any]:
-    return m.tenant == which[0], m.project == which[1]
+def _in(project_name: ProjectName) -> tuple[Any, Any]:
+    return m.tenant == project_name[0], m.project == project_name[1]
 
 
 def page(
@@ -65,7 +65,7 @@ def _is_listed(users: Sequence[str]) -> Any:
     """Return whether one of these users may name a project."""
     tm = t.team_members.c
     teams = select(tm.team).where(tm.tenant == p.tenant, tm.user.in_(users))
-    listed = select(m.name).where(
+    memberships = select(m.name).where(
         m.tenant == p.tenant,
         m.project == p.name,
         or_(
@@ -73,31 +73,35 @@ def _is_listed(users: Sequence[str]) -> Any:
             and_(m.kind == TEAM, m.name.in_(teams)),
         ),
     )
-    return or_(p.everyone, listed.exists())
+    return or_(p.everyone, memberships.exists())
 
 
-def find(conn: Connection, which: ProjectName) -> StoredProject:
+def find(conn: Connection, project_name: ProjectName) -> StoredProject:
     """Return a declared project. Raises NotFound."""
-    row = conn.execute(select(t.projects).where(*_is(which))).first()
+    row = conn.execute(select(t.projects).where(*_is(project_name))).first()
     if row is None:
-        raise NotFound(f"there is no project {which[1]!r:.80}")
+        raise NotFound(f"there is no project {project_name[1]!r:.80}")
     return _stored(conn, row)
 
 
 def _stored(conn: Connection, row: Any) -> StoredProject:
-    listed: dict[str, list[str]] = {TEAM: [], USER: []}
+    members_by_kind: dict[str, list[str]] = {TEAM: [], USER: []}
     query = select(m.kind, m.name).where(*_in((row.tenant, row.name))).order_by(m.name)
     for kind, name in conn.execute(query):
-        listed[kind].append(name)
+        members_by_kind[kind].append(name)
     rules = ProjectRules(
-        row.description, listed[TEAM], listed[USER], bool(row.everyone), bool(row.write)
+        row.description,
+        members_by_kind[TEAM],
+        members_by_kind[USER],
+        bool(row.everyone),
+        bool(row.write),
     )
     return StoredProject(row.name, rules, row.created_at, row.updated_at)
 
 
-def put(conn: Connection, which: ProjectName, rules: ProjectRules) -> StoredProject:
+def put(conn: Connection, project_name: ProjectName, rules: ProjectRules) -> StoredProject:
     """Declare a project, or change it. Raises Conflict for too many, NotFound for a team."""
-    _check_teams(conn, which[0], rules.teams)
+    _check_teams(conn, project_name[0], rules.teams)
     now = clock.now()
     values = {
         "description": rules.description,
@@ -105,62 +109,66 @@ def put(conn: Connection, which: ProjectName, rules: ProjectRules) -> StoredProj
         "write": rules.write,
         "updated_at": now,
     }
-    if not conn.execute(update(t.projects).where(*_is(which)).values(values)).rowcount:
-        size = conn.execute(select(func.count()).where(p.tenant == which[0])).scalar() or 0
+    if not conn.execute(update(t.projects).where(*_is(project_name)).values(values)).rowcount:
+        size = conn.execute(select(func.count()).where(p.tenant == project_name[0])).scalar() or 0
         if size >= PROJECTS_PER_TENANT:
             raise Conflict(f"there are {size} projects, and no more are possible: delete one first")
-        made = {"tenant": which[0], "name": which[1], "created_at": now}
-        conn.execute(insert(t.projects).values(**made, **values))
-    conn.execute(delete(t.project_members).where(*_in(which)))
-    place = {"tenant": which[0], "project": which[1]}
-    listed = [
+        new_row = {"tenant": project_name[0], "name": project_name[1], "created_at": now}
+        conn.execute(insert(t.projects).values(**new_row, **values))
+    conn.execute(delete(t.project_members).where(*_in(project_name)))
+    place = {"tenant": project_name[0], "project": project_name[1]}
+    member_rows = [
         {**place, "kind": kind, "name": name}
         for kind, names in ((TEAM, rules.teams), (USER, rules.users))
         for name in dict.fromkeys(names)
     ]
-    if listed:
-        conn.execute(insert(t.project_members), listed)
-    shared_blocks.raise_changes(conn, which[0], layered=True)
-    return find(conn, which)
+    if member_rows:
+        conn.execute(insert(t.project_members), member_rows)
+    shared_blocks.raise_changes(conn, project_name[0], layered=True)
+    return find(conn, project_name)
 
 
 def _check_teams(conn: Connection, tenant: str, names: Sequence[str]) -> None:
     """Raise NotFound for a team that there is not."""
-    g = t.teams.c
-    there = set(conn.execute(select(g.name).where(g.tenant == tenant, g.name.in_(names))).scalars())
-    missing = next((name for name in names if name not in there), None)
-    if missing is not None:
-        raise NotFound(f"there is no team {missing!r:.80}")
+    teams = t.teams.c
+    stored_teams = set(
+        conn.execute(
+            select(teams.name).where(teams.tenant == tenant, teams.name.in_(names))
+        ).scalars()
+    )
+    missing_team = next((name for name in names if name not in stored_teams), None)
+    if missing_team is not None:
+        raise NotFound(f"there is no team {missing_team!r:.80}")
 
 
-def remove(conn: Connection, which: ProjectName) -> dict[str, int]:
+def remove(conn: Connection, project_name: ProjectName) -> dict[str, int]:
     """Remove the declaration of a project, and what it is a member of; return the counts.
 
     Raises NotFound.
     """
-    found = find(conn, which)
-    conn.execute(delete(t.projects).where(*_is(which)))
-    conn.execute(delete(t.project_members).where(*_in(which)))
-    blocks = shared_blocks.leave_all(conn, which[0], PROJECT, which[1])
-    shared_blocks.raise_changes(conn, which[0], layered=True)
-    return {"members": len(found.rules.teams) + len(found.rules.users), "shared_blocks": blocks}
+    project = find(conn, project_name)
+    conn.execute(delete(t.projects).where(*_is(project_name)))
+    conn.execute(delete(t.project_members).where(*_in(project_name)))
+    blocks = shared_blocks.leave_all(conn, project_name[0], PROJECT, project_name[1])
+    shared_blocks.raise_changes(conn, project_name[0], layered=True)
+    return {"members": len(project.rules.teams) + len(project.rules.users), "shared_blocks": blocks}
 
 
 def leave_all(conn: Connection, tenant: str, kind: str, name: str) -> int:
     """Take a user or a team out of every project; return of how many."""
-    own = m.tenant == tenant, m.kind == kind, m.name == name
-    return conn.execute(delete(t.project_members).where(*own)).rowcount
+    is_member = m.tenant == tenant, m.kind == kind, m.name == name
+    return conn.execute(delete(t.project_members).where(*is_member)).rowcount
 
 
 def rename_member(conn: Connection, source: UserName, target: UserName) -> None:
     """Give a user's places to another name of the same tenant."""
-    own = m.tenant == source[0], m.kind == USER, m.name == source[1]
+    is_member = m.tenant == source[0], m.kind == USER, m.name == source[1]
     twin = t.project_members.alias()
-    there = select(twin.c.project).where(
+    target_places = select(twin.c.project).where(
         twin.c.tenant == m.tenant,
         twin.c.project == m.project,
         twin.c.kind == USER,
         twin.c.name == target[1],
     )
-    conn.execute(delete(t.project_members).where(*own, there.exists()))
-    conn.execute(update(t.project_members).where(*own).values(name=target[1]))
+    conn.execute(delete(t.project_members).where(*is_member, target_places.exists()))
+    conn.execute(update(t.project_members).where(*is_member).values(name=target[1]))

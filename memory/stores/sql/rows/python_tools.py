@@ -68,29 +68,29 @@ def list_tools(conn: Connection) -> list[tuple[str, str, int, str]]:
 
 
 def edit(
-    conn: Connection, who: tuple[str, str], after: ToolText | None, source: EditSource
+    conn: Connection, tool_name: tuple[str, str], after: ToolText | None, source: EditSource
 ) -> StoredTool | None:
     """Write a tool, or delete it (None), with a version row; return it as it is now.
 
     An edit that changes nothing writes nothing. Raises Conflict, NotFound.
     """
-    tenant, name = who
+    tenant, name = tool_name
     row = _row(conn, tenant, name)
-    before = None if row is None or row.deleted else _stored(row)
-    version = before.version if before else 0
+    old_tool = None if row is None or row.deleted else _stored(row)
+    version = old_tool.version if old_tool else 0
     if source.expect is not None and source.expect != version:
         raise Conflict(
             f"the tool {name!r} is at version {version}, not {source.expect}: read it again and "
             "repeat the edit"
         )
-    if before is None and after is None:
+    if old_tool is None and after is None:
         raise NotFound(f"there is no tool {name!r}")
-    if before is not None and after is not None and after.definition == before.definition:
-        return before
-    if before is None:
+    if old_tool is not None and after is not None and after.definition == old_tool.definition:
+        return old_tool
+    if old_tool is None:
         _check_room(conn, tenant)
-    change = _ToolChange(before.definition if before else None, after)
-    return _write(conn, who, row, change, source)
+    change = _ToolChange(old_tool.definition if old_tool else None, after)
+    return _write(conn, tool_name, row, change, source)
 
 
 def find_undone(conn: Connection, tenant: str, name: str) -> tuple[int, str | None]:
@@ -105,37 +105,37 @@ def find_undone(conn: Connection, tenant: str, name: str) -> tuple[int, str | No
     edits = select(v.version, v.before).where(
         v.tool == row.id, v.undoes.is_(None), v.version.not_in(undone)
     )
-    last = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
-    if last is None:
+    last_edit = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+    if last_edit is None:
         raise NotFound(f"nothing is left to undo in the tool {name!r}")
-    return last.version, last.before
+    return last_edit.version, last_edit.before
 
 
 def undo(
     conn: Connection,
-    who: tuple[str, str],
+    tool_name: tuple[str, str],
     undoes: int,
     after: ToolText | None,
     source: EditSource,
 ) -> StoredTool | None:
     """Write what stood before a version, as a new version. Raises Conflict."""
-    row = _row(conn, *who)
-    version, _ = find_undone(conn, *who)
+    row = _row(conn, *tool_name)
+    version, _ = find_undone(conn, *tool_name)
     if row is None or version != undoes:
-        raise Conflict(f"the tool {who[1]!r} changed meanwhile: read it again and repeat")
+        raise Conflict(f"the tool {tool_name[1]!r} changed meanwhile: read it again and repeat")
     if row.deleted and after is not None:
-        _check_room(conn, who[0])
-    before = None if row.deleted else row.definition
-    return _write(conn, who, row, _ToolChange(before, after, undoes), source)
+        _check_room(conn, tool_name[0])
+    old_definition = None if row.deleted else row.definition
+    return _write(conn, tool_name, row, _ToolChange(old_definition, after, undoes), source)
 
 
 def versions(
-    conn: Connection, who: tuple[str, str], before: int | None, limit: int
+    conn: Connection, tool_name: tuple[str, str], before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """Return versions, newest first. Raises NotFound for a name that no tool ever had."""
-    row = _row(conn, *who)
+    row = _row(conn, *tool_name)
     if row is None:
-        raise NotFound(f"there is no tool {who[1]!r}")
+        raise NotFound(f"there is no tool {tool_name[1]!r}")
     query = select(t.python_tool_versions).where(v.tool == row.id)
     if before is not None:
         query = query.where(v.version < before)
@@ -161,49 +161,51 @@ def _stored(row: Row[Any]) -> StoredTool:
 
 
 def _check_room(conn: Connection, tenant: str) -> None:
-    own = c.tenant == tenant, c.deleted.is_(False)
-    count = conn.execute(select(func.count()).select_from(t.python_tools).where(*own)).scalar()
+    is_tenants = c.tenant == tenant, c.deleted.is_(False)
+    count = conn.execute(
+        select(func.count()).select_from(t.python_tools).where(*is_tenants)
+    ).scalar()
     if (count or 0) >= MAX_TOOLS:
         raise Conflict(f"there are {count} Python tools, and {MAX_TOOLS} at most. Delete one.")
 
 
 def _write(
     conn: Connection,
-    who: tuple[str, str],
+    tool_name: tuple[str, str],
     row: Row[Any] | None,
     change: _ToolChange,
     source: EditSource,
 ) -> StoredTool | None:
     """Write the tool and its version row. Raises Conflict."""
-    now, after = clock.now(), change.after
+    now, new_text = clock.now(), change.after
     version = (row.version if row is not None else 0) + 1
     ident = row.id if row is not None else new_id("tool")
     values: Mapping[str, Any] = {
-        "definition": after.definition if after else "{}",
-        "listed": after.listed if after else "{}",
+        "definition": new_text.definition if new_text else "{}",
+        "listed": new_text.listed if new_text else "{}",
         "version": version,
-        "deleted": after is None,
+        "deleted": new_text is None,
         "updated_at": now,
         "updated_by": source.actor,
     }
     if row is None:
-        fixed = {"id": ident, "tenant": who[0], "name": who[1], "created_at": now}
+        fixed = {"id": ident, "tenant": tool_name[0], "name": tool_name[1], "created_at": now}
         conn.execute(insert(t.python_tools).values(**fixed, **values))
     else:
         unchanged = (c.id == ident) & (c.version == row.version)
         if not conn.execute(update(t.python_tools).where(unchanged).values(**values)).rowcount:
-            raise Conflict(f"the tool {who[1]!r} changed meanwhile: read it again and repeat")
+            raise Conflict(f"the tool {tool_name[1]!r} changed meanwhile: read it again and repeat")
     conn.execute(
         insert(t.python_tool_versions).values(
             id=new_key(),
             tool=ident,
             version=version,
             before=change.before,
-            after=after.definition if after else None,
+            after=new_text.definition if new_text else None,
             actor=source.actor,
             request_id=source.request_id,
             undoes=change.undoes,
             created_at=now,
         )
     )
-    return None if after is None else find(conn, *who)
+    return None if new_text is None else find(conn, *tool_name)

@@ -22,7 +22,9 @@ TOGETHER = 8  # layers that are searched side by side
 class PassageSearch(Protocol):
     """Searches the passages of one scope."""
 
-    async def passages(self, scope_id: int, wanted: PassageFilter) -> list[dict[str, Any]]: ...
+    async def passages(
+        self, scope_id: int, passage_filter: PassageFilter
+    ) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,15 @@ class ReadLayers:
         return None if self.scope is None or self.scope.is_home else self.scope.user
 
     async def search(
-        self, finder: PassageSearch, own: int | None, wanted: PassageFilter
+        self, finder: PassageSearch, own_row: int | None, passage_filter: PassageFilter
     ) -> list[dict[str, Any]]:
         """Search the passages of a scope and of all layers together, best first.
 
         Each hit names its layer, unless there are none. Raises StoreUnavailable.
         """
         if not self.layers:
-            return [] if own is None else await finder.passages(own, wanted)
-        return await search_layers(finder, [(OWN, own), *self._rows()], wanted)
+            return [] if own_row is None else await finder.passages(own_row, passage_filter)
+        return await search_layers(finder, [(OWN, own_row), *self._rows()], passage_filter)
 
     def _rows(self) -> list[tuple[str, int | None]]:
         return [(layer.label, layer.scope_id) for layer in self.layers]
@@ -60,13 +62,14 @@ class ReadLayers:
             shared_blocks.raise_changes(conn, self.scope.tenant, layered=True)
         return row
 
-    def row_of(self, conn: Connection, own: int, ident: str) -> int:
+    def row_of(self, conn: Connection, own_row: int, ident: str) -> int:
         """Return the row of the memory that holds a passage and that this request may write.
 
-        own: its own, also where nothing holds the passage. Raises BadArguments where it may not.
+        own_row: its own, also where nothing holds the passage. Raises BadArguments where it may
+        not.
         """
-        if self.scope is None or passages.get(conn, [own], ident) is not None:
-            return own
+        if self.scope is None or passages.get(conn, [own_row], ident) is not None:
+            return own_row
         for layer in self._read_now(conn):
             if layer.scope_id is None or passages.get(conn, [layer.scope_id], ident) is None:
                 continue
@@ -75,19 +78,19 @@ class ReadLayers:
                     f"{ident!r:.80} is of {_described(layer)}, which cannot be written here."
                 )
             return layer.scope_id
-        return own
+        return own_row
 
-    def find_exact(self, conn: Connection, own: int, content: str) -> str | None:
+    def find_exact(self, conn: Connection, own_row: int, content: str) -> str | None:
         """Return the id of the passage that reads so, in the nearest memory that has it."""
-        rows = [own, *[row for _, row in self._rows() if row is not None]]
-        found = (passages.find_exact(conn, row, content) for row in rows)
-        return next((ident for ident in found if ident), None)
+        rows = [own_row, *[row for _, row in self._rows() if row is not None]]
+        found_ids = (passages.find_exact(conn, row, content) for row in rows)
+        return next((ident for ident in found_ids if ident), None)
 
     def _read_now(self, conn: Connection) -> list[Layer]:
         """Return the layers as they are in this transaction: somebody may have left one."""
         assert self.scope is not None  # noqa: S101 - the caller looked
-        general = [layer for layer in self.layers if layer.kind == OWN]
-        return [*general, *layer_rows.list_layers(conn, self.scope)]
+        own_layers = [layer for layer in self.layers if layer.kind == OWN]
+        return [*own_layers, *layer_rows.list_layers(conn, self.scope)]
 
 
 NO_LAYERS = ReadLayers()
@@ -98,19 +101,19 @@ def _described(layer: Layer) -> str:
 
 
 async def search_layers(
-    finder: PassageSearch, rows: Sequence[tuple[str, int | None]], wanted: PassageFilter
+    finder: PassageSearch, rows: Sequence[tuple[str, int | None]], passage_filter: PassageFilter
 ) -> list[dict[str, Any]]:
     """Search several memories together, best first. rows: of each layer, the nearest first.
 
     Raises StoreUnavailable.
     """
-    query = wanted.query
-    most = query.offset + query.limit
-    each = replace(wanted, query=replace(query, offset=0, limit=most))
+    query = passage_filter.query
+    max_hits = query.offset + query.limit
+    layer_filter = replace(passage_filter, query=replace(query, offset=0, limit=max_hits))
     existing = [(label, row) for label, row in rows if row is not None]
     hits_by_layer: list[tuple[str, list[dict[str, Any]]]] = []
     for i in range(0, len(existing), TOGETHER):
-        some = existing[i : i + TOGETHER]
-        hits = await asyncio.gather(*(finder.passages(row, each) for _, row in some))
-        hits_by_layer += zip([label for label, _ in some], hits, strict=True)
-    return merge_hits(hits_by_layer, most)[query.offset :]
+        some_layers = existing[i : i + TOGETHER]
+        hits = await asyncio.gather(*(finder.passages(row, layer_filter) for _, row in some_layers))
+        hits_by_layer += zip([label for label, _ in some_layers], hits, strict=True)
+    return merge_hits(hits_by_layer, max_hits)[query.offset :]

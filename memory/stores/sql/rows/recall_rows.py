@@ -30,7 +30,7 @@ class RankedRows(NamedTuple):
 
 
 def read(
-    conn: Connection, scope_id: int, ranked: RankedRows, sent: int | None
+    conn: Connection, scope_id: int, ranked_rows: RankedRows, sent: int | None
 ) -> tuple[Hits, Hits, Sequence[str]]:
     """Return the passages and messages, and the facts that were corrected or forgotten.
 
@@ -38,14 +38,16 @@ def read(
     """
     if sent is not None and not message_rows.is_more_than(conn, scope_id, sent):
         return (), (), ()
-    driver, near = sql_driver(conn), SimilarityScores()
+    driver, similarity = sql_driver(conn), SimilarityScores()
     passages = messages = []
-    if ranked.passages:
-        listed = passage_rows.listed_hits(driver)
-        passages = passage_rows.as_shown(fts.list_hits(conn, listed, ranked.passages, near))
-    if ranked.messages:
-        listed = message_rows.listed_hits(driver)
-        messages = fts.list_hits(conn, listed, ranked.messages, near)
+    if ranked_rows.passages:
+        passage_list = passage_rows.listed_hits(driver)
+        passages = passage_rows.as_shown(
+            fts.list_hits(conn, passage_list, ranked_rows.passages, similarity)
+        )
+    if ranked_rows.messages:
+        passage_list = message_rows.listed_hits(driver)
+        messages = fts.list_hits(conn, passage_list, ranked_rows.messages, similarity)
         messages = complete_hits(conn, scope_id, messages)
-    outdated = passage_lifecycle.list_outdated(conn, scope_id) if messages else ()
-    return passages, messages, outdated
+    outdated_facts = passage_lifecycle.list_outdated(conn, scope_id) if messages else ()
+    return passages, messages, outdated_facts

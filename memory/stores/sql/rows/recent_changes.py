@@ -21,8 +21,8 @@ def list_newest(conn: Connection, scope_id: int, limit: int) -> list[Json]:
         *_list_added(conn, scope_id, limit),
         *_list_removed(conn, scope_id, limit),
     ]
-    newest = sorted(changes, key=lambda change: change[0])[-limit:]
-    return [{"at": iso(at), **change} for at, change in newest]
+    newest_changes = sorted(changes, key=lambda change: change[0])[-limit:]
+    return [{"at": iso(changed_at), **change} for changed_at, change in newest_changes]
 
 
 def _list_edits(conn: Connection, scope_id: int, limit: int) -> list[tuple[float, Json]]:

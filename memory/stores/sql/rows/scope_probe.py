@@ -38,8 +38,8 @@ def why_not_shared(url: str, secret: bytes) -> str:
         return ""
     if revision is not None and (why := probe.why_not_readable(url, revision)):
         return str(why)
-    known = _query(url, "SELECT value FROM meta WHERE name = 'secret'")
-    return ANOTHERS if known and known[0][0] != fingerprint_of(secret) else ""
+    stored_secret = _query(url, "SELECT value FROM meta WHERE name = 'secret'")
+    return ANOTHERS if stored_secret and stored_secret[0][0] != fingerprint_of(secret) else ""
 
 
 def tenants_with_memory(url: str) -> dict[str, tuple[int, str]]:
@@ -52,7 +52,7 @@ def tenants_with_memory(url: str) -> dict[str, tuple[int, str]]:
         'SELECT tenant, count(DISTINCT "user"), min("user") FROM scopes WHERE "user" IS NOT NULL '
         "GROUP BY tenant ORDER BY tenant",
     )
-    return {tenant: (count, one) for tenant, count, one in rows}
+    return {tenant: (count, user_name) for tenant, count, user_name in rows}
 
 
 def tenants_of(url: str, user: str) -> list[str]:

@@ -130,11 +130,13 @@ PROVE = (
 
 def erased_at(conn: Connection, owners: Sequence[bytes]) -> dict[bytes, float]:
     """Return when owners were erased, of those that ever were."""
-    g = t.generations.c
-    found = conn.execute(
-        select(g.owner, g.erased_at).where(g.owner.in_(owners), g.erased_at.is_not(None))
+    generations = t.generations.c
+    erased_rows = conn.execute(
+        select(generations.owner, generations.erased_at).where(
+            generations.owner.in_(owners), generations.erased_at.is_not(None)
+        )
     )
-    return {row.owner: row.erased_at for row in found}
+    return {row.owner: row.erased_at for row in erased_rows}
 
 
 def generation(conn: Connection, owner: bytes) -> int:
@@ -144,12 +146,12 @@ def generation(conn: Connection, owner: bytes) -> int:
 def find(conn: Connection, scope: Scope) -> int | None:
     """Return the scope's row id, if it has one."""
     values = {"tenant": scope.tenant, "agent": scope.agent}
-    found: int | None = (
+    scope_id: int | None = (
         execute(conn, FIND, {**values, "user": scope.user}).scalar()
         if scope.is_named
         else execute(conn, FIND_UNNAMED, values).scalar()
     )
-    return found
+    return scope_id
 
 
 EDITS = select(_c.edits, _c.version).where(_c.id == bindparam("scope"))
@@ -172,16 +174,16 @@ def scope_status(
     """
     if scope_id is None:
         return None
-    found = execute(
+    status_row = execute(
         conn,
         _select_status(sql_driver(conn)),
         {"which": scope_id, "owner": owner.scope.owner, "conversation": conversation},
     ).first()
     if (
-        found.generation if found is not None else generation(conn, owner.scope.owner)
+        status_row.generation if status_row is not None else generation(conn, owner.scope.owner)
     ) != owner.generation:
         raise ErasedMeanwhile(ERASED_MEANWHILE)
-    return found
+    return status_row
 
 
 def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:
@@ -204,8 +206,8 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
     """
     if generation(conn, owner.scope.owner) != owner.generation:
         raise ErasedMeanwhile(ERASED_MEANWHILE)
-    if (found := find(conn, owner.scope)) is not None:
-        return found
+    if (scope_id := find(conn, owner.scope)) is not None:
+        return scope_id
     now = clock.now()
     ident = new_key()
     row = {
@@ -219,8 +221,8 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
     }
     execute(conn, _add_if_missing(sql_driver(conn), tuple(row)), row)
     # The unnamed of a tenant have one scope, and on a server write side by side.
-    there = None if owner.scope.is_named else find(conn, owner.scope)
-    return there or ident
+    is_unnamed_stored = None if owner.scope.is_named else find(conn, owner.scope)
+    return is_unnamed_stored or ident
 
 
 @cache
@@ -252,23 +254,23 @@ def raise_version(conn: Connection, scope_id: int) -> None:
         execute(conn, RAISE, {"which": scope_id})
 
 
-def versions(scope_id: int, conversation: int, general: str | None = None) -> Query:
+def versions(scope_id: int, conversation: int, project_tenant: str | None = None) -> Query:
     """Return the query for the versions of a scope, a conversation of it, and shared blocks.
 
-    general: in a project the agent, and then the version of the general memory too.
+    project_tenant: in a project the agent, and then the version of the general memory too.
     """
-    named = {"which": scope_id, "conversation": conversation}
-    if general is None:
-        return Query(VERSIONS, named)
-    return Query(WITH_GENERAL, {**named, "general": general})
+    parameters = {"which": scope_id, "conversation": conversation}
+    if project_tenant is None:
+        return Query(VERSIONS, parameters)
+    return Query(WITH_GENERAL, {**parameters, "general": project_tenant})
 
 
-def nth_turn(conn: Connection, scope_id: int, every: int) -> bool:
-    """Count a turn of the scope; return whether `every` turns have passed."""
+def nth_turn(conn: Connection, scope_id: int, interval: int) -> bool:
+    """Count a turn of the scope; return whether `interval` turns have passed."""
     conn.execute(update(t.scopes).where(_c.id == scope_id).values(turns=_c.turns + 1))
     return bool(
         conn.execute(
-            update(t.scopes).where(_c.id == scope_id, _c.turns >= every).values(turns=0)
+            update(t.scopes).where(_c.id == scope_id, _c.turns >= interval).values(turns=0)
         ).rowcount
     )
 
@@ -313,12 +315,12 @@ class VisibleScopes:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return the predicate on scopes, which every query by id must have."""
-        found: list[ColumnElement[bool]] = []
+        clauses: list[ColumnElement[bool]] = []
         if self.tenant is not None:
-            found.append(t.scopes.c.tenant == self.tenant)
+            clauses.append(t.scopes.c.tenant == self.tenant)
         if self.users is not None:
-            found.append(t.scopes.c.user.in_(self.users))
-        return found
+            clauses.append(t.scopes.c.user.in_(self.users))
+        return clauses
 
 
 COUNTED = {
@@ -337,21 +339,21 @@ def users(
 
     part: of their names, upper or lower case.
     """
-    c = t.scopes.c
+    scopes = t.scopes.c
     query = _USERS.where(*reach.conditions())
     if part:
-        query = query.where(c.user.icontains(part, autoescape=True))
+        query = query.where(scopes.user.icontains(part, autoescape=True))
     if after is not None:
-        query = query.where(tuple_(c.tenant, c.user) > tuple_(*map(literal, after)))
-    return _describe_users(conn, query.order_by(c.tenant, c.user).limit(limit))
+        query = query.where(tuple_(scopes.tenant, scopes.user) > tuple_(*map(literal, after)))
+    return _describe_users(conn, query.order_by(scopes.tenant, scopes.user).limit(limit))
 
 
 def users_named(conn: Connection, names: Sequence[UserName]) -> list[dict[str, Any]]:
     """Return users of these tenants and names, in this order, as `users` does."""
     if not names:
         return []
-    c = t.scopes.c
-    rows = _describe_users(conn, _USERS.where(tuple_(c.tenant, c.user).in_(names)))
+    scopes = t.scopes.c
+    rows = _describe_users(conn, _USERS.where(tuple_(scopes.tenant, scopes.user).in_(names)))
     by_name = {(row["tenant"], row["id"]): row for row in rows}
     return [by_name[name] for name in names if name in by_name]
 
@@ -387,24 +389,28 @@ def _describe_users(conn: Connection, query: Select[Any]) -> list[dict[str, Any]
 
 
 def _counts(conn: Connection, table: Table, names: Sequence[UserName]) -> dict[UserName, int]:
-    c = t.scopes.c
+    scopes = t.scopes.c
     query = (
-        select(c.tenant, c.user, func.count())
-        .select_from(table.join(t.scopes, c.id == table.c.scope_id))
-        .where(tuple_(c.tenant, c.user).in_(names))
+        select(scopes.tenant, scopes.user, func.count())
+        .select_from(table.join(t.scopes, scopes.id == table.c.scope_id))
+        .where(tuple_(scopes.tenant, scopes.user).in_(names))
     )
     if "deleted" in table.c:
         query = query.where(table.c.deleted.is_(False))
     if "deleted_at" in table.c:
         query = query.where(table.c.deleted_at.is_(None))
-    return {(r[0], r[1]): r[2] for r in conn.execute(query.group_by(c.tenant, c.user))}
+    return {(r[0], r[1]): r[2] for r in conn.execute(query.group_by(scopes.tenant, scopes.user))}
 
 
 def void(conn: Connection, owner: bytes) -> None:
     """Increase the owner's generation: what began before can no longer write."""
-    g = t.generations.c
-    moved = update(t.generations).where(g.owner == owner).values(generation=g.generation + 1)
-    if conn.execute(moved).rowcount == 0:
+    generations = t.generations.c
+    next_generation = (
+        update(t.generations)
+        .where(generations.owner == owner)
+        .values(generation=generations.generation + 1)
+    )
+    if conn.execute(next_generation).rowcount == 0:
         conn.execute(insert(t.generations).values(owner=owner, generation=1))
 
 
@@ -416,8 +422,10 @@ def erase(conn: Connection, secret: bytes, tenant: str, user: str) -> tuple[list
     """
     owner = owner_key(secret, tenant, user)
     void(conn, owner)
-    g = t.generations.c
-    conn.execute(update(t.generations).where(g.owner == owner).values(erased_at=clock.now()))
+    generations = t.generations.c
+    conn.execute(
+        update(t.generations).where(generations.owner == owner).values(erased_at=clock.now())
+    )
     ids = scopes_of(conn, tenant, user)
     conn.execute(delete(t.scopes).where(t.scopes.c.id.in_(ids)))
     return ids, conn.execute(delete(t.jobs).where(t.jobs.c.scope_id.in_(ids))).rowcount

@@ -123,25 +123,29 @@ def list_changes(conn: Connection) -> dict[str, TenantChanges]:
 
 def leave_all(conn: Connection, tenant: str, kind: str, name: str) -> int:
     """Take a member that is there no more out of every block; return of how many."""
-    m = t.shared_members.c
-    own = m.tenant == tenant, m.kind == kind, m.name == name
-    return conn.execute(delete(t.shared_members).where(*own)).rowcount
+    shared_members = t.shared_members.c
+    is_member = (
+        shared_members.tenant == tenant,
+        shared_members.kind == kind,
+        shared_members.name == name,
+    )
+    return conn.execute(delete(t.shared_members).where(*is_member)).rowcount
 
 
-def find(conn: Connection, which: BlockName) -> StoredShared:
+def find(conn: Connection, block_name: BlockName) -> StoredShared:
     """Return a block. Raises NotFound."""
-    row = _row(conn, which)
+    row = _row(conn, block_name)
     if row is None or row.deleted:
-        raise _not_found(which)
+        raise _not_found(block_name)
     return _stored(row)
 
 
-def _not_found(which: BlockName) -> NotFound:
-    return NotFound(f"there is no shared block {which[1]!r:.80}")
+def _not_found(block_name: BlockName) -> NotFound:
+    return NotFound(f"there is no shared block {block_name[1]!r:.80}")
 
 
-def _row(conn: Connection, which: BlockName, *, held: bool = False) -> Row[Any] | None:
-    query = select(t.shared_blocks).where(b.tenant == which[0], b.id == which[1])
+def _row(conn: Connection, block_name: BlockName, *, held: bool = False) -> Row[Any] | None:
+    query = select(t.shared_blocks).where(b.tenant == block_name[0], b.id == block_name[1])
     return conn.execute(query.with_for_update() if held else query).first()
 
 
@@ -169,12 +173,12 @@ class BlockWalk(NamedTuple):
 def page_by_time(
     conn: Connection,
     tenant: str,
-    which: Sequence[ColumnElement[bool]],
+    clauses: Sequence[ColumnElement[bool]],
     walk: BlockWalk,
     limit: int,
 ) -> list[StoredShared]:
     """Return blocks in the order in which they were made; none behind an id that never was."""
-    query = select(t.shared_blocks).where(b.tenant == tenant, b.deleted.is_(False), *which)
+    query = select(t.shared_blocks).where(b.tenant == tenant, b.deleted.is_(False), *clauses)
     if walk.after:
         begin = conn.execute(
             select(b.created_at, b.id).where(b.tenant == tenant, b.id == walk.after)
@@ -189,12 +193,12 @@ def page_by_time(
 
 def is_made_with_agent(conn: Connection, ident: str) -> bool:
     """Tell whether a block was made together with an agent."""
-    first = select(v.agent).where(v.block_id == ident, v.version == 1)
-    return conn.execute(first).scalar() is not None
+    first_version = select(v.agent).where(v.block_id == ident, v.version == 1)
+    return conn.execute(first_version).scalar() is not None
 
 
 def create(
-    conn: Connection, tenant: str, new: CoreBlock, source: EditSource, *, default_write: bool
+    conn: Connection, tenant: str, new_block: CoreBlock, source: EditSource, *, default_write: bool
 ) -> StoredShared:
     """Store a new block. Raises Conflict if there are too many."""
     count = select(func.count()).where(b.tenant == tenant, b.deleted.is_(False))
@@ -204,17 +208,17 @@ def create(
             "first"
         )
     now, ident = clock.now(), new_id("block")
-    writers = attribute_lines(("", []), new.value, source.user)
+    writers = attribute_lines(("", []), new_block.value, source.user)
     conn.execute(
         insert(t.shared_blocks).values(
             id=ident,
             tenant=tenant,
-            label=new.label,
-            description=new.description,
-            value=new.value,
+            label=new_block.label,
+            description=new_block.description,
+            value=new_block.value,
             writers=encode(writers).decode(),
-            limit=new.limit,
-            read_only=new.read_only,
+            limit=new_block.limit,
+            read_only=new_block.read_only,
             default_write=default_write,
             version=1,
             created_at=now,
@@ -222,8 +226,14 @@ def create(
             **_by(source),
         )
     )
-    of = {"block_id": ident, "version": 1, "before": None, "after": new.value, "writers": None}
-    _add_version(conn, of, source, now)
+    version_values = {
+        "block_id": ident,
+        "version": 1,
+        "before": None,
+        "after": new_block.value,
+        "writers": None,
+    }
+    _add_version(conn, version_values, source, now)
     raise_changes(conn, tenant)
     return find(conn, (tenant, ident))
 
@@ -232,12 +242,14 @@ def _by(source: EditSource) -> dict[str, str | None]:
     return {"actor": source.actor, "user": source.user, "agent": source.agent}
 
 
-def _add_version(conn: Connection, of: Mapping[str, Any], source: EditSource, now: float) -> None:
-    """Write a version row. of: its block, number and values."""
+def _add_version(
+    conn: Connection, version_values: Mapping[str, Any], source: EditSource, now: float
+) -> None:
+    """Write a version row. version_values: its block, number and values."""
     conn.execute(
         insert(t.shared_versions).values(
             id=new_key(),
-            **of,
+            **version_values,
             **_by(source),
             request_id=source.request_id,
             tool_call_id=source.tool_call_id,
@@ -248,30 +260,31 @@ def _add_version(conn: Connection, of: Mapping[str, Any], source: EditSource, no
 
 def edit(
     conn: Connection,
-    which: BlockName,
-    how: Edit,
+    block_name: BlockName,
+    editor: Edit,
     source: EditSource,
-    outside: OutsideEdit | None = None,
+    outside_edit: OutsideEdit | None = None,
 ) -> StoredShared | None:
-    """Apply `how` to a block (returning None deletes it), with a version row.
+    """Apply `editor` to a block (returning None deletes it), with a version row.
 
-    outside: None for an edit by a model. An edit that changes nothing writes nothing. Returns the
-    block as it is now. Raises NotFound, Conflict, and what `how` raises.
+    outside_edit: None for an edit by a model. An edit that changes nothing writes nothing. Returns
+    the block as it is now. Raises NotFound, Conflict, and what `editor` raises.
     """
-    row = _row(conn, which, held=True)
+    row = _row(conn, block_name, held=True)
     if row is None or row.deleted:
-        raise _not_found(which)
-    before = block_of(row)
-    if source.expect is not None and source.expect != before.version:
+        raise _not_found(block_name)
+    old_block = block_of(row)
+    if source.expect is not None and source.expect != old_block.version:
         raise Conflict(
-            f"the shared block {which[1]!r} is at version {before.version}, not {source.expect}: "
+            f"the shared block {block_name[1]!r} is at version {old_block.version}, not "
+            f"{source.expect}: "
             "read it again and repeat the edit"
         )
-    after = run_pure(conn, how, before, len(before.value))
-    keeps = outside is None or outside.default_write in (None, bool(row.default_write))
-    if after == before and keeps:
+    new_block = run_pure(conn, editor, old_block, len(old_block.value))
+    keeps = outside_edit is None or outside_edit.default_write in (None, bool(row.default_write))
+    if new_block == old_block and keeps:
         return _stored(row)
-    return _write(conn, row, after, source, outside)
+    return _write(conn, row, new_block, source, outside_edit)
 
 
 def _write(
@@ -279,14 +292,14 @@ def _write(
     row: Row[Any],
     after: CoreBlock | None,
     source: EditSource,
-    outside: OutsideEdit | None,
+    outside_edit: OutsideEdit | None,
 ) -> StoredShared | None:
     """Write an edit of a row that is held, and its version. Raises Conflict."""
     writers: Writers = []
     if after is not None:
         writers = attribute_lines((row.value, read_writers(row.writers)), after.value, source.user)
-    changed = _BlockChange(row, after, writers)
-    return changed.write(conn, source, outside)
+    block_change = _BlockChange(row, after, writers)
+    return block_change.write(conn, source, outside_edit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,52 +312,52 @@ class _BlockChange:
     undoes: int | None = None
 
     def write(
-        self, conn: Connection, source: EditSource, outside: OutsideEdit | None
+        self, conn: Connection, source: EditSource, outside_edit: OutsideEdit | None
     ) -> StoredShared | None:
         """Write the row and its version. Raises Conflict."""
-        row, after = self.row, self.after
+        row, new_block = self.row, self.after
         now, version = clock.now(), row.version + 1
-        kept = after or block_of(row)
+        shown_block = new_block or block_of(row)
         values = {
-            "description": kept.description,
-            "value": after.value if after else "",
+            "description": shown_block.description,
+            "value": new_block.value if new_block else "",
             "writers": encode(self.writers).decode(),
-            "limit": kept.limit,
-            "read_only": kept.read_only,
+            "limit": shown_block.limit,
+            "read_only": shown_block.read_only,
             "version": version,
-            "deleted": after is None,
+            "deleted": new_block is None,
             "updated_at": now,
             **_by(source),
         }
-        if outside is not None:
+        if outside_edit is not None:
             values["outside"] = row.outside + 1
-            if outside.default_write is not None:
-                values["default_write"] = outside.default_write
+            if outside_edit.default_write is not None:
+                values["default_write"] = outside_edit.default_write
         where = b.id == row.id, b.version == row.version
         if not conn.execute(update(t.shared_blocks).where(*where).values(values)).rowcount:
             raise Conflict(
                 f"the shared block {row.id!r} changed meanwhile: read it again and repeat the edit"
             )
-        of = {
+        version_values = {
             "block_id": row.id,
             "version": version,
             "before": None if row.deleted else row.value,
-            "after": after.value if after else None,
+            "after": new_block.value if new_block else None,
             "writers": row.writers,
             "undoes": self.undoes,
         }
-        _add_version(conn, of, source, now)
+        _add_version(conn, version_values, source, now)
         raise_changes(conn, row.tenant)
-        return find(conn, (row.tenant, row.id)) if after is not None else None
+        return find(conn, (row.tenant, row.id)) if new_block is not None else None
 
 
 def versions(
-    conn: Connection, which: BlockName, before: int | None, limit: int
+    conn: Connection, block_name: BlockName, before: int | None, limit: int
 ) -> list[dict[str, Any]]:
     """Return versions, newest first. Raises NotFound."""
-    if _row(conn, which) is None:
-        raise _not_found(which)
-    query = select(t.shared_versions).where(v.block_id == which[1])
+    if _row(conn, block_name) is None:
+        raise _not_found(block_name)
+    query = select(t.shared_versions).where(v.block_id == block_name[1])
     if before is not None:
         query = query.where(v.version < before)
     names = (
@@ -356,40 +369,42 @@ def versions(
 
 
 def undo(
-    conn: Connection, which: BlockName, source: EditSource, by: OutsideEdit
+    conn: Connection, block_name: BlockName, source: EditSource, outside_edit: OutsideEdit
 ) -> StoredShared | None:
     """Undo the newest edit of the value that is not undone yet, as a new version.
 
     Returns the block; None if that edit had created it. Raises NotFound if none is left,
     BlockReadOnly for an edit of somebody else, and for a block that is read-only.
     """
-    row = _row(conn, which, held=True)
+    row = _row(conn, block_name, held=True)
     if row is None:
-        raise _not_found(which)
-    last = newest_edit(conn, row.id)
-    if last is None:
-        raise NotFound(f"nothing is left to undo in the shared block {which[1]!r}")
-    if not may_undo(last.user, by.only):
+        raise _not_found(block_name)
+    last_edit = newest_edit(conn, row.id)
+    if last_edit is None:
+        raise NotFound(f"nothing is left to undo in the shared block {block_name[1]!r}")
+    if not may_undo(last_edit.user, outside_edit.only):
         raise BlockReadOnly(
-            f"The newest edit of the shared block {which[1]!r} is somebody else's: it cannot be "
-            "undone here."
+            f"The newest edit of the shared block {block_name[1]!r} is somebody else's: "
+            "it cannot be undone here."
         )
-    after = None if last.before is None else replace(block_of(row), value=last.before)
-    if row.read_only or (after is None and row.deleted):
-        raise BlockReadOnly(f"The shared block {which[1]!r} is read-only: nothing is undone.")
-    writers = read_writers(last.writers) if after is not None and last.writers else []
-    return _BlockChange(row, after, writers, last.version).write(conn, source, by)
+    new_block = None if last_edit.before is None else replace(block_of(row), value=last_edit.before)
+    if row.read_only or (new_block is None and row.deleted):
+        raise BlockReadOnly(f"The shared block {block_name[1]!r} is read-only: nothing is undone.")
+    writers = read_writers(last_edit.writers) if new_block is not None and last_edit.writers else []
+    return _BlockChange(row, new_block, writers, last_edit.version).write(
+        conn, source, outside_edit
+    )
 
 
 def newest_edit(conn: Connection, ident: str) -> Row[Any] | None:
     """Return the newest edit of a block's value that can be undone."""
     undone = select(v.undoes).where(v.block_id == ident, v.undoes.is_not(None))
-    erased = select(func.max(v.version)).where(v.block_id == ident, v.actor == ERASE)
+    erased_version = select(func.max(v.version)).where(v.block_id == ident, v.actor == ERASE)
     query = select(t.shared_versions).where(
         v.block_id == ident,
         v.undoes.is_(None),
         v.version.not_in(undone),
-        v.version > func.coalesce(erased.scalar_subquery(), 0),
+        v.version > func.coalesce(erased_version.scalar_subquery(), 0),
         v.before.is_distinct_from(v.after),
     )
     return conn.execute(query.order_by(v.version.desc()).limit(1)).first()

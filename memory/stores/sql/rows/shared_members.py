@@ -98,63 +98,69 @@ def seen_values(scope: Scope) -> dict[str, Any]:
 def list_seen(conn: Connection, scope: Scope, *, held: bool = False) -> list[SeenBlock]:
     """Return the blocks of which a named scope is a member. held: keep others from editing them."""
     rows = execute(conn, HELD if held else SEEN, seen_values(scope))
-    found = [_merge(list(group)) for _, group in groupby(rows, lambda row: row.id)]
+    seen_blocks = [_merge(list(group)) for _, group in groupby(rows, lambda row: row.id)]
     if not scope.is_home:
-        return found
+        return seen_blocks
     # It is a member by its name alone, so all of them are attached to it.
-    return [replace(one, attached=True) for one in found]
+    return [replace(seen_block, attached=True) for seen_block in seen_blocks]
 
 
 def _merge(rows: Sequence[Any]) -> SeenBlock:
-    first = rows[0]
-    by = [Membership(row.kind, row.member_agent, bool(row.write), row.member_name) for row in rows]
-    return SeenBlock.of(block_of(first), by, first.created_at, first.outside)
+    first_row = rows[0]
+    memberships = [
+        Membership(row.kind, row.member_agent, bool(row.write), row.member_name) for row in rows
+    ]
+    return SeenBlock.of(block_of(first_row), memberships, first_row.created_at, first_row.outside)
 
 
-def _where(which: BlockName, member: MemberName) -> tuple[ColumnElement[bool], ...]:
-    named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
-    return m.tenant == which[0], m.block_id == which[1], *named
+def _where(block_name: BlockName, member: MemberName) -> tuple[ColumnElement[bool], ...]:
+    is_named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
+    return m.tenant == block_name[0], m.block_id == block_name[1], *is_named
 
 
-def put(conn: Connection, which: BlockName, member: MemberName, write: bool | None) -> StoredMember:
+def put(
+    conn: Connection, block_name: BlockName, member: MemberName, write: bool | None
+) -> StoredMember:
     """Let a member see a block. write: whether it may write, None for what the block says.
 
     Raises NotFound, TooManySharers, Conflict.
     """
-    block = shared_blocks.find(conn, which)
+    block = shared_blocks.find(conn, block_name)
     may_write = block.default_write if write is None else write
     if not conn.execute(
-        update(t.shared_members).where(*_where(which, member)).values(write=may_write)
+        update(t.shared_members).where(*_where(block_name, member)).values(write=may_write)
     ).rowcount:
-        _check_space(conn, which, member)
+        _check_space(conn, block_name, member)
         conn.execute(
             insert(t.shared_members).values(
-                block_id=which[1],
-                tenant=which[0],
+                block_id=block_name[1],
+                tenant=block_name[0],
                 **member._asdict(),
                 write=may_write,
                 joined_at=clock.now(),
             )
         )
-    shared_blocks.raise_changes(conn, which[0])
-    return find(conn, which, member)
+    shared_blocks.raise_changes(conn, block_name[0])
+    return find(conn, block_name, member)
 
 
 def add_all(
     conn: Connection,
     block: StoredShared,
     tenant: str,
-    new: Sequence[tuple[MemberName, bool | None]],
+    new_members: Sequence[tuple[MemberName, bool | None]],
 ) -> None:
     """Give a new block its members, the last word on each. Raises Conflict."""
-    members = {member: block.default_write if write is None else write for member, write in new}
+    members = {
+        member: block.default_write if write is None else write for member, write in new_members
+    }
     place = m.kind, m.name, m.agent
-    full = select(*place).where(m.tenant == tenant).group_by(*place)
-    rows = conn.execute(full.having(func.count() >= MOST_BLOCKS))
+    full_places = select(*place).where(m.tenant == tenant).group_by(*place)
+    rows = conn.execute(full_places.having(func.count() >= MOST_BLOCKS))
     if not members.keys().isdisjoint(MemberName(*row) for row in rows):
         raise Conflict(FULL)
     now = clock.now()
-    listed = [
+    member_rows = [
         {
             "block_id": block.id,
             "tenant": tenant,
@@ -164,38 +170,39 @@ def add_all(
         }
         for member, write in members.items()
     ]
-    add_rows(conn, t.shared_members, listed)
+    add_rows(conn, t.shared_members, member_rows)
 
 
-def _check_space(conn: Connection, which: BlockName, member: MemberName) -> None:
+def _check_space(conn: Connection, block_name: BlockName, member: MemberName) -> None:
     """Raise TooManySharers or Conflict if no membership more is possible."""
-    members = select(func.count()).where(m.tenant == which[0], m.block_id == which[1])
+    members = select(func.count()).where(m.tenant == block_name[0], m.block_id == block_name[1])
     if (conn.execute(members).scalar() or 0) >= MOST_MEMBERS:
         raise TooManySharers(
-            f"the shared block {which[1]!r} has {MOST_MEMBERS} members, and no more are possible"
+            f"the shared block {block_name[1]!r} has {MOST_MEMBERS} members, "
+            "and no more are possible"
         )
-    named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
+    is_named = m.kind == member.kind, m.name == member.name, m.agent == member.agent
     # Members of a deleted block stay, since undo restores it.
-    alive = m.block_id == b.id, b.deleted.is_(False)
-    blocks = select(func.count()).where(m.tenant == which[0], *named, *alive)
+    is_alive = m.block_id == b.id, b.deleted.is_(False)
+    blocks = select(func.count()).where(m.tenant == block_name[0], *is_named, *is_alive)
     if (conn.execute(blocks).scalar() or 0) >= MOST_BLOCKS:
         raise Conflict(FULL)
 
 
-def find(conn: Connection, which: BlockName, member: MemberName) -> StoredMember:
+def find(conn: Connection, block_name: BlockName, member: MemberName) -> StoredMember:
     """Return a membership. Raises NotFound."""
-    row = conn.execute(select(t.shared_members).where(*_where(which, member))).first()
+    row = conn.execute(select(t.shared_members).where(*_where(block_name, member))).first()
     if row is None:
-        raise NotFound(f"the shared block {which[1]!r} has no such member")
+        raise NotFound(f"the shared block {block_name[1]!r} has no such member")
     return _stored(row)
 
 
-def remove(conn: Connection, which: BlockName, member: MemberName) -> None:
+def remove(conn: Connection, block_name: BlockName, member: MemberName) -> None:
     """Take a membership away. Raises NotFound."""
-    shared_blocks.find(conn, which)
-    if not conn.execute(delete(t.shared_members).where(*_where(which, member))).rowcount:
-        raise NotFound(f"the shared block {which[1]!r} has no such member")
-    shared_blocks.raise_changes(conn, which[0])
+    shared_blocks.find(conn, block_name)
+    if not conn.execute(delete(t.shared_members).where(*_where(block_name, member))).rowcount:
+        raise NotFound(f"the shared block {block_name[1]!r} has no such member")
+    shared_blocks.raise_changes(conn, block_name[0])
 
 
 def list_blocks(conn: Connection, tenant: str, member: MemberName) -> list[CoreBlock]:
@@ -209,17 +216,21 @@ def list_blocks(conn: Connection, tenant: str, member: MemberName) -> list[CoreB
     return [block_of(row) for row in conn.execute(query.order_by(b.id).limit(ROWS))]
 
 
-def leave(conn: Connection, which: BlockName, member: MemberName, source: EditSource) -> bool:
+def leave(conn: Connection, block_name: BlockName, member: MemberName, source: EditSource) -> bool:
     """Take a membership away, and delete a block that was made with an agent and has no other.
 
     Tells whether it is deleted. A membership that is gone already is no fault.
     """
-    others = [one for one in page(conn, which, None, 2) if one.member != member]
-    if not others and shared_blocks.is_made_with_agent(conn, which[1]):
-        shared_blocks.edit(conn, which, lambda _: None, source, OutsideEdit())
+    other_members = [
+        stored_member
+        for stored_member in page(conn, block_name, None, 2)
+        if stored_member.member != member
+    ]
+    if not other_members and shared_blocks.is_made_with_agent(conn, block_name[1]):
+        shared_blocks.edit(conn, block_name, lambda _: None, source, OutsideEdit())
         return True
     with suppress(NotFound):
-        remove(conn, which, member)
+        remove(conn, block_name, member)
     return False
 
 
@@ -235,13 +246,13 @@ def page(
 
 
 def list_of(
-    conn: Connection, tenant: str, blocks: Sequence[str], most: int
+    conn: Connection, tenant: str, blocks: Sequence[str], max_members: int
 ) -> dict[str, list[StoredMember]]:
     """Return the first members of each block, by its id."""
-    found: dict[str, list[StoredMember]] = {ident: [] for ident in blocks}
+    members_by_block: dict[str, list[StoredMember]] = {ident: [] for ident in blocks}
     for ident in blocks:
-        found[ident] = page(conn, (tenant, ident), None, most)
-    return found
+        members_by_block[ident] = page(conn, (tenant, ident), None, max_members)
+    return members_by_block
 
 
 def _stored(row: Any) -> StoredMember:
@@ -251,11 +262,11 @@ def _stored(row: Any) -> StoredMember:
 
 def seen_by(users: Sequence[str], agent: str | None = None) -> ColumnElement[bool]:
     """Return the condition for blocks that users see. agent: with it; None for any of theirs."""
-    s = t.scopes.c
+    scopes = t.scopes.c
     if agent is None:
         of_user = and_(m.kind == "user", m.name.in_(users))
-        used = select(s.agent).where(s.tenant == m.tenant, s.user.in_(users))
-        of_agent = and_(m.kind == "agent", m.name.in_(used))
+        used_agents = select(scopes.agent).where(scopes.tenant == m.tenant, scopes.user.in_(users))
+        of_agent = and_(m.kind == "agent", m.name.in_(used_agents))
     else:
         of_user = and_(m.kind == "user", m.name.in_(users), m.agent.in_(["", agent]))
         of_agent = and_(m.kind == "agent", m.name == agent)
@@ -270,24 +281,26 @@ def of_member(kind: str, name: str) -> ColumnElement[bool]:
     return b.id.in_(select(m.block_id).where(m.kind == kind, m.name == name))
 
 
-def list_access(conn: Connection, which: BlockName, users: Sequence[str]) -> dict[str, bool]:
+def list_access(conn: Connection, block_name: BlockName, users: Sequence[str]) -> dict[str, bool]:
     """Return which of these users see a block, and whether each may write in it."""
-    s = t.scopes.c
-    here = m.tenant == which[0], m.block_id == which[1]
-    by_name = select(m.name, m.write).where(*here, m.kind == "user", m.name.in_(users))
+    scopes = t.scopes.c
+    is_here = m.tenant == block_name[0], m.block_id == block_name[1]
+    by_name = select(m.name, m.write).where(*is_here, m.kind == "user", m.name.in_(users))
     by_agent = (
-        select(s.user, m.write)
-        .join(t.scopes, (s.tenant == m.tenant) & (s.agent == m.name))
-        .where(*here, m.kind == "agent", s.user.in_(users))
+        select(scopes.user, m.write)
+        .join(t.scopes, (scopes.tenant == m.tenant) & (scopes.agent == m.name))
+        .where(*is_here, m.kind == "agent", scopes.user.in_(users))
     )
-    found: dict[str, bool] = {}
+    access_by_user: dict[str, bool] = {}
     for name, write in (*conn.execute(by_name), *conn.execute(by_agent)):
-        found[name] = found.get(name, False) or bool(write)
+        access_by_user[name] = access_by_user.get(name, False) or bool(write)
     for user in users:
         circles = [layers.is_of(kind, m, [user]) for kind in (TEAM, PROJECT)]
-        for (write,) in conn.execute(select(m.write).where(*here, or_(*circles))):
-            found[user] = found.get(user, False) or bool(write)
-    everyone = conn.execute(select(m.write).where(*here, m.kind == EVERYONE)).first()
-    if everyone is not None:
-        found = {name: found.get(name, False) or bool(everyone.write) for name in users}
-    return found
+        for (write,) in conn.execute(select(m.write).where(*is_here, or_(*circles))):
+            access_by_user[user] = access_by_user.get(user, False) or bool(write)
+    everyone_row = conn.execute(select(m.write).where(*is_here, m.kind == EVERYONE)).first()
+    if everyone_row is not None:
+        access_by_user = {
+            name: access_by_user.get(name, False) or bool(everyone_row.write) for name in users
+        }
+    return access_by_user

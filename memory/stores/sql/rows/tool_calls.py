@@ -38,9 +38,9 @@ class CallPlace(tuple[int, int, int]):
         return dict(zip(("of_node", "of_round", "of_place"), self, strict=True))
 
 
-def find(conn: Connection, at: CallPlace) -> Any:
+def find(conn: Connection, place: CallPlace) -> Any:
     """Return what is known of a call: state, name, digest, result, status. None for nothing."""
-    return execute(conn, FIND, at.parameters()).first()
+    return execute(conn, FIND, place.parameters()).first()
 
 
 def put(conn: Connection, at: CallPlace, **values: Any) -> None:
@@ -60,15 +60,17 @@ def put(conn: Connection, at: CallPlace, **values: Any) -> None:
     )
 
 
-def set_state(conn: Connection, at: CallPlace, state: str) -> None:
+def set_state(conn: Connection, place: CallPlace, state: str) -> None:
     """Note how a call of an earlier attempt is seen now."""
-    execute(conn, SET_STATE, {**at.parameters(), "new_state": state})
+    execute(conn, SET_STATE, {**place.parameters(), "new_state": state})
 
 
 def expire(conn: Connection, before: float) -> int:
     """Remove so many calls made before `before`. Returns their number; call again until it is 0."""
-    old = select(c.id).where(c.id < key_at(before), c.created_at < before).limit(EXPIRED_ROWS)
-    return conn.execute(delete(t.tool_calls).where(c.id.in_(old))).rowcount
+    expired_ids = (
+        select(c.id).where(c.id < key_at(before), c.created_at < before).limit(EXPIRED_ROWS)
+    )
+    return conn.execute(delete(t.tool_calls).where(c.id.in_(expired_ids))).rowcount
 
 
 class CallFilter(msgspec.Struct, frozen=True):
@@ -82,25 +84,29 @@ class CallFilter(msgspec.Struct, frozen=True):
 
 
 def list_calls(
-    conn: Connection, reach: VisibleScopes, wanted: CallFilter, limit: int
+    conn: Connection, reach: VisibleScopes, call_filter: CallFilter, limit: int
 ) -> list[dict[str, Any]]:
     """Return calls that are visible, newest first."""
-    s = t.scopes.c
+    scopes = t.scopes.c
     query = (
-        select(t.tool_calls, s.user, s.agent)
-        .join(t.scopes, s.id == c.scope_id, isouter=True)
+        select(t.tool_calls, scopes.user, scopes.agent)
+        .join(t.scopes, scopes.id == c.scope_id, isouter=True)
         .order_by(c.id.desc())
         .limit(limit)
     )
     if reach.tenant is not None:
         query = query.where(c.tenant == reach.tenant)
     if reach.users is not None:
-        query = query.where(s.user.in_(reach.users))
-    for column, value in ((s.user, wanted.user), (c.name, wanted.tool), (c.status, wanted.status)):
+        query = query.where(scopes.user.in_(reach.users))
+    for column, value in (
+        (scopes.user, call_filter.user),
+        (c.name, call_filter.tool),
+        (c.status, call_filter.status),
+    ):
         if value:
             query = query.where(column == value)
-    if wanted.since:
-        query = query.where(c.created_at >= wanted.since)
-    if wanted.before is not None:
-        query = query.where(c.id < wanted.before)
+    if call_filter.since:
+        query = query.where(c.created_at >= call_filter.since)
+    if call_filter.before is not None:
+        query = query.where(c.id < call_filter.before)
     return [dict(row._mapping) for row in conn.execute(query)]

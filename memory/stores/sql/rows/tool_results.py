@@ -34,5 +34,5 @@ def read(scope_id: int, ident: str) -> Query:
 
 def expire(conn: Connection, before: float) -> int:
     """Remove so many results kept before `before`. Call again until it returns 0."""
-    old = select(r.id).where(r.created_at < before).limit(EXPIRED_ROWS)
-    return conn.execute(delete(t.tool_results).where(r.id.in_(old))).rowcount
+    expired_ids = select(r.id).where(r.created_at < before).limit(EXPIRED_ROWS)
+    return conn.execute(delete(t.tool_results).where(r.id.in_(expired_ids))).rowcount

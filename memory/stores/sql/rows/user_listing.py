@@ -29,23 +29,23 @@ class UserSearch(NamedTuple):
     limit: int = 50
 
 
-def find_names(conn: Connection, wanted: UserSearch) -> list[UserName]:
+def find_names(conn: Connection, user_search: UserSearch) -> list[UserName]:
     """Return the tenants and names of users. Its cost is linear in what is searched."""
     query = select(s.tenant, s.user).where(
         s.user.is_not(None),
         ~s.user.startswith(KIND_MARK),  # these are agents and layers
-        *wanted.reach.conditions(),
+        *user_search.reach.conditions(),
     )
-    if wanted.words:
-        query = query.where(_knows(wanted.words))
-    if wanted.order == "size":
+    if user_search.words:
+        query = query.where(_knows(user_search.words))
+    if user_search.order == "size":
         sizes = select(m.scope_id, func.count().label("size")).group_by(m.scope_id).subquery()
         query = query.outerjoin(sizes, sizes.c.scope_id == s.id)
-        first: Sequence[ColumnElement[int]] = [func.coalesce(func.sum(sizes.c.size), 0).desc()]
+        order: Sequence[ColumnElement[int]] = [func.coalesce(func.sum(sizes.c.size), 0).desc()]
     else:
-        first = [func.max(s.active_at).desc()] if wanted.order == "used" else []
-    query = query.group_by(s.tenant, s.user).order_by(*first, s.tenant, s.user)
-    rows = conn.execute(query.offset(wanted.offset).limit(wanted.limit))
+        order = [func.max(s.active_at).desc()] if user_search.order == "used" else []
+    query = query.group_by(s.tenant, s.user).order_by(*order, s.tenant, s.user)
+    rows = conn.execute(query.offset(user_search.offset).limit(user_search.limit))
     return [(row[0], row[1]) for row in rows]
 
 

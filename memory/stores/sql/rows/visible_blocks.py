@@ -36,8 +36,8 @@ def read_shared(
     conn: Connection, scope: Scope, defaults: Mapping[str, CoreBlock], *, held: bool = False
 ) -> ShownBlocks:
     """Return the shared blocks that a named scope shows. held: keep others from editing them."""
-    seen = shared_members.list_seen(conn, scope, held=held)
-    return choose_shown(seen, space_of(defaults))
+    seen_blocks = shared_members.list_seen(conn, scope, held=held)
+    return choose_shown(seen_blocks, space_of(defaults))
 
 
 def read_with_layers(
@@ -47,42 +47,45 @@ def read_with_layers(
 
     layered: the tenant has layers.
     """
-    shown = read_shared(conn, scope, defaults)
-    return replace(shown, layers=list_layers(conn, scope)) if layered else shown
+    shown_blocks = read_shared(conn, scope, defaults)
+    return replace(shown_blocks, layers=list_layers(conn, scope)) if layered else shown_blocks
 
 
-def read_all(conn: Connection, shelf: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
+def read_all(conn: Connection, block_set: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
     """Return the blocks of a named scope, whether they fit its prompt or not."""
-    seen = shared_members.list_seen(conn, scope)
-    return choose_shown(seen, BOUNDLESS).over(blocks.all_of(conn, shelf))
+    seen_blocks = shared_members.list_seen(conn, scope)
+    return choose_shown(seen_blocks, BOUNDLESS).over(blocks.all_of(conn, block_set))
 
 
 def hide_own(
-    conn: Connection, scope: Scope, own: Mapping[str, CoreBlock], defaults: Mapping[str, CoreBlock]
+    conn: Connection,
+    scope: Scope,
+    own_blocks: Mapping[str, CoreBlock],
+    defaults: Mapping[str, CoreBlock],
 ) -> dict[str, CoreBlock]:
     """Return own blocks, each with the id of the shared one that is shown in its place."""
-    shown = read_shared(conn, scope, defaults).blocks
-    hidden = {
-        label: replace(block, hidden_by=shown[label].block.id)
-        for label, block in own.items()
-        if label in shown
+    shown_blocks = read_shared(conn, scope, defaults).blocks
+    hidden_blocks = {
+        label: replace(block, hidden_by=shown_blocks[label].block.id)
+        for label, block in own_blocks.items()
+        if label in shown_blocks
     }
-    return {**own, **hidden}
+    return {**own_blocks, **hidden_blocks}
 
 
 def is_hidden(conn: Connection, scope_id: int, label: str) -> bool:
     """Tell whether a shared block is shown in the place of an own one."""
-    s = t.scopes.c
+    scopes = t.scopes.c
     query = (
-        select(s.tenant, s.user, s.agent)
-        .join(t.shared_changes, t.shared_changes.c.tenant == s.tenant)
-        .where(s.id == scope_id)
+        select(scopes.tenant, scopes.user, scopes.agent)
+        .join(t.shared_changes, t.shared_changes.c.tenant == scopes.tenant)
+        .where(scopes.id == scope_id)
     )
     row = conn.execute(query).first()
     if row is None or row.user is None:
         return False
-    seen = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
-    return any(one.block.label == label for one in seen)
+    seen_blocks = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
+    return any(seen_block.block.label == label for seen_block in seen_blocks)
 
 
 class VisibleBlocks:
@@ -91,8 +94,8 @@ class VisibleBlocks:
     Shared ones are held from the first edit on, all of them, so that no two wait for each other.
     """
 
-    def __init__(self, conn: Connection, shelf: BlockSet) -> None:
-        self._conn, self._shelf = conn, shelf
+    def __init__(self, conn: Connection, block_set: BlockSet) -> None:
+        self._conn, self._shelf = conn, block_set
         self._held = False
         self._shared = self._read()
 
@@ -111,36 +114,42 @@ class VisibleBlocks:
 
     def read(self) -> dict[str, CoreBlock]:
         """Return the blocks by label, as they are now."""
-        own = blocks.all_of(self._conn, self._shelf)
-        if (general := self._shelf.general) is not None:
-            own = {**general.read(self._conn), **own}
-        return self._shared.over(own)
+        own_blocks = blocks.all_of(self._conn, self._shelf)
+        if (general_blocks := self._shelf.general) is not None:
+            own_blocks = {**general_blocks.read(self._conn), **own_blocks}
+        return self._shared.over(own_blocks)
 
-    def edit(self, label: str, how: Edit, source: EditSource) -> CoreBlock | None:
-        """Apply `how` to a block, shared or not; see `blocks.edit`."""
+    def edit(self, label: str, editor: Edit, source: EditSource) -> CoreBlock | None:
+        """Apply `editor` to a block, shared or not; see `blocks.edit`."""
         scope = self._shelf.shared
         if scope is None or not self.hold(label):
-            return self._edit_own(label, how, source)
-        seen = self._shared.blocks[label].block
+            return self._edit_own(label, editor, source)
+        shown_block = self._shared.blocks[label].block
 
         def edit(block: CoreBlock) -> CoreBlock | None:
-            after = how(replace(block, read_only=seen.read_only))
-            return after and replace(after, read_only=block.read_only)
+            new_block = editor(replace(block, read_only=shown_block.read_only))
+            return new_block and replace(new_block, read_only=block.read_only)
 
-        found = shared_blocks.edit(self._conn, (scope.tenant, seen.id), edit, _by(source, scope))
+        edited_block = shared_blocks.edit(
+            self._conn, (scope.tenant, shown_block.id), edit, _by(source, scope)
+        )
         self._shared = self._read()
-        return None if found is None else replace(found.block, read_only=seen.read_only)
+        return (
+            None
+            if edited_block is None
+            else replace(edited_block.block, read_only=shown_block.read_only)
+        )
 
-    def _edit_own(self, label: str, how: Edit, source: EditSource) -> CoreBlock | None:
+    def _edit_own(self, label: str, editor: Edit, source: EditSource) -> CoreBlock | None:
         """Edit a block that is not shared: an own one, or in a project one outside of it."""
-        conn, general = self._conn, self._shelf.general
-        if general is None or label in blocks.all_of(conn, self._shelf):
-            return blocks.edit(conn, self._shelf, label, how, source)
-        if (found := general.read(conn).get(label)) is None:
-            return blocks.edit(conn, self._shelf, label, how, source)
-        if not general.write:
-            return how(found)  # which refuses it, since it is read-only there
-        return blocks.edit(conn, general.edit_shelf(conn), label, how, source)
+        conn, general_blocks = self._conn, self._shelf.general
+        if general_blocks is None or label in blocks.all_of(conn, self._shelf):
+            return blocks.edit(conn, self._shelf, label, editor, source)
+        if (general_block := general_blocks.read(conn).get(label)) is None:
+            return blocks.edit(conn, self._shelf, label, editor, source)
+        if not general_blocks.write:
+            return editor(general_block)  # which refuses it, since it is read-only there
+        return blocks.edit(conn, general_blocks.edit_shelf(conn), label, editor, source)
 
 
 def _by(source: EditSource, scope: Scope) -> EditSource:

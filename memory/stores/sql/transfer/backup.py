@@ -41,13 +41,13 @@ def _copy(source: Path, part: Path) -> None:
                 sqlite3.connect(
                     f"file:{quote(str(source))}?mode=ro", uri=True, timeout=BUSY_SECONDS
                 )
-            ) as old,
-            contextlib.closing(sqlite3.connect(part)) as new,
+            ) as source_file,
+            contextlib.closing(sqlite3.connect(part)) as copy_file,
         ):
-            old.backup(new)
-            if (told := new.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            source_file.backup(copy_file)
+            if (check_result := copy_file.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise StoreUnavailable(
-                    f"the copy is not sound, and neither may the database be: {told}"
+                    f"the copy is not sound, and neither may the database be: {check_result}"
                 )
     except sqlite3.Error as e:
         raise StoreUnavailable(f"the database could not be copied: {e}") from e

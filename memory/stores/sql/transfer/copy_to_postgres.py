@@ -86,21 +86,21 @@ async def _copy(conn: Connection, target: CopyTarget, report: Progress) -> dict[
     tables = Database(target.url, secret=target.secret)
     await tables.open()
     await tables.close()
-    raw = await asyncpg.connect(**driver_arguments(target.url))
+    raw_connection = await asyncpg.connect(**driver_arguments(target.url))
     try:
-        async with raw.transaction():
-            await raw.execute(f"SELECT pg_advisory_xact_lock({EVERY_WRITE})")
-            await _check_empty(raw)
-            copied = {}
+        async with raw_connection.transaction():
+            await raw_connection.execute(f"SELECT pg_advisory_xact_lock({EVERY_WRITE})")
+            await _check_empty(raw_connection)
+            copied_rows = {}
             for table in schema.metadata.sorted_tables:
-                copied[table.name] = await _copy_table(conn, raw, table, report)
+                copied_rows[table.name] = await _copy_table(conn, raw_connection, table, report)
             for index in postgres_index.TABLES:
-                await _make_terms(conn, raw, index, target, report)
-            await _compare(raw, copied)
-            await raw.execute("ANALYZE")
+                await _make_terms(conn, raw_connection, index, target, report)
+            await _compare(raw_connection, copied_rows)
+            await raw_connection.execute("ANALYZE")
     finally:
-        await raw.close()
-    return copied
+        await raw_connection.close()
+    return copied_rows
 
 
 @contextlib.contextmanager
@@ -119,20 +119,20 @@ def _open_file(source: Path) -> Iterator[Connection]:
     try:
         with engine.connect() as conn:
             conn.exec_driver_sql("BEGIN")
-            found = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-            if why := why_unreadable(found, None):
+            revision = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+            if why := why_unreadable(revision, None):
                 raise NotUpgraded(why)
             yield conn
     finally:
         engine.dispose()
 
 
-async def _check_empty(raw: asyncpg.Connection) -> None:
+async def _check_empty(raw_connection: asyncpg.Connection) -> None:
     """Raise NotUpgraded for a database that holds rows, or that a gateway serves."""
-    if await raw.fetchval(SERVED):
+    if await raw_connection.fetchval(SERVED):
         raise NotUpgraded("a gateway serves this database. Stop it first")
     for table in schema.metadata.sorted_tables:
-        if table.name not in LEFT_OUT and await raw.fetchval(
+        if table.name not in LEFT_OUT and await raw_connection.fetchval(
             f'SELECT EXISTS (SELECT 1 FROM "{table.name}")'
         ):
             raise NotUpgraded(
@@ -142,52 +142,58 @@ async def _check_empty(raw: asyncpg.Connection) -> None:
 
 
 async def _copy_table(
-    conn: Connection, raw: asyncpg.Connection, table: Table, report: Progress
+    conn: Connection, raw_connection: asyncpg.Connection, table: Table, report: Progress
 ) -> int:
     """Copy the rows of a table; return how many."""
     query = select(table).order_by(*table.primary_key.columns)
-    if left := LEFT_OUT.get(table.name):
-        query = query.where(table.c.name.not_in(left))
+    if left_out_names := LEFT_OUT.get(table.name):
+        query = query.where(table.c.name.not_in(left_out_names))
     size = conn.execute(select(func.count()).select_from(query.subquery())).scalar_one()
-    copied = 0
+    copied_count = 0
     batch = LARGE_BATCH if table.name == "file_chunks" else BATCH
     for rows in conn.execute(query).partitions(batch):
-        await raw.copy_records_to_table(
+        await raw_connection.copy_records_to_table(
             table.name,
             records=[tuple(map(storable, row)) for row in rows],
             columns=[column.name for column in table.columns],
         )
-        copied += len(rows)
-        report(table.name, copied, size)
-    await _go_on_counting(raw, table)
-    return copied
+        copied_count += len(rows)
+        report(table.name, copied_count, size)
+    await _go_on_counting(raw_connection, table)
+    return copied_count
 
 
-async def _go_on_counting(raw: asyncpg.Connection, table: Table) -> None:
+async def _go_on_counting(raw_connection: asyncpg.Connection, table: Table) -> None:
     """Let the server number later rows after those that were copied."""
     if (column := table.autoincrement_column) is None:
         return
-    await raw.execute(
+    await raw_connection.execute(
         f"SELECT setval(pg_get_serial_sequence('\"{table.name}\"', '{column.name}'), "
         f'(SELECT max("{column.name}") FROM "{table.name}"))'
     )
 
 
 async def _make_terms(
-    conn: Connection, raw: asyncpg.Connection, index: str, target: CopyTarget, report: Progress
+    conn: Connection,
+    raw_connection: asyncpg.Connection,
+    index: str,
+    target: CopyTarget,
+    report: Progress,
 ) -> None:
     """Index all rows of a kind."""
-    name, after, done = postgres_index.TABLES[index], 0, 0
+    name, after_key, done_count = postgres_index.TABLES[index], 0, 0
     rows = schema.metadata.tables[index.removesuffix("_fts")]
     size = conn.execute(select(func.count()).select_from(rows)).scalar_one()
-    while found := READERS[index.removesuffix("_fts")](conn, after, BATCH):
-        await raw.copy_records_to_table(
+    while document_page := READERS[index.removesuffix("_fts")](conn, after_key, BATCH):
+        await raw_connection.copy_records_to_table(
             name,
-            records=[(key, doc.scope_id, _numbers(index, doc, target)) for key, doc in found],
+            records=[
+                (key, doc.scope_id, _numbers(index, doc, target)) for key, doc in document_page
+            ],
             columns=["id", "scope_id", "terms"],
         )
-        after, done = found[-1][0], done + len(found)
-        report(name, done, size)
+        after_key, done_count = document_page[-1][0], done_count + len(document_page)
+        report(name, done_count, size)
 
 
 def _numbers(index: str, doc: fts.SearchDocument, target: CopyTarget) -> Sequence[int]:
@@ -195,16 +201,18 @@ def _numbers(index: str, doc: fts.SearchDocument, target: CopyTarget) -> Sequenc
     return postgres_index.term_numbers(target.secret, doc.scope_id, columns)
 
 
-async def _compare(raw: asyncpg.Connection, copied: dict[str, int]) -> None:
+async def _compare(raw_connection: asyncpg.Connection, copied_rows: dict[str, int]) -> None:
     """Raise StoreUnavailable if the tables do not hold what was copied."""
     terms = {
-        name: copied[index.removesuffix("_fts")] for index, name in postgres_index.TABLES.items()
+        name: copied_rows[index.removesuffix("_fts")]
+        for index, name in postgres_index.TABLES.items()
     }
-    for name, wanted in {**copied, **terms}.items():
-        left = LEFT_OUT.get(name)
-        but = f"WHERE name <> ALL ('{{{','.join(left)}}}')" if left else ""
-        found: Any = await raw.fetchval(f'SELECT count(*) FROM "{name}" {but}')
-        if found != wanted:
+    for name, expected_count in {**copied_rows, **terms}.items():
+        left_out_names = LEFT_OUT.get(name)
+        but = f"WHERE name <> ALL ('{{{','.join(left_out_names)}}}')" if left_out_names else ""
+        row_count: Any = await raw_connection.fetchval(f'SELECT count(*) FROM "{name}" {but}')
+        if row_count != expected_count:
             raise StoreUnavailable(
-                f"nothing was copied: {name} has {found} rows where {wanted} were expected"
+                f"nothing was copied: {name} has {row_count} rows "
+                f"where {expected_count} were expected"
             )

@@ -54,10 +54,10 @@ async def export(
         )
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
         for kind in (_blocks, _versions, _passages, list_file_lines, _conversations, _nodes):
-            after: Any = None
-            while after is not DONE:
-                lines, after = await db.read(
-                    lambda conn, k=kind, s=scope_id, a=after, n=name: k(conn, s, a, n)  # type: ignore[misc]
+            after_key: Any = None
+            while after_key is not DONE:
+                lines, after_key = await db.read(
+                    lambda conn, k=kind, s=scope_id, a=after_key, n=name: k(conn, s, a, n)  # type: ignore[misc]
                 )
                 for line in lines:
                     count += 1
@@ -84,8 +84,8 @@ def _shared_blocks(
     agents = [agent] if agent is not None else [a for _, a in _scopes(conn, tenant, user, None)]
     lines: dict[str, SharedBlockLine] = {}
     for name in agents or ["default"]:
-        for seen in shared_members.list_seen(conn, Scope(tenant, user, name, b"")):
-            block = seen.block
+        for seen_block in shared_members.list_seen(conn, Scope(tenant, user, name, b"")):
+            block = seen_block.block
             write = not block.read_only or (block.id in lines and lines[block.id].write)
             lines[block.id] = SharedBlockLine(
                 kind="shared_block",
@@ -99,11 +99,13 @@ def _shared_blocks(
 
 
 def _scopes(conn: Connection, tenant: str, user: str, agent: str | None) -> list[tuple[int, str]]:
-    c = t.scopes.c
-    query = select(c.id, c.agent).where(
-        c.tenant == tenant, c.user == user, *([c.agent == agent] if agent is not None else [])
+    scopes = t.scopes.c
+    query = select(scopes.id, scopes.agent).where(
+        scopes.tenant == tenant,
+        scopes.user == user,
+        *([scopes.agent == agent] if agent is not None else []),
     )
-    return [(row.id, row.agent) for row in conn.execute(query.order_by(c.agent))]
+    return [(row.id, row.agent) for row in conn.execute(query.order_by(scopes.agent))]
 
 
 def _read_page(
@@ -143,15 +145,15 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
 
 
 def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
-    v, b = t.block_versions.c, t.blocks.c
+    block_versions, blocks = t.block_versions.c, t.blocks.c
     query = (
-        select(t.block_versions, b.label, b.read_only, b.description)
-        .join(t.blocks, b.id == v.block_id)
-        .where(v.scope_id == scope_id, b.branch == 0)
-        .order_by(v.id)
+        select(t.block_versions, blocks.label, blocks.read_only, blocks.description)
+        .join(t.blocks, blocks.id == block_versions.block_id)
+        .where(block_versions.scope_id == scope_id, blocks.branch == 0)
+        .order_by(block_versions.id)
         .limit(PAGE)
     )
-    rows = conn.execute(query if after is None else query.where(v.id > after)).all()
+    rows = conn.execute(query if after is None else query.where(block_versions.id > after)).all()
     return [
         VersionLine(
             **_name_members(agent),
@@ -216,27 +218,29 @@ def _conversations(conn: Connection, scope_id: int, after: Any, agent: str) -> P
 
 def _nodes(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     """Return each node, followed by its messages."""
-    n, m, names = t.nodes.c, t.messages.c, t.conversations.c
+    nodes, messages, names = t.nodes.c, t.messages.c, t.conversations.c
     query = (
         select(t.nodes, names.name)
-        .join(t.conversations, names.id == n.conversation)
-        .where(n.scope_id == scope_id)
-        .order_by(n.id)
+        .join(t.conversations, names.id == nodes.conversation)
+        .where(nodes.scope_id == scope_id)
+        .order_by(nodes.id)
         .limit(PAGE)
     )
-    rows = conn.execute(query if after is None else query.where(n.id > after)).all()
-    said: dict[int, list[Row[Any]]] = {}
+    rows = conn.execute(query if after is None else query.where(nodes.id > after)).all()
+    messages_by_node: dict[int, list[Row[Any]]] = {}
     for message in conn.execute(
         select(t.messages)
-        .where(m.scope_id == scope_id, m.node.in_([r.id for r in rows]))
-        .order_by(m.id)
+        .where(messages.scope_id == scope_id, messages.node.in_([r.id for r in rows]))
+        .order_by(messages.id)
     ):
-        said.setdefault(message.node, []).append(message)
-    lines = [line for row in rows for line in _node(conn, row, said.get(row.id, ()), agent)]
+        messages_by_node.setdefault(message.node, []).append(message)
+    lines = [
+        line for row in rows for line in _node(conn, row, messages_by_node.get(row.id, ()), agent)
+    ]
     return lines, rows[-1].id if len(rows) == PAGE else DONE
 
 
-def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[ExportLine]:
+def _node(conn: Connection, row: Row[Any], message_rows: Rows, agent: str) -> Iterator[ExportLine]:
     ident = str(row.id)
     yield NodeLine(
         **_name_members(agent),
@@ -247,14 +251,14 @@ def _node(conn: Connection, row: Row[Any], said: Rows, agent: str) -> Iterator[E
         state=row.state,
         created_at=iso(row.at),
     )
-    for m in said:
+    for message_row in message_rows:
         yield MessageLine(
             **_name_members(agent),
             conversation=row.name,
             node=ident,
-            message=given(conn, m),
-            id=m.public_id,
-            source=m.source,
-            aborted=m.aborted,
-            created_at=iso(m.created_at),
+            message=given(conn, message_row),
+            id=message_row.public_id,
+            source=message_row.source,
+            aborted=message_row.aborted,
+            created_at=iso(message_row.created_at),
         )

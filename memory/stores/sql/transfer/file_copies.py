@@ -33,9 +33,9 @@ def begin_copy(
         return "already there"
     if _find_arriving(conn, scope_id, line.sha256) is not None:
         return ""
-    expected = ExpectedFile(free_name(conn, scope_id, line.name), line.bytes, "import")
+    expected_file = ExpectedFile(free_name(conn, scope_id, line.name), line.bytes, "import")
     try:
-        upload = file_uploads.begin(conn, scope_id, expected, limits)
+        upload = file_uploads.begin(conn, scope_id, expected_file, limits)
     except TooManyFiles:
         return "too_many_files"
     except (FilesFull, FileTooLarge):
@@ -74,18 +74,18 @@ def add_copied_chunk(
 
 def _finish(conn: Connection, row: Any, blocks: BlockDefaults) -> tuple[bool, str]:
     """Make a file of an upload whose bytes are those that were told."""
-    digest, position, first, size = hashlib.sha256(), 0, b"", 0
+    digest, position, first_bytes, size = hashlib.sha256(), 0, b"", 0
     while (data := file_uploads.read_chunk(conn, row.id, position)) is not None:
         digest.update(data)
-        first = first or data
+        first_bytes = first_bytes or data
         size += len(data)
         position += 1
     if digest.hexdigest() != row.sha256:
         file_uploads.drop_received(conn, row.id)
         return False, "its bytes are not those of its sha256"
-    media_type = detect_type(row.name, first)
-    new = files.NewUpload(row.id, row.name, size, row.sha256, media_type)
-    files.put_file(conn, row.scope_id, new, blocks)
+    media_type = detect_type(row.name, first_bytes)
+    new_upload = files.NewUpload(row.id, row.name, size, row.sha256, media_type)
+    files.put_file(conn, row.scope_id, new_upload, blocks)
     return True, ""
 
 
@@ -97,13 +97,13 @@ def has_bytes(conn: Connection, scope_id: int, sha256: str) -> bool:
 
 def free_name(conn: Connection, scope_id: int, name: str) -> str:
     """Return a name that no file of the scope has: "a.txt", "a (2).txt" and so on."""
-    taken = set(conn.execute(select(f.name).where(f.scope_id == scope_id)).scalars())
-    path, number, free = PurePosixPath(name), 1, name
-    while free in taken:
+    taken_names = set(conn.execute(select(f.name).where(f.scope_id == scope_id)).scalars())
+    path, number, free_name = PurePosixPath(name), 1, name
+    while free_name in taken_names:
         number += 1
         ending = f" ({number}){path.suffix[:20]}"
-        free = f"{path.stem[: files.NAME_CHARACTERS - len(ending)]}{ending}"
-    return free
+        free_name = f"{path.stem[: files.NAME_CHARACTERS - len(ending)]}{ending}"
+    return free_name
 
 
 def _find_arriving(conn: Connection, scope_id: int, sha256: str) -> Any:

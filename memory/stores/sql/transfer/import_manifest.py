@@ -51,14 +51,14 @@ class LineReader:
     def __init__(self, body: bytes, screen: Screen) -> None:
         self._body, self._places, self._screen = body, array("Q"), screen
 
-    def add(self, number: int, at: int) -> None:
-        self._places.extend((number, at))
+    def add(self, number: int, offset: int) -> None:
+        self._places.extend((number, offset))
 
     def __iter__(self) -> Iterator[tuple[int, Any_Line]]:
         """Yield the lines in order."""
         for i in range(0, len(self._places), 2):
-            number, at = self._places[i : i + 2]
-            yield number, _screened(line_at(self._body, number, at), self._screen)
+            number, offset = self._places[i : i + 2]
+            yield number, _screened(line_at(self._body, number, offset), self._screen)
 
     @property
     def first(self) -> int:
@@ -116,16 +116,16 @@ class ImportManifest:
         Raises BadLine for the first invalid one.
         """
         glance = QuickRead()
-        for number, at in lines_in(self._body):
+        for number, offset in lines_in(self._body):
             if number:
-                line = line_at(self._body, number, at)
+                line = line_at(self._body, number, offset)
                 try:
-                    self._take(number, at, line)
+                    self._take(number, offset, line)
                 except ToolError as e:
                     raise bad_line(number, e) from e
             await glance.rest()
 
-    def _take(self, number: int, at: int, line: Any_Line) -> None:
+    def _take(self, number: int, offset: int, line: Any_Line) -> None:
         if isinstance(line, Export | ExportEnd):
             return
         if isinstance(line, PolicyLine):
@@ -153,7 +153,7 @@ class ImportManifest:
             where = self._choose_reader(part, line)
         else:
             where = self._chat(part, number, line)
-        where.add(number, at)
+        where.add(number, offset)
 
     def _choose_reader(
         self,
@@ -180,16 +180,18 @@ class ImportManifest:
     def _check_block(self, line: BlockLine | VersionLine) -> None:
         """Raises ToolError."""
         check_label(line.label)
-        mine = self._rules.defaults.get(line.label)
-        most = max(LIMIT, mine.limit if mine else 0)
+        default_block = self._rules.defaults.get(line.label)
+        max_characters = max(LIMIT, default_block.limit if default_block else 0)
         if isinstance(line, BlockLine):
             sizes = {"limit": line.limit}
             put_block(line.label, BlockEdit(line.value, line.description, line.limit), {})(None)
         else:
             sizes = {"before": len(line.before or ""), "after": len(line.after or "")}
         for name, size in sizes.items():
-            if size > most:
-                raise BadArguments(f"`{name}` is {size} characters; at most {most} are allowed.")
+            if size > max_characters:
+                raise BadArguments(
+                    f"`{name}` is {size} characters; at most {max_characters} are allowed."
+                )
 
     def _chat(
         self, part: ImportPart, number: int, line: ConversationLine | NodeLine | MessageLine

@@ -26,7 +26,7 @@ b = t.blocks.c
 
 
 def check_parts(
-    connection: Callable[[], Connection], hand: ManagementActor, parts: Mapping[str, ImportPart]
+    connection: Callable[[], Connection], actor: ManagementActor, parts: Mapping[str, ImportPart]
 ) -> Iterator[int]:
     """Check the blocks of all agents; yield 0 after each line.
 
@@ -36,16 +36,16 @@ def check_parts(
     for agent, part in parts.items():
         if not part.blocks:
             continue
-        conn, scope = connection(), replace(hand.scope, agent=agent)
-        shelf = block_rows.BlockSet(scopes.find(conn, scope), hand.defaults)
-        stored = _labels(conn, shelf)
-        locked = {label for label, block in hand.defaults.items() if block.read_only}
-        tally = BlockTally(space_of(hand.defaults), block_rows.all_of(conn, shelf))
+        conn, scope = connection(), replace(actor.scope, agent=agent)
+        block_set = block_rows.BlockSet(scopes.find(conn, scope), actor.defaults)
+        stored_labels = _labels(conn, block_set)
+        locked_labels = {label for label, block in actor.defaults.items() if block.read_only}
+        tally = BlockTally(space_of(actor.defaults), block_rows.all_of(conn, block_set))
         for label, lines in part.blocks.items():
             for _, line in lines:
                 if isinstance(line, BlockLine):
-                    _put(tally, line, hand.defaults, exists=label in stored | locked)
-                    stored.add(label)
+                    _put(tally, line, actor.defaults, exists=label in stored_labels | locked_labels)
+                    stored_labels.add(label)
                 yield 0
 
 
@@ -65,7 +65,7 @@ def _put(
         tally.put(line.label, edited)
 
 
-def _labels(conn: Connection, shelf: block_rows.BlockSet) -> set[str]:
+def _labels(conn: Connection, block_set: block_rows.BlockSet) -> set[str]:
     """Return the labels that have a row, also those of deleted blocks."""
-    stored = select(b.label).where(b.scope_id == shelf.scope_id, b.branch == 0)
-    return set(conn.execute(stored).scalars()) if shelf.scope_id is not None else set()
+    label_query = select(b.label).where(b.scope_id == block_set.scope_id, b.branch == 0)
+    return set(conn.execute(label_query).scalars()) if block_set.scope_id is not None else set()

@@ -88,7 +88,7 @@ class ImportReceipt:
 
 
 async def import_into(
-    db: Database, hand: ManagementActor, manifest: ImportManifest
+    db: Database, actor: ManagementActor, manifest: ImportManifest
 ) -> ImportReceipt:
     """Write an examined import into the user's memory.
 
@@ -96,54 +96,55 @@ async def import_into(
     Conflict, StoreUnavailable; what was written by then stays, and a repetition writes the rest.
     """
     receipt = ImportReceipt()
-    owner = await db.read(lambda conn: scopes.current_owner(conn, hand.scope))
+    owner = await db.read(lambda conn: scopes.current_owner(conn, actor.scope))
     for name, part in manifest.parts.items():
-        scope = Scope(hand.scope.tenant, hand.scope.user, name, hand.scope.secret)
-        desk = ImportTarget(ManagementActor(scope, hand.defaults, hand.source), owner.generation)
-        lines = _LineReader(desk, receipt, manifest.files).read_lines(part)
+        scope = Scope(actor.scope.tenant, actor.scope.user, name, actor.scope.secret)
+        agent_actor = ManagementActor(scope, actor.defaults, actor.source)
+        target = ImportTarget(agent_actor, owner.generation)
+        lines = _LineReader(target, receipt, manifest.files).read_lines(part)
         if part is next(iter(manifest.parts.values())):
-            lines = _check_then_read(desk, manifest, lines)
-        await run_generator(db, lines, desk.open, hand.lock)
+            lines = _check_then_read(target, manifest, lines)
+        await run_generator(db, lines, target.open, actor.lock)
     return receipt
 
 
 def _check_then_read(
-    desk: ImportTarget, manifest: ImportManifest, lines: Iterator[int]
+    target: ImportTarget, manifest: ImportManifest, lines: Iterator[int]
 ) -> Iterator[int]:
     """Check the blocks of all agents before the first line of the first one is written."""
-    yield from import_space.check_parts(lambda: desk.conn, desk.hand, manifest.parts)
+    yield from import_space.check_parts(lambda: target.conn, target.hand, manifest.parts)
     yield from lines
 
 
 async def import_conversation(
-    db: Database, hand: ManagementActor, said: Sequence[ImportedMessage], name: str | None
+    db: Database, actor: ManagementActor, messages: Sequence[ImportedMessage], name: str | None
 ) -> FoundConversation:
     """Store a chat as a new conversation; its assistant messages count as ours.
 
     Raises Conflict for a name in use.
     """
-    owner = await db.read(lambda conn: scopes.current_owner(conn, hand.scope))
-    desk = ImportTarget(hand, owner.generation, outside=False)
-    times = [s.at for s in said]
+    owner = await db.read(lambda conn: scopes.current_owner(conn, actor.scope))
+    target = ImportTarget(actor, owner.generation, outside=False)
+    times = [s.at for s in messages]
     heading = ConversationHeader(
         name or new_id("conv"), name is not None, created_at=min(times), updated_at=max(times)
     )
 
-    digests = await asyncio.to_thread(digest_messages, hand.scope.key, said)
+    digests = await asyncio.to_thread(digest_messages, actor.scope.key, messages)
 
     def writing() -> Iterator[int]:
-        desk.free(heading.name)
-        transcriber = Transcriber(None, desk.scope_id, hand.scope.key, digests)
-        yield from desk.conversation(transcriber, heading, steps_of(said))
-        enqueue(desk.conn, vectors.job_of(desk.scope_id))
+        target.free(heading.name)
+        transcriber = Transcriber(None, target.scope_id, actor.scope.key, digests)
+        yield from target.conversation(transcriber, heading, steps_of(messages))
+        enqueue(target.conn, vectors.job_of(target.scope_id))
 
-    await run_generator(db, writing(), desk.open, hand.lock)
-    found = await db.read(
-        lambda conn: conversation_rows.find_named(conn, desk.scope_id, heading.name)
+    await run_generator(db, writing(), target.open, actor.lock)
+    conversation = await db.read(
+        lambda conn: conversation_rows.find_named(conn, target.scope_id, heading.name)
     )
-    if found is None:
+    if conversation is None:
         raise Conflict(f"the conversation {heading.name!r} was deleted as soon as it was there")
-    return found
+    return conversation
 
 
 class ImportTarget:
@@ -153,9 +154,9 @@ class ImportTarget:
     contain.
     """
 
-    def __init__(self, hand: ManagementActor, generation: int, *, outside: bool = True) -> None:
-        self.hand, self._outside = hand, outside
-        self._owner = scopes.ScopeOwner(hand.scope, generation)
+    def __init__(self, actor: ManagementActor, generation: int, *, outside: bool = True) -> None:
+        self.hand, self._outside = actor, outside
+        self._owner = scopes.ScopeOwner(actor.scope, generation)
         self._conn: Connection | None = None
         self._scope: int | None = None
         self._unfinished: QueuedJob | None = None
@@ -203,11 +204,12 @@ class ImportTarget:
         )
         enqueue(self.conn, self._unfinished)
         transcriber.conn = self.conn
-        for stored in transcriber.write(ident, heading, steps):
-            yield stored
+        for stored_count in transcriber.write(ident, heading, steps):
+            yield stored_count
             transcriber.conn = self.conn
-        gone, self._unfinished = self._unfinished, None
-        if self.conn.execute(delete(t.jobs).where(t.jobs.c.dedupe == gone.dedupe)).rowcount == 0:
+        removal_job, self._unfinished = self._unfinished, None
+        removal = delete(t.jobs).where(t.jobs.c.dedupe == removal_job.dedupe)
+        if self.conn.execute(removal).rowcount == 0:
             raise Conflict(
                 "the store was so slow that a conversation was given up half written: do it again"
             )
@@ -216,8 +218,8 @@ class ImportTarget:
 class _LineReader:
     """Writes the lines of one agent. Methods that write many rows yield after each."""
 
-    def __init__(self, desk: ImportTarget, receipt: ImportReceipt, limits: FileLimits) -> None:
-        self._desk, self._receipt = desk, receipt
+    def __init__(self, target: ImportTarget, receipt: ImportReceipt, limits: FileLimits) -> None:
+        self._desk, self._receipt = target, receipt
         self._limits = limits
 
     @property
@@ -226,16 +228,16 @@ class _LineReader:
 
     def read_lines(self, part: ImportPart) -> Iterator[int]:
         restored = {label: self._ident(label) for label in part.blocks if not self._there(label)}
-        newest = dict.fromkeys(restored, 0)
+        newest_versions = dict.fromkeys(restored, 0)
         for _, line in part.versions or ():
             if isinstance(line, VersionLine) and line.label in restored:
                 self._receipt.imported["versions"] += self._version(restored[line.label], line)
-                newest[line.label] = max(newest[line.label], line.version)
+                newest_versions[line.label] = max(newest_versions[line.label], line.version)
                 yield 1
         for label, lines in part.blocks.items():
             for number, block in lines:
                 if isinstance(block, BlockLine) and label in restored:
-                    self._restore_block(restored.pop(label), block, newest[label])
+                    self._restore_block(restored.pop(label), block, newest_versions[label])
                 elif isinstance(block, BlockLine):
                     self._edit_block(number, block)
                 yield 1
@@ -255,16 +257,16 @@ class _LineReader:
 
     def _take_file(self, number: int, line: Any_Line) -> None:
         """Take a line of a file; the last one of its chunks makes it."""
-        desk, is_whole, reason, name = self._desk, False, "", ""
+        target, is_whole, reason, name = self._desk, False, "", ""
         if isinstance(line, UserFileLine):
             name = line.name
             reason = file_copies.begin_copy(
-                desk.conn, desk.scope_id, line, self._limits, lambda: desk.hand.defaults
+                target.conn, target.scope_id, line, self._limits, lambda: target.hand.defaults
             )
         elif isinstance(line, UserFileChunkLine):
             name = line.sha256
             is_whole, reason = file_copies.add_copied_chunk(
-                desk.conn, desk.scope_id, line, self._limits, lambda: desk.hand.defaults
+                target.conn, target.scope_id, line, self._limits, lambda: target.hand.defaults
             )
         if is_whole:
             self._receipt.imported["files"] = self._receipt.imported.get("files", 0) + 1
@@ -272,72 +274,77 @@ class _LineReader:
             self._receipt.skip(number, "file", name, reason)
 
     def _there(self, label: str) -> bool:
-        b, desk = t.blocks.c, self._desk
-        mine, here = (
-            desk.hand.defaults.get(label),
-            select(b.id).where(b.scope_id == desk.scope_id, b.branch == 0, b.label == label),
+        blocks, target = t.blocks.c, self._desk
+        default_block = target.hand.defaults.get(label)
+        block_query = select(blocks.id).where(
+            blocks.scope_id == target.scope_id, blocks.branch == 0, blocks.label == label
         )
-        return bool(mine and mine.read_only) or desk.conn.execute(here).first() is not None
+        return (
+            bool(default_block and default_block.read_only)
+            or target.conn.execute(block_query).first() is not None
+        )
 
     def _ident(self, label: str) -> str:
         """Return the id of a restored block.
 
         Always the same, so that versions from an interrupted import are recognised.
         """
-        desk = self._desk
+        target = self._desk
         return (
             "block_"
-            + keyed_hash(desk.hand.scope.key, str(desk.scope_id).encode(), label.encode()).hex()
+            + keyed_hash(target.hand.scope.key, str(target.scope_id).encode(), label.encode()).hex()
         )
 
     def _edit_block(self, number: int, line: BlockLine) -> None:
         """Change an existing block, like any other edit."""
         if line.deleted:
             return
-        desk, change = self._desk, BlockEdit(line.value, line.description, line.limit)
-        how = put_block(line.label, change, desk.hand.defaults)
+        target, change = self._desk, BlockEdit(line.value, line.description, line.limit)
+        editor = put_block(line.label, change, target.hand.defaults)
         try:
-            before = block_rows.all_of(desk.conn, self._shelf).get(line.label)
-            after = block_rows.edit(desk.conn, self._shelf, line.label, how, desk.hand.source)
-            self._receipt.imported["blocks"] += after != before
+            old_block = block_rows.all_of(target.conn, self._shelf).get(line.label)
+            new_block = block_rows.edit(
+                target.conn, self._shelf, line.label, editor, target.hand.source
+            )
+            self._receipt.imported["blocks"] += new_block != old_block
         except BlockReadOnly:
             self._receipt.skip(number, "block", line.label, "read_only")
 
     def _copy_shared(self, number: int, line: SharedBlockLine) -> None:
         """Make an own block of a shared one, where its label is free."""
-        desk = self._desk
-        if line.label in block_rows.all_of(desk.conn, self._shelf):
+        target = self._desk
+        if line.label in block_rows.all_of(target.conn, self._shelf):
             self._receipt.skip(number, "shared_block", line.label, "label_taken")
             return
         limit = max(LIMIT, len(line.value))
-        how = put_block(line.label, BlockEdit(line.value, line.description, limit), {})
+        editor = put_block(line.label, BlockEdit(line.value, line.description, limit), {})
         try:
-            block_rows.edit(desk.conn, self._shelf, line.label, how, desk.hand.source)
+            block_rows.edit(target.conn, self._shelf, line.label, editor, target.hand.source)
             self._receipt.imported["blocks"] += 1
         except (TooManyBlocks, BlockSpaceFull):
             self._receipt.skip(number, "shared_block", line.label, "no_space")
 
-    def _restore_block(self, ident: str, line: BlockLine, newest: int) -> None:
-        """Restore a missing block, whose versions have been written. newest: of those.
+    def _restore_block(self, ident: str, line: BlockLine, newest_version: int) -> None:
+        """Restore a missing block, whose versions have been written. newest_version: of those.
 
         Raises TooManyBlocks, BlockSpaceFull.
         """
-        desk = self._desk
+        target = self._desk
         if not line.deleted:
             block = CoreBlock(line.label, line.value, line.description)
-            before = desk.hand.defaults.get(line.label)
-            block_rows.check_space(desk.conn, self._shelf, before, block)
-        desk.conn.execute(
+            default_block = target.hand.defaults.get(line.label)
+            block_rows.check_space(target.conn, self._shelf, default_block, block)
+        target.conn.execute(
             insert(t.blocks).values(
                 id=ident,
-                scope_id=desk.scope_id,
+                scope_id=target.scope_id,
                 branch=0,
                 label=line.label,
                 description=line.description,
                 value="" if line.deleted else line.value,
                 limit=line.limit,
                 read_only=line.read_only,
-                version=max(newest, line.version),
+                version=max(newest_version, line.version),
                 deleted=line.deleted,
                 updated_at=_at(line.updated_at),
             )
@@ -345,9 +352,13 @@ class _LineReader:
         self._receipt.imported["blocks"] += not line.deleted
 
     def _version(self, ident: str, line: VersionLine) -> bool:
-        v, conn = t.block_versions.c, self._desk.conn
+        block_versions, conn = t.block_versions.c, self._desk.conn
         if (
-            conn.execute(select(v.id).where(v.block_id == ident, v.version == line.version)).first()
+            conn.execute(
+                select(block_versions.id).where(
+                    block_versions.block_id == ident, block_versions.version == line.version
+                )
+            ).first()
             is not None
         ):
             return False
@@ -374,15 +385,17 @@ class _LineReader:
                 yield self._passage(line)
 
     def _passage(self, line: PassageLine) -> int:
-        p, desk = t.passages.c, self._desk
+        passages, target = t.passages.c, self._desk
         holder = (
-            desk.conn.execute(select(p.scope_id).where(p.public_id == line.id)).scalar()
+            target.conn.execute(
+                select(passages.scope_id).where(passages.public_id == line.id)
+            ).scalar()
             if line.id
             else None
         )
-        if holder == desk.scope_id:
+        if holder == target.scope_id:
             return 1
-        new = passage_rows.NewPassage(
+        new_passage = passage_rows.NewPassage(
             line.content,
             line.tags,
             line.type,
@@ -392,10 +405,10 @@ class _LineReader:
             quote=line.quote,
             speaker=line.speaker,
         )
-        stored, made = passage_rows.add(desk.conn, desk.scope_id, new)
-        self._receipt.imported["passages"] += made
+        stored_hits, made_count = passage_rows.add(target.conn, target.scope_id, new_passage)
+        self._receipt.imported["passages"] += made_count
         values: dict[str, str | float | None] = {}
-        if made == len(stored) == 1:
+        if made_count == len(stored_hits) == 1:
             if line.forgotten_at:
                 values = {
                     "deleted_at": _at(line.forgotten_at),
@@ -405,16 +418,20 @@ class _LineReader:
             if line.id and holder is None and OURS.fullmatch(line.id):
                 values["public_id"] = line.id
         if values:
-            desk.conn.execute(update(t.passages).where(p.id == stored[0]["key"]).values(**values))
-        return max(len(stored), 1)
+            target.conn.execute(
+                update(t.passages).where(passages.id == stored_hits[0]["key"]).values(**values)
+            )
+        return max(len(stored_hits), 1)
 
     def _conversations(self, part: ImportPart) -> Iterator[int]:
-        c, desk = t.conversations.c, self._desk
-        transcriber = Transcriber(None, desk.scope_id, desk.hand.scope.key)
+        conversations, target = t.conversations.c, self._desk
+        transcriber = Transcriber(None, target.scope_id, target.hand.scope.key)
         for name, chat in part.chats.items():
             if (
-                desk.conn.execute(
-                    select(c.id).where(c.scope_id == desk.scope_id, c.name == name)
+                target.conn.execute(
+                    select(conversations.id).where(
+                        conversations.scope_id == target.scope_id, conversations.name == name
+                    )
                 ).first()
                 is not None
             ):
@@ -422,50 +439,51 @@ class _LineReader:
                 yield 1
                 continue
             heading, steps = yield from _gather_steps(name, chat)
-            for stored in desk.conversation(transcriber, heading, steps):
-                self._receipt.imported["messages"] += stored
-                yield stored
+            for stored_count in target.conversation(transcriber, heading, steps):
+                self._receipt.imported["messages"] += stored_count
+                yield stored_count
             self._receipt.imported["conversations"] += 1
             yield 1
         if part.chats:
-            enqueue(desk.conn, vectors.job_of(desk.scope_id))
+            enqueue(target.conn, vectors.job_of(target.scope_id))
 
 
 def _gather_steps(
     name: str, chat: ConversationImport
 ) -> Generator[int, None, tuple[ConversationHeader, list[TranscriptStep]]]:
     """Return a conversation's header and steps, from lines in any order; yield 0 after each."""
-    told: ConversationLine | None = None
+    conversation_line: ConversationLine | None = None
     by_name: dict[str, TranscriptStep] = {}
-    plain: list[ImportedMessage] = []
+    plain_messages: list[ImportedMessage] = []
     for _, line in chat.lines:
         if isinstance(line, ConversationLine):
-            told = line
+            conversation_line = line
         elif isinstance(line, NodeLine):
             by_name[line.id] = TranscriptStep(
                 line.id, line.parent, line.first, line.state, _at(line.created_at)
             )
         elif isinstance(line, MessageLine):
-            said = _message_of(line)
-            (plain if line.node is None else by_name[line.node].said).append(said)
+            messages = plain_messages if line.node is None else by_name[line.node].said
+            messages.append(_message_of(line))
         yield 0
-    loose = steps_of(plain)
-    for step in loose:  # own names, which no node of the file has
+    loose_steps = steps_of(plain_messages)
+    for step in loose_steps:  # own names, which no node of the file has
         step.id = f"plain {chat.lines.first} {step.id}"
         step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
-    steps = [*by_name.values(), *loose]
-    first, last = min((s.at for s in steps), default=0.0), max((s.at for s in steps), default=0.0)
+    steps = [*by_name.values(), *loose_steps]
+    first_time = min((s.at for s in steps), default=0.0)
+    last_time = max((s.at for s in steps), default=0.0)
     heading = (
-        ConversationHeader(name, True, created_at=first, updated_at=last)
-        if told is None
+        ConversationHeader(name, True, created_at=first_time, updated_at=last_time)
+        if conversation_line is None
         else ConversationHeader(
             name,
-            told.explicit,
-            told.resent,
-            told.forked_from,
-            told.head,
-            _at(told.created_at, first),
-            _at(told.updated_at, last),
+            conversation_line.explicit,
+            conversation_line.resent,
+            conversation_line.forked_from,
+            conversation_line.head,
+            _at(conversation_line.created_at, first_time),
+            _at(conversation_line.updated_at, last_time),
         )
     )
     return heading, steps

@@ -75,19 +75,22 @@ class ConversationHeader:
 
 def steps_of(messages: Sequence[ImportedMessage]) -> list[TranscriptStep]:
     """Split a plain chat into steps: each assistant message ends one."""
-    out: list[TranscriptStep] = []
-    for one in messages:
-        if not out or out[-1].state == "done":
-            out.append(
+    steps: list[TranscriptStep] = []
+    for message in messages:
+        if not steps or steps[-1].state == "done":
+            steps.append(
                 TranscriptStep(
-                    str(len(out)), str(len(out) - 1) if out else None, state="open", at=one.at
+                    str(len(steps)),
+                    str(len(steps) - 1) if steps else None,
+                    state="open",
+                    at=message.at,
                 )
             )
-        out[-1].said.append(one)
-        out[-1].at = one.at
-        if one.message.get("role") == "assistant":
-            out[-1].state = "done"
-    return out
+        steps[-1].said.append(message)
+        steps[-1].at = message.at
+        if message.message.get("role") == "assistant":
+            steps[-1].state = "done"
+    return steps
 
 
 def digest_messages(key: bytes, messages: Sequence[ImportedMessage]) -> dict[int, bytes]:
@@ -95,8 +98,12 @@ def digest_messages(key: bytes, messages: Sequence[ImportedMessage]) -> dict[int
 
     Made before anything is written: a long one takes long, and a transaction waits for nobody.
     """
-    spoken = (one.message for one in messages if not is_system(one.message))
-    return {id(message): digest_of(key, message) for message in spoken}
+    spoken_messages = (
+        imported_message.message
+        for imported_message in messages
+        if not is_system(imported_message.message)
+    )
+    return {id(message): digest_of(key, message) for message in spoken_messages}
 
 
 class Transcriber:
@@ -134,11 +141,15 @@ class Transcriber:
         now = clock.now()
         for step in steps:
             yield from self._step(ident, step)
-        answered = [s.id for s in steps if self.nodes[s.id].state != "open"]
-        head = heading.head if heading.head in self.nodes else answered[-1] if answered else None
-        c = t.conversations.c
+        head = heading.head
+        if head not in self.nodes:
+            answered_ids = [s.id for s in steps if self.nodes[s.id].state != "open"]
+            head = answered_ids[-1] if answered_ids else None
+        conversations = t.conversations.c
         if self._open.execute(
-            select(c.id).where(c.scope_id == self._scope, c.name == heading.name)
+            select(conversations.id).where(
+                conversations.scope_id == self._scope, conversations.name == heading.name
+            )
         ).first():
             raise Conflict(
                 f"there is a conversation {heading.name!r} of this user already: choose another "
@@ -172,25 +183,24 @@ class Transcriber:
 
     def _step(self, conversation: int, step: TranscriptStep) -> Iterator[int]:
         parent = self.nodes.get(step.parent) if step.parent else None
-        first = self.nodes.get(step.first) if step.first and step.first != step.id else None
+        first_node = self.nodes.get(step.first) if step.first and step.first != step.id else None
         digests: list[bytes] = []
-        asked = (
-            (parent.chain or parent.asked) if parent else self._start
-        )  # the history, followed by this step's messages
-        for s in step.said:
-            digests.append(self._digest(s.message))
-            if s.source != "evicted" and not _answers(s) and not is_system(s.message):
-                asked = keyed_hash(self._key, asked, digests[-1])
+        # The history, followed by this step's messages.
+        asked_link = (parent.chain or parent.asked) if parent else self._start
+        for said in step.said:
+            digests.append(self._digest(said.message))
+            if said.source != "evicted" and not _answers(said) and not is_system(said.message):
+                asked_link = keyed_hash(self._key, asked_link, digests[-1])
             yield 0
         node = TurnNode(
             id=new_key(),
             conversation=conversation,
             parent=parent.id if parent else None,
-            asked=first.asked if first else asked,
+            asked=first_node.asked if first_node else asked_link,
             at=step.at,
-            turn=first.id if first else 0,
+            turn=first_node.id if first_node else 0,
         )
-        answer = next((s.message for s in step.said if _answers(s)), None)
+        answer = next((said.message for said in step.said if _answers(said)), None)
         if answer is not None:
             digest = self._digest(answer)
             complete_node(node, parent, digest, keyed_hash(self._key, node.asked, digest))
@@ -198,14 +208,14 @@ class Transcriber:
             node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
         self.nodes[step.id] = node
         add_row(self._open, t.nodes, **columns(node, self._scope))
-        before = ""
-        for s, digest in zip(step.said, digests, strict=True):
+        words_before = ""
+        for said, digest in zip(step.said, digests, strict=True):
             place = message_rows.MessagePlace(
-                conversation, node.id, s.source, s.at, s.aborted, before, s.id
+                conversation, node.id, said.source, said.at, said.aborted, words_before, said.id
             )
-            yield message_rows.add(self._open, self._scope, place, [(s.message, digest)])
-            before = text_of(s.message)
+            yield message_rows.add(self._open, self._scope, place, [(said.message, digest)])
+            words_before = text_of(said.message)
 
 
-def _answers(s: ImportedMessage) -> bool:
-    return s.message.get("role") == "assistant" and s.source != "evicted"
+def _answers(said: ImportedMessage) -> bool:
+    return said.message.get("role") == "assistant" and said.source != "evicted"

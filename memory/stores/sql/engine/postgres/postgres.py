@@ -99,8 +99,8 @@ TAKE_SECONDS = 10.0  # that a work waits for a connection
 class PostgresConnection:
     """One connection with SQLAlchemy over it."""
 
-    def __init__(self, over: AsyncConnection, raw: asyncpg.Connection) -> None:
-        self.over, self.raw = over, raw
+    def __init__(self, over: AsyncConnection, raw_connection: asyncpg.Connection) -> None:
+        self.over, self.raw = over, raw_connection
 
     async def read(self, work: Work[Any], *, single: bool) -> Any:
         """Run a read, in a transaction unless it is a single statement."""
@@ -109,9 +109,9 @@ class PostgresConnection:
         if single:
             return await greenlet_spawn(work, self.over.sync_connection)
         await self.raw.execute(READ)
-        found = await self.within(work)
+        read_result = await self.within(work)
         await self.commit()
-        return found
+        return read_result
 
     async def fetch(self, sql: Sql) -> list[Any]:
         """Run one statement; return its rows."""
@@ -130,8 +130,8 @@ class PostgresConnection:
 
     async def commit(self) -> None:
         """Commit. Raises OperationalError if the server rolled back: a statement had failed."""
-        if (told := await self.raw.execute("COMMIT")) != "COMMIT":
-            raise OperationalError("COMMIT", None, OSError(f"the server answered {told}"))
+        if (command_tag := await self.raw.execute("COMMIT")) != "COMMIT":
+            raise OperationalError("COMMIT", None, OSError(f"the server answered {command_tag}"))
 
     async def _roll_back(self) -> None:
         with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
@@ -195,15 +195,15 @@ class PostgresConnections:
         single: it is one statement, which needs no transaction.
         """
         for tries in range(2):
-            one = await self._take()
+            connection = await self._take()
             try:
-                return cast("T", await one.read(work, single=single))
+                return cast("T", await connection.read(work, single=single))
             except FAILURES as e:
                 # A connection that broke while nobody used it says nothing about the server.
-                if tries or not (_is_lost(e, one) or _is_repeated(e)):
+                if tries or not (_is_lost(e, connection) or _is_repeated(e)):
                     raise _as_database_error(e) from e
             finally:
-                await self._give(one)
+                await self._give(connection)
         raise AssertionError  # the second try returns or raises
 
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
@@ -216,65 +216,66 @@ class PostgresConnections:
         lock: WriteLock = EVERYTHING,
         *,
         once: bool = False,
-        wanted: Callable[[], bool] = lambda: True,
+        is_wanted: Callable[[], bool] = lambda: True,
         shortcut: Shortcut[T] | None = None,
     ) -> T:
         """Run one write in its own transaction; durable when this returns.
 
-        once: it may not run twice. wanted: whether its caller still waits. shortcut: tried first.
-        Raises what it raised, SQLAlchemyError and Withdrawn.
+        once: it may not run twice. is_wanted: whether its caller still waits. shortcut: tried
+        first. Raises what it raised, SQLAlchemyError and Withdrawn.
         """
         if lock is NOTHING:
-            return await self._write_repeatedly(work, lock, once, wanted)
+            return await self._write_repeatedly(work, lock, once, is_wanted)
         if (lane := self._lanes.get(lock)) is None:
             lane = self._lanes[lock] = asyncio.Lock()
         async with lane:
-            if not wanted():
+            if not is_wanted():
                 raise Withdrawn
-            if shortcut is not None and (found := await self._try(shortcut)) is not None:
-                return found
-            return await self._write_repeatedly(work, lock, once, wanted)
+            if shortcut is not None and (shortcut_result := await self._try(shortcut)) is not None:
+                return shortcut_result
+            return await self._write_repeatedly(work, lock, once, is_wanted)
 
     async def _try(self, shortcut: Shortcut[T]) -> T | None:
         """Run a shortcut; None if it did not write, or if that is unknown.
 
         Raises what `build` raises.
         """
-        one: PostgresConnection | None = None
+        connection: PostgresConnection | None = None
         try:
             if (sql := shortcut.build()) is None:
                 return None
-            one = await self._take()
-            found = await one.fetch(sql)
-            return shortcut.tell(found[0]) if found else None
+            connection = await self._take()
+            fetched_rows = await connection.fetch(sql)
+            return shortcut.tell(fetched_rows[0]) if fetched_rows else None
         except FAILURES as e:
-            shortcut.is_doubtful = one is not None and _is_lost(e, one)
+            shortcut.is_doubtful = connection is not None and _is_lost(e, connection)
             return None
         finally:
-            if one is not None:
-                await self._give(one)
+            if connection is not None:
+                await self._give(connection)
 
     async def _write_repeatedly(
-        self, work: Work[T], lock: WriteLock, once: bool, wanted: Callable[[], bool]
+        self, work: Work[T], lock: WriteLock, once: bool, is_wanted: Callable[[], bool]
     ) -> T:
         for tries in range(1, TRIES + 1):
-            write = _Write(work, lock, wanted)
-            one: PostgresConnection | None = None
+            write = _Write(work, lock, is_wanted)
+            connection: PostgresConnection | None = None
             try:
-                one = await self._take()
-                return cast("T", await write.run(one))
+                connection = await self._take()
+                return cast("T", await write.run(connection))
             except FAILURES as e:
-                again = _is_lost(e, one) or _is_repeated(e) or (one is None and tries == 1)
-                if one is not None:  # before the question below, which takes a place too
-                    await self._give(one)
-                    one = None
+                is_unanswered = connection is None and tries == 1
+                may_repeat = is_unanswered or _is_lost(e, connection) or _is_repeated(e)
+                if connection is not None:  # before the question below, which takes a place too
+                    await self._give(connection)
+                    connection = None
                 if write.committing and await self._was_committed(write.transaction):
                     return cast("T", write.found)
-                if tries == TRIES or not again or (once and write.begun) or not wanted():
+                if tries == TRIES or not may_repeat or (once and write.begun) or not is_wanted():
                     raise _as_database_error(e) from e
             finally:
-                if one is not None:
-                    await self._give(one)
+                if connection is not None:
+                    await self._give(connection)
             await asyncio.sleep(PAUSE_SECONDS * 2 ** (tries - 1))
         raise AssertionError  # the last try returns or raises
 
@@ -286,15 +287,15 @@ class PostgresConnections:
         number, server = transaction.split(" ", 1)
         for tries in range(TRIES):
             try:
-                one = await self._take()
+                connection = await self._take()
                 try:
-                    told, by = await one.raw.fetchrow(WAS_COMMITTED, number)
+                    outcome, answering_server = await connection.raw.fetchrow(WAS_COMMITTED, number)
                 finally:
-                    await self._give(one)
-                if told == "committed" and by != server:
+                    await self._give(connection)
+                if outcome == "committed" and answering_server != server:
                     raise OperationalError(None, None, OSError("the server crashed meanwhile"))
-                if told != "in progress":
-                    return bool(told == "committed")
+                if outcome != "in progress":
+                    return bool(outcome == "committed")
             except FAILURES as e:
                 if tries == TRIES - 1:
                     raise _as_database_error(e) from e
@@ -307,19 +308,19 @@ class PostgresConnections:
             raise OperationalError(None, None, OSError("the store is not open"))
         await self._take_place()
         try:
-            one = await self._find_free() or await self._connect()
+            connection = await self._find_free() or await self._connect()
         except BaseException:
             self._places.release()
             raise
         tell_of_connection()
-        return one
+        return connection
 
     async def _find_free(self) -> PostgresConnection | None:
         while self._free:
-            one = self._free.pop()
-            if not one.raw.is_closed():
-                return one
-            await self._drop(one)
+            connection = self._free.pop()
+            if not connection.raw.is_closed():
+                return connection
+            await self._drop(connection)
         return None
 
     async def fill(self) -> None:
@@ -327,19 +328,19 @@ class PostgresConnections:
 
         A server that refuses some of them is shared with others, and the rest has to do.
         """
-        taken = await asyncio.gather(
+        opened = await asyncio.gather(
             *(self._take() for _ in range(self._size)), return_exceptions=True
         )
-        refused = [one for one in taken if not isinstance(one, PostgresConnection)]
-        for one in taken:
-            if isinstance(one, PostgresConnection):
-                await self._give(one)
-        if refused:
+        failures = [entry for entry in opened if not isinstance(entry, PostgresConnection)]
+        for entry in opened:
+            if isinstance(entry, PostgresConnection):
+                await self._give(entry)
+        if failures:
             log.warning(
                 "the database refuses %d of the %d connections of storage.pool: %s",
-                len(refused),
+                len(failures),
                 self._size,
-                type(refused[0]).__name__,
+                type(failures[0]).__name__,
             )
 
     async def _take_place(self) -> None:
@@ -359,33 +360,33 @@ class PostgresConnections:
         pooled = await over.get_raw_connection()
         if over.sync_connection is not None:
             over.sync_connection.info["key"] = self._key
-        one = PostgresConnection(over, pooled.driver_connection)
-        self._all.add(one)
+        connection = PostgresConnection(over, pooled.driver_connection)
+        self._all.add(connection)
         is_ready = False
         try:
-            await learn_arrays(one.raw)
+            await learn_arrays(connection.raw)
             is_ready = True
         except FAILURES as e:
             raise _as_database_error(e) from e
         finally:
             if not is_ready:
-                await self._drop(one)
-        return one
+                await self._drop(connection)
+        return connection
 
-    async def _give(self, one: PostgresConnection) -> None:
+    async def _give(self, connection: PostgresConnection) -> None:
         """Take a connection back; one that is broken, or still in a transaction, is closed."""
-        if one.raw.is_closed() or one.raw.is_in_transaction():
-            await self._drop(one)
+        if connection.raw.is_closed() or connection.raw.is_in_transaction():
+            await self._drop(connection)
         else:
-            self._free.append(one)
+            self._free.append(connection)
         self._places.release()
 
-    async def _drop(self, one: PostgresConnection) -> None:
-        self._all.discard(one)
-        one.raw.terminate()
+    async def _drop(self, connection: PostgresConnection) -> None:
+        self._all.discard(connection)
+        connection.raw.terminate()
         with contextlib.suppress(SQLAlchemyError, OSError, asyncpg.InterfaceError):
-            await one.over.invalidate()
-            await one.over.close()
+            await connection.over.invalidate()
+            await connection.over.close()
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
         return None
@@ -396,43 +397,43 @@ class PostgresConnections:
 
     async def close(self) -> None:
         self._is_open = False
-        for one in list(self._all):
+        for connection in list(self._all):
             with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-                await one.raw.close(timeout=1)
-            await self._drop(one)
+                await connection.raw.close(timeout=1)
+            await self._drop(connection)
 
 
 class _Write:
     """One attempt at a write, and its progress."""
 
-    def __init__(self, work: Work[Any], lock: WriteLock, wanted: Callable[[], bool]) -> None:
-        self._work, self._lock, self._wanted = work, lock, wanted
+    def __init__(self, work: Work[Any], lock: WriteLock, is_wanted: Callable[[], bool]) -> None:
+        self._work, self._lock, self._wanted = work, lock, is_wanted
         self.begun = self.committing = False
         self.transaction = ""
         self.found: Any = None
 
-    async def run(self, one: PostgresConnection) -> Any:
-        await one.raw.execute(WRITE)
-        self.transaction = await self._take_lock(one.raw)
+    async def run(self, connection: PostgresConnection) -> Any:
+        await connection.raw.execute(WRITE)
+        self.transaction = await self._take_lock(connection.raw)
         if not self._wanted():
             raise Withdrawn
         self.begun = True
-        self.found = await one.within(self._work)
+        self.found = await connection.within(self._work)
         if not self._wanted():
             raise Withdrawn
         self.committing = True
-        await one.commit()
+        await connection.commit()
         return self.found
 
-    async def _take_lock(self, raw: asyncpg.Connection) -> str:
+    async def _take_lock(self, raw_connection: asyncpg.Connection) -> str:
         lock = self._lock
         if lock is EVERYTHING or lock is NOTHING:
-            found = await raw.fetchval(LOCKS[lock.value])
+            transaction_id = await raw_connection.fetchval(LOCKS[lock.value])
         else:
-            found = await raw.fetchval(
+            transaction_id = await raw_connection.fetchval(
                 LOCKS["owner" if isinstance(lock, str) else "scope"], storable(lock)
             )
-        return str(found)
+        return str(transaction_id)
 
 
 def _engine(url: str, name: str, statements: int) -> AsyncEngine:
@@ -452,8 +453,8 @@ def _engine(url: str, name: str, statements: int) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "before_cursor_execute", retval=True)
     def _without_nul(*event: Any) -> tuple[str, Any]:
-        _, _, statement, parameters, _, many = event
-        if many:
+        _, _, statement, parameters, _, is_many = event
+        if is_many:
             return statement, [tuple(map(storable, row)) for row in parameters]
         return statement, tuple(map(storable, parameters))
 
@@ -465,23 +466,25 @@ async def _look_at(url: str) -> bool:
 
     Raises what `check_server` raises.
     """
-    raw = await asyncpg.connect(**{**driver_arguments(url), "timeout": CONNECT_SECONDS})
+    raw_connection = await asyncpg.connect(**{**driver_arguments(url), "timeout": CONNECT_SECONDS})
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            await check_server(raw)
-            return await keeps_statements(raw)
+            await check_server(raw_connection)
+            return await keeps_statements(raw_connection)
     finally:
-        raw.terminate()
+        raw_connection.terminate()
 
 
-def _is_lost(error: BaseException, one: PostgresConnection | None) -> bool:
+def _is_lost(error: BaseException, connection: PostgresConnection | None) -> bool:
     """Tell whether the connection was lost, rather than the statement refused.
 
     One that does not answer is closed.
     """
-    if one is not None and isinstance(error, TimeoutError):
-        one.raw.terminate()
-    return (one is not None and one.raw.is_closed()) or sqlstate_of(error).startswith(LOST)
+    if connection is not None and isinstance(error, TimeoutError):
+        connection.raw.terminate()
+    return (connection is not None and connection.raw.is_closed()) or sqlstate_of(error).startswith(
+        LOST
+    )
 
 
 def _is_repeated(error: BaseException) -> bool:

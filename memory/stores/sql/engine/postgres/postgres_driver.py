@@ -50,8 +50,8 @@ class PostgresDriver:
         run_many(conn, statement, rows)
 
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
-        listed = sql.format(listed="unnest($1::bigint[]) AS k(value)")
-        return fetch_sql(conn, listed, list(keys))
+        keyed_sql = sql.format(listed="unnest($1::bigint[]) AS k(value)")
+        return fetch_sql(conn, keyed_sql, list(keys))
 
     def insert(self, table: Table) -> Any:
         return postgresql.insert(table)
@@ -64,8 +64,8 @@ class PostgresDriver:
 
     def run_pure(self, conn: Connection, work: Callable[[A], T], argument: A) -> T:
         """Run it in a thread; others go on meanwhile."""
-        found: T = await_only(asyncio.to_thread(work, argument))
-        return found
+        work_result: T = await_only(asyncio.to_thread(work, argument))
+        return work_result
 
     def is_worker_alive(self, conn: Connection, incarnation: int) -> bool:
         return bool(self.execute(conn, LIVING_WORKER, {"holder": incarnation}))

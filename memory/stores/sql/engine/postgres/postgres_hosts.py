@@ -24,13 +24,13 @@ async def connect(**arguments: Any) -> asyncpg.Connection:
         return await asyncpg.connect(host=hosts, **arguments)
     ports = arguments.pop("port", None)
     arguments["timeout"] = HOST_SECONDS
-    told = []
+    failures = []
     for i, host in enumerate(hosts):
         port = ports[i] if isinstance(ports, list) else ports
         try:
             return await asyncpg.connect(host=host, port=port, **arguments)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as e:
-            told.append(f"{host}: {type(e).__name__}")
+            failures.append(f"{host}: {type(e).__name__}")
         except asyncpg.TargetServerAttributeNotMatched:
-            told.append(f"{host}: not {arguments['target_session_attrs']}")
-    raise ConnectionError(f"no host of the database can be used: {', '.join(told)}")
+            failures.append(f"{host}: not {arguments['target_session_attrs']}")
+    raise ConnectionError(f"no host of the database can be used: {', '.join(failures)}")

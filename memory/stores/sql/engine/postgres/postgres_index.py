@@ -80,16 +80,16 @@ class PostgresIndex:
         fetch_sql(conn, sql, list(keys))
 
     def postings(
-        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], max_rows: int
     ) -> list[list[int]]:
         words = [("speaker" if x.column == "voice" else x.column, x.words) for x in lookups]
-        return _postings(conn, place, words, most)
+        return _postings(conn, place, words, max_rows)
 
     def list_sharing_words(self, conn: Connection, scope_id: int, shared: SharedWords) -> list[int]:
         key = _key(conn)
-        two = [n for w in shared.pairs for n in _of_query(key, scope_id, "body", [w])]
-        every = [n for w in shared.every for n in _of_query(key, scope_id, "body", [w])]
-        last = fetch_sql(
+        pair_numbers = [n for w in shared.pairs for n in _of_query(key, scope_id, "body", [w])]
+        every_number = [n for w in shared.every for n in _of_query(key, scope_id, "body", [w])]
+        oldest_counted = fetch_sql(
             conn,
             "SELECT id FROM passages WHERE scope_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
             scope_id,
@@ -97,16 +97,16 @@ class PostgresIndex:
         )
         look = "SELECT * FROM (SELECT id FROM passage_terms WHERE scope_id = $1 AND {} ORDER BY id"
         look += f" + 0 DESC LIMIT {shared.most}) q"
-        common = "(SELECT count(*) FROM unnest($2::bigint[]) x WHERE x = ANY(terms))"
+        common_count = "(SELECT count(*) FROM unnest($2::bigint[]) x WHERE x = ANY(terms))"
         rows = fetch_sql(
             conn,
-            f"{look.format(f'terms && $2::bigint[] AND id > $3 AND {common} >= $5')} UNION "
+            f"{look.format(f'terms && $2::bigint[] AND id > $3 AND {common_count} >= $5')} UNION "
             f"{look.format('terms @> $4::bigint[]')} ORDER BY 1",
             scope_id,
-            two,
-            last[0][0] if last else 0,
-            every,
-            min(len(two), 2),
+            pair_numbers,
+            oldest_counted[0][0] if oldest_counted else 0,
+            every_number,
+            min(len(pair_numbers), 2),
         )
         return [row[0] for row in rows]
 
@@ -116,8 +116,8 @@ class PostgresIndex:
         matches = _postings(conn, IndexPlace(*place), [("speaker", (word,)) for word in words], 1)
         return [word for word, keys in zip(words, matches, strict=True) if keys]
 
-    def count_rows(self, conn: Connection, rows: str, scope_id: int, most: int) -> int:
-        sql = f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = $1 LIMIT {most}) q"
+    def count_rows(self, conn: Connection, rows: str, scope_id: int, max_rows: int) -> int:
+        sql = f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = $1 LIMIT {max_rows}) q"
         return int(fetch_sql(conn, sql, scope_id)[0][0])
 
     def is_outdated(self, conn: Connection) -> bool:
@@ -153,12 +153,14 @@ class PostgresIndex:
         )
 
     def list_waiting(
-        self, conn: Connection, most: int, scope_id: int | None, *, to_index: bool
+        self, conn: Connection, max_rows: int, scope_id: int | None, *, to_index: bool
     ) -> Sequence[Any]:
-        values = {"most": most} if scope_id is None else {"most": most, "scope": scope_id}
+        values = {"most": max_rows} if scope_id is None else {"most": max_rows, "scope": scope_id}
         return conn.execute(NEXT[scope_id is not None, to_index], values).all()
 
-    def settle(self, conn: Connection, rows: Sequence[Any], most: int, scope_id: int | None) -> int:
+    def settle(
+        self, conn: Connection, rows: Sequence[Any], max_rows: int, scope_id: int | None
+    ) -> int:
         self._end_waiting(conn, [row.id for row in rows])
         return len(rows)
 
@@ -178,9 +180,9 @@ class PostgresIndex:
 def term_numbers(key: bytes, scope_id: int, columns: Mapping[str, str]) -> list[int]:
     """Return the numbers that stand for a document. key: the server's secret."""
     numbers: set[int] = set()
-    mark = len(scope_mark(scope_id))
-    for column, marked in columns.items():
-        words = [word[mark:] for word in marked.split()]
+    prefix_length = len(scope_mark(scope_id))
+    for column, marked_words in columns.items():
+        words = [word[prefix_length:] for word in marked_words.split()]
         numbers.update(_of_words(key, scope_id, column, words))
     return list(numbers)
 
@@ -189,32 +191,32 @@ def _postings(
     conn: Connection,
     place: IndexPlace,
     lookups: Sequence[tuple[str, Sequence[str]]],
-    most: int,
+    max_rows: int,
 ) -> list[list[int]]:
     """Return for each lookup the newest rows with any of its words in its column.
 
-    lookups: column and words, without the scope's mark. most: rows of one
+    lookups: column and words, without the scope's mark. max_rows: rows of one
     lookup.
     """
     table, scope_id = place.table, place.scope_id
-    at: list[int] = []
+    term_places: list[int] = []
     numbers: list[int] = []
     for i, (column, words) in enumerate(lookups):
         for number in _of_query(_key(conn), scope_id, column, words):
-            at.append(i)
+            term_places.append(i)
             numbers.append(number)
-    out: list[list[int]] = [[] for _ in lookups]
+    postings_by_lookup: list[list[int]] = [[] for _ in lookups]
     between = f"AND id BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
     # + 0: sorted, not walked through everyone's rows in the order of their keys
     sql = (
         "SELECT l.i, r.keys FROM (SELECT i, array_agg(x) AS n FROM unnest($2::int[], $3::bigint[]) "
         "AS u(i, x) GROUP BY i) l, LATERAL (SELECT array_agg(q.id) AS keys FROM (SELECT id FROM "
         f"{TABLES[table]} WHERE scope_id = $1 AND terms && l.n {between}ORDER BY id + 0 DESC "
-        f"LIMIT {most}) q) r WHERE r.keys IS NOT NULL"
+        f"LIMIT {max_rows}) q) r WHERE r.keys IS NOT NULL"
     )
-    for i, keys in fetch_sql(conn, sql, scope_id, at, numbers):
-        out[i] = keys
-    return out
+    for i, keys in fetch_sql(conn, sql, scope_id, term_places, numbers):
+        postings_by_lookup[i] = keys
+    return postings_by_lookup
 
 
 def _key(conn: Connection) -> bytes:
@@ -226,17 +228,17 @@ def _of_words(key: bytes, scope_id: int, column: str, words: Sequence[str]) -> I
 
     A word that SQLite splits is found by each beginning of its tokens.
     """
-    above = _above(key, scope_id)
+    scope_number = _above(key, scope_id)
     for tokens in _stems.tokens(words, len(scope_mark(scope_id))):
         for end in range(1, len(tokens) + 1):
-            yield above | _below(key, column, tokens[:end])
+            yield scope_number | _below(key, column, tokens[:end])
 
 
 def _of_query(key: bytes, scope_id: int, column: str, words: Sequence[str]) -> list[int]:
     """Return the number of each word of a query."""
-    above = _above(key, scope_id)
-    found = _stems.tokens(words, len(scope_mark(scope_id)))
-    return [above | _below(key, column, tokens) for tokens in found]
+    scope_number = _above(key, scope_id)
+    tokens_by_word = _stems.tokens(words, len(scope_mark(scope_id)))
+    return [scope_number | _below(key, column, tokens) for tokens in tokens_by_word]
 
 
 @lru_cache(65_536)

@@ -79,7 +79,7 @@ class SlotLease:
         self._raw: asyncpg.Connection | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._has_failed = False  # the last renewal
-        self._on_beat: Callable[[bool], None] = lambda lost: None
+        self._on_beat: Callable[[bool], None] = lambda is_lost: None
         self._beating: asyncio.Task[None] | None = None
 
     @property
@@ -119,7 +119,9 @@ class SlotLease:
         if self.is_held and self.slot is not None:
             slot = self.slot
             with contextlib.suppress(StoreUnavailable):
-                await self._ask(lambda raw: raw.execute(RELEASE, slot, self.incarnation))
+                await self._ask(
+                    lambda raw_connection: raw_connection.execute(RELEASE, slot, self.incarnation)
+                )
         self._renewed_at = -HOLD_SECONDS
         self._use_slot(None)
         await self._disconnect()
@@ -149,45 +151,47 @@ class SlotLease:
     async def _renew(self) -> None:
         began, wall, was_held = time.monotonic(), time.time(), self.is_held
         try:
-            seen = await self._ask(self._renew_over)
+            server_time = await self._ask(self._renew_over)
         except StoreUnavailable:
             self._has_failed = True
             raise
         self._has_failed, self._renewed_at = False, began
-        clock.compare(wall, seen)
+        clock.compare(wall, server_time)
         self._on_beat(not was_held)
 
-    async def _renew_over(self, raw: asyncpg.Connection) -> float:
+    async def _renew_over(self, raw_connection: asyncpg.Connection) -> float:
         if self.slot is not None:
-            seen = await raw.fetchval(RENEW, self.slot, self.incarnation)
-            if seen is None:
+            server_time = await raw_connection.fetchval(RENEW, self.slot, self.incarnation)
+            if server_time is None:
                 self._use_slot(None)  # silent for so long that another has it
         if self.slot is None:
-            seen = await self._register(raw)
-        await _end_sessions(raw, [row[0] for row in await raw.fetch(SILENT, self.incarnation)])
-        self.living = int(await raw.fetchval(LIVING))
-        return float(seen)
+            server_time = await self._register(raw_connection)
+        await _end_sessions(
+            raw_connection, [row[0] for row in await raw_connection.fetch(SILENT, self.incarnation)]
+        )
+        self.living = int(await raw_connection.fetchval(LIVING))
+        return float(server_time)
 
-    async def _register(self, raw: asyncpg.Connection) -> float:
-        async with raw.transaction():
-            await raw.execute(REGISTER_LOCK)
-            await raw.execute(OUTDATED)
-            await self._remove_dead(raw)
+    async def _register(self, raw_connection: asyncpg.Connection) -> float:
+        async with raw_connection.transaction():
+            await raw_connection.execute(REGISTER_LOCK)
+            await raw_connection.execute(OUTDATED)
+            await self._remove_dead(raw_connection)
             name, place = f"{socket.gethostname()}/{os.getpid()}", process_place()
-            told = (self.incarnation, name, os.getpid(), place, _version())
-            row = await raw.fetchrow(REGISTER, *told)
+            registration = (self.incarnation, name, os.getpid(), place, _version())
+            row = await raw_connection.fetchrow(REGISTER, *registration)
         if row is None:
             raise OSError(f"all {SLOTS} slots of workers are taken")
         self._use_slot(row[0])
         return float(row[1])
 
-    async def _remove_dead(self, raw: asyncpg.Connection) -> None:
+    async def _remove_dead(self, raw_connection: asyncpg.Connection) -> None:
         """Free the slots of processes of this machine that have ended."""
         if place := process_place():
-            found = await raw.fetch(OTHERS_HERE, place, self.incarnation)
-            if dead := [one for one, pid in found if _has_ended(pid)]:
-                await raw.execute(REMOVE, dead)
-                await _end_sessions(raw, dead)
+            other_workers = await raw_connection.fetch(OTHERS_HERE, place, self.incarnation)
+            if dead_workers := [worker for worker, pid in other_workers if _has_ended(pid)]:
+                await raw_connection.execute(REMOVE, dead_workers)
+                await _end_sessions(raw_connection, dead_workers)
 
     def _use_slot(self, slot: int | None) -> None:
         if self.slot is not None:
@@ -218,24 +222,24 @@ class SlotLease:
         return await work(self._raw)
 
     async def _disconnect(self) -> None:
-        raw, self._raw = self._raw, None
-        if raw is not None:
-            raw.terminate()
+        raw_connection, self._raw = self._raw, None
+        if raw_connection is not None:
+            raw_connection.terminate()
 
     async def _beat(self) -> None:
-        held = True
+        is_held = True
         while True:
-            await asyncio.sleep(BEAT_SECONDS if held and self.is_renewed else RETRY_SECONDS)
+            await asyncio.sleep(BEAT_SECONDS if is_held and self.is_renewed else RETRY_SECONDS)
             with contextlib.suppress(StoreUnavailable):
                 await self.renew()
-            if held and not self.is_held:
+            if is_held and not self.is_held:
                 log.error(
                     "this worker has lost its lease of the database, which does not answer. "
                     "Requests continue without memory until it does"
                 )
-            elif not held and self.is_held:
+            elif not is_held and self.is_held:
                 log.warning("this worker serves its database again")
-            held = self.is_held
+            is_held = self.is_held
 
 
 def new_incarnation() -> int:
@@ -248,9 +252,11 @@ def session_name(incarnation: int) -> str:
     return f"mnemogate {incarnation:x}"
 
 
-async def _end_sessions(raw: asyncpg.Connection, incarnations: Sequence[int]) -> None:
+async def _end_sessions(raw_connection: asyncpg.Connection, incarnations: Sequence[int]) -> None:
     if incarnations:
-        await raw.execute(END_SESSIONS, [session_name(one) for one in incarnations])
+        await raw_connection.execute(
+            END_SESSIONS, [session_name(incarnation) for incarnation in incarnations]
+        )
 
 
 def _has_ended(pid: int) -> bool:

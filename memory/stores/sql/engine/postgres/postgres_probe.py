@@ -29,9 +29,9 @@ def query(url: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
     for i in range(len(values)):
         sql = sql.replace("?", f"${i + 1}", 1)
 
-    async def work(raw: asyncpg.Connection) -> list[tuple[Any, ...]]:
+    async def work(raw_connection: asyncpg.Connection) -> list[tuple[Any, ...]]:
         try:
-            return [tuple(row) for row in await raw.fetch(sql, *values)]
+            return [tuple(row) for row in await raw_connection.fetch(sql, *values)]
         except asyncpg.UndefinedTableError:
             return []
 
@@ -44,12 +44,18 @@ def look(url: str) -> tuple[str, str | None]:
     Raises OSError for a server that cannot be reached or used, and StoreUnavailable.
     """
 
-    async def work(raw: asyncpg.Connection) -> tuple[str, str | None]:
-        await check_server(raw)
-        found = raw.get_server_version()
-        made = await raw.fetchval("SELECT to_regclass('alembic_version') IS NOT NULL")
-        revision = await raw.fetchval("SELECT version_num FROM alembic_version") if made else None
-        return f"{found.major}.{found.minor}", revision
+    async def work(raw_connection: asyncpg.Connection) -> tuple[str, str | None]:
+        await check_server(raw_connection)
+        server_version = raw_connection.get_server_version()
+        has_tables = await raw_connection.fetchval(
+            "SELECT to_regclass('alembic_version') IS NOT NULL"
+        )
+        revision = (
+            await raw_connection.fetchval("SELECT version_num FROM alembic_version")
+            if has_tables
+            else None
+        )
+        return f"{server_version.major}.{server_version.minor}", revision
 
     return _ask(url, work)
 
@@ -59,34 +65,34 @@ def why_not_readable(url: str, revision: str) -> str:
 
     Raises OSError if the database cannot be read.
     """
-    oldest = query(url, "SELECT value FROM meta WHERE name = 'readable_by'")
-    return why_unreadable(revision, oldest[0][0] if oldest else None)
+    readable_rows = query(url, "SELECT value FROM meta WHERE name = 'readable_by'")
+    return why_unreadable(revision, readable_rows[0][0] if readable_rows else None)
 
 
 def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
     """Run work on a connection of its own, in a thread, since the caller may have a loop."""
-    found: list[T] = []
-    failed: list[BaseException] = []
+    results: list[T] = []
+    failures: list[BaseException] = []
 
     async def ask() -> T:
         async with asyncio.timeout(SECONDS):
-            raw = await connect(**driver_arguments(url))
+            raw_connection = await connect(**driver_arguments(url))
             try:
-                return await work(raw)
+                return await work(raw_connection)
             finally:
-                await raw.close()
+                await raw_connection.close()
 
     def run() -> None:
         try:
-            found.append(asyncio.run(ask()))
+            results.append(asyncio.run(ask()))
         except BaseException as e:
-            failed.append(e)  # raised below, in the caller's thread
+            failures.append(e)  # raised below, in the caller's thread
 
     thread = threading.Thread(target=run, name="postgres-probe")
     thread.start()
     thread.join()
-    if failed:
-        if isinstance(failed[0], asyncpg.PostgresError | asyncpg.InterfaceError | TimeoutError):
-            raise OSError(f"{type(failed[0]).__name__}: {failed[0]}") from failed[0]
-        raise failed[0]
-    return found[0]
+    if failures:
+        if isinstance(failures[0], asyncpg.PostgresError | asyncpg.InterfaceError | TimeoutError):
+            raise OSError(f"{type(failures[0]).__name__}: {failures[0]}") from failures[0]
+        raise failures[0]
+    return results[0]

@@ -38,9 +38,11 @@ def driver_arguments(url: str) -> dict[str, Any]:
 
     It keeps no statement, so any pooler may stand between.
     """
-    _, found = _dialect.create_connect_args(make_url(url))  # type: ignore[no-untyped-call]
-    given = {name: value for name, value in found.items() if name not in OF_SQLALCHEMY}
-    return {**given, "statement_cache_size": 0}
+    _, connect_arguments = _dialect.create_connect_args(make_url(url))  # type: ignore[no-untyped-call]
+    driver_values = {
+        name: value for name, value in connect_arguments.items() if name not in OF_SQLALCHEMY
+    }
+    return {**driver_values, "statement_cache_size": 0}
 
 
 def cache_arguments(statements: int) -> dict[str, Any]:
@@ -48,30 +50,34 @@ def cache_arguments(statements: int) -> dict[str, Any]:
 
     Without any they have no names either, which a pooler's next client would meet.
     """
-    found = {
+    engine_arguments = {
         "statement_cache_size": statements,
         "prepared_statement_cache_size": statements,
         "max_cacheable_statement_size": 0,  # any: one without a name takes two round trips
     }
-    return found if statements else {**found, "prepared_statement_name_func": str}
+    return (
+        engine_arguments
+        if statements
+        else {**engine_arguments, "prepared_statement_name_func": str}
+    )
 
 
-async def learn_arrays(raw: Any) -> None:
+async def learn_arrays(raw_connection: Any) -> None:
     """Let a new connection ask the server once how arrays are encoded.
 
     Else the driver asks in the midst of the first statement that has one. It switches the server's
     compiler off before and on again after, for asking takes seconds otherwise: behind a pooler that
     works in a transaction alone. Rolled back, since the driver switches it for the session.
     """
-    await raw.execute("BEGIN")
-    await raw.fetch(ARRAYS, *[None] * len(ARRAY_TYPES))
-    await raw.execute("ROLLBACK")
+    await raw_connection.execute("BEGIN")
+    await raw_connection.fetch(ARRAYS, *[None] * len(ARRAY_TYPES))
+    await raw_connection.execute("ROLLBACK")
 
 
 def sqlstate_of(error: BaseException) -> str:
     """Return the SQLSTATE of an error of the driver or of SQLAlchemy; empty if it has none."""
-    inner = getattr(error, "orig", None) or error
-    return str(getattr(inner, "sqlstate", None) or "")
+    driver_error = getattr(error, "orig", None) or error
+    return str(getattr(driver_error, "sqlstate", None) or "")
 
 
 def fetch(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> list[Any]:
@@ -79,11 +85,13 @@ def fetch(conn: Connection, statement: Executable, values: Mapping[str, Any]) ->
     return _compile(statement).run(_raw(conn), values)
 
 
-async def fetch_query(raw: Any, query: Query) -> RowSet:
+async def fetch_query(raw_connection: Any, query: Query) -> RowSet:
     """Run a single statement over the driver, outside a work. Raises the driver's errors."""
     statement = _compile(query.statement)
     return RowSet(
-        statement.name_rows(await raw.fetch(statement.sql, *statement.order(query.values)))
+        statement.name_rows(
+            await raw_connection.fetch(statement.sql, *statement.order(query.values))
+        )
     )
 
 
@@ -123,31 +131,34 @@ class _AsyncpgStatement:
     """A statement compiled for asyncpg, with its constant parameters filled in."""
 
     def __init__(self, statement: Any) -> None:
-        compiled = statement.compile(dialect=_dialect)
-        self.sql = str(compiled)
-        self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
+        compiled_statement = statement.compile(dialect=_dialect)
+        self.sql = str(compiled_statement)
+        self._params = [
+            (name, compiled_statement.params.get(name))
+            for name in compiled_statement.positiontup or ()
+        ]
         columns = list(getattr(statement, "selected_columns", ()))
         self._row: Callable[..., Any] | None = (
             namedtuple("Row", [c.key for c in columns], rename=True) if columns else None
         )
 
-    def run(self, raw: Any, values: Mapping[str, Any]) -> list[Any]:
-        return self.name_rows(_wait(raw.fetch(self.sql, *self.order(values)), self.sql))
+    def run(self, raw_connection: Any, values: Mapping[str, Any]) -> list[Any]:
+        return self.name_rows(_wait(raw_connection.fetch(self.sql, *self.order(values)), self.sql))
 
     def order(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the parameters in order."""
         return all_storable(values.get(name, default) for name, default in self._params)
 
-    def name_rows(self, found: Sequence[Any]) -> list[Any]:
+    def name_rows(self, records: Sequence[Any]) -> list[Any]:
         """Return what the driver found as rows with column names."""
         if self._row is None:
-            return list(found)
-        return [self._row(*row) for row in found]
+            return list(records)
+        return [self._row(*row) for row in records]
 
-    def each(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    def each(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         names = [name for name, _ in self._params]
-        given = [all_storable(row[name] for name in names) for row in rows]
-        _wait(raw.executemany(self.sql, given), self.sql)
+        storable_rows = [all_storable(row[name] for name in names) for row in rows]
+        _wait(raw_connection.executemany(self.sql, storable_rows), self.sql)
 
 
 @cache

@@ -95,8 +95,10 @@ class IndexLimit:
 
 def index_limit(conn: Connection) -> IndexLimit:
     """Return the limit of a connection's database."""
-    found = conn.get_execution_options().get(LIMIT_OPTION)
-    return found if isinstance(found, IndexLimit) else IndexLimit()  # of a migration, or a command
+    limit_option = conn.get_execution_options().get(LIMIT_OPTION)
+    return (
+        limit_option if isinstance(limit_option, IndexLimit) else IndexLimit()
+    )  # of a migration, or a command
 
 
 def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
@@ -104,25 +106,25 @@ def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) ->
     put_words(conn, table, key, doc.scope_id, document_words(table, doc, index_limit(conn)))
 
 
-def put_words(conn: Connection, table: str, key: int, s: int, words: DocumentWords) -> None:
+def put_words(conn: Connection, table: str, key: int, scope_id: int, words: DocumentWords) -> None:
     """Add one document of a scope to the index."""
-    note_change(conn, IndexChange(table, s, key=key, words=words))
-    columns = {name: mark_words(s, some) for name, some in words.items()}
-    sql_driver(conn).index.put_document(conn, table, (key, s), columns)
+    note_change(conn, IndexChange(table, scope_id, key=key, words=words))
+    columns = {name: mark_words(scope_id, column_words) for name, column_words in words.items()}
+    sql_driver(conn).index.put_document(conn, table, (key, scope_id), columns)
 
 
 def document_columns(table: str, doc: SearchDocument, limit: IndexLimit) -> dict[str, str]:
     """Return what is indexed of a document, by column. limit: of a message."""
     words = document_words(table, doc, limit)
-    return {name: mark_words(doc.scope_id, some) for name, some in words.items()}
+    return {name: mark_words(doc.scope_id, column_words) for name, column_words in words.items()}
 
 
 def document_words(table: str, doc: SearchDocument, limit: IndexLimit) -> DocumentWords:
     """Return the words of a document, by column. limit: of a message."""
-    most = MAX_DOCUMENT_CHARACTERS
+    max_characters = MAX_DOCUMENT_CHARACTERS
     if table == MESSAGES_INDEX:
-        most = min(most, limit.characters)
-    body = excerpt(doc.body, most)
+        max_characters = min(max_characters, limit.characters)
+    body = excerpt(doc.body, max_characters)
     return {
         "body": index_words(body),
         "speaker": index_words(doc.speaker[:BESIDE_CHARACTERS]),
@@ -196,11 +198,11 @@ class IndexQuery:
 
 
 def find_rows(
-    conn: Connection, corner: IndexScope, query: IndexQuery, near: SimilarityScores
+    conn: Connection, corner: IndexScope, query: IndexQuery, similarity: SimilarityScores
 ) -> dict[int, Ranked] | None:
     """Return row keys with scores, best first.
 
-    None without words to search. near: rows by similarity. Raises StoreUnavailable.
+    None without words to search. similarity: rows by similarity. Raises StoreUnavailable.
     """
     if not has_words(query.text):
         return None
@@ -208,36 +210,40 @@ def find_rows(
         return {}
     asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
     matches = _matches(conn, corner, asked, size)
-    rows, most = _StoredRows(conn, corner), (query.candidates, query.wanted)
+    rows, limits = _StoredRows(conn, corner), (query.candidates, query.wanted)
     if not query.thorough:
-        covered = round(matches.best_coverage(), DIGITS) >= query.least
-        if query.least and not (near or covered or matches.sharing):
+        is_covered = round(matches.best_coverage(), DIGITS) >= query.least
+        if query.least and not (similarity or is_covered or matches.sharing):
             return {}
-        return rank(rows, query.text, matches, near, most)[0]
+        return rank(rows, query.text, matches, similarity, limits)[0]
     # By words alone: what is similar is not to choose the words that are looked for.
-    alone = SimilarityScores()
-    found, pool = rank(rows, query.text, matches, alone, (query.candidates, None))
-    texts = [(pool[k].text, r.score) for k, r in islice(found.items(), HITS) if k in pool]
+    no_similarity = SimilarityScores()
+    ranked_rows, pool = rank(rows, query.text, matches, no_similarity, (query.candidates, None))
+    texts = [(pool[k].text, r.score) for k, r in islice(ranked_rows.items(), HITS) if k in pool]
     words = related_words({w for x in asked for w in x.words}, texts)
     lookups = [word_lookup(corner.scope_id, w) for w in words]
     postings = _postings(conn, corner, lookups, MAX_RELATED) if lookups else []
-    return rank(rows, query.text, widen(matches, words, postings), near, most)[0]
+    return rank(rows, query.text, widen(matches, words, postings), similarity, limits)[0]
 
 
 def list_hits(
-    conn: Connection, listed: Any, ranked: Mapping[int, Ranked], near: SimilarityScores
+    conn: Connection,
+    statement: Any,
+    ranked_rows: Mapping[int, Ranked],
+    similarity: SimilarityScores,
 ) -> list[dict[str, Any]]:
-    """Return ranked rows as a search shows them. listed: statement for those of `key_list`."""
-    by_key = {row.id: row for row in execute(conn, listed, key_list(conn, list(ranked)))}
+    """Return ranked rows as a search shows them. statement: statement for those of `key_list`."""
+    by_key = {row.id: row for row in execute(conn, statement, key_list(conn, list(ranked_rows)))}
     return [
         {
             **by_key[k]._asdict(),
-            "score": round(found.score, DIGITS),
-            "coverage": round(found.coverage, DIGITS),
-            "sharing": found.is_sharing,
-            "why": found.why | ({"similarity": round(near[k], 4)} if k in near else {}),
+            "score": round(ranked_row.score, DIGITS),
+            "coverage": round(ranked_row.coverage, DIGITS),
+            "sharing": ranked_row.is_sharing,
+            "why": ranked_row.why
+            | ({"similarity": round(similarity[k], 4)} if k in similarity else {}),
         }
-        for k, found in ranked.items()
+        for k, ranked_row in ranked_rows.items()
         if k in by_key
     ]
 
@@ -252,20 +258,20 @@ class _StoredRows:
 
     def get(self, keys: Sequence[int]) -> dict[int, SearchHits]:
         """Return the rows that pass the filters, in order."""
-        if new := [k for k in keys if k not in self._rows]:
-            self._rows |= dict.fromkeys(new) | _rows(self._conn, self._corner, new)
+        if new_keys := [k for k in keys if k not in self._rows]:
+            self._rows |= dict.fromkeys(new_keys) | _rows(self._conn, self._corner, new_keys)
         return {k: row for k in keys if (row := self._rows[k]) is not None}
 
-    def leading(self, matches: Matches, wanted: int) -> list[SearchHits]:
-        """Return the best `wanted` rows that pass the filters, in order."""
+    def leading(self, matches: Matches, count: int) -> list[SearchHits]:
+        """Return the best `count` rows that pass the filters, in order."""
         keys = matches.best()
-        out: list[SearchHits] = []
-        step = min(CHUNK, wanted)
+        leading_rows: list[SearchHits] = []
+        step = min(CHUNK, count)
         for i in range(0, len(keys), step):
-            out += self.get(keys[i : i + step]).values()
-            if len(out) >= wanted:
+            leading_rows += self.get(keys[i : i + step]).values()
+            if len(leading_rows) >= count:
                 break
-        return out[:wanted]
+        return leading_rows[:count]
 
     def neighbours(
         self, keys: Sequence[int]
@@ -273,12 +279,17 @@ class _StoredRows:
         """Return the rows before and after each of these, if they may be shown."""
         if self._corner.beside is None:
             return {}
-        if new := [k for k in keys if k not in self._beside]:
-            found = self._corner.beside(self._conn, new)
-            self._beside |= {key: found.get(key, (None, None)) for key in new}
+        if new_keys := [k for k in keys if k not in self._beside]:
+            neighbour_keys = self._corner.beside(self._conn, new_keys)
+            self._beside |= {key: neighbour_keys.get(key, (None, None)) for key in new_keys}
         pairs = {key: self._beside[key] for key in keys}
-        there = self.get(sorted({k for pair in pairs.values() for k in pair if k is not None}))
-        return {key: (there.get(a or 0), there.get(b or 0)) for key, (a, b) in pairs.items()}
+        neighbour_rows = self.get(
+            sorted({k for pair in pairs.values() for k in pair if k is not None})
+        )
+        return {
+            key: (neighbour_rows.get(a or 0), neighbour_rows.get(b or 0))
+            for key, (a, b) in pairs.items()
+        }
 
 
 def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str]:
@@ -286,10 +297,10 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
 
     kind: messages or passages.
     """
-    asked = [w for w in terms(query) if w not in ROLES]
-    if not asked:
+    query_terms = [w for w in terms(query) if w not in ROLES]
+    if not query_terms:
         return []
-    return sql_driver(conn).index.list_speakers(conn, (f"{kind}_fts", scope_id), asked)
+    return sql_driver(conn).index.list_speakers(conn, (f"{kind}_fts", scope_id), query_terms)
 
 
 def _size(conn: Connection, corner: IndexScope) -> int:
@@ -299,20 +310,20 @@ def _size(conn: Connection, corner: IndexScope) -> int:
 
 
 def _matches(
-    conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], size: int
+    conn: Connection, corner: IndexScope, lookups: Sequence[TermLookup], size: int
 ) -> Matches:
     """Read the postings of each lookup, and weigh them. size: rows of the scope."""
-    keys = _postings(conn, corner, asked, MAX_OCCURRENCES)
-    postings = ((x.term, x.column, k) for x, k in zip(asked, keys, strict=True))
-    return weigh_postings(postings, size, {x.term for x in asked if x.is_rare})
+    keys = _postings(conn, corner, lookups, MAX_OCCURRENCES)
+    postings = ((x.term, x.column, k) for x, k in zip(lookups, keys, strict=True))
+    return weigh_postings(postings, size, {x.term for x in lookups if x.is_rare})
 
 
 def _postings(
-    conn: Connection, corner: IndexScope, asked: Sequence[TermLookup], most: int
+    conn: Connection, corner: IndexScope, lookups: Sequence[TermLookup], max_rows: int
 ) -> list[list[int]]:
     """Return the newest rows of each lookup, at most so many."""
     place = IndexPlace(corner.table, corner.scope_id, corner.first, corner.last)
-    return sql_driver(conn).index.postings(conn, place, asked, most)
+    return sql_driver(conn).index.postings(conn, place, lookups, max_rows)
 
 
 def _rows(conn: Connection, corner: IndexScope, keys: Sequence[int]) -> dict[int, SearchHits]:
@@ -324,8 +335,8 @@ def is_outdated(conn: Connection) -> bool:
     """Tell whether an older version made the index, in another format or of other words."""
     if sql_driver(conn).index.is_outdated(conn):
         return True
-    made = execute(conn, _TERMS_MARK, {}).scalar()
-    return made != TERMS_VERSION and execute(conn, _ANY_ROW, {}).first() is not None
+    index_version = execute(conn, _TERMS_MARK, {}).scalar()
+    return index_version != TERMS_VERSION and execute(conn, _ANY_ROW, {}).first() is not None
 
 
 def note_terms(conn: Connection) -> None:
@@ -352,12 +363,12 @@ def delete_orphans(
     Returns the keys that were checked.
     """
     index = sql_driver(conn).index
-    beside = index.list_beside_rows(conn, (table, rows), after, limit)
-    orphans = [key for key, row in beside if row is None]
+    document_rows = index.list_beside_rows(conn, (table, rows), after, limit)
+    orphans = [key for key, row in document_rows if row is None]
     for key in orphans:
         note_change(conn, IndexChange(table, None, gone=key))
     index.drop(conn, table, orphans)
-    return [key for key, _ in beside]
+    return [key for key, _ in document_rows]
 
 
 def reindex_documents(

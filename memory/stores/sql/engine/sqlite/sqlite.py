@@ -72,11 +72,13 @@ class SqliteConnection:
     begin: its BEGIN statement. options: what its works may ask it for.
     """
 
-    def __init__(self, raw: sqlite3.Connection, begin: str, options: Mapping[str, Any]) -> None:
-        self.raw, self._begin = raw, begin
+    def __init__(
+        self, raw_connection: sqlite3.Connection, begin: str, options: Mapping[str, Any]
+    ) -> None:
+        self.raw, self._begin = raw_connection, begin
         self._engine = create_engine(
             "sqlite://",
-            creator=lambda: raw,
+            creator=lambda: raw_connection,
             poolclass=StaticPool,
             hide_parameters=True,
             execution_options={
@@ -99,19 +101,19 @@ class SqliteConnection:
         over = self._over
         self.raw.execute(self._begin)
         try:
-            out = [work(over) for work in works]
+            results = [work(over) for work in works]
             self.raw.execute("COMMIT")
         except BaseException:
             if self.raw.in_transaction:
                 self.raw.execute("ROLLBACK")
             self.release_lock()
             raise
-        return out
+        return results
 
     def release_lock(self) -> None:
-        held, self._over = self._over, None
-        if held is not None:
-            held.close()
+        open_transaction, self._over = self._over, None
+        if open_transaction is not None:
+            open_transaction.close()
 
 
 class ConnectionThread:
@@ -157,9 +159,9 @@ class ConnectionThread:
         await self._conn.close()
 
 
-def _set_pragmas(raw: sqlite3.Connection, *pragmas: str) -> None:
+def _set_pragmas(raw_connection: sqlite3.Connection, *pragmas: str) -> None:
     for pragma in pragmas:
-        raw.execute(
+        raw_connection.execute(
             f"PRAGMA {pragma}"
         ).fetchall()  # a statement with a row left keeps its connection busy
 
@@ -210,11 +212,11 @@ class SqliteThreads:
             for _ in range(READERS):
                 self._readers.put_nowait(await self._connect(READING))
             if self._synchronous == "NORMAL" and self._path != ":memory:":
-                raw = sqlite3.connect(
+                raw_connection = sqlite3.connect(
                     self._path, isolation_level=None, timeout=0, cached_statements=256
                 )
                 _set_pragmas(
-                    raw,
+                    raw_connection,
                     "synchronous=NORMAL",
                     "wal_autocheckpoint=0",
                     _pages(PAGES_HERE),
@@ -223,9 +225,11 @@ class SqliteThreads:
                 # a checkpoint within a commit would triple what everybody waits for it
                 await self._writer.call(_set_pragmas, self._writer.raw, "wal_autocheckpoint=0")
                 self._here = (
-                    SqliteConnection(raw, READING, self._options),
+                    SqliteConnection(raw_connection, READING, self._options),
                     SqliteConnection(
-                        raw, WRITING, {**self._options, CHANGES_OPTION: self.index_changes}
+                        raw_connection,
+                        WRITING,
+                        {**self._options, CHANGES_OPTION: self.index_changes},
                     ),
                 )
         except sqlite3.Error as e:
@@ -257,20 +261,20 @@ class SqliteThreads:
     async def read(self, work: Work[T], *, single: bool = False) -> T:
         thread = await self._readers.get()
         try:
-            found: T = (await thread.run([work]))[0]
-            return found
+            read_result: T = (await thread.run([work]))[0]
+            return read_result
         finally:
             self._readers.put_nowait(thread)
 
     async def write(self, works: Sequence[Work[Any]]) -> list[Any]:
         if self._writer is None:
             raise OSError("the database is not open")
-        begun = time.monotonic()
-        found = await self._writer.run(works)
+        begun_at = time.monotonic()
+        results = await self._writer.run(works)
         if self._here is not None:
-            long = time.monotonic() - begun > LONG_GROUP_SECONDS
-            self._count(LONG_GROUP_WORKS if long else len(works))
-        return found
+            is_long = time.monotonic() - begun_at > LONG_GROUP_SECONDS
+            self._count(LONG_GROUP_WORKS if is_long else len(works))
+        return results
 
     async def write_one(
         self,
@@ -278,37 +282,37 @@ class SqliteThreads:
         lock: object,
         *,
         once: bool,
-        wanted: Callable[[], bool],
+        is_wanted: Callable[[], bool],
         shortcut: object,
     ) -> T:
         """Run one write; there is one writer, so nothing is locked."""
-        found: T = (await self.write([work]))[0]
-        return found
+        write_result: T = (await self.write([work]))[0]
+        return write_result
 
     def at_once(self, works: Sequence[Work[Any]], *, reading: bool = False) -> list[Any] | None:
         """Run small works on this thread, in one transaction; None if they must wait.
 
         Raises what a work raised.
         """
-        here, begun = self._here, time.monotonic()
-        if here is None or begun < self._rests_until:
+        connection, begun_at = self._here, time.monotonic()
+        if connection is None or begun_at < self._rests_until:
             return None
-        found: list[Any] | None = None
+        results: list[Any] | None = None
         try:
-            found = here[not reading].run(works)
+            results = connection[not reading].run(works)
         except (sqlite3.Error, SQLAlchemyError):
             # another connection writes, or the work fails, which it will again when queued
             return None
         finally:
             now = time.monotonic()
-            self._pace += EWMA_WEIGHT * (now - begun - self._pace)
+            self._pace += EWMA_WEIGHT * (now - begun_at - self._pace)
             if self._pace > MAX_INLINE_SECONDS:
                 self._rests_until, self._pace = now + INLINE_BACKOFF_SECONDS, 0.0
             if not reading:
-                self.index_changes.settle(committed=found is not None)
+                self.index_changes.settle(committed=results is not None)
         if not reading:
             self._count(len(works))
-        return found
+        return results
 
     def _count(self, works: int) -> None:
         """Count writes; after so many of them the log is brought into the database."""
@@ -357,11 +361,11 @@ class SqliteThreads:
     async def close(self) -> None:
         if self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
-        here, self._here = self._here, None
-        if here is not None:
-            for lite in here:
+        connection, self._here = self._here, None
+        if connection is not None:
+            for lite in connection:
                 lite.release_lock()
-            here[0].raw.close()
+            connection[0].raw.close()
         for thread in self._all:
             await thread.close()
         self._all.clear()

@@ -37,38 +37,38 @@ class SqliteDriver:
         self.index: SearchIndex = SqliteIndex()
 
     def execute(self, conn: Connection, statement: Executable, values: Mapping[str, Any]) -> RowSet:
-        compiled, raw = _compile(statement), conn.connection.dbapi_connection
+        compiled_statement, raw_connection = _compile(statement), conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
-        if writes is not None and writes.take(raw, compiled, (values,)):
+        if writes is not None and writes.take(raw_connection, compiled_statement, (values,)):
             return RowSet()
-        return compiled.run(raw, values)
+        return compiled_statement.run(raw_connection, values)
 
     def execute_sql(self, conn: Connection, sql: str, *values: Any) -> list[Any]:
-        raw: Any = conn.connection.dbapi_connection
+        raw_connection: Any = conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
         if writes is not None:
-            writes.run(raw)
-        return list(raw.execute(sql, values))
+            writes.run(raw_connection)
+        return list(raw_connection.execute(sql, values))
 
     def add_rows(
         self, conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        compiled, raw = _compile(statement), conn.connection.dbapi_connection
+        compiled_statement, raw_connection = _compile(statement), conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
-        if writes is None or not writes.take(raw, compiled, rows):
-            run = compiled.at_once if len(rows) <= SEVERAL else compiled.run_all
-            run(raw, rows)
+        if writes is None or not writes.take(raw_connection, compiled_statement, rows):
+            run = compiled_statement.at_once if len(rows) <= SEVERAL else compiled_statement.run_all
+            run(raw_connection, rows)
 
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
-        listed = (self.list_keys(keys),)
-        return list(conn.exec_driver_sql(sql.format(listed="json_each(?) k"), listed))
+        key_parameters = (self.list_keys(keys),)
+        return list(conn.exec_driver_sql(sql.format(listed="json_each(?) k"), key_parameters))
 
     def insert(self, table: Table) -> Any:
         return sqlite.insert(table)
 
     def is_listed(self, column: Any) -> Any:
-        listed = func.json_each(bindparam("keys")).table_valued("value")
-        return column.in_(select(listed.c.value))
+        listed_keys = func.json_each(bindparam("keys")).table_valued("value")
+        return column.in_(select(listed_keys.c.value))
 
     def list_keys(self, keys: Sequence[int]) -> str:
         return msgspec.json.encode(keys).decode()
@@ -92,14 +92,17 @@ class _Compiled:
     """A statement compiled for SQLite, with its constant parameters filled in."""
 
     def __init__(self, statement: Any) -> None:
-        compiled = statement.compile(dialect=sqlite.dialect())
-        self.sql = str(compiled)
+        compiled_statement = statement.compile(dialect=sqlite.dialect())
+        self.sql = str(compiled_statement)
         self.is_write = bool(getattr(statement, "is_dml", False)) and not statement._returning
-        self._params = [(name, compiled.params.get(name)) for name in compiled.positiontup or ()]
+        self._params = [
+            (name, compiled_statement.params.get(name))
+            for name in compiled_statement.positiontup or ()
+        ]
         names = [name for name, _ in self._params]
-        plain = len(names) > 1 and all(default is None for _, default in self._params)
+        is_plain = len(names) > 1 and all(default is None for _, default in self._params)
         self._named: Callable[[Mapping[str, Any]], Sequence[Any]] | None = (
-            itemgetter(*names) if plain else None
+            itemgetter(*names) if is_plain else None
         )
         columns = list(getattr(statement, "selected_columns", ()))
         self._row: Callable[..., Any] = (
@@ -108,32 +111,32 @@ class _Compiled:
         self._several: dict[int, str] = {}  # by the number of rows
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
-    def run(self, raw: Any, values: Mapping[str, Any]) -> RowSet:
-        found = raw.execute(self.sql, self._values_of(values))
+    def run(self, raw_connection: Any, values: Mapping[str, Any]) -> RowSet:
+        cursor = raw_connection.execute(self.sql, self._values_of(values))
         return (
-            RowSet(self._row(*self._to_bools(row)) for row in found)
-            if found.description
+            RowSet(self._row(*self._to_bools(row)) for row in cursor)
+            if cursor.description
             else RowSet()
         )
 
-    def run_all(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    def run_all(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run the statement for each row."""
-        raw.executemany(self.sql, list(map(self._values_of, rows)))
+        raw_connection.executemany(self.sql, list(map(self._values_of, rows)))
 
     def _values_of(self, row: Mapping[str, Any]) -> Sequence[Any]:
         if self._named is not None:
             return self._named(row)
         return [row.get(name, default) for name, default in self._params]
 
-    def at_once(self, raw: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    def at_once(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert all rows with one statement, which costs a third less."""
         if (sql := self._several.get(len(rows))) is None:
-            head, one = self.sql.split(" VALUES ")
-            sql = self._several[len(rows)] = f"{head} VALUES {', '.join([one] * len(rows))}"
+            head, row_values = self.sql.split(" VALUES ")
+            sql = self._several[len(rows)] = f"{head} VALUES {', '.join([row_values] * len(rows))}"
         if self._named is None:
-            raw.execute(sql, [row[name] for row in rows for name, _ in self._params])
+            raw_connection.execute(sql, [row[name] for row in rows for name, _ in self._params])
         else:
-            raw.execute(sql, [*chain.from_iterable(map(self._named, rows))])
+            raw_connection.execute(sql, [*chain.from_iterable(map(self._named, rows))])
 
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:

@@ -62,8 +62,8 @@ class SqliteIndex:
         self, conn: Connection, table: str, place: tuple[int, int], columns: Mapping[str, str]
     ) -> None:
         key, scope_id = place
-        mark = scope_mark(scope_id)[:-1]
-        _raw(conn).execute(PUT.format(table), (key, mark, *columns.values()))
+        prefix = scope_mark(scope_id)[:-1]
+        _raw(conn).execute(PUT.format(table), (key, prefix, *columns.values()))
 
     def drop(self, conn: Connection, table: str, keys: Sequence[int]) -> None:
         rows = [(key,) for key in keys]
@@ -71,13 +71,13 @@ class SqliteIndex:
         _raw(conn).executemany(f"DELETE FROM {table} WHERE rowid = ?", rows)
 
     def postings(
-        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], most: int
+        self, conn: Connection, place: IndexPlace, lookups: Sequence[TermLookup], max_rows: int
     ) -> list[list[int]]:
         table = place.table
         between = f"AND rowid BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
         query = (
             f"SELECT * FROM (SELECT %d, rowid FROM {table} WHERE {table} MATCH ? {between}"
-            f"ORDER BY rowid DESC LIMIT {most})"
+            f"ORDER BY rowid DESC LIMIT {max_rows})"
         )
         sql = " UNION ALL ".join(query % i for i in range(len(lookups)))
         keys: list[list[int]] = [[] for _ in lookups]
@@ -86,11 +86,11 @@ class SqliteIndex:
         return keys
 
     def list_sharing_words(self, conn: Connection, scope_id: int, shared: SharedWords) -> list[int]:
-        raw, mark = _raw(conn), scope_mark(scope_id)
-        terms = [f'"{mark}{word}"' for word in shared.pairs]
+        raw_connection, prefix = _raw(conn), scope_mark(scope_id)
+        terms = [f'"{prefix}{word}"' for word in shared.pairs]
         pairs = " OR ".join(f"({a} AND {b})" for a, b in combinations(terms, 2)) or terms[0]
-        every = " AND ".join(f'"{mark}{word}"' for word in shared.every)
-        last = raw.execute(
+        every_word = " AND ".join(f'"{prefix}{word}"' for word in shared.every)
+        oldest_row = raw_connection.execute(
             "SELECT id FROM passages WHERE scope_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?",
             (scope_id, shared.newest),
         ).fetchone()
@@ -98,25 +98,25 @@ class SqliteIndex:
             "SELECT * FROM (SELECT rowid FROM passages_fts WHERE passages_fts MATCH ? AND rowid > "
             f"? ORDER BY rowid DESC LIMIT {shared.most})"
         )
-        recent = (f"body : ({pairs})", last[0] if last else 0)
-        values = (*recent, f"body : ({every})", 0)
-        return [key for (key,) in raw.execute(f"{look} UNION {look}", values)]
+        recent_query = (f"body : ({pairs})", oldest_row[0] if oldest_row else 0)
+        values = (*recent_query, f"body : ({every_word})", 0)
+        return [key for (key,) in raw_connection.execute(f"{look} UNION {look}", values)]
 
     def list_speakers(
         self, conn: Connection, place: tuple[str, int], words: Sequence[str]
     ) -> list[str]:
-        table, mark = place[0], scope_mark(place[1])
+        table, prefix = place[0], scope_mark(place[1])
         # a constant name
         query = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {table} WHERE {table} MATCH ?)"
         sql = " UNION ALL ".join(query % i for i in range(len(words)))
-        values = tuple(f'speaker : "{mark}{word}"' for word in words)
+        values = tuple(f'speaker : "{prefix}{word}"' for word in words)
         return [words[i] for (i,) in _raw(conn).execute(sql, values)]
 
-    def count_rows(self, conn: Connection, rows: str, scope_id: int, most: int) -> int:
+    def count_rows(self, conn: Connection, rows: str, scope_id: int, max_rows: int) -> int:
         (size,) = (
             _raw(conn)
             .execute(
-                f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {most})",
+                f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE scope_id = ? LIMIT {max_rows})",
                 (scope_id,),
             )
             .fetchone()
@@ -149,39 +149,43 @@ class SqliteIndex:
         return sorted((key, row) for key, row in _raw(conn).execute(look, (after, limit)))
 
     def newest_key(self, conn: Connection, conversation: int) -> int:
-        newest = self.read_newest(conn)
-        return max(newest.stored or 0, newest.indexed or 0)
+        newest_keys = self.read_newest(conn)
+        return max(newest_keys.stored or 0, newest_keys.indexed or 0)
 
     def add_waiting(self, conn: Connection, scope_id: int, keys: Sequence[int]) -> None:
         """Do nothing: what is behind the mark waits."""
 
     def list_waiting(
-        self, conn: Connection, most: int, scope_id: int | None, *, to_index: bool
+        self, conn: Connection, max_rows: int, scope_id: int | None, *, to_index: bool
     ) -> Sequence[Any]:
-        mark = _mark(conn)
+        indexed_up_to = _mark(conn)
         if scope_id is None:
-            return conn.execute(NEXT, {"mark": mark, "ahead": LOOK_AHEAD_ROWS, "most": most}).all()
-        since = time_of(mark) - SET_BACK
-        values = {"scope": scope_id, "since": since, "mark": mark, "most": most}
+            return conn.execute(
+                NEXT, {"mark": indexed_up_to, "ahead": LOOK_AHEAD_ROWS, "most": max_rows}
+            ).all()
+        earliest = time_of(indexed_up_to) - SET_BACK
+        values = {"scope": scope_id, "since": earliest, "mark": indexed_up_to, "most": max_rows}
         return conn.execute(NEXT_HERE, values).all()
 
-    def settle(self, conn: Connection, rows: Sequence[Any], most: int, scope_id: int | None) -> int:
+    def settle(
+        self, conn: Connection, rows: Sequence[Any], max_rows: int, scope_id: int | None
+    ) -> int:
         """Move the mark. What was indexed of one scope stays behind it, and is passed over."""
-        done = passed = len(rows)
+        settled_count = passed_count = len(rows)
         if scope_id is not None:
-            return done
-        if done == most:
+            return settled_count
+        if settled_count == max_rows:
             upto = rows[-1].id
         else:
             values = {"mark": _mark(conn), "ahead": LOOK_AHEAD_ROWS}
-            passed, upto = conn.execute(PASSED, values).one()
+            passed_count, upto = conn.execute(PASSED, values).one()
         if upto is not None:
             put_row(conn, t.marks, ("name",), name="messages", upto=upto)
-        return most if passed == LOOK_AHEAD_ROWS else done
+        return max_rows if passed_count == LOOK_AHEAD_ROWS else settled_count
 
     def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:
-        mark = _mark(conn)
-        values = (scope_id, time_of(mark) - SET_BACK, mark, but or 0)
+        indexed_up_to = _mark(conn)
+        values = (scope_id, time_of(indexed_up_to) - SET_BACK, indexed_up_to, but or 0)
         return _raw(conn).execute(WAITS, values).fetchone() is not None
 
     def note_indexed(self, conn: Connection, key: int, before: Any) -> None:

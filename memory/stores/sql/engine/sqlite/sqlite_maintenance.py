@@ -41,10 +41,10 @@ async def rewrite(url: str) -> None:
         async with engine.connect() as conn:
             for statement in REWRITE:
                 await conn.exec_driver_sql(statement)
-            cut = (await conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).first()
+            checkpoint = (await conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")).first()
     finally:
         await engine.dispose()
-    if cut is not None and cut[0]:
+    if checkpoint is not None and checkpoint[0]:
         raise StoreUnavailable(
             "readers kept the database's log from being cut: run it again when the gateway is "
             "idle, or stop it first"

@@ -30,8 +30,8 @@ async def test_words_weigh_what_they_weigh_in_the_index(db):
             look = partial(
                 fts._postings,
                 corner=IndexScope(table, person.scope_id, None, {}),
-                asked=lookups,
-                most=fts.MAX_OCCURRENCES,
+                lookups=lookups,
+                max_rows=fts.MAX_OCCURRENCES,
             )
             keys = await db.read(look)
             pairs = ((x.term, x.column, k) for x, k in zip(lookups, keys, strict=True))

@@ -341,7 +341,7 @@ async def test_a_text_that_is_refused_costs_its_own_vector_alone_and_is_not_aske
     assert embed.calls < 60
     before = embed.calls
     assert not await memory.retrieval.embed_scope(scope_id)
-    assert not await memory.retrieval.embed_scope(scope_id, whole=True)
+    assert not await memory.retrieval.embed_scope(scope_id, all_rows=True)
     assert embed.calls == before
     assert (await found(memory, scope_id, "obscene song"))[0] == "An obscene song."
     assert [
@@ -450,7 +450,7 @@ async def test_a_scope_that_grows_large_goes_into_the_index_whole(tmp_path):
     await memory.retrieval.embed_scope(scope_id)
     assert len(await index.nearest(name, [1.0, 0, 0, 0], 9)) == 4
     await index.forget(f"scope-{scope_id}-", None)
-    await memory.retrieval.embed_scope(scope_id, whole=True)
+    await memory.retrieval.embed_scope(scope_id, all_rows=True)
     assert len(await index.nearest(name, [1.0, 0, 0, 0], 9)) == 4
     await memory.close()
 
@@ -504,7 +504,7 @@ async def test_what_is_erased_while_its_vectors_are_put_is_taken_out_again(shelv
         await memory.retrieval.forget(scope_id, None, None)  # the job of another worker
 
     index.meanwhile = erase
-    await memory.retrieval.embed_scope(scope_id, whole=whole)
+    await memory.retrieval.embed_scope(scope_id, all_rows=whole)
     assert index.meanwhile is None
     assert not any(index.held.values())
     assert await many(memory, t.message_vectors) == 0
