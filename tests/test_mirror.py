@@ -52,6 +52,10 @@ COVERED = {
         memory.stores.sql.rows.agents
     """,
     "e2e/test_rules_over_requests": "memory.session.turn_trace",
+    "e2e/test_asks": """
+        gateway.chat.intake.reachable_agents gateway.chat.turn.asked_turn
+        gateway.tools.agent_tools
+    """,
     "e2e/test_turn_exits": "gateway.chat.turn.rule_exits memory.session.turn_exits",
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options

@@ -195,22 +195,21 @@ class Metrics:
         }
         for kind in KINDS:
             amounts["tokens", model, kind] = getattr(record, kind)
+        if record.agent:
+            amounts |= self._amounts_of_agent(record)
         self._add(amounts)
         for name, durations in self._durations.items():
             if (milliseconds := getattr(record, name)) is not None:
                 durations.labels(model).observe(milliseconds / 1000)
-        if record.agent:
-            self._count_agent(record)
 
-    def _count_agent(self, record: BilledRequest) -> None:
-        """Count a request to an agent; one that is not of the configuration as `other`."""
+    def _amounts_of_agent(self, record: BilledRequest) -> dict[tuple[str, ...], float]:
+        """Return what a request adds to its agent; one not of the configuration is `other`."""
         agent = record.agent if record.agent in self._labels.agents else OTHER
-        self._add(1, "agent_requests", agent, status_class(record.status))
-        for kind in KINDS:
-            if tokens := getattr(record, kind):
-                self._add(tokens, "agent_tokens", agent, kind)
-        if record.cost:
-            self._add(record.cost, "agent_cost_usd", agent)
+        return {
+            ("agent_requests", agent, status_class(record.status)): 1,
+            ("agent_cost_usd", agent): record.cost or 0,
+            **{("agent_tokens", agent, kind): getattr(record, kind) for kind in KINDS},
+        }
 
     def _add(self, amounts: Mapping[tuple[str, ...], float]) -> None:
         """Add to counters, each by its name and labels."""

@@ -214,6 +214,7 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
                 ask.window,
             ),
         ),
+        **({"asked_by": ask.asked_by} if ask.asked_by is not None else {}),
         **(ask.toolbox.describe(fitted.plan.epoch.tools) if ask.toolbox is not None else {}),
         **more,
     }

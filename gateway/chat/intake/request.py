@@ -50,10 +50,14 @@ from memory import SHIPPED_HARNESS, Harness
 
 
 class KnownCall(msgspec.Struct, frozen=True):
-    """Who calls which agent, where that is known before the request is read."""
+    """Who calls which agent, where that is known before the request is read.
+
+    user: whose turn it is, "" where the request tells.
+    """
 
     principal: Principal
     called: CalledAgent
+    user: str = ""
 
 
 class MemoryPath(msgspec.Struct, frozen=True):
@@ -223,7 +227,8 @@ async def read_turn_input(
     route = await _route(gateway, read, principal, raw, called)
     is_chat = wire.is_chat
     identity = read.members if is_chat else _identity(gateway, principal, wire, read.members)
-    user = gateway.names.user(principal, headers, path_user, identity)
+    user = known.user if known is not None else None
+    user = user or gateway.names.user(principal, headers, path_user, identity)
     asker = _Asker(principal, user, route, headers, client, called)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy

@@ -83,7 +83,7 @@ def response_to(
     entry = entry_of(request)
     begin: Callable[[], Awaitable[ResponseProducer]]
     if request.mode != "off" and not request.too_heavy:
-        begin = partial(begin_turn, gateway, request, forward)
+        begin = partial(begin_turn, gateway, request, forward, serve)
     else:
         relayed = relay_turn(gateway, request, forward)
         begin = relayed.ready
@@ -108,6 +108,8 @@ def entry_of(request: TurnInput) -> RequestInfo:
     )
     if request.called.agent is not None:
         entry.profile = request.called.agent.name
+    if request.called.chain is not None:
+        entry.parent = request.called.chain.parent
     name_memory(entry, request)
     return entry
 

@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.chat.intake.memory_request import ask_of
-from gateway.chat.intake.operator_tools import may_have_tools, toolbox_of
+from gateway.chat.intake.operator_tools import ToolTarget, may_have_tools, toolbox_of
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
+from gateway.chat.turn.asked_turn import Serve, run_ask
 from gateway.chat.turn.degraded import DegradedProducer
 from gateway.chat.turn.target_options import target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
@@ -31,9 +32,9 @@ NOBODY = (
 
 
 async def begin_turn(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, serve: Serve
 ) -> TurnProducer | DegradedProducer:
-    """Begin the session of a request; return what answers it.
+    """Begin the session of a request; return what answers it. serve: answers those of its agents.
 
     A memory that fails never takes the app down, unless the operator or the request needs it: then
     this raises Unavailable.
@@ -46,7 +47,10 @@ async def begin_turn(
     try:
         ask = await ask_of(gateway, request, forward, target)
         if may_have_tools(gateway, request):
-            ask.toolbox = await toolbox_of(gateway, request, forward, target)
+            if (chain := request.called.chain) is not None:
+                ask.asked_by = chain.asked_by
+            run = partial(run_ask, serve, gateway)
+            ask.toolbox = await toolbox_of(gateway, request, ToolTarget(forward, target, run))
         session = await gateway.memory.begin(ask)
     except MemoryFault as e:
         if memory.on_error == "fail" or needs_memory(request):
