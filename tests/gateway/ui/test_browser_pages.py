@@ -38,6 +38,7 @@ VIEWS = [
     f"/shared/block?{TENANT}&id=",
     f"/shared/edit?{TENANT}&id=",
     f"/shared/versions?{TENANT}&id=",
+    f"/shared/graph?{TENANT}",
     f"/teams?{TENANT}",
     f"/team?name=platform&{TENANT}",
     f"/projects?{TENANT}",
