@@ -330,7 +330,8 @@ COVERED = {
     "memory/management/test_merging": "memory.stores.sql.owners.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
     "gateway/ui/test_shared_pages": """
-        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.shared_members
+        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.share_pages
+        gateway.ui.shared_members
     """,
     "gateway/ui/test_tool_pages": """
         gateway.ui.form_request gateway.ui.navigation gateway.ui.tool_servers
