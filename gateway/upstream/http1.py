@@ -45,7 +45,7 @@ from gateway.upstream.http1_parser import CHUNK_BYTES, MalformedResponse, Respon
 from gateway.upstream.tls_trust import trust
 
 WRITTEN = 1 << 17  # bytes of a request's body written at once
-STEP_BYTES = 1 << 20  # of it, after which the event loop is released
+STEP_BYTES = 1 << 19  # of it, after which the event loop is released
 AT_ONCE = 1 << 15  # smaller bodies are copied, which is faster than writing parts
 UNREAD = 1 << 17  # unread bytes after which the server has to wait
 IDLE = 30.0  # seconds to keep an unused connection

@@ -16,6 +16,7 @@ from gateway.auth.authenticator import Principal
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.named_objects import (
+    may_lead,
     may_name_models,
     may_name_objects,
     models_in,
@@ -104,7 +105,7 @@ async def check_names(
 def check_members(raw: bytes) -> None:
     """Raise BadRequest for a body whose server may read another member than is checked here."""
     try:
-        check_names_once(raw)
+        check_names_once(raw, may_lead)
     except (ValueError, RecursionError) as e:
         raise BadRequest(
             f"The body cannot be checked for what it names: {str(e)[:80]!r} stands twice in an "

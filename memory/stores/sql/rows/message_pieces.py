@@ -11,9 +11,11 @@ Nothing is left out for its size: a history that is kept here needs its images a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -192,7 +194,11 @@ async def write(
             for part in body.parts
             for begin in range(0, len(part), PIECE_CHARACTERS)
         )
-        for position, data in enumerate(body_slices):
+        for position in count():
+            # To encode a piece takes some milliseconds.
+            data = await asyncio.to_thread(next, body_slices, None)
+            if data is None:
+                break
             row = {"body": body.key, "position": position, "data": data}
             await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
 
