@@ -15,7 +15,7 @@ from memory.session.store_deadline import StoreDeadline
 from memory.session.trace import ExplainTrace
 from tests.memory.session.turns import a_turn
 
-TARGET = SimpleNamespace(label="a/m")
+TARGET = SimpleNamespace(label="a/m", supports_images=True)
 APPEND = "core_memory_append"
 
 
