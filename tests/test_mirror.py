@@ -52,6 +52,10 @@ COVERED = {
         memory.stores.sql.rows.agents
     """,
     "e2e/test_rules_over_requests": "memory.session.turn_trace",
+    "e2e/test_asks": """
+        gateway.chat.intake.reachable_agents gateway.chat.turn.asked_turn
+        gateway.tools.agent_tools
+    """,
     "e2e/test_turn_exits": "gateway.chat.turn.rule_exits memory.session.turn_exits",
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options
@@ -326,7 +330,8 @@ COVERED = {
     "memory/management/test_merging": "memory.stores.sql.owners.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
     "gateway/ui/test_shared_pages": """
-        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.shared_members
+        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.share_pages
+        gateway.ui.shared_members
     """,
     "gateway/ui/test_tool_pages": """
         gateway.ui.form_request gateway.ui.navigation gateway.ui.tool_servers

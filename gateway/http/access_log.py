@@ -42,6 +42,7 @@ class UsageSummary(Protocol):
     rounds: int
     input: int
     output: int
+    cost: float | None
 
 
 class AccessLogLine(msgspec.Struct):

@@ -16,6 +16,7 @@ import time
 from collections import Counter as TotalCounts
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -187,33 +188,35 @@ class Metrics:
         memory = memory or "none"
         self.memory[memory] = self.memory.get(memory, 0) + 1
         path = record.path if record.path in PATHS else OTHER
-        self._add(1, "requests", path, model, provider, memory, status_class(record.status))
+        amounts: dict[tuple[str, ...], float] = {
+            ("requests", path, model, provider, memory, status_class(record.status)): 1,
+            ("cost_usd", model): record.cost or 0,
+            ("rounds", model): record.rounds,
+        }
         for kind in KINDS:
-            if tokens := getattr(record, kind):
-                self._add(tokens, "tokens", model, kind)
-        if record.cost:
-            self._add(record.cost, "cost_usd", model)
-        if record.rounds:
-            self._add(record.rounds, "rounds", model)
+            amounts["tokens", model, kind] = getattr(record, kind)
+        if record.agent:
+            amounts |= self._amounts_of_agent(record)
+        self._add(amounts)
         for name, durations in self._durations.items():
             if (milliseconds := getattr(record, name)) is not None:
                 durations.labels(model).observe(milliseconds / 1000)
-        if record.agent:
-            self._count_agent(record)
 
-    def _count_agent(self, record: BilledRequest) -> None:
-        """Count a request to an agent; one that is not of the configuration as `other`."""
+    def _amounts_of_agent(self, record: BilledRequest) -> dict[tuple[str, ...], float]:
+        """Return what a request adds to its agent; one not of the configuration is `other`."""
         agent = record.agent if record.agent in self._labels.agents else OTHER
-        self._add(1, "agent_requests", agent, status_class(record.status))
-        for kind in KINDS:
-            if tokens := getattr(record, kind):
-                self._add(tokens, "agent_tokens", agent, kind)
-        if record.cost:
-            self._add(record.cost, "agent_cost_usd", agent)
+        return {
+            ("agent_requests", agent, status_class(record.status)): 1,
+            ("agent_cost_usd", agent): record.cost or 0,
+            **{("agent_tokens", agent, kind): getattr(record, kind) for kind in KINDS},
+        }
 
-    def _add(self, amount: float, *counter: str) -> None:
-        """Add to a counter. counter: its name and labels."""
-        self._sums[counter] = self._sums.get(counter, 0) + amount
+    def _add(self, amounts: Mapping[tuple[str, ...], float]) -> None:
+        """Add to counters, each by its name and labels."""
+        sums = self._sums
+        for counter, amount in amounts.items():
+            if amount:
+                sums[counter] = sums.get(counter, 0) + amount
         if self._is_shared:
             self._hand_over()
 
@@ -238,7 +241,7 @@ class Metrics:
 
     def observe_http(self, route: str, status: int) -> None:
         """Count a response. route: one of a few names."""
-        self._add(1, "http_responses", route, status_class(status))
+        self._add({("http_responses", route, status_class(status)): 1})
 
     def render(self, gauges: Mapping[str, float]) -> bytes:
         """Return all metrics as text. gauges: the values of now, by name."""
@@ -280,17 +283,19 @@ class _TurnMetrics:
         )
 
     def observe(self, session: Session) -> None:
-        for call in session.observed_calls():
+        trace = session.trace
+        for call in session.observed_calls() if trace.tools or trace.timings else ():
             self._calls.labels(call.name, call.outcome).inc()
             if call.searches:
                 self._searches.observe(call.milliseconds / 1000)
-        self._injected.observe(session.injected_tokens)
+        self._injected.observe(session.prompt.injected_tokens)
         if session.is_task:
             self._tasks.inc()
-        if evicted := session.trace.evicted:
+        if evicted := trace.evicted:
             self._evictions.inc(len(evicted))
 
 
+@lru_cache(64)
 def status_class(status: int) -> str:
     """Return a status as a label: its class, or 499 for a client that left."""
     return str(LEFT) if status == LEFT else f"{min(max(status // 100, 1), 5)}xx"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -36,29 +37,28 @@ class RepeatedMember(ValueError):
     """An object with two members of one name; the message is the name."""
 
 
-def _check_names(members: list[tuple[str, None]]) -> None:
-    """Raise RepeatedMember for the members of an object; keep nothing of it."""
-    names = [name for name, _ in members]
-    if len(set(names)) < len(names):
-        raise RepeatedMember(next(name for name in names if names.count(name) > 1))
-
-
-# Numbers stay texts: to read a long one takes long.
-_check_objects = json.JSONDecoder(
-    object_pairs_hook=_check_names, parse_int=str, parse_float=str, strict=False
-).decode
-
-
 class UnreadableMembers(ValueError):
     """A text whose members cannot be found in time; the message says why."""
 
 
-def check_names_once(text: bytes) -> None:
-    """Raise RepeatedMember if an object of a JSON text names a member twice.
+def check_names_once(text: bytes, matters: Callable[[str], bool]) -> None:
+    """Raise RepeatedMember if an object of a JSON text has a member twice that matters.
 
     Decoders take the last of them, most of them. The text was weighed and decoded before.
     """
-    _check_objects(text.decode("utf-8", "surrogatepass").lstrip("\ufeff"))
+
+    def check_object(members: list[tuple[str, None]]) -> None:
+        names = [name for name, _ in members]
+        if len(set(names)) < len(names):
+            for name, times in Counter(names).items():
+                if times > 1 and matters(name):
+                    raise RepeatedMember(name)
+
+    # Numbers stay texts: to read a long one takes long. Nothing of an object is kept.
+    decoder = json.JSONDecoder(
+        object_pairs_hook=check_object, parse_int=str, parse_float=str, strict=False
+    )
+    decoder.decode(text.decode("utf-8", "surrogatepass").lstrip("\ufeff"))
 
 
 def find_members(text: bytes, names: Collection[bytes]) -> dict[bytes, int]:

@@ -54,6 +54,7 @@ AS_BEFORE = (
     "DROP INDEX uq_nodes_once",
     "ALTER TABLE nodes DROP COLUMN holder, DROP COLUMN once, DROP COLUMN runs",
     "ALTER TABLE generations DROP COLUMN erased_at",
+    "ALTER TABLE usage DROP COLUMN parent",
     "UPDATE alembic_version SET version_num = '0007'",
 )
 

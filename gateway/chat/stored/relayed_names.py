@@ -63,13 +63,10 @@ def _body_of(content: RelayedContent) -> Json | None:
     raw = content.data
     is_json = raw.lstrip(BEFORE_JSON).startswith((b"{", b"["))
     if _is_form(content):
-        if is_json:  # which some servers read whatever its type
+        if is_json and _may_lead(content):  # which some servers read whatever its type
             raise _unreadable("it says that it is a form, and begins as JSON")
         return _form_of(content)
-    if not is_json:
-        return None
-    text = raw.replace(b"\x00", b"").lower()  # what is in UTF-16 names things too
-    if not may_name(content.principal, text) and not any(mark in text for mark in NAMING):
+    if not is_json or not _may_lead(content):
         return None
     if not is_readable(raw):
         raise _unreadable(f"it has {UNREADABLE}")
@@ -79,6 +76,12 @@ def _body_of(content: RelayedContent) -> Json | None:
         raise _unreadable(str(e)[:200]) from e
     check_members(raw)
     return found if isinstance(found, dict) else {"items": found}
+
+
+def _may_lead(content: RelayedContent) -> bool:
+    """Tell whether JSON may name something, before it is read."""
+    text = content.data.replace(b"\x00", b"").lower()  # what is in UTF-16 names things too
+    return may_name(content.principal, text) or any(mark in text for mark in NAMING)
 
 
 def _is_form(content: RelayedContent) -> bool:

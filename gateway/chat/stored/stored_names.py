@@ -16,6 +16,7 @@ from gateway.auth.authenticator import Principal
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.named_objects import (
+    may_lead,
     may_name_models,
     may_name_objects,
     models_in,
@@ -30,6 +31,7 @@ from gateway.storage.responses import LOOKED_UP
 from gateway.wire.chat import Json
 from gateway.wire.item_references import references
 from gateway.wire.json_members import check_names_once
+from gateway.wire.json_weight import SURE_BYTES
 from memory import StoreUnavailable
 
 # What a body names stored responses, conversations and items with; an escape may spell it.
@@ -50,7 +52,10 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
         await run_by_weight(request.raw, check_members, request.raw)
     history = request.found.history if request.found is not None else None
     text = (history.unchecked if history is not None else b"") or request.raw
-    objects, models = await run_by_weight(text, _look_through, text)
+    if len(text) <= SURE_BYTES and names_nothing(text):
+        objects, models = False, False
+    else:
+        objects, models = await run_by_weight(text, _look_through, text)
     if history is not None and not (objects or models):
         history.after.checked = True
     if not (objects or (models and "*" not in principal.models)):
@@ -100,7 +105,7 @@ async def check_names(
 def check_members(raw: bytes) -> None:
     """Raise BadRequest for a body whose server may read another member than is checked here."""
     try:
-        check_names_once(raw)
+        check_names_once(raw, may_lead)
     except (ValueError, RecursionError) as e:
         raise BadRequest(
             f"The body cannot be checked for what it names: {str(e)[:80]!r} stands twice in an "

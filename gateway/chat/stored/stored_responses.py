@@ -41,9 +41,11 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
 
     Raises ResourceNotFound if the response is not the caller's.
     """
-    request = await check_stored_names(gateway, request)
+    if request.principal.paths is not None:
+        request = await check_stored_names(gateway, request)
     if request.wire is not RESPONSES:
-        if request.principal.paths is not None:
+        may_go_on = "previous_response_id" in request.body or "conversation" in request.body
+        if may_go_on and request.principal.paths is not None:
             await _check_chain(gateway, request)
         return request
     thread = await find_thread(gateway, request)

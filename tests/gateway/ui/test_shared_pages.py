@@ -92,6 +92,13 @@ async def test_a_key_sees_the_blocks_of_its_users_and_edits_where_one_may_write(
         await make_block(live, "hidden"),
     )
     ada, strangers = await sign_in("sk-ada"), await sign_in("sk-other")
+    graph = words(await ada.get("/shared/graph"))
+    assert ("user ada writes seen" in graph, "bob" in graph, "hidden" in graph) == (
+        True,
+        False,
+        False,
+    )
+    assert "seen" not in words(await strangers.get("/shared/graph"))
     listed = words(await ada.get("/shared"))
     assert ("seen" in listed, "hidden" in listed, "bob" in listed) == (True, False, False)
     page = await ada.get(f"/shared/block?id={seen}")
@@ -247,6 +254,7 @@ async def test_every_link_of_the_pages_keeps_the_tenant(site):
     root = await sign_in("sk-root")
     for path in (
         "/shared",
+        "/shared/graph",
         f"/shared/block?id={ident}",
         f"/shared/edit?id={ident}",
         f"/shared/versions?id={ident}",

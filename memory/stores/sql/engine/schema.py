@@ -434,7 +434,7 @@ usage = Table(
     Column("latency_ms", Float, nullable=False),
     Column("first_token_ms", Float),
     Column("status", Integer, nullable=False),
-    Column("code", Words),
+    *(Column(name, Words) for name in ("code", "parent")),
     text("agent"),
     Index("ix_usage_tenant", "tenant", "created_at"),
     Index("ix_usage_key", "key", "created_at"),

@@ -39,8 +39,10 @@ class SqliteDriver:
     def execute(self, conn: Connection, statement: Executable, values: Mapping[str, Any]) -> RowSet:
         compiled_statement, raw_connection = _compile(statement), conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
-        if writes is not None and writes.take(raw_connection, compiled_statement, (values,)):
-            return RowSet()
+        if writes is not None and writes.is_gathering:
+            rows = (values,)
+            if writes.take(raw_connection, compiled_statement, rows):
+                return RowSet()
         return compiled_statement.run(raw_connection, values)
 
     def execute_sql(self, conn: Connection, sql: str, *values: Any) -> list[Any]:
@@ -112,12 +114,14 @@ class _Compiled:
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw_connection: Any, values: Mapping[str, Any]) -> RowSet:
-        cursor = raw_connection.execute(self.sql, self._values_of(values))
-        return (
-            RowSet(self._row(*self._to_bools(row)) for row in cursor)
-            if cursor.description
-            else RowSet()
-        )
+        named = self._named
+        parameters = self._values_of(values) if named is None else named(values)
+        cursor = raw_connection.execute(self.sql, parameters)
+        if not cursor.description:
+            return RowSet()
+        if self._row is _plain_row and not self._booleans:
+            return RowSet(cursor)
+        return RowSet(self._row(*self._to_bools(row)) for row in cursor)
 
     def run_all(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run the statement for each row."""
