@@ -24,6 +24,7 @@ from gateway.config.settings import Settings
 from gateway.http.parse_cache import RequestParseCache
 from gateway.http.response import GatewayResponse
 from gateway.limits.limiter import Limiter
+from gateway.limits.running_imports import RunningImports
 from gateway.models.tokenizers import Vocabularies
 from gateway.redis_client import RedisClient
 from gateway.routing.agents import AgentDirectory
@@ -60,13 +61,21 @@ def no_lacks() -> Lacks:
     return Cache(LACKS_BYTES, LACKS_EACH, lambda name, _: getsizeof(name))
 
 
+@dataclass(slots=True, weakref_slot=True)
+class RequestQueue:
+    """Those that follow each other. requests: that are not answered yet."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    requests: int = 0
+
+
 @dataclass(slots=True)
 class ServerState:
     """What survives a reload.
 
     busy: number of requests in progress. live: their responses. relayed: programs and paths
     without memory that the log has told of, at most `MOST_TOLD`. jobs: tasks that end with it.
-    queues: the locks by which requests to one agent follow each other. unanswered: digests of the
+    queues: by which requests to one agent follow each other. unanswered: digests of the
     last messages to agents, where they ended with an error. calls: what each key's calls over MCP
     wait for, by tenant and name.
     """
@@ -78,7 +87,7 @@ class ServerState:
     live: set[GatewayResponse] = field(default_factory=set)
     relayed: set[tuple[str, str]] = field(default_factory=set)
     jobs: set[asyncio.Task[None]] = field(default_factory=set)
-    queues: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
+    queues: WeakValueDictionary[tuple[str, str], RequestQueue] = field(
         default_factory=WeakValueDictionary
     )
     calls: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(
@@ -145,9 +154,13 @@ class GatewayState:
 
 @dataclass(slots=True)
 class CurrentState:
-    """Holds the state that the next request gets; a reload puts another here."""
+    """Holds the state that the next request gets; a reload puts another here.
+
+    imports: those that run, which a reload does not end.
+    """
 
     gateway: GatewayState
+    imports: RunningImports = field(default_factory=RunningImports)
 
 
 def request_id(scope: Any) -> str:

@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     from memory.conversation.long_json import encode_in_parts
     from memory.conversation.matching import Repeat
     from memory.conversation.messages import is_system, keyed_hash, text_of
+    from memory.conversation.steps import end_step, pausing_with
     from memory.conversation.thoughts import answer_text
     from memory.core.autonomy import Decision, decide
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
+    from memory.core.json_values import without_head_line
     from memory.core.layers import LAYER_KINDS
-    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
-    from memory.core.rule_kinds import BaseRule
+    from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules, show_letta_rules
+    from memory.core.rule_kinds import BaseRule, EndsTurn, RequiredBeforeExit, list_names
     from memory.core.screen import PATTERNS, Screen
     from memory.core.tool_definitions import MEMORY_TOOL_NAMES, tools_to_offer
     from memory.core.tool_rules import (
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
         parse_rules,
     )
     from memory.core.tool_trace import ToolRun
+    from memory.core.turn_runs import TurnRuns
     from memory.embed.base import Embed, EmbedRefused, EmbedUnavailable
     from memory.embed.onnx import OnnxEmbed, is_installed
     from memory.errors import (
@@ -167,6 +170,7 @@ __all__ = [
     "Embed",
     "EmbedRefused",
     "EmbedUnavailable",
+    "EndsTurn",
     "EpochPolicy",
     "ErasedMeanwhile",
     "ExtractionRules",
@@ -206,6 +210,7 @@ __all__ = [
     "QuickRead",
     "ReflectionSchedule",
     "Repeat",
+    "RequiredBeforeExit",
     "RuleChain",
     "RulePolicy",
     "Scope",
@@ -228,6 +233,7 @@ __all__ = [
     "ToolVerdict",
     "TurnEnd",
     "TurnRequest",
+    "TurnRuns",
     "UndoneChange",
     "UnknownBlock",
     "Unusable",
@@ -241,6 +247,7 @@ __all__ = [
     "decide",
     "decode_foreign",
     "encode_in_parts",
+    "end_step",
     "home_of",
     "is_installed",
     "is_system",
@@ -248,18 +255,22 @@ __all__ = [
     "kept_arguments",
     "keyed_hash",
     "list_literal_names",
+    "list_names",
     "memory_name",
     "new_id",
     "page_of",
     "parse_rules",
     "parse_time",
     "parse_zone",
+    "pausing_with",
+    "show_letta_rules",
     "shown_owner",
     "split_memory_name",
     "stems_of",
     "strictest",
     "text_of",
     "tools_to_offer",
+    "without_head_line",
     "without_spans",
     "write_summary",
 ]
@@ -294,13 +305,15 @@ _HOMES = {
     "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.matching": ("Repeat",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
+    "memory.conversation.steps": ("end_step", "pausing_with"),
     "memory.conversation.thoughts": ("answer_text",),
     "memory.core.autonomy": ("Decision", "decide"),
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),
-    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules"),
-    "memory.core.rule_kinds": ("BaseRule",),
+    "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules", "show_letta_rules"),
+    "memory.core.json_values": ("without_head_line",),
+    "memory.core.rule_kinds": ("BaseRule", "EndsTurn", "RequiredBeforeExit", "list_names"),
     "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
     "memory.core.tool_rules": (
         "InvalidRule",
@@ -312,6 +325,7 @@ _HOMES = {
         "parse_rules",
     ),
     "memory.core.tool_trace": ("ToolRun",),
+    "memory.core.turn_runs": ("TurnRuns",),
     "memory.core.layers": ("LAYER_KINDS",),
     "memory.search.drop_reasons": ("Drop",),
     "memory.embed.base": ("Embed", "EmbedRefused", "EmbedUnavailable"),

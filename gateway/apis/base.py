@@ -56,10 +56,12 @@ class ReplyMask(Protocol):
     """One answer out of any number of upstream rounds, without the calls of ours.
 
     alias: the model name to show in place of the upstream's; set before the first event. usage: of
-    all rounds together. Everything returned is bytes of the stream that the client reads.
+    all rounds together. holds_finish: another round may follow one without a call of ours.
+    Everything returned is bytes of the stream that the client reads.
     """
 
     alias: str | None
+    holds_finish: bool
 
     @property
     def usage(self) -> Json | None: ...
@@ -105,6 +107,10 @@ class ReplyMask(Protocol):
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
         """Show a round again that an earlier attempt finished."""
+        ...
+
+    def end_with(self, reply: Json) -> tuple[bytes, RoundResult]:
+        """Show a reply of the gateway's own, a tool's result, as the end of the answer."""
         ...
 
     def start_next_round(self) -> bytes | None:
@@ -169,6 +175,10 @@ class HiddenRounds(Protocol):
         self, result: RoundResult, answers: Sequence[RunResult], client: Messages, by: str
     ) -> None:
         """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
+        ...
+
+    def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
+        """Add a round that ended too early, and what the model is told behind it."""
         ...
 
     def drop_images(self) -> bool:
@@ -291,6 +301,10 @@ class ApiFormat(Protocol):
 
     def hidden_rounds(self) -> HiddenRounds:
         """Return the empty ledger of one turn."""
+        ...
+
+    def text_reply(self, body: Json, text: str, before: Json | None) -> Json:
+        """Return a whole reply with a text. before: the turn's last reply, if there was one."""
         ...
 
     def calls(self, result: RoundResult) -> list[ToolCall]:

@@ -67,7 +67,7 @@ class EnvelopeMask(ABC):
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         self.alias = alias
-        self.over = self.ended = False
+        self.over = self.ended = self.holds_finish = False  # the end always waits here
         self.usage: Json | None = None
         self.text_shown = False
         self.shown: list[Json] = []  # the parts that the client has seen whole
@@ -361,6 +361,9 @@ class EnvelopeMask(ABC):
         shown = self.show_whole(reply)
         rest, result = self.close()
         return shown + rest, result
+
+    def end_with(self, reply: Json) -> tuple[bytes, RoundResult]:
+        return self.replay(reply)
 
     def add_whole_part(self, key: PartKey, item: Json) -> MaskedPart:
         """Add a part that came whole."""

@@ -20,7 +20,6 @@ from gateway.cli.options import (
     where_options,
 )
 from gateway.cli.users import Listing
-from gateway.tools.python_source import SourceRefused, read_source
 
 WORDS = {"run": "runs", "refuse": "is refused", "approve": "waits for a person"}
 
@@ -88,8 +87,9 @@ def show(where: GatewayOptions, name: str) -> None:
 @click.argument("name")
 @click.argument("arguments", default="{}")
 @click.option("--user", default="", help="For whom it runs.")
+@json_option
 @where_options
-def run(where: GatewayOptions, name: str, arguments: str, user: str) -> None:
+def run(where: GatewayOptions, name: str, arguments: str, user: str, as_json: bool) -> None:
     """Run a tool by hand, with ARGUMENTS as a JSON object. Needs an admin key.
 
     \b
@@ -97,17 +97,17 @@ def run(where: GatewayOptions, name: str, arguments: str, user: str) -> None:
       mnemogate tools run weather '{"city": "Oslo"}'
     """
     try:
-        told = json.loads(arguments)
+        argument_values = json.loads(arguments)
     except ValueError as e:
         raise CommandFailed(f"the arguments are no JSON: {e}") from e
-    if not isinstance(told, dict):
+    if not isinstance(argument_values, dict):
         raise CommandFailed('give the arguments as a JSON object, such as {"city": "Oslo"}')
     with open_api(where) as api:
-        body = {"arguments": told, "user": user}
-        ran = api.call("POST", f"/tools/{quote(name, safe='')}/run", json=body)
-    click.echo(ran["result"])
-    if ran["status"] != "ok":
-        raise CommandFailed(f"the run ended with the status {ran['status']}")
+        body = {"arguments": argument_values, "user": user}
+        run_report = api.call("POST", f"/tools/{quote(name, safe='')}/run", json=body)
+    print_result(run_report["result"], run_report, as_json=as_json)
+    if run_report["status"] != "ok":
+        raise CommandFailed(f"the run ended with the status {run_report['status']}")
 
 
 @tools.command(short_help="Show what rules say of calls.")
@@ -172,6 +172,8 @@ def put(where: GatewayOptions, file: IO[bytes], as_json: bool, **members: str | 
     Example:
       mnemogate tools put days_until.py
     """
+    from gateway.tools.python_source import SourceRefused, read_source
+
     try:
         source = file.read().decode()
         # The server checks it again, and for its own sandbox.

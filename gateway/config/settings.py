@@ -102,6 +102,7 @@ class ServerSettings(Section):
     letta: bool = True
     letta_open: bool = False
     letta_model: str = ""
+    letta_waiting: int = Field(16, ge=1, le=1000)
 
     @field_validator("single_user", mode="wrap")
     @classmethod
@@ -205,6 +206,7 @@ class ModelSettings(Section):
     fallbacks: tuple[str, ...] = ()
     context_window: int | None = Field(None, gt=0)
     supports_tools: bool | None = None
+    supports_images: bool = True
     memory: MemoryMode = "full"
     tools: Patterns = ()
     price: Price | None = None

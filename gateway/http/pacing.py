@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from time import perf_counter, sleep
+from time import perf_counter
 
-PAUSE_SECONDS = 0.005  # another request is usually served in that time
-LONG_STEP_BYTES = 1 << 22  # a step over fewer bytes takes no longer than that
 SLICE_BYTES = 1 << 13  # the densest events, blank lines, take some 5 ms to read
 BUSY_SECONDS = 0.004  # of work, after which the event loop is released
 # A request takes some twenty turns of the loop. After this pause it has had several, where it would
@@ -57,13 +55,3 @@ class PacedStream:
         closer = getattr(self._body, "aclose", None)
         if closer is not None:
             await closer()
-
-
-def rest(size: int) -> None:
-    """Let the event loop run, between two steps of a thread over `size` bytes.
-
-    A step over tens of megabytes holds the interpreter lock for tens of milliseconds, and a request
-    needs several. Never call this on the event loop.
-    """
-    if size > LONG_STEP_BYTES:
-        sleep(PAUSE_SECONDS)

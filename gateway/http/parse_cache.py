@@ -19,12 +19,20 @@ from typing import Any
 import msgspec
 
 from gateway.http.json_thread import run_heavy
-from gateway.http.pacing import rest
 from gateway.http.request_weight import check_values, check_weight
 from gateway.wire.chat import Json, decode_weighed
 from gateway.wire.chat_request import check_messages, check_model, parse
 from gateway.wire.json_weight import brackets, is_light
-from memory import Cache, Messages, PrefixInfo, SourceText, TextRange, array_elements
+from gateway.wire.long_strings import cut_long_strings, place_in_text, takes_long
+from memory import (
+    Cache,
+    Messages,
+    PrefixInfo,
+    SourceText,
+    TextRange,
+    array_elements,
+    end_step,
+)
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
@@ -194,8 +202,7 @@ def _parse_new_part(
         if (resumed := _parse_short(short, read)) is None:
             return None
         data = resumed
-    pause = partial(rest, len(short) if heavy else 0)
-    pause()
+    end_step()
     check_model(data)
     check_messages(data, prefix.count)
     if heavy:
@@ -209,7 +216,7 @@ def _parse_new_part(
         spans = array_elements(short, known.start + len(_STANDIN), end)
         new = [(a + shift, b + shift) for a, b in spans]
         span = known.start, new[-1][1] if new else known.end
-    pause()
+    end_step()
     start, end = (known.start, known.end) if known is not None else (0, 0)
     source = SourceText(body, span[0], new, span[1]) if span else None
     data["messages"] = Messages(
@@ -221,13 +228,13 @@ def _parse_new_part(
 def _parse_in_thread(body: bytes, short: bytes, known: _CachedPrefix | None) -> _Read:
     """Parse a long body in a thread. Raises BadRequest, TooHeavy."""
     check_values(short)
-    rest(len(short))
+    end_step()
     if (found := _parse_new_part(body, short, known, heavy=True)) is None:
         check_values(body)
         found = _parse_whole(body, heavy=True)
     messages: Messages = found[0]["messages"]
     messages.heavy = True
-    rest(len(short))
+    end_step()
     if (source := messages.source) is not None and not source.new:
         source.new = array_elements(body, source.start, source.end)
     return found
@@ -265,6 +272,14 @@ def _messages_span(text: bytes) -> tuple[int, int] | None:
 
     None if that is ambiguous.
     """
+    if not takes_long(text):
+        return _span_in_one_step(text)
+    cut, spans = cut_long_strings(text)
+    span = _span_in_one_step(cut)
+    return None if span is None else (place_in_text(span[0], spans), place_in_text(span[1], spans))
+
+
+def _span_in_one_step(text: bytes) -> tuple[int, int] | None:
     try:
         raw = memoryview(_split(text)["messages"])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -64,6 +64,7 @@ async def make_agent(call: LettaCall) -> Json:
     name = new_agent_name()
     title = f"agent-{name.rpartition('-')[2][:NAME_DIGITS]}"
     profile = ProfileChange(call, {"name": title, **_without_nulls(sent)}, {}, DoorMembers())
+    await profile.learn()
     members = {"home": "agent", "inherit_blocks": False, **profile.apply()}
     first = None if sent.get("message_buffer_autoclear") else sent.get("initial_message_sequence")
     begin = begin_history(call, first)
@@ -118,6 +119,7 @@ async def change_agent(call: LettaCall, ident: str) -> Json:
     async def change(agent: Agent, before: Json) -> Json:
         nonlocal blocks
         profile = ProfileChange(call, sent, before, door_members(agent))
+        await profile.learn()
         members = profile.apply()
         if profile.block_ids is not None:
             blocks = await BLOCKS.find_all(call, agent, profile.block_ids)

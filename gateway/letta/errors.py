@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.errors import BadRequest, GatewayError, UpstreamFailed, UpstreamRefused, kind_of
+from gateway.errors import (
+    BadRequest,
+    GatewayError,
+    RateLimited,
+    UpstreamFailed,
+    UpstreamRefused,
+    kind_of,
+)
 from gateway.wire.chat import encode, object_or_empty
 
 STAYS = (b"x-should-retry", b"false")  # the client tries these again otherwise
@@ -32,6 +39,12 @@ NOUNS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list",
 def wrong_type(name: str, value: object, kind: type) -> Unprocessable:
     """Return the error for a member of a wrong type."""
     return Unprocessable(f"`{name}` must be {NOUNS[kind]}, not {kind_of(value)}.", param=name)
+
+
+class AgentBusy(RateLimited):
+    """As many messages wait for an agent as may."""
+
+    code = "agent_busy"
 
 
 class NotSupported(GatewayError):

@@ -20,7 +20,8 @@ from gateway.letta.passages import add_passage
 from gateway.letta.profile import DOOR, DoorMembers
 from gateway.letta.route import LettaRoute
 from gateway.letta.state import agent_id
-from gateway.letta.tools import KNOWN
+from gateway.letta.tool_catalog import KNOWN, grant_tools, operator_tools
+from gateway.letta.tool_rules import profile_rules
 from gateway.management.profile_edits import check_maker
 from gateway.routing.agents import Agent
 from gateway.wire import multipart
@@ -119,7 +120,8 @@ class _Entry(NamedTuple):
         """Return what the door keeps of the agent."""
         ids = self.members.get("tool_ids")
         names = [self.tools.get(i) for i in ids if isinstance(i, str)] if ids else []
-        known = [name for name in names if isinstance(name, str) and name in KNOWN]
+        there = {*KNOWN, *operator_tools(call)}
+        known = [name for name in names if isinstance(name, str) and name in there]
         if len(known) < len(names):
             call.drop(["tools"])
         embedding, rules = self.members.get("embedding"), _objects(self.members.get("tool_rules"))
@@ -137,14 +139,17 @@ async def _make(call: LettaCall, form: FileForm, found: ReadAgent, entry: _Entry
     handle = form.words.get("model") or entry.handle
     model = served_model(call, handle)
     title = form.words.get("name") or form.words.get("override_name") or found.profile["title"]
-    kept = msgspec.to_builtins(entry.door_members(call, handle or model))
+    kept = entry.door_members(call, handle or model)
     window, wanted = entry.members.get("context_window_limit"), entry.members.get("response_format")
+    rules = _objects(entry.members.get("tool_rules"))
     members = {
         **found.profile,
+        "tool_rules": profile_rules(rules),
         "title": f"{title}{COPY}" if form.flag("append_copy_suffix") else title,
         "model": model,
         "memory_tools": entry.members.get("include_base_tools") is not False,
-        "metadata": {**found.profile["metadata"], DOOR: kept},
+        "tools": grant_tools(call, kept.tools),
+        "metadata": {**found.profile["metadata"], DOOR: msgspec.to_builtins(kept)},
         **({"context_window": window} if isinstance(window, int) else {}),
         **({"response_format": wanted} if isinstance(wanted, dict) else {}),
     }

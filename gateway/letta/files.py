@@ -11,7 +11,8 @@ from gateway.letta.items import iso_now
 from gateway.letta.profile import door_members, shown_metadata
 from gateway.letta.route import LettaRoute
 from gateway.letta.state import shown_name
-from gateway.letta.tools import shown_tool
+from gateway.letta.tool_catalog import shown_tool
+from gateway.letta.tool_rules import shown_rules
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json, encode
 from memory import iso, management
@@ -44,11 +45,11 @@ async def export_file(call: LettaCall, ident: str) -> bytes:
         "metadata": shown_metadata(agent),
     }
     file = agent_file.write(shown, remembered, iso_now())
-    tools = [{**shown_tool(name), "id": f"tool-{i}"} for i, name in enumerate(kept.tools)]
+    tools = [{**shown_tool(call, name), "id": f"tool-{i}"} for i, name in enumerate(kept.tools)]
     (entry,) = file["agents"]
     entry |= {
         "tool_ids": [tool["id"] for tool in tools],
-        "tool_rules": kept.rules,
+        "tool_rules": shown_rules(kept.rules, profile.tool_rules),
         "embedding": kept.embedding or None,
         "response_format": profile.response_format or None,
         "context_window_limit": profile.context_window or None,

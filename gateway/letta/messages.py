@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from gateway.http.access_log import BAD_REQUEST, LEFT, current_line
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_heavy
 from gateway.http.response import ResponseProducer
+from gateway.letta.agent_queue import QueuedTurn
 from gateway.letta.agents import look_up
 from gateway.letta.call import LettaCall, listable
 from gateway.letta.errors import Unprocessable, wrong_type
@@ -78,20 +78,16 @@ async def _send(call: LettaCall, ident: str, *, streams: bool) -> None:
     agent = _overridden(call, agent, wanted)
     options = wanted.options(call, agent, streams=streams or wanted.flag("streaming"))
     sent = await _inner_request(call, agent, body, options)
-    queue = (call.tenant, agent.name)
-    process = call.gateway.process
-    if (lock := process.queues.get(queue)) is None:
-        lock = process.queues[queue] = asyncio.Lock()
-    async with lock:  # turns of one conversation follow each other
-        before = process.unanswered.pop(queue)
-        wire = LettaFormat(options, unanswered=before is not None and before == _digest(body))
-        try:
-            await _answer(call, agent, sent, wire)
-        except GatewayError:
-            process.unanswered.put(queue, _digest(body))
-            raise
+    turn = QueuedTurn(call, agent, _digest(body))
+    try:
+        await _answer(call, CalledAgent(agent, True), sent, LettaFormat(options), turn)
         if BAD_REQUEST <= current_line().status != LEFT:
-            process.unanswered.put(queue, _digest(body))
+            turn.note_failure()
+    except GatewayError:
+        turn.note_failure()
+        raise
+    finally:
+        turn.end()
 
 
 class Wanted:
@@ -200,10 +196,16 @@ def _digest(body: Json) -> bytes:
     return keyed_hash(b"sent", encode(body))
 
 
-async def _answer(call: LettaCall, agent: Agent, sent: InnerRequest, wire: LettaFormat) -> None:
+async def _answer(
+    call: LettaCall,
+    called: CalledAgent,
+    sent: InnerRequest,
+    wire: LettaFormat,
+    turn: QueuedTurn,
+) -> None:
     """Run the turn, by the path of a chat completion that calls the agent."""
     gateway, streams = call.gateway, wire.items.options.stream
-    known = KnownCall(call.principal, CalledAgent(agent, True))
+    known = KnownCall(call.principal, called)
     path = MemoryPath(wire, known=known)
     request = await read_turn_input(gateway, sent.scope, sent.receive, path)
     request = await link_response(gateway, request)
@@ -211,6 +213,8 @@ async def _answer(call: LettaCall, agent: Agent, sent: InnerRequest, wire: Letta
     forward.dropped = [*request.dropped, *listable(call.dropped)]
 
     async def begin() -> ResponseProducer:
+        await turn.begin()
+        wire.take_again(unanswered=turn.repeats_unanswered)
         producer: ResponseProducer = PlainAnswer(request, forward, None)
         if request.uses_memory:
             producer = await begin_turn(gateway, request, forward)

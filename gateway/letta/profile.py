@@ -14,7 +14,14 @@ from gateway.letta.blocks import read_blocks
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import Unprocessable, wrong_type
 from gateway.letta.models import served_model
-from gateway.letta.tools import check_tool_names, is_of_memory, names_of_ids
+from gateway.letta.tool_catalog import (
+    check_tool_names,
+    grant_tools,
+    is_of_memory,
+    learn_tools,
+    names_of_ids,
+)
+from gateway.letta.tool_rules import check_rules, profile_rules
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import CoreBlock
@@ -93,6 +100,11 @@ class ProfileChange:
         self.blocks: list[CoreBlock] = []
         self.block_ids: list[str] | None = None
 
+    async def learn(self) -> None:
+        """Learn which of the named tools another worker made. Raises StoreDown."""
+        names, ids = self._strings("tools"), self._strings("tool_ids")
+        await learn_tools(self._call, names, ids)
+
     def apply(self) -> Json:
         """Return the members of the profile. Raises Unprocessable, UnknownModel, Forbidden."""
         refuse_members(self._sent, REFUSED)
@@ -153,12 +165,14 @@ class ProfileChange:
             self.profile["parameters"] = found
 
     def _take_tools(self) -> None:
-        names = [*check_tool_names(self._strings("tools"))]
-        names += names_of_ids(self._strings("tool_ids"))
+        names = check_tool_names(self._call, self._strings("tools"))
+        names += names_of_ids(self._call, self._strings("tool_ids"))
         if "tools" in self._sent or "tool_ids" in self._sent:
             self._kept.tools = list(dict.fromkeys(names))
+            self.profile["tools"] = grant_tools(self._call, names)
         rules = self._member("tool_rules", list, None)
         if rules is not None:
+            self.profile["tool_rules"] = profile_rules(rules)
             self._kept.rules = check_rules(rules)
         if self._new:
             base = self._flag("include_base_tools", True)
@@ -194,19 +208,3 @@ def refuse_members(sent: Mapping[str, Any], names: Sequence[str]) -> None:
             raise Unprocessable(
                 f"`{name}` is not supported here. Leave it out.", param=name, code="not_supported"
             )
-
-
-def check_rules(rules: list[Any]) -> list[dict[str, Any]]:
-    """Return tool rules as they are shown again. Raises Unprocessable."""
-    for i, rule in enumerate(rules):
-        if not (isinstance(rule, dict) and isinstance(rule.get("tool_name"), str)):
-            raise Unprocessable(
-                f"`tool_rules.{i}` must be an object with a `tool_name`.", param="tool_rules"
-            )
-        if rule.get("args") or rule.get("child_arg_nodes"):
-            raise Unprocessable(
-                f"`tool_rules.{i}` prefills arguments, which is not supported here.",
-                param="tool_rules",
-                code="not_supported",
-            )
-    return rules

@@ -63,7 +63,7 @@ class ItemsOfTurn:
         self.turn = TurnOfItems(secrets.randbits(62), options.run, iso_now())
         self.shown: list[Json] = []
         self.rounds = 0
-        self.finish, self.strange = "", False
+        self.finish, self.strange, self.is_ended_by_rule = "", False, False
         self._pending: list[Json] = []
 
     def begin(self, key: int) -> None:
@@ -103,6 +103,8 @@ class ItemsOfTurn:
         reason = "end_turn"
         if self.finish == CUT:
             reason = "max_tokens_exceeded"
+        elif self.is_ended_by_rule:
+            reason = "tool_rule"
         elif self.strange:
             reason = "error"
         elif self.rounds > self.options.rounds:
@@ -118,8 +120,12 @@ class LettaFormat(ChatFormat):
 
     noun = "message"
 
-    def __init__(self, options: ItemOptions, *, unanswered: bool) -> None:
+    def __init__(self, options: ItemOptions) -> None:
         self.items = ItemsOfTurn(options)
+        self.repeats = ("new", "attempt")
+
+    def take_again(self, *, unanswered: bool) -> None:
+        """Take a retry for a new message, if it is the last one that had no answer."""
         self.repeats = ("new", "new" if unanswered else "attempt")
 
     def mask(
@@ -196,6 +202,13 @@ class LettaMask(ChatMask):
         _, result = self._interceptor.close()
         items = self._items.add_round(result)
         return (_frames(items) if self._streams else b""), result
+
+    def end_with(self, reply: Json) -> tuple[bytes, RoundResult]:
+        """End the answer. The result was shown already, as what its tool returned."""
+        self._interceptor.feed(chunk(lift(reply), b""))
+        _, result = self._interceptor.close()
+        self._items.is_ended_by_rule = True
+        return b"", result
 
     def start_next_round(self) -> bytes:
         super().start_next_round()

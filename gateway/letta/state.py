@@ -8,7 +8,8 @@ from gateway.letta.history import newest_ids
 from gateway.letta.ids import letta_id
 from gateway.letta.models import ENDPOINT, window_of
 from gateway.letta.profile import door_members, shown_metadata
-from gateway.letta.tools import tools_of
+from gateway.letta.tool_catalog import tools_of
+from gateway.letta.tool_rules import shown_rules
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import iso
@@ -67,8 +68,8 @@ async def agent_state(call: LettaCall, agent: Agent) -> Json:
         "response_format": profile.response_format or None,
         "blocks": blocks,
         "memory": memory,
-        "tools": tools_of(kept.tools, memory_tools=profile.memory_tools),
-        "tool_rules": kept.rules,
+        "tools": tools_of(call, kept.tools, profile.tools, memory_tools=profile.memory_tools),
+        "tool_rules": shown_rules(kept.rules, profile.tool_rules),
         "message_ids": await newest_ids(call, agent),
         "message_buffer_autoclear": kept.autoclear,
         "created_at": iso(stored.created_at) if stored else None,

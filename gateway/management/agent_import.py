@@ -9,10 +9,10 @@ import msgspec
 
 from gateway.errors import BadRequest, GatewayError, RequestConflict, ResourceNotFound
 from gateway.http.json_thread import run_heavy
+from gateway.limits.running_imports import RunningImports
 from gateway.management import agents
 from gateway.management.agent_export import open_own_memory
 from gateway.management.context import ManagementRequest, UserContext, translate_errors
-from gateway.management.users import Importing
 from gateway.wire.chat import decode
 from memory import EditSource, ImportLimits, ImportManifest, export_format, management
 
@@ -34,7 +34,10 @@ async def read_file(text: bytes) -> list[ReadAgent]:
 
 
 async def make_agents(
-    caller: ManagementRequest, importing: Importing, read: Sequence[ReadAgent], source: EditSource
+    caller: ManagementRequest,
+    importing: RunningImports,
+    read: Sequence[ReadAgent],
+    source: EditSource,
 ) -> list[str]:
     """Make agents with what they remember; return which parts of that were refused.
 

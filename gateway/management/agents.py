@@ -86,9 +86,7 @@ def edit_source(
 
     expect: the version that they saw, None for any.
     """
-    headers = caller.request.headers
-    actor = actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
-    return EditSource(actor, request_id(caller.request.scope), expect=expect)
+    return EditSource(actor or caller.actor, request_id(caller.request.scope), expect=expect)
 
 
 def _source_of(caller: ManagementRequest) -> EditSource:

@@ -8,7 +8,7 @@ accepted manages nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar
@@ -34,6 +34,7 @@ from gateway.errors import (
 from gateway.http.access_log import current_line
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body
+from gateway.limits.running_imports import RunningImports
 from gateway.management import schemas
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
@@ -78,6 +79,16 @@ class ManagementRequest:
         self.memory: Memory = self.gateway.memory
         self.asked_tenant = tenant
         self.tenant = tenant or principal.tenant
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that say of which version a change is."""
+        return self.request.headers
+
+    @property
+    def actor(self) -> str:
+        """Who makes a change: the CLI if it says so, else the API."""
+        return "cli" if self.request.headers.get("x-mnemogate-actor") == "cli" else "api"
 
     @property
     def reach(self) -> VisibleScopes:
@@ -168,15 +179,9 @@ class UserContext:
 
     def hand(self, actor: str | None = None) -> ManagementActor:
         """Return who edits this memory: the dashboard, the CLI if it says so, or the API."""
-        headers = self.caller.request.headers
-        actor = (
-            actor or self.actor or ("cli" if headers.get("x-mnemogate-actor") == "cli" else "api")
-        )
-        return ManagementActor(
-            self.scope,
-            self.defaults,
-            EditSource(actor, request_id(self.caller.request.scope)),
-        )
+        named = actor or self.actor or self.caller.actor
+        source = EditSource(named, request_id(self.caller.request.scope))
+        return ManagementActor(self.scope, self.defaults, source)
 
     @property
     def agent(self) -> str | None:
@@ -202,6 +207,12 @@ async def caller(
     principal = gateway.keys.manager(dict(request.scope["headers"]))
     check_parameters(request)
     return await open_request(request, principal, tenant)
+
+
+def running_imports(request: Request[Any, Any, Any]) -> RunningImports:
+    """Return the imports that run in this gateway."""
+    imports: RunningImports = request.app.state.imports
+    return imports
 
 
 def check_parameters(request: Request[Any, Any, Any]) -> None:

@@ -77,11 +77,17 @@ async def put_file(desk: AtDesk, file: FromPath[str]) -> Response[UserFile]:
 
 async def store_file(desk: UserContext, name: str) -> tuple[StoredFile, bool]:
     """Store the request's body as a file; return it, and whether it is new or changed."""
-    limits = limits_of(desk)
     request = desk.caller.request
     headers = dict(request.scope["headers"])
     size = declared_length(headers) if is_plain(headers) else 0
-    incoming = IncomingFile(name, size, stream_body(request.receive, headers))
+    return await store_incoming(
+        desk, IncomingFile(name, size, stream_body(request.receive, headers))
+    )
+
+
+async def store_incoming(desk: UserContext, incoming: IncomingFile) -> tuple[StoredFile, bool]:
+    """Store a file within the limits; return it, and whether it is new or changed."""
+    limits = limits_of(desk)
     allowed = FileLimits(limits.max_mib, limits.per_user, limits.quota_mib)
     return await desk.write(
         management.files.receive_file(desk.memory, desk.hand(), incoming, allowed)

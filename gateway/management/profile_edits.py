@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from gateway.errors import BadRequest, Forbidden
 from gateway.management.context import EVERY
 from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
+from gateway.tools.grants import Grants, limits_of
 from gateway.wire.chat import Json, encode
 from memory import BaseRule, InvalidRule, parse_rules
 
@@ -83,12 +84,7 @@ def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
     profile = _parse(members)
     router, principal = caller.gateway.router, caller.principal
     _check_models(profile, lambda name: router.find(name) is not None, principal)
-    if (profile.tools or profile.tool_rules) and not caller.runs_it:
-        raise Forbidden(
-            "This key may grant no tools. Use an admin key, or leave out `tools`.",
-            code="tool_not_allowed",
-            param="tools",
-        )
+    _check_tools(caller, profile.tools)
     stored = profile.model_dump_json(exclude_none=True)
     if (size := len(stored.encode())) > PROFILE_BYTES:
         raise BadRequest(
@@ -97,6 +93,30 @@ def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
             code="profile_too_large",
         )
     return stored
+
+
+def may_grant_tool(caller: ProfileMaker, pattern: str) -> bool:
+    """Tell whether a caller may grant an agent a tool, or all tools of a pattern.
+
+    A pattern is taken as a name: what its own `*` stands for must be within one of the key's.
+    """
+    if caller.runs_it:
+        return True
+    own, settings = caller.principal.tools, caller.gateway.settings
+    granted = own.granted if settings.mode == "managed" else settings.toolbox.grant
+    return Grants(granted, limits_of(own.most)).allow(pattern)
+
+
+def _check_tools(caller: ProfileMaker, patterns: Sequence[str]) -> None:
+    """Raise Forbidden for a tool that the caller may not grant."""
+    for pattern in patterns:
+        if not may_grant_tool(caller, pattern):
+            raise Forbidden(
+                f"This key may not grant the tool {pattern[:64]!r}: it grants what its own `tools` "
+                "grant it. Use an admin key, or leave the tool out.",
+                code="tool_not_allowed",
+                param="tools",
+            )
 
 
 def read_rules(sent: object, member: str) -> tuple[BaseRule, ...]:

@@ -1,7 +1,8 @@
 """Python tools over HTTP: made, replaced, deleted, their versions, undo.
 
-The ETag is the version; an outdated If-Match is a 409. Hosts, secrets and the sandbox of a whole
-CPython are the operator's: an admin key sets them, and nobody is shown them.
+The ETag is the version; an outdated If-Match is a 409. Hosts and the sandbox of a whole
+CPython are the operator's: an admin key sets them, and nobody is shown hosts. Secrets stand in the
+configuration alone.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def check_tool_maker(caller: ToolMaker, definition: ToolDefinition | None = None
         )
     if definition is not None and definition.is_privileged and not caller.runs_it:
         raise Forbidden(
-            "Only an admin key sets `hosts`, `secrets` and `sandbox` of a tool.",
+            "Only an admin key sets `hosts` and `sandbox` of a tool.",
             code="tools_not_allowed",
         )
 
@@ -140,7 +141,8 @@ async def put_python_tool(
     except SourceRefused as e:
         raise InvalidSource(str(e), e.line) from None
     except ValueError as e:
-        raise BadRequest(f"{e}.", code="invalid_tool") from None
+        param = "secrets" if definition.secrets else None
+        raise BadRequest(f"{e}.", code="invalid_tool", param=param) from None
     stored = await caller.write(
         management.python_tools.edit_tool(caller.memory, (caller.tenant, name), text, source)
     )
@@ -172,7 +174,7 @@ async def remove_python_tool(caller: ToolMaker, name: str, source: EditSource) -
 async def put_tool(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     check_tool_maker(caller)
     definition = await caller.parse_body(ToolDefinition)
-    source = edit_source(caller, expected_version(caller.request.headers, "tool"))
+    source = edit_source(caller, expected_version(caller.headers, "tool"))
     stored, warnings = await put_python_tool(caller, segment(name), definition, source)
     return _with_version(show_tool(stored, warnings))
 
@@ -180,7 +182,7 @@ async def put_tool(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
 @delete("/tools/{name:str}", status_code=200, summary="Delete a Python tool; undo restores it")
 async def delete_tool(caller: AtDoor, name: FromPath[str]) -> Json:
     name = segment(name)
-    source = edit_source(caller, expected_version(caller.request.headers, "tool"))
+    source = edit_source(caller, expected_version(caller.headers, "tool"))
     await remove_python_tool(caller, name, source)
     return {"object": "tool", "name": name, "deleted": True}
 

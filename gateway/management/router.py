@@ -63,11 +63,10 @@ GIVEN = {
     "whose": Provide(conversations.whose),
     "wanted": Provide(usage.parse_filter),
     "called": Provide(tools.call_filter, sync_to_thread=False),
+    "importing": Provide(context.running_imports, sync_to_thread=False),
 }
 
 
 def management() -> Router:
     """Return the router of the management API, with the dependencies of its handlers."""
-    importing = users.Importing()
-    given = {**GIVEN, "importing": Provide(lambda: importing, sync_to_thread=False)}
-    return Router("/memory/v1", route_handlers=HANDLERS, dependencies=given, tags=["memory"])
+    return Router("/memory/v1", route_handlers=HANDLERS, dependencies=GIVEN, tags=["memory"])

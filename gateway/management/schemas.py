@@ -16,12 +16,11 @@ import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 
 from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_mean, quote_value
-from gateway.http.pacing import rest
 from gateway.wire.chat import decode_weighed
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import count
 from gateway.wire.long_strings import cut_long_strings, restore, takes_long
-from memory import CoreBlock, iso
+from memory import CoreBlock, end_step, iso
 from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
 
 T = TypeVar("T")
@@ -354,7 +353,7 @@ def brought(body: bytes, most: int | None) -> BroughtChat:
             "Import the conversation in several parts.",
             code="too_many_values",
         )
-    rest(len(body))
+    end_step()
     cut, spans = cut_long_strings(body) if takes_long(body) else (body, {})
     try:
         found = _brought(cut)
@@ -364,7 +363,7 @@ def brought(body: bytes, most: int | None) -> BroughtChat:
     messages: Sequence[msgspec.Raw | bytes] = found.messages
     if spans:
         messages = [restore(bytes(m), body, spans) for m in messages]
-    rest(len(body))
+    end_step()
     if most is not None and len(messages) > most:
         raise TooLarge(
             f"`messages` has {len(messages)} messages, and this key may import {most} at "
@@ -379,13 +378,13 @@ def brought(body: bytes, most: int | None) -> BroughtChat:
 def message_of(raw: msgspec.Raw | bytes, where: str) -> Json:
     """Parse one message. Raises BadRequest."""
     sent = raw if isinstance(raw, bytes) else bytes(raw)
-    rest(len(sent))
+    end_step()
     if (many := values_in(sent)) > VALUES:
         raise BadRequest(f"`{where}` has {many} values; at most {VALUES} are allowed.", param=where)
-    rest(len(sent))
+    end_step()
     try:
         found = decode_weighed(sent)
-        rest(len(sent))
+        end_step()
         return msgspec.convert(found, Json)
     except msgspec.ValidationError as e:
         text = str(e)

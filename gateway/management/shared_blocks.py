@@ -152,10 +152,9 @@ async def show_blocks(caller: ManagementRequest, found: list[StoredShared]) -> l
 
 def _source(caller: ManagementRequest, user: str | None = None) -> EditSource:
     """Return who makes an edit, and of which version."""
-    headers = caller.request.headers
-    actor = "cli" if headers.get("x-mnemogate-actor") == "cli" else "api"
-    expect = expected_version(headers)
-    return EditSource(actor, request_id(caller.request.scope), expect=expect, user=user)
+    expect = expected_version(caller.headers)
+    ident = request_id(caller.request.scope)
+    return EditSource(caller.actor, ident, expect=expect, user=user)
 
 
 async def _find_writer(caller: ManagementRequest, which: BlockName) -> str | None:

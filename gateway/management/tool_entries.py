@@ -50,7 +50,7 @@ class EntryTools(msgspec.Struct):
     accepted: list[str] = []
 
 
-def _find_entry(caller: ManagementRequest, name: str) -> McpTool:
+def find_server(caller: ManagementRequest, name: str) -> McpTool:
     """Return the kind behind an entry. Raises Forbidden, ResourceNotFound."""
     if not caller.runs_it:
         raise Forbidden("Only an admin key may look at the servers of tools. Ask the operator.")
@@ -60,7 +60,8 @@ def _find_entry(caller: ManagementRequest, name: str) -> McpTool:
     return entry.kind
 
 
-def _describe_entry(kind: McpTool, accepted: list[str]) -> EntryTools:
+def describe_server(kind: McpTool, accepted: list[str]) -> EntryTools:
+    """Return what a server lists, and what of it is accepted."""
     tools = [EntryTool(**told) for told in kind.describe()]
     return EntryTools(kind.name, kind.problem, kind.last_error, tools, accepted)
 
@@ -72,7 +73,7 @@ def _describe_entry(kind: McpTool, accepted: list[str]) -> EntryTools:
     operation_class=describe_body(AcceptPost),
 )
 async def accept_tools(caller: AtDoor, entry: FromPath[str]) -> EntryTools:
-    kind = _find_entry(caller, entry)
+    kind = find_server(caller, entry)
     sent = await caller.parse_body(AcceptPost)
     try:
         with translate_errors():
@@ -87,7 +88,7 @@ async def accept_tools(caller: AtDoor, entry: FromPath[str]) -> EntryTools:
             code="changed_again",
             param="hash",
         ) from e
-    return _describe_entry(kind, accepted)
+    return describe_server(kind, accepted)
 
 
 @post(
@@ -96,13 +97,13 @@ async def accept_tools(caller: AtDoor, entry: FromPath[str]) -> EntryTools:
     summary="Read again what a server of tools lists",
 )
 async def refresh_tools(caller: AtDoor, entry: FromPath[str]) -> EntryTools:
-    kind = _find_entry(caller, entry)
+    kind = find_server(caller, entry)
     try:
         with translate_errors():
             await kind.refresh()
     except (ServerUnreachable, ServerRefused, TooManyDefinitions) as e:
         raise Unavailable(f"The server of {entry[:64]!r} cannot be read: {e}.") from e
-    return _describe_entry(kind, [])
+    return describe_server(kind, [])
 
 
 ROUTES = (accept_tools, refresh_tools)

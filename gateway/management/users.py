@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from litestar import delete, get, post
@@ -14,7 +13,8 @@ from litestar.response import Stream
 
 from gateway.auth.user_resolver import USER_CHARACTERS
 from gateway.config.file_tools import kept_files
-from gateway.errors import BadRequest, RequestConflict
+from gateway.errors import BadRequest
+from gateway.limits.running_imports import RunningImports
 from gateway.management.context import (
     EVERY,
     AtDesk,
@@ -120,39 +120,13 @@ class TakingLines(Operation):
         )
 
 
-class Importing:
-    """The running imports: one per tenant.
-
-    Several would finish no sooner, and each holds its whole body in memory.
-    """
-
-    def __init__(self) -> None:
-        self._tenants: set[str] = set()
-
-    @contextlib.contextmanager
-    def of(self, tenant: str) -> Iterator[None]:
-        """Hold the import of a tenant. Raises RequestConflict if another one is running."""
-        if tenant in self._tenants:
-            raise RequestConflict(
-                f"An import of the tenant {tenant[:64]!r} is running, and only one runs at a "
-                "time. Retry once it has finished.",
-                code="import_running",
-                headers=[(b"retry-after", b"5")],
-            )
-        self._tenants.add(tenant)
-        try:
-            yield
-        finally:
-            self._tenants.discard(tenant)
-
-
 @post(
     "/users/{user:str}/import",
     status_code=200,
     summary="Import an export; existing rows are not duplicated",
     operation_class=TakingLines,
 )
-async def import_user(desk: AtDesk, importing: NamedDependency[Importing]) -> Imported:
+async def import_user(desk: AtDesk, importing: NamedDependency[RunningImports]) -> Imported:
     caller, hand = desk.caller, desk.hand("import")
     with importing.of(desk.scope.tenant):
         manifest = ImportManifest(

@@ -27,7 +27,7 @@ from gateway.wire.chat import MalformedReply, broken_stream, decode, encode
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
-from gateway.wire.sse import DONE, LINE_ENDS, LONG_BYTES, EventTooLarge, SseEvent, SseFramer
+from gateway.wire.sse import DONE, LONG_BYTES, EventTooLarge, SseEvent, SseFramer, has_line_end
 from gateway.wire.stream_endings import error_of
 
 
@@ -253,7 +253,7 @@ async def feed_long(framer: SseFramer, data: bytes) -> list[SseEvent]:
 
     It is copied twice then, which takes some 20 ms. Raises StreamIncomplete.
     """
-    if LINE_ENDS.search(data):
+    if has_line_end(data):
         return await asyncio.to_thread(feed_framer, framer, data)
     return feed_framer(framer, data)
 

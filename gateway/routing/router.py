@@ -31,7 +31,8 @@ class Target:
 
     concurrent: limit of concurrent requests, 0 for none. price: None if unknown. window: in tokens,
     None if unknown. stateful: its server keeps responses, as far as the settings say. asks: its
-    server is to be asked for the window, see `ContextWindows`.
+    server is to be asked for the window, see `ContextWindows`. supports_images: results of tools
+    may have pictures.
     """
 
     provider: str
@@ -46,6 +47,7 @@ class Target:
     tokenizer: str = "estimate"
     stateful: bool = True
     asks: bool = False
+    supports_images: bool = True
     label: str = field(init=False)  # its name in headers and errors, without the URL
 
     def __post_init__(self) -> None:
@@ -223,6 +225,7 @@ class Router:
                     facts.get("tokenizer", "estimate"),
                     t.stateful,
                     self._asks(t.provider, model, facts),
+                    model.supports_images,
                 )
             )
         return tuple(out)

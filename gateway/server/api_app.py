@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from functools import cache
 from typing import cast
 
 from litestar import Litestar
@@ -21,14 +23,23 @@ SCHEMA = SchemaRenderer(path=["/", "/openapi.json"])
 
 def build_api(current: CurrentState, caches: RouterCaches) -> Litestar:
     """Return the application of `/v1`, `/memory/v1` and `/schema`."""
-    app = Litestar(
+    return _serving(copy(_api()), current, caches)
+
+
+@cache
+def _api() -> Litestar:
+    """Return the application without a state.
+
+    It is built once in a process, since that takes a quarter of a second and applications differ
+    by their state alone.
+    """
+    return Litestar(
         [*HANDLERS, *stored_routes.HANDLERS, *conversation_routes.HANDLERS, management()],
         openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
         exception_handlers=EXCEPTION_HANDLERS,
         logging_config=None,
         request_max_body_size=None,
     )
-    return _serving(app, current, caches)
 
 
 def build_dashboard(current: CurrentState, caches: RouterCaches) -> Litestar:

@@ -120,6 +120,67 @@ LETTA_REFUSAL: Json = {
 }
 
 
+RPC_ID: Json = {"type": ["string", "integer"]}
+RPC_ERROR: Json = {
+    "type": "object",
+    "required": ["jsonrpc", "id", "error"],
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["string", "integer", "null"]},
+        "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
+        },
+    },
+}
+RPC_RESULT: Json = {
+    "type": "object",
+    "required": ["jsonrpc", "id", "result"],
+    "properties": {"jsonrpc": {"const": "2.0"}, "id": RPC_ID, "result": {"type": "object"}},
+}
+MCP_MESSAGE: Json = {
+    "summary": "One message of the Model Context Protocol, and its answer",
+    "tags": ["mcp"],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["jsonrpc", "method"],
+                    "properties": {
+                        "jsonrpc": {"const": "2.0"},
+                        "id": RPC_ID,
+                        "method": {"type": "string", "minLength": 1},
+                        "params": {"type": "object"},
+                    },
+                }
+            }
+        },
+    },
+    "responses": {
+        "200": {
+            "description": "The result, or an error of the method",
+            "content": {"application/json": {"schema": {"anyOf": [RPC_RESULT, RPC_ERROR]}}},
+        },
+        "202": {"description": "Taken: a notification, which has no answer"},
+        "default": {
+            "description": "What was wrong, and what to do",
+            "content": {"application/json": {"schema": RPC_ERROR}},
+        },
+    },
+    "security": [{"key": []}],
+}
+AGENT: Json = {"name": "agent", "in": "query", "schema": {"type": "string"}}
+USER: Json = {"name": "user", "in": "path", "required": True, "schema": {"type": "string"}}
+# The door of MCP clients, which answers before the framework.
+MCP_PATHS: Json = {
+    "/mcp": {"post": {**MCP_MESSAGE, "parameters": [AGENT]}},
+    "/u/{user}/mcp": {"post": {**MCP_MESSAGE, "parameters": [USER, AGENT]}},
+}
+
+
 def letta_paths(routes: Iterable[Any]) -> Json:
     """Return the paths of the Letta door. routes: see `gateway.letta.route`."""
     paths: Json = {}
@@ -166,7 +227,7 @@ def complete_schema(schema: Json, letta: Json | None = None) -> Json:
     schemes = {"key": {"type": "http", "scheme": "bearer"}}
     return {
         **schema,
-        "paths": {**paths, **(letta or {})},
+        "paths": {**paths, **MCP_PATHS, **(letta or {})},
         "components": {**components, "schemas": schemas, "securitySchemes": schemes},
     }
 

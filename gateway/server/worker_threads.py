@@ -1,18 +1,27 @@
-"""The threads for work that would hold the event loop; while one works, all give way sooner."""
+"""The threads for work that would hold the event loop.
+
+While one works, all give up the interpreter sooner, and it pauses between the steps of its work.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+
+from memory import pausing_with
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 # A request takes some twenty turns of the event loop, and waits in each until a busy thread gives
 # up the interpreter. Without a busy thread the usual interval costs fewer switches.
 BUSY_SWITCH_SECONDS = 0.0002
+# So a request waits for one such stretch of work at most, and is served in the next pause or two.
+WORK_SECONDS = 0.004  # of a thread's own time, after which it pauses
+PAUSE_SECONDS = 0.005
 
 
 class WorkerThreads(ThreadPoolExecutor):
@@ -45,7 +54,8 @@ class WorkerThreads(ThreadPoolExecutor):
     ) -> Result:
         self._count(1)
         try:
-            return fn(*args, **kwargs)
+            with pausing_with(WorkPause()):
+                return fn(*args, **kwargs)
         finally:
             self._count(-1)
 
@@ -53,3 +63,20 @@ class WorkerThreads(ThreadPoolExecutor):
         with self._lock:
             self._working += change
             sys.setswitchinterval(BUSY_SWITCH_SECONDS if self._working else self._switch_seconds)
+
+
+class WorkPause:
+    """The pause between two steps of a thread, once it has worked for `WORK_SECONDS`.
+
+    The processor's time counts: while a thread waits for the interpreter, others run already.
+    """
+
+    __slots__ = ("_begun",)
+
+    def __init__(self) -> None:
+        self._begun = time.thread_time()
+
+    def __call__(self) -> None:
+        if time.thread_time() - self._begun >= WORK_SECONDS:
+            time.sleep(PAUSE_SECONDS)
+            self._begun = time.thread_time()

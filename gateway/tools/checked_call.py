@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.tools.arguments import coerce_arguments, quote
+from gateway.tools.coercion import coerce_arguments, quote
 from gateway.tools.own_tools import OWN_TOOLS, TOOL_CALL
 from gateway.tools.registry import RegisteredTool
+from gateway.wire.chat import object_or_empty
 from memory import MAX_ARGUMENT_CHARACTERS, ToolCall, decode_foreign
 from memory.session.toolbox import NO_LONGER_AVAILABLE, Effect, StartedRun
 
@@ -22,7 +23,11 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class RefusedCall(Exception):
-    """A call that does not run; the message is what the model is told."""
+    """A call that does not run; the message is what the model is told. rule: that refused it."""
+
+    def __init__(self, message: str, rule: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 class AdmittedCall(msgspec.Struct):
@@ -103,6 +108,14 @@ class CallChecker:
         if not isinstance(inner, dict):
             raise RefusedCall(f"Error: arguments must be an object, got {quote(inner)}.")
         return name, inner
+
+
+def called_name(name: str, arguments: str) -> str:
+    """Return the tool that a call stands for: `tool_call` names another."""
+    if name != TOOL_CALL:
+        return name
+    inner = object_or_empty(arguments.encode("utf-8", "replace")).get("name")
+    return inner if isinstance(inner, str) else name
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def coerce_arguments(schema: Schema, arguments: Mapping[str, Any]) -> dict[str, 
     Defaults of the schema are filled in. An argument that the schema does not name is an error,
     unless it says `additionalProperties`. Dates and times stay ISO text.
     """
-    properties = schema.get("properties") or {}
+    properties = _properties_of(schema)
     if not schema.get("additionalProperties"):
         for name in arguments:
             if name not in properties:
@@ -71,7 +71,7 @@ def coerce_arguments(schema: Schema, arguments: Mapping[str, Any]) -> dict[str, 
         values = _coerce_members(schema, arguments, "", 0)
     except ArgumentMismatch as e:
         return str(e)
-    for name in schema.get("required") or ():
+    for name in _required_of(schema):
         if name not in values:
             return f"{name} is missing. {list_arguments(properties)}"
     return values
@@ -131,14 +131,14 @@ def _coerce_kind(schema: Schema, kind: Any, value: Any, path: str, depth: int) -
         if value is not None:
             raise _mismatch(schema, value, path)
         return None
-    if kind in SCALARS:
+    if isinstance(kind, str) and kind in SCALARS:
         return _coerce_scalar(schema, value, path)
     return value
 
 
 def _coerce_scalar(schema: Schema, value: Any, path: str) -> Any:
     kind = schema["type"]
-    read_moment = MOMENTS.get(schema.get("format", "")) if kind == "string" else None
+    read_moment = MOMENTS.get(str(schema.get("format"))) if kind == "string" else None
     try:
         if read_moment is not None:
             return read_moment(value)
@@ -199,7 +199,7 @@ def _from_text(value: Any, kind: type) -> Any:
 def _coerce_members(
     schema: Schema, members: Mapping[str, Any], path: str, depth: int
 ) -> dict[str, Any]:
-    properties = schema.get("properties") or {}
+    properties = _properties_of(schema)
     extra = schema.get("additionalProperties")
     values: dict[str, Any] = {}
     for name, value in members.items():
@@ -215,10 +215,22 @@ def _coerce_members(
         if name not in values and isinstance(member, Mapping) and "default" in member:
             values[name] = member["default"]
     if path:
-        for name in schema.get("required") or ():
+        for name in _required_of(schema):
             if name not in values:
                 raise ArgumentMismatch(f"{path}.{name} is missing")
     return values
+
+
+def _properties_of(schema: Schema) -> Schema:
+    """Return the members that a schema describes; none where it is no schema of an object."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _required_of(schema: Schema) -> list[str]:
+    required = schema.get("required")
+    names = required if isinstance(required, (list, tuple)) else ()
+    return [name for name in names if isinstance(name, str)]
 
 
 def _stands_for_default(schema: Schema, name: str, value: Any) -> bool:
@@ -228,12 +240,14 @@ def _stands_for_default(schema: Schema, name: str, value: Any) -> bool:
     member = schema["properties"][name]
     if not isinstance(member, Mapping) or _allows_null(member):
         return False
-    return "default" in member or name not in (schema.get("required") or ())
+    return "default" in member or name not in _required_of(schema)
 
 
 def _allows_null(schema: Schema, depth: int = 0) -> bool:
-    if "enum" in schema or "const" in schema:
-        return None in (schema.get("enum") or [schema.get("const")])
+    if "const" in schema:
+        return schema["const"] is None
+    if isinstance(schema.get("enum"), list):
+        return None in schema["enum"]
     branches = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(branches, list):
         return depth > MAX_DEPTH or any(
@@ -345,13 +359,14 @@ def _noun(schema: Any, depth: int = 0) -> str:
         return " or ".join(_noun(branch, depth + 1) for branch in branches)
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " or ".join(NOUNS.get(name, "a value") for name in kind)
+        return " or ".join(NOUNS.get(str(name), "a value") for name in kind)
     if kind == "string" and schema.get("format") == "date":
         return "a date such as 2026-11-26"
     if kind == "string" and schema.get("format") == "date-time":
         return "a date and time such as 2026-11-26T10:30:00Z"
     if kind == "array":
-        item_kind = (schema.get("items") or {}).get("type")
+        items = schema.get("items")
+        item_kind = items.get("type") if isinstance(items, Mapping) else None
         plural = PLURALS.get(item_kind) if isinstance(item_kind, str) else None
         return f"a list of {plural}" if plural else "a list"
     return NOUNS.get(kind, "a value") if isinstance(kind, str) else "a value"

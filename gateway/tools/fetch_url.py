@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.config.web_tools import FetchUrlSettings
-from gateway.tools.coercion import coerce_arguments
 from gateway.tools.guarded_http import (
     AnswerLimits,
     GuardedAnswer,
@@ -16,6 +15,7 @@ from gateway.tools.guarded_http import (
     RequestFailed,
 )
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.single_tool import SingleTool, ToolDefaults
 from gateway.tools.url_guard import Resolve, UrlGuard, UrlRefused, UrlRules
 from gateway.tools.web_page import PageText, read_bytes, read_html
 
@@ -41,39 +41,18 @@ PARAMETERS: dict[str, Any] = {
 TEXT_TYPES = ("json", "xml", "javascript", "ecmascript", "yaml", "csv", "x-sh", "toml")
 
 
-class FetchUrlTool:
+class FetchUrlTool(SingleTool):
     """One `[tools.NAME]` of kind `fetch_url`."""
 
     def __init__(
         self, name: str, settings: FetchUrlSettings, resolve: Resolve | None = None
     ) -> None:
-        self.problem = ""
         self._settings = settings
         rules = UrlRules(
             settings.allow_hosts, settings.deny_hosts, settings.private_hosts, settings.ports
         )
         self._http = GuardedHttp(UrlGuard(rules, resolve))
-        tool = OperatorTool(
-            name,
-            name,
-            settings.description or DESCRIPTION,
-            PARAMETERS,
-            settings.effect or "read",
-            settings.idempotent,
-            settings.pinned,
-        )
-        # The same object at each call: that is how the registry sees that nothing changed.
-        self._tools = (tool,)
-
-    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
-        """Return the tool."""
-        return self._tools
-
-    def check_arguments(
-        self, tool: OperatorTool, arguments: dict[str, Any]
-    ) -> dict[str, Any] | str:
-        """Return the coerced arguments, or the text of an error."""
-        return coerce_arguments(tool.parameters, arguments)
+        super().__init__(name, settings, ToolDefaults(DESCRIPTION, PARAMETERS))
 
     async def run(
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
@@ -95,9 +74,6 @@ class FetchUrlTool:
         if answer.is_cut:
             body += f"\n[The page is longer than {settings.max_mib} MiB; the rest was not read.]"
         return ToolOutput("\n".join([*head, "", body]), origin=answer.url)
-
-    async def close(self) -> None:
-        """Nothing stays open between two calls."""
 
 
 def read_page(answer: GuardedAnswer) -> PageText:

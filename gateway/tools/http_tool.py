@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -13,9 +13,9 @@ import msgspec
 
 from gateway.config.tool_entry import ToolSettings
 from gateway.config.tools import PLACEHOLDER, HttpToolSettings
-from gateway.tools.arguments import coerce_arguments
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolImage, ToolOutput
 from gateway.tools.kinds import KindServices
+from gateway.tools.single_tool import SingleTool, ToolDefaults
 from gateway.upstream.tool_client import (
     ToolAnswer,
     ToolClient,
@@ -32,35 +32,25 @@ SECRET_CHARACTERS = 6  # of a header's value; a shorter one is no secret
 HIDDEN = "[secret]"
 
 
-class HttpTool:
-    """See `ToolKind`. problem: always "": a server that does not answer is a run's error."""
+class HttpTool(SingleTool):
+    """See `ToolKind`. A server that does not answer is a run's error."""
 
     def __init__(self, name: str, settings: ToolSettings, services: KindServices) -> None:
         assert isinstance(settings, HttpToolSettings)  # noqa: S101 - the table of kinds says so
-        self.problem = ""
+        super().__init__(
+            name,
+            settings,
+            ToolDefaults("", _schema(settings), settings.resolved_effect),
+        )
         self._settings = settings
         self._placed = frozenset(PLACEHOLDER.findall(settings.url))
         self._client = ToolClient(settings.concurrent)
         self._secrets = _secrets_of(settings.headers)
-        self._tools = (
-            OperatorTool(
-                name,
-                name,
-                settings.description,
-                _schema(settings),
-                settings.resolved_effect,
-                settings.idempotent,
-                settings.pinned,
-            ),
-        )
-
-    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
-        return self._tools
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]
     ) -> dict[str, Any] | str:
-        coerced = coerce_arguments(tool.parameters, arguments)
+        coerced = super().check_arguments(tool, arguments)
         if isinstance(coerced, str):
             return coerced
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from gateway.tools.python_source import ARGUMENTS, PythonSource, SourceRefused, 
 from gateway.tools.sandbox import SandboxLimits, SandboxProgram
 from gateway.tools.sandbox_fetch import SandboxFetch
 from gateway.tools.sandboxes import Sandboxes
+from gateway.tools.single_tool import SandboxedTool, ToolDefaults
 from gateway.tools.url_guard import Resolve
 
 
-class PythonTool:
+class PythonTool(SandboxedTool):
     """One `[tools.NAME]` of kind `python`. Raises SourceRefused where its source is no tool."""
 
     def __init__(
@@ -27,32 +28,21 @@ class PythonTool:
         resolve: Resolve | None = None,
     ) -> None:
         self._settings = settings
-        self._sandboxes = sandboxes
         self._source = read_named_source(name, load_source(settings), settings.sandbox)
         self._network = (
             SandboxFetch(settings.hosts, settings.secrets, resolve) if settings.hosts else None
         )
         default_effect: Effect = "write" if settings.hosts else "read"
-        self._tools = (
-            OperatorTool(
-                name,
-                name,
-                settings.description or self._source.description or f"Runs {name}.",
+        super().__init__(
+            name,
+            settings,
+            sandboxes,
+            ToolDefaults(
+                self._source.description or f"Runs {name}.",
                 self._source.parameters,
-                settings.effect or default_effect,
-                settings.idempotent,
-                settings.pinned,
+                default_effect,
             ),
         )
-
-    @property
-    def problem(self) -> str:
-        """Why it cannot run, or nothing."""
-        return self._sandboxes.problem_of(self._settings.sandbox)
-
-    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
-        """Return the tool, unless its sandbox is not there."""
-        return () if self.problem else self._tools
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]
@@ -73,9 +63,6 @@ class PythonTool:
         if self._network is not None:
             text = self._network.mask(text)
         return ToolOutput(text, status="error" if outcome.is_error else "ok")
-
-    async def close(self) -> None:
-        """The sandboxes are of the whole process, which closes them."""
 
 
 def load_source(settings: PythonToolSettings) -> str:

@@ -20,7 +20,7 @@ from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
 from gateway.tools.planned import list_planned
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
-from memory import TokenCounter
+from memory import MEMORY_TOOL_NAMES, TokenCounter, list_literal_names
 
 MAX_ANSWERS = 64  # of grants that are kept for one catalog
 OBSERVED = 256  # runs of which times are kept, for the dashboard
@@ -97,7 +97,7 @@ class Catalog:
 
 
 class ToolRegistry:
-    """All entries. slots: runs of this process at a time.
+    """All entries. slots: runs of this process at a time. judges_memory: rules name memory tools.
 
     tenant_tools: those that were made by API, which an entry beside the configured ones lists.
     """
@@ -113,6 +113,7 @@ class ToolRegistry:
         self.tenant_tools = tenant_tools
         self._api_entry = ToolEntry(API_ENTRY, ToolSettings(kind="python"), tenant_tools)
         self.slots = asyncio.Semaphore(settings.process_parallel)
+        self.judges_memory = bool(list_literal_names(settings.parsed_rules) & MEMORY_TOOL_NAMES)
         self._counter = TokenCounter()
         self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
 

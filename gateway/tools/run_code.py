@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.config.python_tools import RunCodeSettings
-from gateway.tools.coercion import coerce_arguments
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.sandbox import SandboxProgram
 from gateway.tools.sandboxes import Sandboxes
+from gateway.tools.single_tool import SandboxedTool, ToolDefaults
 
 DESCRIPTIONS = {
     "monty": (
@@ -38,37 +38,13 @@ PARAMETERS: dict[str, Any] = {
 }
 
 
-class RunCodeTool:
+class RunCodeTool(SandboxedTool):
     """One `[tools.NAME]` of kind `run_code`."""
 
     def __init__(self, name: str, settings: RunCodeSettings, sandboxes: Sandboxes) -> None:
+        defaults = ToolDefaults(DESCRIPTIONS[settings.sandbox], PARAMETERS)
+        super().__init__(name, settings, sandboxes, defaults)
         self._settings = settings
-        self._sandboxes = sandboxes
-        tool = OperatorTool(
-            name,
-            name,
-            settings.description or DESCRIPTIONS[settings.sandbox],
-            PARAMETERS,
-            settings.effect or "read",
-            settings.idempotent,
-            settings.pinned,
-        )
-        self._tools = (tool,)
-
-    @property
-    def problem(self) -> str:
-        """Why it cannot run, or nothing."""
-        return self._sandboxes.problem_of(self._settings.sandbox)
-
-    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
-        """Return the tool, unless its sandbox is not there."""
-        return () if self.problem else self._tools
-
-    def check_arguments(
-        self, tool: OperatorTool, arguments: dict[str, Any]
-    ) -> dict[str, Any] | str:
-        """Return the coerced arguments, or the text of an error."""
-        return coerce_arguments(tool.parameters, arguments)
 
     async def run(
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
@@ -81,6 +57,3 @@ class RunCodeTool:
         limits = self._sandboxes.limits_of(settings.seconds, settings.memory_mib)
         outcome = await self._sandboxes.choose(settings.sandbox).run(program, limits)
         return ToolOutput(outcome.show(), status="error" if outcome.is_error else "ok")
-
-    async def close(self) -> None:
-        """The sandboxes are of the whole process, which closes them."""

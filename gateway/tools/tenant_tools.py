@@ -7,6 +7,7 @@ deleted one is refused by every worker from the next call on.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -30,11 +31,15 @@ from memory.management.python_tools import StoredTool, ToolText
 
 API_ENTRY = "python/api"  # no entry of the configuration has such a name
 FRESH_SECONDS = 2.0  # that other workers' changes may take to be listed here
+CLOCK_SECONDS = 5.0  # by which the clocks of workers may differ
 MAX_PARSED = 256  # sources that are held parsed
 
 
 class ToolDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What PUT takes. effect, timeout: None for those of every Python tool."""
+    """What PUT takes. effect, timeout: None for those of every Python tool.
+
+    secrets: refused; named here so that the refusal can say where they are set.
+    """
 
     kind: Literal["python"] = "python"
     source: str = ""
@@ -48,7 +53,7 @@ class ToolDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     @property
     def is_privileged(self) -> bool:
         """Whether only an operator may set this."""
-        return bool(self.hosts or self.secrets or self.sandbox != "monty")
+        return bool(self.hosts or self.sandbox != "monty")
 
 
 class ListedDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,6 +77,7 @@ class TenantPythonTools:
         self.shared = shared  # replaced by a reload
         self.tools: dict[str, tuple[OperatorTool, ...]] = {}
         self._read_at = 0.0
+        self._read_when = 0.0  # the Unix time of that
         self._reading: asyncio.Task[None] | None = None
         self._parsed: dict[tuple[str, str, int], PythonSource] = {}
 
@@ -98,7 +104,7 @@ class TenantPythonTools:
         source = self._parse(stored, definition)
         network = None
         if definition.hosts:
-            network = SandboxFetch(tuple(definition.hosts), definition.secrets)
+            network = SandboxFetch(tuple(definition.hosts), {})
         program = make_program(source, arguments, network)
         sandbox = self.shared.sandboxes.choose(definition.sandbox)
         try:
@@ -116,8 +122,17 @@ class TenantPythonTools:
         if self._reading is not None:
             self._reading.cancel()
 
+    def seconds_since_read(self) -> float:
+        """Return how old the lists are."""
+        return time.monotonic() - self._read_at if self._read_at else math.inf
+
+    def was_read_after(self, moment: float) -> bool:
+        """Tell whether the lists hold what was made before a Unix time, by any worker's clock."""
+        return self._read_when > moment + CLOCK_SECONDS
+
     async def read_lists(self) -> None:
         """Read what is listed of all tools. Raises StoreUnavailable."""
+        begun, when = time.monotonic(), time.time()
         rows = await management.python_tools.list_tools(self._memory)
         tools: dict[str, list[OperatorTool]] = {}
         for tenant, name, version, listed in rows:
@@ -128,10 +143,15 @@ class TenantPythonTools:
             tenant: before[tenant] if before.get(tenant) == tuple(own) else tuple(own)
             for tenant, own in tools.items()
         }
-        self._read_at = time.monotonic()
+        self._read_at, self._read_when = begun, when
 
     async def check(self, name: str, definition: ToolDefinition) -> tuple[ToolText, list[str]]:
         """Return what is written of a tool, and warnings. Raises SourceRefused, ValueError."""
+        if definition.secrets:
+            raise ValueError(
+                "`secrets` are set in the configuration only, so that none is stored: write the "
+                f'tool as [tools.{name}] with kind = "python" and secrets = {{ KEY = "${{KEY}}" }}'
+            )
         try:
             settings = PythonToolSettings.model_validate(
                 {**msgspec.to_builtins(definition), "timeout": definition.timeout or 30}

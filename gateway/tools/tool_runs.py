@@ -232,7 +232,7 @@ async def _start(call: AdmittedCall, ledger: RunLedger) -> RunRecord | None:
     if earlier is None:
         return None
     if earlier.is_done:
-        return RunRecord(run, "replayed", earlier.result)
+        return RunRecord(run, "replayed", earlier.result, has_succeeded=earlier.is_ok)
     return RunRecord(run, "unknown", NOT_KNOWN.format(call.name))
 
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 
 import msgspec
 
 from gateway.tools.approval_wait import CallApprovals
-from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall
+from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall, called_name
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
-from gateway.tools.past_runs import called_name
 from gateway.tools.registry import RegisteredTool, ToolRegistry
+from gateway.tools.results import ERROR
 from gateway.tools.tool_runs import ToolRuns
-from gateway.tools.verdicts import RunRules
+from gateway.tools.verdicts import ALLOW, ReplyRules, RunRules
 from gateway.wire.chat import Json
 from memory import ToolCall
-from memory.session.toolbox import NO_OFFER, RunLedger, RunRecord, StartedRun, ToolOffer, ToolTurn
+from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, ToolTurn
 
-LABEL = "header:"  # stands among an epoch's tools for the header that narrowed them
+# Stand among an epoch's tools, for the header that narrowed them and for what the agent grants.
+HEADER_LABEL, AGENT_LABEL = "header:", "agent:"
+LABELS = (HEADER_LABEL, AGENT_LABEL)
+LABEL_DIGITS = 16
 
 
 class ToolCircumstances(msgspec.Struct, frozen=True):
     """What a request may use.
 
     granted: tools by name. taken: names that the client's own tools have. header: as it came.
-    takes: the request and its target take tools.
+    of_agent: patterns that the agent's profile grants. takes: the request and its target take
+    tools.
     """
 
     registry: ToolRegistry
@@ -34,7 +39,21 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
     header: str
     rules: RunRules
     approvals: CallApprovals
+    of_agent: tuple[str, ...] = ()
     takes: bool = True
+
+    def label(self) -> dict[str, str]:
+        """Return what an epoch's tools were chosen by: another value begins a new epoch.
+
+        An agent's grants count with those of their names that are there, so that a tool is shown
+        from the next request after it was granted, or came back.
+        """
+        labels = {HEADER_LABEL: self.header} if self.header else {}
+        if self.of_agent:
+            there = [name for name in self.of_agent if name in self.granted]
+            digest = sha256(msgspec.json.encode([self.of_agent, there])).hexdigest()
+            labels[AGENT_LABEL] = digest[:LABEL_DIGITS]
+        return labels
 
 
 class TurnToolbox:
@@ -43,6 +62,7 @@ class TurnToolbox:
     def __init__(self, request: ToolCircumstances, runs: ToolRuns) -> None:
         taken = request.taken
         self._request, self._runs = request, runs
+        self._labels = request.label()
         self._usable = (
             {name: tool for name, tool in request.granted.items() if name not in taken}
             if taken
@@ -54,9 +74,11 @@ class TurnToolbox:
         self.deferred: tuple[str, ...] = ()
         settings = request.registry.settings
         self._checker = CallChecker(self._usable, settings.calls_per_turn)
+        self.exits = request.rules.exits
+        self.governed_memory = request.rules.governed_memory
 
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
-        label = {LABEL: self._request.header} if self._request.header else {}
+        label = self._labels
         usable = {
             name: tool
             for name, tool in self._usable.items()
@@ -77,10 +99,10 @@ class TurnToolbox:
         return label | digests | own
 
     def continues(self, shown: Mapping[str, str]) -> bool:
-        if shown.get(LABEL, "") != self._request.header:
+        if any(shown.get(label, "") != self._labels.get(label, "") for label in LABELS):
             return False
         for name, digest in shown.items():
-            if name == LABEL:
+            if name in LABELS:
                 continue
             tool = self._usable.get(name) or (OWN_TOOLS.get(name) if name in self._own else None)
             if tool is None or tool.digest != digest:
@@ -90,7 +112,7 @@ class TurnToolbox:
     def offer(self, shown: Mapping[str, str]) -> ToolOffer:
         if not self._request.takes:
             return NO_OFFER
-        names = sorted(name for name in shown if name != LABEL)
+        names = sorted(name for name in shown if name not in LABELS)
         tools = [self._usable.get(name) or OWN_TOOLS[name] for name in names]
         if TOOL_SEARCH in shown:
             self.deferred = tuple(name for name in self._usable if name not in shown)
@@ -117,41 +139,60 @@ class TurnToolbox:
                 if isinstance(call, RunRecord):
                     running.append(call)
                 else:
-                    running.append(group.create_task(self._run_call(call, turn.ledger)))
+                    running.append(group.create_task(self._run_call(call, turn)))
         records = [one if isinstance(one, RunRecord) else one.result() for one in running]
         for record in records:
             self._runs.note_end(record)
         return records
 
-    async def _run_call(self, call: AdmittedCall, ledger: RunLedger) -> RunRecord:
+    async def _run_call(self, call: AdmittedCall, turn: ToolTurn) -> RunRecord:
         """Run a call, once a person allowed it where one must; that takes no slot."""
         if not call.needs_approval:
-            return await self._runs.run(call, ledger)
+            return await self._run_allowed(call, turn)
         approval = await self._request.approvals.ask(call)
         facts = {"approval": approval.id} if approval.id else {}
         if approval.refusal:
             return RunRecord(call.run, "refused", approval.refusal, facts=facts)
-        record = await self._runs.run(call, ledger)
+        record = await self._run_allowed(call, turn)
         return msgspec.structs.replace(record, facts={**record.facts, **facts})
+
+    async def _run_allowed(self, call: AdmittedCall, turn: ToolTurn) -> RunRecord:
+        if call.name not in self.governed_memory:
+            return await self._runs.run(call, turn.ledger)
+        text = await turn.run_memory(call.run.place)
+        return RunRecord(call.run, "error" if text.startswith(ERROR) else "ok", text)
 
     def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""
-        names = [called_name(call.name, call.arguments) for call in calls]
-        verdicts = self._request.rules.judge(names, turn)
+        rules = self._request.rules.begin_reply(turn.before)
         checked: list[AdmittedCall | RunRecord] = []
-        for call, place, verdict in zip(calls, turn.places, verdicts, strict=True):
-            if verdict.decision == "refuse":
-                checked.append(_refusal(call, place, verdict.message, verdict.rule))
-                continue
+        for call, place in zip(calls, turn.places, strict=True):
             try:
-                allowed = self._checker.check(call, place)
-                allowed.needs_approval = verdict.decision == "approve"
-                checked.append(allowed)
+                checked.append(self._admit(call, place, rules))
             except RefusedCall as e:
-                checked.append(_refusal(call, place, str(e)))
+                checked.append(_refusal(call, place, e))
         return checked
 
+    def _admit(self, call: ToolCall, place: int, rules: ReplyRules) -> AdmittedCall:
+        """Return a call that may run. Raises RefusedCall."""
+        name = called_name(call.name, call.arguments)
+        is_granted = name in self._usable or name in self.governed_memory
+        verdict = rules.judge(name) if is_granted else ALLOW
+        if verdict.decision == "refuse":
+            raise RefusedCall(verdict.message, verdict.rule)
+        if call.name in self.governed_memory:
+            admitted = AdmittedCall(_unchecked_run(call, place), None, {})
+        else:
+            admitted = self._checker.check(call, place)
+        admitted.needs_approval = verdict.decision == "approve"
+        rules.accept(name)
+        return admitted
 
-def _refusal(call: ToolCall, place: int, message: str, rule: str = "") -> RunRecord:
-    run = StartedRun(place, "", call.name, 0, "read", call.arguments, "")
-    return RunRecord(run, "refused", message, facts={"rule": rule} if rule else {})
+
+def _refusal(call: ToolCall, place: int, refused: RefusedCall) -> RunRecord:
+    facts = {"rule": refused.rule} if refused.rule else {}
+    return RunRecord(_unchecked_run(call, place), "refused", str(refused), facts=facts)
+
+
+def _unchecked_run(call: ToolCall, place: int) -> StartedRun:
+    return StartedRun(place, "", call.name, 0, "read", call.arguments, "")

@@ -15,9 +15,9 @@ import msgspec
 
 from gateway.config.web_tools import WebSearchSettings
 from gateway.http.json_thread import run_by_weight
-from gateway.tools.coercion import coerce_arguments
 from gateway.tools.guarded_http import AnswerLimits, GuardedHttp, GuardedRequest, RequestFailed
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
+from gateway.tools.single_tool import SingleTool, ToolDefaults
 from gateway.tools.url_guard import DEFAULT_PORTS, Resolve, UrlGuard, UrlRefused, UrlRules
 from gateway.wire.chat import decode_answer
 
@@ -68,36 +68,15 @@ class SearchFailed(Exception):
     """A backend that gave no hits for a reason. The text is for the model."""
 
 
-class WebSearchTool:
+class WebSearchTool(SingleTool):
     """One `[tools.NAME]` of kind `web_search`."""
 
     def __init__(
         self, name: str, settings: WebSearchSettings, resolve: Resolve | None = None
     ) -> None:
-        self.problem = ""
         self.settings = settings
         self._resolve = resolve
-        tool = OperatorTool(
-            name,
-            name,
-            settings.description or DESCRIPTION,
-            PARAMETERS,
-            settings.effect or "read",
-            settings.idempotent,
-            settings.pinned,
-        )
-        # The same object at each call: that is how the registry sees that nothing changed.
-        self._tools = (tool,)
-
-    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
-        """Return the tool."""
-        return self._tools
-
-    def check_arguments(
-        self, tool: OperatorTool, arguments: dict[str, Any]
-    ) -> dict[str, Any] | str:
-        """Return the coerced arguments, or the text of an error."""
-        return coerce_arguments(tool.parameters, arguments)
+        super().__init__(name, settings, ToolDefaults(DESCRIPTION, PARAMETERS))
 
     async def run(
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
@@ -125,9 +104,6 @@ class WebSearchTool:
         else:
             rows, members = await self._ask_server(query)
         return choose_hits(rows, members, query)
-
-    async def close(self) -> None:
-        """Nothing stays open between two calls."""
 
     async def _ask_server(self, query: WebQuery) -> tuple[list[Any], HitMembers]:
         settings = self.settings

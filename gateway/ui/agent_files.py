@@ -10,13 +10,13 @@ from litestar.params import FromQuery
 from litestar.response import Redirect, Template
 
 from gateway.errors import BadRequest, GatewayError
+from gateway.limits.running_imports import RunningImports
 from gateway.management import agent_export, agent_import
 from gateway.management import agents as api
 from gateway.management.profile_edits import check_maker
-from gateway.management.users import Importing
 from gateway.ui.agents import FIELD_ERRORS, source_of, where
 from gateway.ui.texts import link
-from gateway.ui.visitor import TAKES_FILES, AtVisit, go_to
+from gateway.ui.visitor import AS_TEXT, TAKES_FILES, AtVisit, go_to
 
 if TYPE_CHECKING:
     from memory.formats.agent_file import ReadAgent
@@ -36,9 +36,9 @@ async def import_form(visitor: AtVisit) -> Template:
     return _page(visitor)
 
 
-@post("/agents/import", status_code=200, opt={TAKES_FILES: True})
+@post("/agents/import", status_code=200, opt={TAKES_FILES: AS_TEXT})
 async def import_agents(
-    visitor: AtVisit, importing: NamedDependency[Importing]
+    visitor: AtVisit, importing: NamedDependency[RunningImports]
 ) -> Template | Redirect:
     """Make the agents of a file, each with one memory of its own."""
     try:

@@ -17,6 +17,7 @@ from gateway.relay.endpoint import upstream_models
 from gateway.routing.agents import CONFIG, Agent
 from gateway.ui import agent_form
 from gateway.ui.agent_form import ProfileForm
+from gateway.ui.form_request import version_of
 from gateway.ui.texts import diff_lines, link
 from gateway.ui.visitor import ACTOR, AtVisit, Visitor, go_to
 from memory import EditSource
@@ -193,7 +194,7 @@ async def profile_page(visitor: AtVisit, name: FromQuery[str]) -> Template:
 @post("/agent/profile", status_code=200)
 async def save_profile(visitor: AtVisit, name: FromQuery[str]) -> Template | Redirect:
     form = await asyncio.to_thread(agent_form.read_form, visitor.form)
-    version = _version(visitor)
+    version = version_of(visitor)
     agent = await api.find_agent(visitor.caller, name)
     try:
         if _edit_rows(visitor, form):
@@ -213,14 +214,6 @@ async def save_profile(visitor: AtVisit, name: FromQuery[str]) -> Template | Red
             return await _conflict_page(visitor, form, current)
         return await _form_page(visitor, form, current, error=e)
     return go_to(link("/agent", **where(visitor, agent.name)))
-
-
-def _version(visitor: Visitor) -> int:
-    """Return the version that the form shows. Raises BadRequest."""
-    text = visitor.field("version")
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise BadRequest("`version` must be a number. Reload the page and try again.")
-    return int(text)
 
 
 async def _conflict_page(visitor: Visitor, form: ProfileForm, agent: Agent) -> Template:

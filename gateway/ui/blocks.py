@@ -10,9 +10,10 @@ from litestar import get, post
 from litestar.params import FromQuery
 from litestar.response import Redirect, Stream, Template
 
-from gateway.errors import BadRequest, GatewayError
+from gateway.errors import GatewayError
 from gateway.management import blocks as api
 from gateway.management.schemas import BlockPut
+from gateway.ui.form_request import version_of
 from gateway.ui.live import EVENT_STREAM, Feeds, event, watch
 from gateway.ui.people import summarise_user
 from gateway.ui.texts import diff_lines, link
@@ -61,13 +62,12 @@ async def edit_form(subject: AboutUser, label: FromQuery[str]) -> Template:
 @post("/user/block", status_code=200)
 async def save_block(subject: AboutUser) -> Template | Redirect:
     visitor = subject.visitor
-    label, value, version = (visitor.field(x) for x in ("label", "value", "version"))
-    if not version.isdigit() or len(version) > 18:
-        raise BadRequest("`version` must be a number. Reload the page and try again.")
+    label, value = visitor.field("label"), visitor.field("value")
+    version = version_of(visitor)
     before = await _block(subject, label)
     new = BlockPut(value, before.description, before.limit)
     try:
-        await api.replace_block(subject.desk, label, new, int(version))
+        await api.replace_block(subject.desk, label, new, version)
     except GatewayError as e:
         if e.status not in (400, 403, 409):
             raise

@@ -12,11 +12,12 @@ from litestar.response import Redirect, Template
 from gateway.errors import BadRequest
 from gateway.management import users as api
 from gateway.management.context import EVERY
-from gateway.management.policies import check_timezone
+from gateway.management.policies import put_policy
 from gateway.management.schemas import cursor_of, place_of
+from gateway.ui.form_request import in_form
 from gateway.ui.texts import link
 from gateway.ui.visitor import AboutUser, AtVisit, Subject, go_to
-from memory import VisibleScopes, management
+from memory import LAYER_KINDS, VisibleScopes, management
 
 PAGE, MAX_WORDS = 50, 200
 
@@ -62,24 +63,25 @@ async def summarise_user(subject: Subject) -> dict[str, Any]:
         "counts": found[0] if found else None,
         "policy": policy.memory,
         "timezone": policy.timezone,
+        "tools": management.policies.tools_of(policy),
+        "layers": policy.layers,
         "modes": management.policies.MODES,
     }
 
 
 @post("/user/policy")
 async def set_policy(subject: AboutUser) -> Redirect:
-    desk, mode = subject.desk, subject.visitor.field("memory")
-    if mode not in management.policies.MODES:
-        raise BadRequest(
-            f"`memory` is {mode[:40]!r}: use one of {', '.join(management.policies.MODES)}.",
-            param="memory",
-        )
-    zone = subject.visitor.field("timezone").strip()
-    if zone:
-        check_timezone(zone)
-    who = desk.scope.tenant, desk.user
-    change = management.policies.PolicyChange(mode, zone)
-    await desk.write(management.policies.put_policy(desk.memory, who, change))
+    """Set what the form says of a user's policy; what it leaves out stays as it is."""
+    visitor, form = subject.visitor, subject.visitor.form
+    body: dict[str, Any] = {
+        "memory": visitor.field("memory"),
+        "timezone": visitor.field("timezone").strip(),
+    }
+    if "tools" in form:
+        body["tools"] = form["tools"].split()
+    if "layers" in form:  # the form has a box for each
+        body["layers"] = [kind for kind in LAYER_KINDS if f"layer-{kind}" in form]
+    await put_policy.fn(in_form(subject, body))
     return go_to(link("/user", **subject.where))
 
 

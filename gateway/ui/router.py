@@ -21,28 +21,39 @@ from gateway.auth.sessions import TicketOffice
 from gateway.errors import GatewayError, ResourceNotFound, StoreDown
 from gateway.http.access_log import current_line
 from gateway.http.asgi import UNEXPECTED
-from gateway.management.users import Importing
+from gateway.management.context import running_imports
 from gateway.state import request_id
 from gateway.storage.tickets import TicketTable
 from gateway.ui import (
     agent_files,
     agent_trial,
     agents,
+    approval_pages,
     blocks,
     conversations,
     dropped,
+    file_pages,
     guidance,
+    inbox_pages,
+    layer_pages,
     moves,
     operations,
     passages,
     people,
     requests,
+    shared_members,
+    shared_pages,
     sign_in,
     texts,
+    tool_pages,
+    tool_servers,
+    tool_sources,
 )
 from gateway.ui.agent_trial import RunTurn
 from gateway.ui.live import FeedLimit
 from gateway.ui.moves import MoveOffice
+from gateway.ui.navigation import list_pages
+from gateway.ui.shown_times import render_time
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
 from memory import Memory
 
@@ -58,6 +69,31 @@ FILES = {
     path.name: (path.read_bytes(), TYPES[path.suffix])
     for path in sorted((FOLDER / "static").iterdir())
 }
+# The modules of the pages.
+PAGES: tuple[Any, ...] = (
+    sign_in,
+    agents,
+    agent_files,
+    agent_trial,
+    tool_pages,
+    tool_servers,
+    tool_sources,
+    approval_pages,
+    shared_pages,
+    shared_members,
+    layer_pages,
+    inbox_pages,
+    file_pages,
+    people,
+    moves,
+    blocks,
+    passages,
+    dropped,
+    conversations,
+    requests,
+    operations,
+    guidance,
+)
 VERSION = hashlib.sha256(b"".join(data for data, _ in FILES.values())).hexdigest()[:12]
 
 
@@ -80,12 +116,18 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        link=texts.link, read_call=texts.read_call, version=VERSION, visitor=None, subject=None
+        link=texts.link,
+        read_call=texts.read_call,
+        pages_of=list_pages,
+        version=VERSION,
+        visitor=None,
+        subject=None,
     )
     environment.filters.update(
         shown=texts.render_text,
         ago=texts.ago,
         moment=texts.moment,
+        local=render_time,
         number=texts.number,
         counted=texts.render_count,
         percent=texts.percent,
@@ -145,30 +187,14 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
     an agent answer a message.
     """
     office, limit, movers = _office(secret, memory), FeedLimit(), MoveOffice()
-    importing = Importing()
     return Router(
         "/ui",
-        route_handlers=[
-            *sign_in.ROUTES,
-            *agents.ROUTES,
-            *agent_files.ROUTES,
-            *agent_trial.ROUTES,
-            *people.ROUTES,
-            *moves.ROUTES,
-            *blocks.ROUTES,
-            *passages.ROUTES,
-            *dropped.ROUTES,
-            *conversations.ROUTES,
-            *requests.ROUTES,
-            *operations.ROUTES,
-            *guidance.ROUTES,
-            static_file,
-        ],
+        route_handlers=[*(handler for page in PAGES for handler in page.ROUTES), static_file],
         dependencies={
             "office": Provide(lambda: office, sync_to_thread=False),
             "feeds": Provide(lambda: limit, sync_to_thread=False),
             "moves": Provide(lambda: movers, sync_to_thread=False),
-            "importing": Provide(lambda: importing, sync_to_thread=False),
+            "importing": Provide(running_imports, sync_to_thread=False),
             "run_turn": Provide(lambda: run_turn, sync_to_thread=False),
             "visitor": Provide(visitor),
             "subject": Provide(subject),

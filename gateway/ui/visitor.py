@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +17,7 @@ from litestar.params import FromQuery, QueryParameter
 from litestar.response import Redirect, Template
 
 from gateway.auth.sessions import Ticket, TicketOffice
+from gateway.config.file_tools import find_file_limits
 from gateway.errors import BadRequest, Forbidden, GatewayError, Unauthenticated
 from gateway.http.request_body import read_body
 from gateway.management.context import (
@@ -30,13 +30,14 @@ from gateway.management.context import (
     with_agents_blocks,
 )
 from gateway.state import GatewayState
-from gateway.ui.uploads import is_upload, read_upload
+from gateway.ui.uploads import SentForm, is_upload, read_upload
 
 COOKIE = "mnemogate_session"
 SESSION = "session"
 ACTOR = "dashboard"
 FORM_BYTES = 4 << 20
-TAKES_FILES = "takes_files"  # option of a route whose form brings a file
+TAKES_FILES = "takes_files"  # option of a route whose form brings a file: `AS_TEXT` or `AS_BYTES`
+AS_TEXT, AS_BYTES = "text", "bytes"
 SHORT_FORM_BYTES = 16 << 10  # longer forms are parsed in a thread
 MAX_FIELDS = 1200  # an agent of 200 blocks has five for each
 HEADERS = {
@@ -67,7 +68,7 @@ class Visitor:
         self._ticket, self._office = ticket, office
         self.session = ticket.nonce
         self.csrf = office.csrf_token(ticket)
-        self.form: Mapping[str, str] = {}
+        self.form = SentForm({})
 
     async def is_signed_in(self) -> bool:
         """Tell whether the session still lasts; a key may have been revoked meanwhile."""
@@ -83,9 +84,9 @@ class Visitor:
         headers = self.caller.request.headers
         return headers.get("hx-request") == "true" and headers.get("hx-boosted") != "true"
 
-    def page(self, name: str, **context: Any) -> Template:
+    def page(self, template: str, /, **context: Any) -> Template:
         """Return a page, or a part of one, that knows its visitor."""
-        return Template(name, context={**context, "visitor": self})
+        return Template(template, context={**context, "visitor": self})
 
     def field(self, name: str) -> str:
         """Return a field of the form, line ends as they are stored. Raises BadRequest."""
@@ -111,9 +112,9 @@ class Subject:
             "tenant": tenant or "",
         }
 
-    def page(self, name: str, **context: Any) -> Template:
+    def page(self, template: str, /, **context: Any) -> Template:
         """Return a page, or a part of one, about the user."""
-        return self.visitor.page(name, **context, subject=self)
+        return self.visitor.page(template, **context, subject=self)
 
 
 AtVisit = NamedDependency[Visitor]
@@ -127,25 +128,27 @@ def go_to(url: str) -> Redirect:
     return Redirect(url, status_code=303)
 
 
-async def read_form(request: AnyRequest, limit: int = FORM_BYTES) -> dict[str, str]:
+async def read_form(request: AnyRequest, limit: int = FORM_BYTES) -> SentForm:
     """Return the fields of a form of limited size. Raises TooLarge, BadRequest."""
     body = await read_body(request.receive, dict(request.scope["headers"]), limit)
     kind = request.headers.get("content-type", "")
-    if is_upload(kind) and request.route_handler.opt.get(TAKES_FILES):
-        return await asyncio.to_thread(read_upload, body, kind, MAX_FIELDS)
+    takes = request.route_handler.opt.get(TAKES_FILES)
+    if is_upload(kind) and takes:
+        keeps_bytes = takes == AS_BYTES
+        return await asyncio.to_thread(read_upload, body, kind, MAX_FIELDS, keeps_bytes=keeps_bytes)
     if len(body) <= SHORT_FORM_BYTES:
         return _parse_form(body)
     return await asyncio.to_thread(_parse_form, body)
 
 
-def _parse_form(body: bytes) -> dict[str, str]:
+def _parse_form(body: bytes) -> SentForm:
     try:
         pairs = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
         )
     except ValueError as e:
         raise BadRequest("The form cannot be read: send application/x-www-form-urlencoded.") from e
-    return dict(pairs)
+    return SentForm(dict(pairs))
 
 
 def check_origin(request: AnyRequest) -> None:
@@ -171,7 +174,7 @@ async def open_session(request: AnyRequest, office: TicketOffice) -> Ticket:
     return ticket
 
 
-async def read_change(request: AnyRequest, csrf: str, limit: int = FORM_BYTES) -> dict[str, str]:
+async def read_change(request: AnyRequest, csrf: str, limit: int = FORM_BYTES) -> SentForm:
     """Return the form of a change. Raises Forbidden, TooLarge, BadRequest.
 
     csrf: the session's token, which the form has to have. limit: in bytes.
@@ -200,10 +203,14 @@ async def visitor(
 
 
 def _form_bytes(caller: ManagementRequest) -> int:
-    """Return how many bytes a form may have; a file may be as large as an import."""
-    if not caller.request.route_handler.opt.get(TAKES_FILES):
-        return FORM_BYTES
+    """Return how many bytes a form may have; a file may be as large as by the API."""
+    takes = caller.request.route_handler.opt.get(TAKES_FILES)
     settings = caller.gateway.settings
+    if takes == AS_BYTES:
+        limits = find_file_limits(settings)
+        return FORM_BYTES + (int(limits.max_mib * MIB) if limits is not None else 0)
+    if takes != AS_TEXT:
+        return FORM_BYTES
     mib = settings.server.max_body_mib
     return int((mib if caller.runs_it else min(mib, settings.memory.import_mib)) * MIB)
 

@@ -11,6 +11,7 @@ from memory.conversation.json_strings import (
     holds,
     mask_escapes,
 )
+from memory.conversation.steps import end_step
 
 LIGHT_BYTES = 1 << 18  # that are read on the event loop
 LIGHT_VALUES = 10_000
@@ -75,6 +76,7 @@ def is_readable(text: bytes, most: int = MOST_VALUES) -> bool:
         objects += between.count(b"{")
         if values > most:
             return False
+        end_step()
     return _has_few_members(members, objects)
 
 

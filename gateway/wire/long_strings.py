@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from memory.conversation.json_strings import count_in_steps, find_string_end, mask_escapes
+from memory.conversation.steps import end_step
 
 LONG_BYTES = 1 << 22  # a shorter text is read in one step
 VERY_LONG_BYTES = 1 << 24  # of which some 15 ms are decoded in one step
@@ -114,6 +115,16 @@ def restore(part: bytes, text: bytes, spans: Mapping[str, Span]) -> bytes:
     return b"".join([*pieces, part[at:]])
 
 
+def place_in_text(place: int, spans: Mapping[str, Span]) -> int:
+    """Return where in a text a place of its cut text is, which is in none of the names."""
+    left_out = 0
+    for name, (begin, end) in spans.items():
+        if begin - left_out >= place:
+            break
+        left_out += end - begin - len(name)
+    return place + left_out
+
+
 def long_strings(text: bytes) -> Iterator[Span]:
     """Yield where long strings stand, without their quotes."""
     at = 0
@@ -121,6 +132,7 @@ def long_strings(text: bytes) -> Iterator[Span]:
         step = mask_escapes(text[at : at + WINDOW_BYTES])
         parts = step.split(b'"')
         at += len(step)
+        end_step()
         if len(parts) % 2 == 0:  # the step cuts a string
             begin = at - len(parts[-1])
             at = find_string_end(text, begin)
@@ -130,15 +142,35 @@ def long_strings(text: bytes) -> Iterator[Span]:
 
 def _read_string(text: bytes, at: int, end: int) -> str:
     """Return a string. Raises msgspec.DecodeError."""
-    # Without escapes it is one copy, which takes a third of the time of a decoder's.
-    is_plain = _is_plain(text, at, end)
-    return str(memoryview(text)[at:end], "utf-8") if is_plain else "".join(_decode(text, at, end))
+    # Without escapes each piece is one copy, which takes a third of the time of a decoder's.
+    read = _read_plain if _is_plain(text, at, end) else _decode
+    # A text that grows at its end stays where it is: no step copies all of it.
+    value = ""
+    for piece in read(text, at, end):
+        value += piece
+        end_step()
+    return value
 
 
 def _is_plain(text: bytes, at: int, end: int) -> bool:
     """Tell whether a string has no escapes, and nothing that would have to be one."""
-    pieces = (text[begin : min(begin + PIECE_BYTES, end)] for begin in range(at, end, PIECE_BYTES))
-    return all(len(piece.translate(None, ESCAPED)) == len(piece) for piece in pieces)
+    for begin in range(at, end, PIECE_BYTES):
+        piece = text[begin : min(begin + PIECE_BYTES, end)]
+        if len(piece.translate(None, ESCAPED)) != len(piece):
+            return False
+        end_step()
+    return True
+
+
+def _read_plain(text: bytes, at: int, end: int) -> Iterator[str]:
+    """Yield a string without escapes in pieces. Raises UnicodeDecodeError."""
+    view = memoryview(text)
+    while at < end:
+        border = min(at + PIECE_BYTES, end)
+        while border < end and text[border] & 0xC0 == 0x80:  # amid a character of UTF-8
+            border += 1
+        yield str(view[at:border], "utf-8")
+        at = border
 
 
 def _decode(text: bytes, at: int, end: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.wire.answer_parts import PartKey
-from gateway.wire.streamed_calls import Json, read_ident
+from gateway.wire.streamed_calls import Json, read_ident, read_index
 
 CALL = "function_call"
 REASONING, THINKING = "reasoning", "thinking"  # an item and a block of it
@@ -46,7 +46,7 @@ def responses_key(event: Json) -> PartKey:
     if type(ident) is not str or not ident:
         ident = read_ident(ident)
     return PartKey(
-        index if type(index) is int else None,
+        index if type(index) is int else read_index(index),
         (ident,) if ident else (),
         EVENT_KINDS.get(str(event.get("type"))) or _kind_of(event),
         name if isinstance(name, str) else "",
@@ -58,7 +58,7 @@ def item_key(item: Json, index: Any = None) -> PartKey:
     idents = (read_ident(item.get("id")), read_ident(item.get("call_id")))
     kind, name = item.get("type"), item.get("name")
     return PartKey(
-        _read_index(index),
+        read_index(index),
         tuple(i for i in idents if i),
         kind if isinstance(kind, str) else "",
         name if isinstance(name, str) else "",
@@ -74,7 +74,7 @@ def messages_key(event: Json) -> PartKey:
         kind = BLOCK_KINDS.get(name, "") if isinstance(name, str) else ""
         if not kind and str(name).endswith("tool_use"):
             kind = TOOL_USE
-    return PartKey(index if type(index) is int else None, (), kind)
+    return PartKey(index if type(index) is int else read_index(index), (), kind)
 
 
 def _kind_of(event: Json) -> str:
@@ -88,7 +88,3 @@ def _kind_of(event: Json) -> str:
         return CONTENT_KINDS.get(str(part.get("type")), "")
     tool = kind.split(".")[1] if kind.count(".") > 1 else ""
     return tool if tool.endswith("_call") else ""  # of a tool that the server runs
-
-
-def _read_index(index: Any) -> int | None:
-    return index if type(index) is int else None

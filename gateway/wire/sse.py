@@ -15,6 +15,8 @@ import re
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from memory.conversation.steps import end_step
+
 BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 BLANKS = re.compile(rb"[\r\n]{64,}+")
 COLON = b":"[0]
@@ -23,12 +25,12 @@ MIN_EVENT_END_BYTES = len(b"\r\n\r\n")  # of an event, so no longer than a blank
 LINE = re.compile(rb"\r\n|\n|\r")
 BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
+SHORT_BYTES = 32  # of an event that may be the mark of the end, with blanks around it
 COMMENT = b": keep-alive\n\n"
 
 
 EVENT_BYTES = 32 << 20
 LONG_BYTES = 1 << 20  # of an event; a longer one is taken apart and put together off the loop
-LINE_ENDS = re.compile(rb"[\r\n]")
 EVENT_LINES = 50_000
 
 
@@ -81,6 +83,8 @@ class SseFramer:
             return [event]
         if rest:
             rest += data
+            if self.waiting > LONG_BYTES and not has_line_end(data):
+                return self._wait()  # a search would look at each byte
         buffer = rest or data
         events: list[SseEvent] = []
         begin, look = 0, max(0, self.waiting - 3)
@@ -92,17 +96,24 @@ class SseFramer:
                 end = run.end()  # nothing but blank lines: one block, not thousands
             with memoryview(buffer) as view:
                 raw = bytes(view[begin:end])
+            if len(raw) > LONG_BYTES:
+                end_step()
             events.append(self._event(raw))
             begin = look = end
         if rest:
             del rest[:begin]
         elif begin < len(data):
             rest += data[begin:]
+        self.count += len(events)
+        self._wait()
+        return events
+
+    def _wait(self) -> list[SseEvent]:
+        """Wait for the rest of an event. Raises EventTooLarge."""
         self.waiting = len(self._rest)
         if self.waiting > EVENT_BYTES:
             raise EventTooLarge(f"an event of more than {EVENT_BYTES} bytes")
-        self.count += len(events)
-        return events
+        return []
 
     def close(self) -> SseEvent | None:
         """At the end of the stream: what came after the last blank line, if anything did."""
@@ -134,7 +145,12 @@ class SseFramer:
                 name = value
             elif field == b"id":
                 self.ids = True
-        return SseEvent(raw, b"\n".join(data) if data else None, name)
+        return SseEvent(raw, _without_blanks(b"\n".join(data)) if data else None, name)
+
+
+def has_line_end(data: bytes) -> bool:
+    """Tell whether a line ends in these bytes; a pattern would take thirty times as long."""
+    return b"\n" in data or b"\r" in data
 
 
 def _simple(raw: bytes) -> SseEvent | None:
@@ -147,8 +163,13 @@ def _simple(raw: bytes) -> SseEvent | None:
         and raw.endswith(b"\n\n")
         and b"\r" not in raw
     ):
-        return SseEvent(raw, raw[6:-2])
+        return SseEvent(raw, raw[6:-2] if len(raw) > SHORT_BYTES else _without_blanks(raw[6:-2]))
     return _read_named(raw) if raw.startswith(b"event: ") else None
+
+
+def _without_blanks(data: bytes) -> bytes:
+    """Return the mark of the end without the blanks that some servers write around it."""
+    return DONE if len(data) <= SHORT_BYTES and data.strip(b" \t") == DONE else data
 
 
 def _read_named(raw: bytes) -> SseEvent | None:

@@ -20,6 +20,7 @@ from gateway.wire.arguments import ArgumentsProgress
 from gateway.wire.lone_surrogates import encode_json
 
 Json = dict[str, Any]
+INDEX_DIGITS = 9  # of an index that came as a text
 NAME = 1024  # characters up to which a name grows; what is longer is no name
 
 
@@ -182,12 +183,21 @@ def read_piece(delta: Json) -> CallPiece:
         function = {}
     name = function.get("name")
     return CallPiece(
-        index if type(index) is int else None,
+        index if type(index) is int else read_index(index),
         read_ident(ident),
         name if isinstance(name, str) else "",
         _read_text(function.get("input" if is_custom else "arguments")),
         is_custom,
     )
+
+
+def read_index(value: Any) -> int | None:
+    """Return an index as a number: some servers send it as a fraction or as a text."""
+    if type(value) is float and value.is_integer():
+        return int(value)
+    if type(value) is str and len(value) <= INDEX_DIGITS and value.isdecimal():
+        return int(value)
+    return value if type(value) is int else None
 
 
 def read_ident(value: Any) -> str:

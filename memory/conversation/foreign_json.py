@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memory.conversation.json_strings import mask_escapes
+from memory.conversation.steps import end_step
 
 STEP_BYTES = 1 << 16  # a millisecond, if it is nothing but short strings
 SURE_BYTES = 1 << 15  # so few are decoded at once, whatever they hold
@@ -46,7 +47,7 @@ def decode_foreign(text: str | bytes, max_values: int = MOST_VALUES) -> Any:
 
 
 def check_values(text: bytes, max_values: int = MOST_VALUES) -> None:
-    """Raise TooManyValues for a text of more than `max_values` values and names of members."""
+    """Raise TooManyValues for a text of more than `max_values` values, names of members counted too."""
     if _marks(text.count) + text.count(b":") <= max_values:
         return
     values = 0
@@ -68,6 +69,7 @@ def json_steps(text: bytes) -> Iterator[JsonStep]:
     offset = depth = 0
     is_within_string = False
     while offset < len(text):
+        end_step()
         # A backslash alone is no JSON: it is passed, so that this ends.
         chunk = (
             without_split_escapes(text[offset : offset + STEP_BYTES]) or text[offset : offset + 1]

@@ -24,6 +24,7 @@ from memory.conversation.messages import (
     is_system,
     keyed_hash,
 )
+from memory.conversation.steps import end_step
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -165,6 +166,7 @@ def _brackets(text: bytes, start: int) -> Iterator[tuple[int, bytes]]:
         while (bracket := window[place : place + 1]) and bracket != b'"':
             yield start + place, bracket
             place = _flat.match(window, place + 1).end()  # type: ignore[union-attr]
+        end_step()
         # A quote is left where the window cuts its string.
         start = find_string_end(text, start + place + 1) if bracket else start + len(window)
 

@@ -8,6 +8,8 @@ string.
 
 from __future__ import annotations
 
+from memory.conversation.steps import end_step
+
 SCAN_WINDOW_BYTES = 1 << 17  # scanned in one step, of 3 ms at most
 SEARCH_STEP_BYTES = 1 << 22  # counted or searched in one step
 
@@ -16,18 +18,22 @@ def count_in_steps(text: bytes, byte: bytes) -> int:
     """Count a byte in a text, in steps: other threads run between two of them."""
     if len(text) <= SEARCH_STEP_BYTES:
         return text.count(byte)
-    steps = range(0, len(text), SEARCH_STEP_BYTES)
-    return sum(text.count(byte, offset, offset + SEARCH_STEP_BYTES) for offset in steps)
+    marks = 0
+    for offset in range(0, len(text), SEARCH_STEP_BYTES):
+        marks += text.count(byte, offset, offset + SEARCH_STEP_BYTES)
+        end_step()
+    return marks
 
 
 def holds(text: bytes, fragment: bytes) -> bool:
     """Tell whether a short mark is in a text, searched in steps as `count_in_steps` counts."""
     if len(text) <= SEARCH_STEP_BYTES:
         return fragment in text
-    return any(
-        text.find(fragment, offset, offset + SEARCH_STEP_BYTES + len(fragment)) >= 0
-        for offset in range(0, len(text), SEARCH_STEP_BYTES)
-    )
+    for offset in range(0, len(text), SEARCH_STEP_BYTES):
+        if text.find(fragment, offset, offset + SEARCH_STEP_BYTES + len(fragment)) >= 0:
+            return True
+        end_step()
+    return False
 
 
 def mask_escapes(text: bytes) -> bytes:
@@ -55,4 +61,5 @@ def find_string_end(text: bytes, start: int) -> int:
             return start + quote + 1
         # The window may have cut an escape: its second character is passed with it.
         start += len(window) + window.endswith(b"\\")
+        end_step()
     return size

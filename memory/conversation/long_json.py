@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from memory.conversation.steps import end_step
+
 LONG_CHARACTERS = 1 << 20  # of a string that is encoded in slices
-SLICE_CHARACTERS = 1 << 20
+SLICE_CHARACTERS = 1 << 19
 DEPTH = 8  # of lists and objects in which such a string is looked for
 _encode = msgspec.json.Encoder().encode
 # What stands for a long string, unlike anything that a client says.
@@ -40,7 +42,9 @@ class TextSlice(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the slice as it stands in JSON."""
-        return _encode(self.text[self.start : self.start + SLICE_CHARACTERS])[1:-1]
+        text = _encode(self.text[self.start : self.start + SLICE_CHARACTERS])[1:-1]
+        end_step()
+        return text
 
 
 def split_long(value: Any) -> list[bytes | TextSlice]:

@@ -48,6 +48,7 @@ class TurnNode(msgspec.Struct):
     told: block values announced by notes, over the epoch's own. carriers: ids of the earlier nodes
     of the epoch that have a note or a hidden exchange. asked, chain: the link before and after the
     answer. hidden: the messages that replace the client's assistant message, including our calls.
+    runs: what tools ran in the user's turn up to this answer, None for nothing.
     """
 
     id: int
@@ -74,6 +75,7 @@ class TurnNode(msgspec.Struct):
     recalled: list[int] = msgspec.field(default_factory=list)
     turn: int = 0  # id of the first of several choices (n > 1); otherwise its own id
     holder: int | None = None  # the worker that works on it, where there are several
+    runs: Json | None = None
 
     def __post_init__(self) -> None:
         self.turn = self.turn or self.id

@@ -18,6 +18,7 @@ import msgspec
 from memory.cache import Cache
 from memory.conversation.foreign_json import decode_foreign
 from memory.conversation.long_json import LONG_CHARACTERS
+from memory.conversation.steps import end_step
 
 Json = dict[str, Any]
 _encode = msgspec.json.Encoder().encode
@@ -134,6 +135,7 @@ def _collapse_slices(text: str) -> Iterator[str]:
             has_text, gap = True, part[-1].isspace()
         else:
             gap = True
+        end_step()
 
 
 def canonical(message: Json) -> bytes:
@@ -245,6 +247,7 @@ def _digest_of(text: str, prefix: str = "") -> str:
     hasher = hashlib.blake2b(prefix.encode("utf-8", "surrogatepass"), digest_size=32)
     for offset in range(0, len(text), SLICE_CHARACTERS):
         hasher.update(text[offset : offset + SLICE_CHARACTERS].encode("utf-8", "surrogatepass"))
+        end_step()
     return f"blake2b:{len(prefix) + len(text)}:{hasher.hexdigest()}"
 
 

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator
 
 from memory.conversation.messages import Json, text_of
+from memory.conversation.steps import end_step
 
-SEARCH_STEP_CHARACTERS = 1 << 20
+SEARCH_STEP_CHARACTERS = 1 << 18
 HINT_CHARACTERS = 16  # more than the longest hint has
 NEAR_CHARACTERS = 80  # of its line that are looked at beside a tag
 _TAG = r"(?:\w{1,16}:)?(?:think(?:ing)?|thoughts?|reasoning|reflection)"
@@ -48,11 +49,12 @@ def _may_hold_thoughts(text: str) -> bool:
     if len(text) <= SEARCH_STEP_CHARACTERS:
         # Each turn asks this of its messages: twice as fast as a generator.
         return any(map(text.__contains__, _HINTS))
-    return any(
-        text.find(hint, offset, offset + SEARCH_STEP_CHARACTERS + HINT_CHARACTERS) >= 0
-        for offset in range(0, len(text), SEARCH_STEP_CHARACTERS)
-        for hint in _HINTS
-    )
+    for offset in range(0, len(text), SEARCH_STEP_CHARACTERS):
+        end = offset + SEARCH_STEP_CHARACTERS + HINT_CHARACTERS
+        if any(text.find(hint, offset, end) >= 0 for hint in _HINTS):
+            return True
+        end_step()
+    return False
 
 
 def _thought_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory.conversation.messages import Json
+from memory.core.tool_trace import is_pattern
 
 MESSAGE = "/message"  # of the results that Letta compares
 # Of these, the last two are the same here.
@@ -84,3 +85,31 @@ def _convert_conditional(rule: Mapping[str, Any]) -> Json:
         "cases": cases or [],
         "otherwise": otherwise,
     }
+
+
+def show_letta_rules(rules: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """Return rules of ours as Letta's, as far as Letta has such: about exact names alone."""
+    shown: list[Json] = []
+    for rule in rules:
+        named = [*rule.get("tools", ()), *rule.get("parent", ())]
+        if not any(map(is_pattern, named)):
+            shown += _show(rule)
+    return shown
+
+
+def _show(rule: Mapping[str, Any]) -> list[Json]:
+    tools = list(rule.get("tools", ()))
+    match rule["type"]:
+        case "first":
+            return [{"type": "run_first", "tool_name": name} for name in tools]
+        case "ends_turn":
+            return [{"type": "exit_loop", "tool_name": name} for name in tools]
+        case "max_count":
+            count = {"type": "max_count_per_step", "max_count_limit": rule["count"]}
+            return [{**count, "tool_name": tools[0]}] if len(tools) == 1 else []
+        case "children":
+            kind = {"type": "constrain_child_tools", "children": tools}
+            return [{**kind, "tool_name": name} for name in rule["parent"]]
+        case "required_before_exit" | "requires_approval":
+            return [{"type": rule["type"], "tool_name": name} for name in tools]
+    return []

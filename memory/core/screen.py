@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from memory.conversation.steps import end_step
 from memory.errors import BadArguments
 
 _KEYS = (
@@ -151,13 +152,15 @@ class Screen:
         """
         if len(text) <= WINDOW_CHARACTERS:
             return [self._names_hinted(text)]
-        starts = range(0, len(text), WINDOW_CHARACTERS)
-        return [
-            self._names_hinted(
-                text[window_start : window_start + WINDOW_CHARACTERS + HINT_CHARACTERS]
+        windows = []
+        for window_start in range(0, len(text), WINDOW_CHARACTERS):
+            windows.append(
+                self._names_hinted(
+                    text[window_start : window_start + WINDOW_CHARACTERS + HINT_CHARACTERS]
+                )
             )
-            for window_start in starts
-        ]
+            end_step()
+        return windows
 
     def _names_hinted(self, text: str) -> set[str]:
         lower_text = text.lower()
@@ -302,6 +305,7 @@ def _matches(pattern: re.Pattern[str], text: str, is_hinted: list[bool]) -> Iter
         if not any(is_hinted[window_start // WINDOW_CHARACTERS : end // WINDOW_CHARACTERS + 1]):
             window_start = border
             continue
+        end_step()
         match = pattern.search(text, window_start, end)
         if match is not None and match.end() >= end:
             # It ends with the window, which may have cut it.

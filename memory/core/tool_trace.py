@@ -15,7 +15,7 @@ Patterns = Sequence[str]
 WILDCARDS = frozenset("*?[")
 
 
-class ToolRun(msgspec.Struct, frozen=True):
+class ToolRun(msgspec.Struct, frozen=True, array_like=True):
     """A call that was run. result: as the model saw it."""
 
     name: str

@@ -8,6 +8,7 @@ it.
 
 from memory.management import (
     activity,
+    agent_turns,
     agents,
     blocks,
     conversations,
@@ -28,6 +29,7 @@ from memory.management import (
 
 __all__ = [
     "activity",
+    "agent_turns",
     "agents",
     "blocks",
     "conversations",

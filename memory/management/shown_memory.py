@@ -91,13 +91,13 @@ async def show_memory(memory: Memory, caller: MemoryCaller) -> CallResult:
 
     Raises StoreUnavailable, ErasedMeanwhile.
     """
-    if text := refusal(caller, SHOW):
-        return CallResult(text)
     began = time.perf_counter()
+    if text := refusal(caller, SHOW):
+        return await record_refusal(memory, caller, tools.ToolCall("", SHOW, "{}"), text)
     shown_memory = await read_memory(memory, caller)
     seen_versions = {label: block.version for label, block in shown_memory.blocks.items()}
     call = describe_call(caller, tools.ToolCall("", SHOW, "{}"), shown_memory.text, began)
-    explain = await _note_shown(memory, caller, seen_versions, call)
+    explain = await _write_record(memory, caller, seen_versions, call)
     return CallResult(shown_memory.text, explain, shown_memory.to_json())
 
 
@@ -114,24 +114,37 @@ async def show_block(memory: Memory, caller: MemoryCaller, label: str) -> CallRe
     call = describe_call(
         caller, tools.ToolCall("", "resources/read", arguments), block.value, began
     )
-    explain = await _note_shown(memory, caller, {label: block.version}, call)
+    explain = await _write_record(memory, caller, {label: block.version}, call)
     return CallResult(block.value, explain)
 
 
-async def _note_shown(
-    memory: Memory, caller: MemoryCaller, seen_versions: Mapping[str, int], call: Json
+async def record_refusal(
+    memory: Memory, caller: MemoryCaller, call: tools.ToolCall, text: str
+) -> CallResult:
+    """Return a call that its mode refuses, with a record unless memory is off.
+
+    Raises StoreUnavailable, ErasedMeanwhile.
+    """
+    if caller.mode == "off":
+        return CallResult(text)
+    await memory.wait_until_ready()
+    await memory.db.filer.file_of(caller.scope.key, caller.policy.read_deadline)
+    told = describe_call(caller, call, text, time.perf_counter())
+    return CallResult(text, await _write_record(memory, caller, {}, told))
+
+
+async def _write_record(
+    memory: Memory, caller: MemoryCaller, seen: Mapping[str, int], call: Json
 ) -> str:
-    """Note that a caller saw versions of blocks; return the id of the record, "" without one."""
-    if not caller.keeps_records:
-        return ""
+    """Note that a caller saw versions of blocks; return the id of the call's record."""
 
     def work(conn: Connection) -> str:
         refuse_erased(conn, caller)
         scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, caller.scope))
-        previous_versions = call_records.seen_by(
+        before = call_records.seen_by(
             conn, find_record_scope(conn, caller, scope_id), caller.reader
         )
-        return record_call(conn, caller, {**previous_versions, **seen_versions}, call)
+        return record_call(conn, caller, {**before, **seen}, call)
 
     lock = owner_lock(caller.scope.tenant, caller.scope.user)
     return await memory.db.write(work, lock=lock)

@@ -19,6 +19,7 @@ from memory.conversation.messages import Json
 from memory.core.tool_definitions import ALL, SEARCHES, WRITES
 from memory.ids import new_id
 from memory.management.reading import read
+from memory.management.shown_memory import record_refusal
 from memory.service import Memory
 from memory.session.call_recording import (
     ACTOR,
@@ -48,12 +49,13 @@ async def run_call(memory: Memory, caller: MemoryCaller, name: str, arguments: s
 
     Raises StoreUnavailable, ErasedMeanwhile.
     """
-    if text := refusal(caller, name):
-        return CallResult(text)
+    call = tools.ToolCall(new_id("call"), name, arguments)
     await memory.wait_until_ready()
     try:
         async with asyncio.timeout(tools.CALL_SECONDS):
-            return await _run(memory, caller, tools.ToolCall(new_id("call"), name, arguments))
+            if text := refusal(caller, name):
+                return await record_refusal(memory, caller, call, text)
+            return await _run(memory, caller, call)
     except TimeoutError:
         return CallResult(LATE.format(round(tools.CALL_SECONDS)))
 
@@ -64,8 +66,6 @@ async def _run(memory: Memory, caller: MemoryCaller, call: tools.ToolCall) -> Ca
     scope_id = await read(memory, partial(scopes.find, scope=caller.scope))
     context = _context(memory, caller, scope_id)
     searched = await tools.run_searches([call], context)
-    if not caller.keeps_records:
-        return CallResult(searched[0])
     running_call = _RunningCall(caller, call, context, searched.get(0), began)
     lock = owner_lock(caller.scope.tenant, caller.scope.user)
     result = await memory.db.write(partial(_finish, running_call=running_call), lock=lock)
@@ -115,10 +115,11 @@ def _finish(conn: Connection, running_call: _RunningCall) -> CallResult:
     if text is None:
         context.seen = seen_versions
         text = tools.run_edits(conn, [call], context)[0]
-    else:
+    elif not caller.only_reads:
         fact_rows.record_use(conn, context.found)
     is_edit = call.name in WRITES and not text.startswith(UNCHANGED)
-    scopes.touch(conn, scope_id, outside=is_edit)
+    if not caller.only_reads:
+        scopes.touch(conn, scope_id, outside=is_edit)
     description = describe_call(caller, call, text, running_call.began)
     return CallResult(text, record_call(conn, caller, seen_versions, description))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -118,6 +118,11 @@ class Prompt(msgspec.Struct, frozen=True):
             recall="",
             injected_tokens=0,
         )
+
+    def without_tools(self, names: Collection[str]) -> Prompt:
+        """Return the prompt without some of the tools that it offers."""
+        offered = [tool for tool in self.offered if tool["function"]["name"] not in names]
+        return msgspec.structs.replace(self, offered=offered)
 
     def sent_to(
         self, target: str, pieces: Sequence[bytes | Span], tokenizer: str

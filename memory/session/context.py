@@ -114,7 +114,8 @@ class TurnProgress(msgspec.Struct):
 
     scope_id: the scope's row, if it exists. rounds: finished rounds of an earlier attempt, then of
     this one. opened: the store has the request. unsaved: the store did not take the edits of the
-    tools. delivery: messages to the agent.
+    tools. delivery: messages to the agent. is_reminded: the model was told what it has to call
+    before it ends. runs: of the user's turn so far, as they are stored.
     """
 
     scope_id: int | None
@@ -123,6 +124,8 @@ class TurnProgress(msgspec.Struct):
     opened: bool = False
     unsaved: bool = False
     delivery: MessageDelivery | None = None
+    is_reminded: bool = False
+    runs: Json | None = None
 
 
 class TurnContext(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from memory.conversation.messages import Json
 from memory.core.tool_definitions import WRITES
 from memory.scope import Scope
-from memory.session.policies import strictest
 from memory.session.request import Policy
 
 NO_READING = "Error: Memory cannot be read in this request."
@@ -34,9 +33,9 @@ class MemoryCaller:
     more: Json = field(default_factory=dict)
 
     @property
-    def keeps_records(self) -> bool:
-        """Whether anything may be written for this caller."""
-        return strictest(self.mode, "write") == "write"
+    def only_reads(self) -> bool:
+        """Whether nothing is written for this caller but the explain record."""
+        return self.mode == "read"
 
     @property
     def scope_of_record(self) -> Scope:

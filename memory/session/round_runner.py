@@ -21,14 +21,8 @@ from memory.session.toolbox import (
     ToolTurn,
     text_of_result,
 )
+from memory.session.turn_trace import note_runs, runs_before
 from memory.tools import ToolCall
-
-
-def _hidden_of_turn(prompt: Prompt) -> list[Json]:
-    """Return what earlier requests of the same user's turn hid: behind the newest user message."""
-    begins = prompt.messages.after.user
-    places = sorted(place for place in prompt.splices if place > begins)
-    return [message for place in places for message in prompt.splices[place]]
 
 
 class RoundRunner:
@@ -52,21 +46,27 @@ class RoundRunner:
     ) -> Sequence[Result]:
         done = self._turn.progress.rounds
         is_resumed = bool(done) and done[-1]["reply"] is reply
-        earlier = done[-1]["results"] if is_resumed else [None] * len(calls)
-        ledger = RoundLedger(self._turn, reply, list(earlier))
+        ledger = RoundLedger(self._turn, reply, calls)
+        toolbox = self._turn.ask.toolbox
+        governed = frozenset[str]() if toolbox is None else toolbox.governed_memory
         pending = [i for i, result in enumerate(ledger.results) if result is None]
-        own = [i for i in pending if calls[i].name in OURS]
-        others = [i for i in pending if calls[i].name not in OURS]
+        own = [i for i in pending if calls[i].name in OURS and calls[i].name not in governed]
+        others = [i for i in pending if i not in own]
+
+        async def run_memory(place: int) -> str:
+            (text,) = await self._memory.run_at([place], calls, prompt.offered, ledger)
+            return text
+
         started = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             if own:
                 group.create_task(self._run_memory(calls, own, ledger, prompt.offered))
-            hidden = _hidden_of_turn(prompt)
-            turn = ToolTurn(ledger.number, others, ledger, ledger.before, hidden)
+            before = runs_before(self._turn, ledger.before)
+            turn = ToolTurn(ledger.number, others, ledger, before, run_memory)
             running = group.create_task(self._run_others([calls[i] for i in others], turn))
         records = running.result()
         for record in records:
-            ledger.results[record.run.place] = record.result
+            ledger.take(record)
         try:
             await ledger.close(records)
         except (StoreUnavailable, ErasedMeanwhile):
@@ -75,6 +75,7 @@ class RoundRunner:
             done[-1] = ledger.entry()
         else:
             done.append(ledger.entry())
+        note_runs(self._turn)
         elapsed = round((time.perf_counter() - started) * 1000, 2)
         self._trace(calls, ledger, records, elapsed)
         return [result for result in ledger.results if result is not None]
@@ -89,7 +90,7 @@ class RoundRunner:
         """Run memory calls, and keep their results in the ledger."""
         texts = await self._memory.run_at(places, calls, offered, ledger)
         for place, text in zip(places, texts, strict=True):
-            ledger.results[place] = text
+            ledger.take_text(place, text)
 
     async def _run_others(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
         if not calls:
@@ -126,7 +127,9 @@ class RoundRunner:
                 "ms": elapsed,
             }
             record = by_place.get(place)
-            if record is not None:
+            if record is not None and call.name in OURS:
+                told |= record.facts
+            elif record is not None:
                 run = record.run
                 told |= {
                     "name": run.name,

@@ -28,11 +28,14 @@ from memory.session.toolbox import (
 from memory.stores.sql.rows import scopes, tool_calls, tool_results
 from memory.stores.sql.rows.tool_calls import CallPlace
 from memory.stores.sql.turns import turn_writer
+from memory.tools import ToolCall
 
 log = logging.getLogger("mnemogate")
 START_SECONDS = 2.0  # that a run may wait for its row
 END_SECONDS = 1.0
 READ_SECONDS = 2.0
+RecordedRun = list[str | bool]  # its name, and whether it succeeded
+FAILED = "Error: "  # what the result of a memory tool that failed begins with
 STATES = {"unknown": "unknown", "refused": "refused"}  # of a call that is over; else done
 
 
@@ -40,17 +43,24 @@ class RoundLedger:
     """See `RunLedger`.
 
     results: of all calls of the reply, None for those that are not over. lock: held by each write
-    of the round, so that none takes back what the one before it wrote.
+    of the round, so that none takes back what the one before it wrote. runs: of each call that was
+    run, its name and whether it succeeded.
     """
 
-    def __init__(self, turn: TurnContext, reply: Json, results: list[Result | None]) -> None:
-        self.results = results
+    def __init__(self, turn: TurnContext, reply: Json, calls: Sequence[ToolCall]) -> None:
+        self.results: list[Result | None] = [None] * len(calls)
+        self.runs: list[RecordedRun | None] = [None] * len(calls)
+        self._calls = calls
         self.lock = asyncio.Lock()
         self._turn, self._reply = turn, reply
         # One that an earlier attempt left is gone on with.
         done = turn.progress.rounds
         is_resumed = bool(done) and done[-1]["reply"] is reply
         self._before: Sequence[Json] = done[:-1] if is_resumed else list(done)
+        if is_resumed:
+            self.results = list(done[-1]["results"])
+            earlier = done[-1].get("runs") or ()
+            self.runs[: len(earlier)] = earlier
         self._written: set[int] = set()  # places of runs whose end is written
 
     @property
@@ -75,7 +85,7 @@ class RoundLedger:
             return await self._turn.store.write(partial(self._start, run=run), START_SECONDS)
 
     async def end(self, record: RunRecord) -> None:
-        self.results[record.run.place] = record.result
+        self.take(record)
         if record.run.effect == "read" or record.status in ("refused", "unknown", "replayed"):
             return  # with the round
         try:
@@ -83,6 +93,20 @@ class RoundLedger:
                 await self._turn.store.write(partial(self._end, record=record), END_SECONDS)
         except (StoreUnavailable, ErasedMeanwhile):
             log.warning("how a run of the tool %s ended is not stored yet", record.run.name)
+
+    def take(self, record: RunRecord) -> None:
+        """Take in how a call ended."""
+        run = record.run
+        self.results[run.place] = record.result
+        self.runs[run.place] = None if record.status == "refused" else [run.name, record.is_ok]
+
+    def take_text(self, place: int, text: str) -> None:
+        """Take in what a call of a memory tool came to."""
+        self.results[place] = text
+        self.runs[place] = self._run_of(place, text)
+
+    def _run_of(self, place: int, text: str) -> RecordedRun:
+        return [self._calls[place].name, not text.startswith(FAILED)]
 
     async def read_result(self, ident: str) -> str | None:
         scope_id = self._turn.progress.scope_id
@@ -98,9 +122,11 @@ class RoundLedger:
         texts: the results of those, by place.
         """
         results = [texts.get(i, result) for i, result in enumerate(self.results)]
+        runs = [self._run_of(i, texts[i]) if i in texts else run for i, run in enumerate(self.runs)]
         entry = {
             "reply": self._reply,
             "results": [None if r is None else text_of_result(r) for r in results],
+            "runs": runs,
         }
         node, holder = self._turn.identity.node_id, self._turn.services.db.holder
         turn_writer.round_done(conn, node, [*self._before, entry], holder)
@@ -120,7 +146,7 @@ class RoundLedger:
     def entry(self) -> Json:
         """Return the finished round, as later attempts find it."""
         results = [text_of_result(result) for result in self.results if result is not None]
-        return {"reply": self._reply, "results": results}
+        return {"reply": self._reply, "results": results, "runs": self.runs}
 
     def _start(self, conn: Connection, run: StartedRun) -> EarlierRun | None:
         self._check(conn)
@@ -128,7 +154,7 @@ class RoundLedger:
         earlier = tool_calls.find(conn, at)
         if earlier is not None and (earlier.name, earlier.digest) == (run.name, run.digest):
             if earlier.state == "done":
-                return EarlierRun(True, earlier.result or "")
+                return EarlierRun(True, earlier.result or "", earlier.status == "ok")
             if earlier.state in ("started", "unknown") and not run.idempotent:
                 tool_calls.set_state(conn, at, "unknown")
                 return EarlierRun(False)

@@ -17,7 +17,9 @@ from memory.session.round_runner import RoundRunner
 from memory.session.store_deadline import StoreDeadline
 from memory.session.toolbox import Result
 from memory.session.trace import ExplainTrace, ObservedCall
+from memory.session.turn_exits import TurnExits
 from memory.session.turn_record import TurnOutcome
+from memory.session.turn_trace import note_runs
 from memory.session.waiting_messages import read_waiting
 from memory.stores.sql.turns.turn_reader import ConversationState
 from memory.tools import ToolCall
@@ -30,6 +32,8 @@ async def begin_session(turn: TurnContext) -> Session:
     await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, here)
     if turn.ask.inbox is not None:
         turn.progress.delivery = await read_waiting(turn)
+    if turn.progress.rounds:
+        note_runs(turn)
     composer = Composer(turn)
     session = Session(turn, composer, await composer.compose())
     if turn.snapshot.shares is not None:
@@ -44,7 +48,8 @@ async def begin_session(turn: TurnContext) -> Session:
 class Session:
     """One request's view of the memory.
 
-    prompt: what to send now. refused_tokens: of the newest prompt that was refused for its length.
+    exits: the rules on tools that act on the turn, None for none. prompt: what to send now.
+    refused_tokens: of the newest prompt that was refused for its length.
     rounds: finished rounds of an earlier attempt, then of this one.
     """
 
@@ -59,6 +64,10 @@ class Session:
         self._recorder = TurnRecorder(turn)
         self._sent: SentPrompt | None = None
         self.refused_tokens = 0
+        self.exits: TurnExits | None = None
+        toolbox = turn.ask.toolbox
+        if toolbox is not None and toolbox.exits is not None:
+            self.exits = TurnExits(turn, toolbox, toolbox.exits)
 
     @property
     def explain_id(self) -> str:

@@ -5,12 +5,14 @@ A call is made by its place: the number of its round in the turn, and its place 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from memory.conversation.messages import Json
+from memory.core.tool_rules import TurnEnd
+from memory.core.turn_runs import NO_RUNS, TurnRuns
 from memory.tools import ToolCall
 
 RunStatus = Literal["ok", "error", "refused", "timeout", "cancelled", "unknown", "replayed"]
@@ -69,16 +71,21 @@ class StartedRun(msgspec.Struct, frozen=True):
 
 
 class EarlierRun(msgspec.Struct, frozen=True):
-    """What an earlier attempt left of a run. is_done: else nobody knows whether it took effect."""
+    """What an earlier attempt left of a run. is_done: else nobody knows whether it took effect.
+
+    is_ok: it succeeded.
+    """
 
     is_done: bool
     result: str = ""
+    is_ok: bool = False
 
 
 class RunRecord(msgspec.Struct, frozen=True):
     """How a call ended. facts: more for the explain record.
 
     result: as the model sees it. full: all of it, where that was too long to be shown.
+    has_succeeded: where it is known apart from the status, as of a run that is replayed.
     """
 
     run: StartedRun
@@ -88,6 +95,12 @@ class RunRecord(msgspec.Struct, frozen=True):
     facts: Mapping[str, Any] = {}
     result_id: str = ""
     full: str = ""
+    has_succeeded: bool = False
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the run succeeded, now or in an earlier attempt."""
+        return self.status == "ok" or self.has_succeeded
 
 
 class RunLedger(Protocol):
@@ -114,27 +127,51 @@ class RunLedger(Protocol):
         ...
 
 
+async def _refuse_memory(place: int) -> str:
+    return "Error: memory tools are not available."
+
+
 class ToolTurn(msgspec.Struct, frozen=True):
     """What a round's runs need of their turn.
 
-    number: of the round, from 1. places: of the calls in the reply. rounds: finished ones before
-    it. hidden: the exchanges of earlier requests that are put back, oldest first.
+    number: of the round, from 1. places: of the calls in the reply. before: what ran in the user's
+    turn before this round, in earlier requests too. run_memory: runs the memory call at a place.
     """
 
     number: int
     places: Sequence[int]
     ledger: RunLedger
-    rounds: Sequence[Json] = ()
-    hidden: Sequence[Json] = ()
+    before: TurnRuns = NO_RUNS
+    run_memory: Callable[[int], Awaitable[str]] = _refuse_memory
+
+
+class ExitRules(Protocol):
+    """The rules that act on the turn itself, by what ran in it."""
+
+    def find_end(self, runs: TurnRuns) -> TurnEnd | None:
+        """Return how the turn ends after its newest round; None while it goes on."""
+        ...
+
+    def list_unmet(self, runs: TurnRuns) -> list[str]:
+        """Return the names that are to succeed before the turn ends, and have not, sorted."""
+        ...
+
+    def list_withheld(self, names: Collection[str], runs: TurnRuns) -> frozenset[str]:
+        """Return those of these tools that are not shown, as no call of them could be allowed."""
+        ...
 
 
 class Toolbox(Protocol):
     """The operator's tools, as one request may use them.
 
-    names: of all calls that are run here. Those of the client are not among them.
+    names: of all calls that are run here. Those of the client are not among them. exits: the rules
+    that act on the turn itself, None where there are none. governed_memory: names of memory tools
+    whose calls it judges too.
     """
 
     names: Collection[str]
+    exits: ExitRules | None
+    governed_memory: frozenset[str]
 
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
         """Return the tools that an epoch beginning now shows, with a digest of each.

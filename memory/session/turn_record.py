@@ -168,7 +168,12 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
     wrote = any(x["name"] in WRITES for x in turn.progress.trace.tools)
     if wrote and not turn.ask.scope.is_named:
         node.branch = identity.node_id
-    node.hidden = outcome.hidden if index == 0 else None
+    if index == 0:
+        node.hidden = outcome.hidden
+        previous = snapshot.past.node
+        node.runs = turn.progress.runs
+        if previous is not None and previous.runs and not (node.runs or turn.is_new_message):
+            node.runs = previous.runs
     if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
         node.epoch = node.note = None
     return node

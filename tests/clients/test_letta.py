@@ -32,6 +32,8 @@ def reply(seen, wire):
     messages = seen.json["messages"]
     if messages[-1]["role"] == "tool":
         return thinking(text("Noted."))
+    if "Triple 4" in json.dumps(messages[-1]):
+        return thinking(calls(call("triple", {"days": "4"}), content="One moment."))
     if "What do I like?" in json.dumps(messages[-1]):
         return text("Tea." if "Likes tea." in json.dumps(messages) else "I do not know.")
     return thinking(calls(APPEND, content="One moment."))
@@ -48,7 +50,10 @@ async def test_a_l1_l2_a_letta_client_is_answered_in_every_call(version, tmp_pat
     async with Model(reply) as model:
         targets = {"targets": [{"provider": "here"}]}
         config = {
-            "keys": [{"name": "app", "key": SECRET, "tenant": "t"}],
+            "keys": [
+                {"name": "app", "key": SECRET, "tenant": "t"},
+                {"name": "maker", "key": f"{SECRET}1", "tenant": "t", "admin": True},
+            ],
             "providers": {"here": {"base_url": model.url}},
             "models": {"listed": targets, "*": targets},
         }
@@ -80,6 +85,12 @@ def check(mode, scenes):
     }
     for scene in ("streaming", "stream", "tokens"):
         assert scenes[scene] == {"kinds": USED_KINDS, "text": "One moment.Noted."}, (mode, scene)
+    assert scenes["made_tool"] == {
+        "kinds": KINDS,
+        "calls": ["triple"],
+        "returns": ["12 days"],
+    }
+    assert list(dict.fromkeys(scenes["made_tool_stream"]["kinds"])) == USED_KINDS
     assert scenes["listed"]["kinds"][:3] == ["user_message", *KINDS[:2]]
     faults = scenes["faults"]
     assert faults["missing"] == ["NotFoundError", 404, "0"]

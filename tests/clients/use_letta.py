@@ -2,7 +2,8 @@
 
     use_letta.py URL KEY [AGENT]
 
-Tells what it saw, one JSON object a line. With an agent it only asks that one, as a second process.
+KEY followed by `1` is an admin key of the same tenant, which makes tools. Tells what it saw, one
+JSON object a line. With an agent it only asks that one, as a second process.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import letta_client
 from letta_client import APIStatusError, AsyncLetta, Letta
 
 URL, KEY = sys.argv[1:3]
+MAKER = f"{KEY}1"
 BLOCKS = [
     {"label": "human", "value": "Name: Ada."},
     {"label": "persona", "value": "I am Sam, a helper."},
@@ -57,7 +59,7 @@ class Caller:
         return all((found := getattr(found, part, None)) is not None for part in name.split("."))
 
 
-async def play(call: Caller, mode: str) -> None:
+async def play(call: Caller, mode: str, maker: Caller) -> None:
     health = await call("health")
     assert health.status == "ok"
     agent = await call(
@@ -75,6 +77,7 @@ async def play(call: Caller, mode: str) -> None:
     await blocks(call, agent.id)
     await passages(call, agent.id)
     await tools(call, agent.id)
+    await made_tools(maker, mode)
     assert [m.handle for m in await call("models.list")]
     await call("models.embeddings.list")
     await files(call, agent.id)
@@ -161,6 +164,44 @@ async def tools(call: Caller, agent: str) -> None:
     await call("agents.tools.detach", tool.id, agent_id=agent)
 
 
+SOURCE = '''
+def triple(days: int) -> str:
+    """Triple a number of days."""
+    return f"{days * 3} days"
+'''
+
+
+async def made_tools(call: Caller, mode: str) -> None:
+    """A tool of the script's own: made, attached, called, changed, deleted."""
+    tool = await call("tools.create", source_code=SOURCE, tags=["x"])
+    assert (tool.name, tool.tool_type, tool.source_code) == ("triple", "custom", SOURCE)
+    assert (await call("tools.retrieve", tool.id)).source_code == SOURCE
+    assert [t.id for t in await call.listed("tools.list", name="triple")] == [tool.id]
+    agent = await call("agents.create", model="m", tool_ids=[tool.id], include_base_tools=False)
+    assert [t.name for t in agent.tools] == ["triple"]
+    await call("agents.tools.detach", tool.id, agent_id=agent.id)
+    assert await call.listed("agents.tools.list", agent.id) == []
+    await call("agents.tools.attach", tool.id, agent_id=agent.id)
+    question = [{"role": "user", "content": "Triple 4"}]
+    got = await call("agents.messages.create", agent_id=agent.id, messages=question)
+    returns = [m for m in got.messages if m.message_type == "tool_return_message"]
+    told(
+        f"{mode}_made_tool",
+        kinds=kinds(got.messages),
+        calls=[m.tool_call.name for m in got.messages if m.message_type == "tool_call_message"],
+        returns=[m.tool_return for m in returns],
+    )
+    question = [{"role": "user", "content": "Triple 4 again"}]
+    stream = await call("agents.messages.stream", agent_id=agent.id, messages=question)
+    items = [event async for event in stream] if hasattr(stream, "__aiter__") else list(stream)
+    told(f"{mode}_made_tool_stream", kinds=kinds(items))
+    four = SOURCE.replace("* 3", "* 4")
+    assert (await call("tools.update", tool.id, source_code=four)).source_code == four
+    assert (await call("tools.upsert", source_code=SOURCE)).id == tool.id
+    await call("tools.delete", tool.id)
+    await call("agents.delete", agent.id)
+
+
 async def files(call: Caller, agent: str) -> None:
     text = await call("agents.export_file", agent)
     text = text if isinstance(text, str) else json.dumps(text)
@@ -196,13 +237,22 @@ async def faults(call: Caller, mode: str, agent: str) -> None:
 
 async def use() -> None:
     client: Any
+    maker: Any
     for url in (URL, f"{URL}/letta"):
-        client = Letta(base_url=url, api_key=KEY, _strict_response_validation=True)
-        await play(Caller(client), "sync")
+        client, maker = (
+            Letta(base_url=url, api_key=key, _strict_response_validation=True)
+            for key in (KEY, MAKER)
+        )
+        await play(Caller(client), "sync", Caller(maker))
         client.close()
-        client = AsyncLetta(base_url=url, api_key=KEY, _strict_response_validation=True)
-        await play(Caller(client), "async")
+        maker.close()
+        client, maker = (
+            AsyncLetta(base_url=url, api_key=key, _strict_response_validation=True)
+            for key in (KEY, MAKER)
+        )
+        await play(Caller(client), "async", Caller(maker))
         await client.close()
+        await maker.close()
     client = Letta(base_url=URL, api_key=KEY, _strict_response_validation=True)
     agent = client.agents.create(
         name="kept",

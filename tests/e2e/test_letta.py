@@ -1301,3 +1301,58 @@ async def test_calls_are_listed_when_what_retries_need_is_gone(data):
         called = [i["tool_call"]["tool_call_id"] for i in listed if "tool_call" in i]
         returned = [i["tool_call_id"] for i in listed if "tool_return" in i]
         assert called == returned
+
+
+LETTA_RULES = [
+    {"type": "run_first", "tool_name": "memory_insert"},
+    {"type": "constrain_child_tools", "tool_name": "conversation_search", "children": ["a"]},
+    {"type": "max_count_per_step", "tool_name": "a", "max_count_limit": 2},
+    {"tool_name": "b", "children": ["a"]},
+    {"type": "exit_loop", "tool_name": "core_memory_append", "prompt_template": "x"},
+]
+
+
+async def test_tool_rules_are_rules_of_the_profile_and_shown_as_given(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", tool_rules=LETTA_RULES)
+        assert made["tool_rules"] == LETTA_RULES
+        path = f"/agents/agent_{made['id'].removeprefix('agent-').replace('-', '')}"
+        profile = (await letta.live.memory("GET", path)).json()
+        kinds = [(rule["type"], rule.get("tools")) for rule in profile["tool_rules"]]
+        assert kinds == [
+            ("first", ["core_memory_append"]),
+            ("children", ["a"]),
+            ("max_count", ["a"]),
+            ("children", ["a"]),
+            ("ends_turn", ["core_memory_append"]),
+        ]
+        ours = [{"type": "max_count", "tools": ["z"], "count": 1}, {"type": "deny", "tools": ["y"]}]
+        changed = await letta.live.memory("PATCH", path, json={"tool_rules": ours})
+        assert changed.status_code == 200, changed.text
+        told = {"type": "max_count_per_step", "max_count_limit": 1, "tool_name": "z"}
+        assert (await letta.get(f"agents/{made['id']}"))["tool_rules"] == [told]
+        back = await letta.patch(f"agents/{made['id']}", tool_rules=LETTA_RULES[:1])
+        assert back["tool_rules"] == LETTA_RULES[:1]
+        for wrong in ({"type": "nonsense", "tool_name": "x"}, {"type": "max_count_per_step"}):
+            got = await letta.ask("POST", "agents", 422, json={"model": "m", "tool_rules": [wrong]})
+            assert got.json()["error"]["param"] == "tool_rules", got.text
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_tool_that_exits_the_loop_ends_the_turn_with_its_result(data, streaming):
+    remember = call("core_memory_append", {"label": "human", "content": "Likes tea."})
+    async with Model(calls(remember), "Never asked.") as up, door(up, data) as letta:
+        blocks = [{"label": "human", "value": ""}]
+        rules = LETTA_RULES[-1:]
+        made = await letta.post("agents", model="m", memory_blocks=blocks, tool_rules=rules)
+        sent = {"messages": [{"role": "user", "content": "I like tea"}]}
+        if streaming:
+            path = f"agents/{made['id']}/messages/stream"
+            told = await letta.ask("POST", path, json=sent)
+            items = [json.loads(d[6:]) for d in told.text.split("\n\n") if d.startswith("data: {")]
+        else:
+            got = await letta.post(f"agents/{made['id']}/messages", **sent)
+            items = [*got["messages"], got["stop_reason"]]
+        kinds = [item["message_type"] for item in items]
+        assert kinds[:3] == ["tool_call_message", "tool_return_message", "stop_reason"]
+        assert (items[2]["stop_reason"], len(up.bodies)) == ("tool_rule", 1)

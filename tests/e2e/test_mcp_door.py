@@ -29,6 +29,7 @@ KEYS = [
 ]
 MODERN = "2026-07-28"
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+SEARCH, APPEND = "archival_memory_search", "core_memory_append"
 META = "io.modelcontextprotocol/"
 NAMES = [
     "archival_memory_insert",
@@ -648,6 +649,32 @@ async def test_r_m4_a_mode_lists_and_runs_what_it_allows(data, mode, names):
             assert (await limited.call(name, **given))["isError"] is (name not in names)
         resources = (await limited.ask("resources/list")).json()["result"]["resources"]
         assert bool(resources) is (mode in ("full", "read"))
+
+
+@pytest.mark.parametrize("mode", ["read", "write", "full", "off"])
+async def test_r_m4_each_call_leaves_a_record_whatever_its_mode_unless_memory_is_off(data, mode):
+    async with door(data) as found:
+        await found.call("archival_memory_insert", content="Ada likes tea.")
+        passages = "/users/ada/passages"
+        before = (await found.live.memory("GET", passages)).json()
+        limited = Door(found.live, **{"x-memory": mode})
+        for name, arguments in (
+            ("memory_show", {}),
+            (SEARCH, {"query": "tea"}),
+            (APPEND, {"label": "human", "content": "x"}),
+        ):
+            got = await limited.ask("tools/call", {"name": name, "arguments": arguments})
+            explain = got.headers.get("x-memory-explain")
+            if mode == "off":
+                assert explain is None
+                continue
+            record = (await found.live.memory("GET", f"/explain/{explain}")).json()
+            (call,) = record["tools"]
+            assert (record["wire"], call["name"]) == ("mcp", name)
+            refused = mode == ("write" if name in READS else "read")
+            assert call["result"].startswith("Error:") is refused
+        if mode == "read":
+            assert (await found.live.memory("GET", passages)).json() == before
 
 
 async def test_r_m4_a_policy_of_key_or_user_is_never_exceeded(data):

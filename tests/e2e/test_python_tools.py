@@ -143,6 +143,24 @@ async def test_t_s3_versions_undo_and_who_may(data):
             assert "triple" not in [tool["name"] for tool in listed.json()["data"]]
 
 
+async def test_a_secret_by_api_is_refused_with_the_place_where_it_is_set(data):
+    members = {"hosts": ["api.example.com"], "secrets": {"KEY": VALUE}}
+    body = {"kind": "python", "source": SOURCE, **members}
+    async with Model("Hi.") as up, gateway(up, data, granting({})) as live:
+        refused = await live.memory("PUT", "/tools/triple", json=body, headers=ADMIN)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"]) == (400, "invalid_tool")
+        assert error["param"] == "secrets"
+        assert "[tools.triple]" in error["message"]
+        assert VALUE not in refused.text
+        listed = await live.memory("GET", "/tools", headers=ADMIN)
+        assert listed.json()["data"] == []
+    for folder, _, names in os.walk(data):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                assert VALUE.encode() not in file.read()
+
+
 FETCH = """
 async def ask(path: str):
     answer = await fetch("BASE" + path + "?key=" + secret("KEY"),

@@ -28,6 +28,7 @@ EXPANDED = (
 )
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
+    "DROP TABLE agent_turns",
     "DROP TABLE teams, team_members, projects, project_members",
     "ALTER TABLE scopes DROP COLUMN project",
     "ALTER TABLE user_policies DROP COLUMN layers",
@@ -50,7 +51,7 @@ AS_BEFORE = (
     "ALTER TABLE responses DROP COLUMN thread",
     "DROP TABLE workers, schedules",
     "DROP INDEX uq_nodes_once",
-    "ALTER TABLE nodes DROP COLUMN holder, DROP COLUMN once",
+    "ALTER TABLE nodes DROP COLUMN holder, DROP COLUMN once, DROP COLUMN runs",
     "ALTER TABLE generations DROP COLUMN erased_at",
     "UPDATE alembic_version SET version_num = '0007'",
 )

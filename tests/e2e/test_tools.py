@@ -212,7 +212,7 @@ async def test_t_g10_what_fails_is_a_result_and_the_status_stays_ok(data):
             assert (got.status_code, got.headers["x-memory-status"]) == (200, "ok")
             told = [m["content"] for m in up.bodies[2]["messages"] if m["role"] == "tool"]
             assert told[0] == "Error: HTTP 500: broken"
-            assert told[1] == 'Error: there is no argument "town"; there are: city.'
+            assert told[1] == 'Error: there is no argument "town". The arguments are: city (text).'
             assert told[2].startswith("Error: the arguments of weather are not valid JSON")
             assert told[3].startswith("Error: dead cannot be reached right now.")
             assert told[4] == "Error: slow did not answer within 1 s."

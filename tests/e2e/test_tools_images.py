@@ -62,6 +62,18 @@ async def test_t_g9_a_response_has_an_input_image_in_the_output(data):
             }
 
 
+async def test_t_g9_a_target_that_takes_no_pictures_is_sent_stubs_at_once(data):
+    script = (calls(call("chart", {"city": "x"})), "A chart.")
+    async with ToolServer(chart=PNG) as server, Model(*script) as up:
+        models = {"*": {"targets": [{"provider": "openai"}], "supports_images": False}}
+        config = granting({"chart": server.entry("chart")}, models=models)
+        async with gateway(up, data, config) as live:
+            got = await live.chat("Draw", user="ada")
+            assert got.json()["choices"][0]["message"]["content"] == "A chart."
+            assert len(up.bodies) == 2
+            assert up.bodies[1]["messages"][-1]["content"].endswith(STUB)
+
+
 @pytest.mark.parametrize("status", [400, 422])
 async def test_t_g9_a_target_that_refuses_pictures_gets_stubs_and_is_remembered(data, status):
     refusal = (status, {"error": {"message": "no images here", "type": "invalid_request_error"}})

@@ -26,7 +26,8 @@ class ChatOddities:
 
     @staticmethod
     def choose(rng: Random) -> ChatOddities:
-        index = rng.choice(("counted", "counted", "missing", "zero", "first only"))
+        indexes = ("counted", "counted", "missing", "zero", "first only", "text", "fraction")
+        index = rng.choice(indexes)
         ident = rng.choice(("first", "repeated", "changing", "blank", "missing", "integer", "null"))
         # A piece of a name with another id could only be another name.
         names = ("first", "first", "repeated", "late", "middle", "fragments")
@@ -35,7 +36,7 @@ class ChatOddities:
             ident,
             rng.choice(names[:-1] if ident == "changing" else names),
             rng.random() < 0.2,
-            index == "counted" and rng.random() < 0.3,
+            index in ("counted", "text", "fraction") and rng.random() < 0.3,
             rng.random() < 0.2,
         )
 
@@ -125,7 +126,8 @@ def name_pieces(rng: Random, call: Call, count: int, odd: ChatOddities) -> dict[
 def where(place: int, at: int, odd: ChatOddities) -> Json:
     if odd.index == "missing" or (odd.index == "first only" and at):
         return {}
-    return {"index": 0 if odd.index == "zero" else place}
+    spelt: Json = {"zero": 0, "text": str(place), "fraction": float(place)}
+    return {"index": spelt.get(odd.index, place)}
 
 
 def ident_of(rng: Random, call: Call, at: int, odd: ChatOddities) -> Json:

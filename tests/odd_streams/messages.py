@@ -28,7 +28,7 @@ class BlockOddities:
     @staticmethod
     def choose(rng: Random) -> BlockOddities:
         return BlockOddities(
-            rng.choice(("counted", "counted", "missing", "zero", "null", "gaps")),
+            rng.choice(("counted", "counted", "missing", "zero", "null", "gaps", "text")),
             rng.choice(("same", "same", "blank", "missing", "integer")),
             rng.choice(("each", "each", "last", "none", "too many")),
             rng.choice((1, 1, 2, 3)),
@@ -69,7 +69,8 @@ def index_of(place: int, odd: BlockOddities) -> Json:
         return {}
     if odd.index == "null":
         return {"index": None}
-    return {"index": {"zero": 0, "gaps": 3 * place}.get(odd.index, place)}
+    spelt: Json = {"zero": 0, "gaps": 3 * place, "text": str(place)}
+    return {"index": spelt.get(odd.index, place)}
 
 
 def block_events(rng: Random, part: Text | Call, place: int, odd: BlockOddities) -> Iterator[Json]:

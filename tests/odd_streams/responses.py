@@ -34,7 +34,7 @@ class ItemOddities:
     @staticmethod
     def choose(rng: Random) -> ItemOddities:
         odd = ItemOddities(
-            rng.choice(("counted", "counted", "missing", "zero", "null", "pieces without")),
+            rng.choice(("counted", "counted", "missing", "zero", "null", "pieces without", "text")),
             rng.choice(("same", "same", "changing", "missing", "blank", "integer")),
             rng.random() < 0.75,
             rng.choice(("each", "each", "last", "none", "calls")),
@@ -51,7 +51,7 @@ class ItemOddities:
         odd = self
         if not odd.begins and (odd.ident == "changing" or odd.index == "null"):
             odd = replace(odd, ident="same")
-        apart = odd.begins or odd.ident in ("same", "integer") or odd.index == "counted"
+        apart = odd.begins or odd.ident in ("same", "integer") or odd.index in ("counted", "text")
         if odd.name == "close":
             odd = replace(odd, listed="all", ends="none") if apart else replace(odd, name="end")
         if odd.ends == "none" and (odd.name == "end" or not odd.begins):
@@ -105,7 +105,8 @@ def index_of(place: int, odd: ItemOddities, at: int) -> Json:
         return {}
     if odd.index == "null":
         return {"output_index": None}
-    return {"output_index": 0 if odd.index == "zero" else place}
+    spelt: Json = {"zero": 0, "text": str(place)}
+    return {"output_index": spelt.get(odd.index, place)}
 
 
 def item_events(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -47,8 +48,10 @@ from gateway.wire.placement import (
     without_tools,
 )
 from gateway.wire.sse import COMMENT, DONE, LONG_BYTES, SseEvent, frame
-from memory import Messages, Repeat, ToolCall
+from memory import Messages, Repeat, ToolCall, new_id
 from memory.core.tool_definitions import as_json, client_names
+
+NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 class ChatFormat:
@@ -146,6 +149,13 @@ class ChatFormat:
     def hidden_rounds(self) -> HiddenRounds:
         return HiddenExchange()
 
+    def text_reply(self, body: Json, text: str, before: Json | None) -> Json:
+        message = {"role": "assistant", "content": text}
+        head = {"id": new_id("chatcmpl"), "object": "chat.completion", "created": int(time.time())}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        told = {**head, "model": body["model"], "choices": choices}
+        return told if before is not None else {**told, "usage": NO_USAGE}
+
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return tool_calls(result)
 
@@ -179,6 +189,14 @@ class ChatMask:
     @alias.setter
     def alias(self, name: str | None) -> None:
         self._interceptor.alias = name
+
+    @property
+    def holds_finish(self) -> bool:
+        return self._interceptor.holds_finish
+
+    @holds_finish.setter
+    def holds_finish(self, holds: bool) -> None:
+        self._interceptor.holds_finish = holds
 
     @property
     def usage(self) -> Json | None:
@@ -231,6 +249,9 @@ class ChatMask:
         shown = self._interceptor.feed(chunk(lift(reply), b""))
         rest, result = self._interceptor.close()
         return _events([*shown, *rest]), result
+
+    def end_with(self, reply: Json) -> tuple[bytes, RoundResult]:
+        return self.replay(reply)
 
     def start_next_round(self) -> bytes | None:
         self._finished, self.over = None, False

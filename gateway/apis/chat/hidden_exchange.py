@@ -51,6 +51,12 @@ class HiddenExchange:
         """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
         self.append(_message(result, by), result, answers, client)
 
+    def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
+        """Add a round that ended too early, and what the model is told behind it."""
+        said = _message(result, by)
+        self.messages += [said] if said.get("content") else []
+        self.messages.append({"role": "user", "content": text})
+
     def has_room(self, body: Json) -> bool:
         """True: the limit is each round's."""
         return True

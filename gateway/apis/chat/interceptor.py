@@ -76,6 +76,7 @@ class Interceptor:
         self._tries = TRIES
         self.usage: Json | None = None
         self.text_shown = False
+        self.holds_finish = False  # of a round without calls: another may follow
 
     @property
     def ended(self) -> bool:
@@ -292,7 +293,8 @@ class Interceptor:
     def _finish(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: ShownChunks) -> bool:
         lane.reason = segment.value
         self._decide(lane, out)
-        if any(call.ours for call in lane.calls):
+        is_held = self.holds_finish and not lane.calls and segment.value not in CUT
+        if is_held or any(call.ours for call in lane.calls):
             lane.waiting = (chunk, segment)
             return False
         lane.finish = segment.value
@@ -422,7 +424,7 @@ class Interceptor:
             chunk, segment = lane.waiting
             visible = any(not call.ours for call in lane.calls)
             reason = segment.value
-            if reason not in CUT:
+            if reason not in CUT and lane.calls:
                 reason = "tool_calls" if visible else "stop"
             segment.shown = lane.finish = reason
             self._show(chunk, [segment], out)

@@ -27,6 +27,7 @@ from gateway.apis.messages.messages_errors import error_body
 from gateway.apis.messages.messages_reply import MessagesMask
 from gateway.apis.native import HiddenParts, NativeView, PlacedMessage, flat_tools, place
 from gateway.apis.round_result import RoundResult
+from gateway.apis.translation.messages_reply_from_chat import NO_USAGE
 from gateway.apis.translation.request_to_chat import takes_tokens
 from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
@@ -34,7 +35,7 @@ from gateway.http.upstream_request import UpstreamRequest
 from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal
-from memory import Messages, ToolCall, kept_arguments
+from memory import Messages, ToolCall, kept_arguments, new_id
 from memory.conversation.foreign_json import decode_foreign
 
 SESSION = "_session_"
@@ -121,6 +122,12 @@ class MessagesFormat:
     def hidden_rounds(self) -> HiddenRounds:
         return HiddenBlocks(self.name)
 
+    def text_reply(self, body: Json, text: str, before: Json | None) -> Json:
+        head = {"id": new_id("msg"), "type": "message", "role": "assistant", "model": body["model"]}
+        told = {**head, **(before or {}), "content": [{"type": "text", "text": text}]}
+        usage = NO_USAGE if before is None else {}
+        return {**told, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
+
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return [_tool_call(c) for c in result.ours]
 
@@ -145,6 +152,13 @@ class HiddenBlocks(HiddenParts):
             self.show_images(part, "content", "text", _image_block)
         said = {"role": "assistant", "content": _resendable(result.reply["content"])}
         self.messages += [said, {"role": "user", "content": self.last}]
+        self.reply, self.by = result.reply, by
+
+    def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
+        said = _resendable(result.reply["content"])
+        self.last = [{"type": "text", "text": text}]
+        self.messages += [{"role": "assistant", "content": said}] if said else []
+        self.messages.append({"role": "user", "content": self.last})
         self.reply, self.by = result.reply, by
 
     def record_last(self, result: RoundResult, by: str) -> None:

@@ -8,14 +8,13 @@ known again whatever a client does to those.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from gateway.wire.chat import Json
-from memory.core.tool_definitions import OURS
 
 Span = tuple[int, int]
 _encode = msgspec.json.encode
@@ -55,18 +54,18 @@ def transcript_of(items: Sequence[Any], summaries: tuple[str, ...] = ()) -> Tran
     return out
 
 
-def without_owned(page: Json) -> Json:
-    """Return a page of items without calls of ours, and what they gave."""
+def without_owned(page: Json, owned: Collection[str]) -> Json:
+    """Return a page of items without calls of ours, and what they gave. owned: their names."""
     data = page.get("data")
     if not isinstance(data, list):
         return page
     items = [i for i in data if isinstance(i, dict)]
-    owned = {
+    calls = {
         str(i.get("call_id"))
         for i in items
-        if i.get("type") == "function_call" and i.get("name") in OURS
+        if i.get("type") == "function_call" and i.get("name") in owned
     }
-    return {**page, "data": [i for i in items if str(i.get("call_id")) not in owned]}
+    return {**page, "data": [i for i in items if str(i.get("call_id")) not in calls]}
 
 
 def is_summary(message: Json, summaries: tuple[str, ...]) -> bool:

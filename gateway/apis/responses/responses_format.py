@@ -9,6 +9,7 @@ provider's own state where that is kept, else everything is sent again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +29,14 @@ from gateway.apis.responses.response_items import SYSTEM, assistant_message, tra
 from gateway.apis.responses.responses_reply import Echo, ResponsesMask
 from gateway.apis.round_result import RoundResult
 from gateway.apis.translation.request_to_chat import ENCRYPTED, takes_tokens
+from gateway.apis.translation.responses_reply_from_chat import NO_USAGE, response_head
 from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
 from gateway.http.upstream_request import UpstreamRequest
 from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal, without_reasoning
-from memory import Messages, ToolCall, kept_arguments
+from memory import Messages, ToolCall, kept_arguments, new_id
 from memory.context.tokens import estimate_at_once
 from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
@@ -141,6 +143,13 @@ class ResponsesFormat:
     def hidden_rounds(self) -> HiddenRounds:
         return HiddenItems(self.name)
 
+    def text_reply(self, body: Json, text: str, before: Json | None) -> Json:
+        ident = new_id("").removeprefix("_")
+        told = before or {**response_head(body, ident, int(time.time())), "usage": NO_USAGE}
+        content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+        item = {"id": new_id("msg"), "type": "message", "status": "completed", "role": "assistant"}
+        return {**told, "status": "completed", "output": [{**item, "content": content}]}
+
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return [_tool_call(c) for c in result.ours]
 
@@ -181,6 +190,13 @@ class HiddenItems(HiddenParts):
         ]
         for item in self.last:
             self.show_images(item, "output", "input_text", _input_image)
+        self.messages += [*result.reply["output"], *self.last]
+        self.reply, self.by = result.reply, by
+        self.spent += _shown_tokens(result)
+
+    def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
+        content = [{"type": "input_text", "text": text}]
+        self.last = [{"type": "message", "role": "user", "content": content}]
         self.messages += [*result.reply["output"], *self.last]
         self.reply, self.by = result.reply, by
         self.spent += _shown_tokens(result)

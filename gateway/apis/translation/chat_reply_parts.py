@@ -15,7 +15,7 @@ from typing import Any
 from gateway.apis.translation.carried_members import CarriedMembers
 from gateway.apis.translation.member_seal import MemberSeal
 from gateway.wire.chat import CALLS, Json, MalformedReply
-from gateway.wire.streamed_calls import StreamedCall, StreamedCalls, read_piece
+from gateway.wire.streamed_calls import StreamedCall, StreamedCalls, read_index, read_piece
 
 TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
 CARRIER = "carrier"  # a part without words, for what the server wants back
@@ -173,8 +173,8 @@ class ReplyWriter(ABC):
 
     def _call_of(self, delta: Json) -> ReplyPart:
         """Return the call that a piece belongs to. Raises MalformedReply."""
-        index = delta.get("index")
-        if type(index) is int and not 0 <= index < CALLS:
+        index = read_index(delta.get("index"))
+        if index is not None and index >= CALLS:
             raise MalformedReply(f"a call with the index {index}, of at most {CALLS}")
         call = self._streamed.route(delta)
         if call.place == len(self._calls):

@@ -37,6 +37,13 @@ ECHOED: Json = {
     "truncation": "disabled",
     "user": None,
 }
+NO_USAGE = {
+    "input_tokens": 0,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens": 0,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 0,
+}
 PLAIN_TEXT: Json = {"format": {"type": "text"}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from gateway.auth.user_resolver import header_text
 from gateway.chat.intake.capabilities import known_rejection
@@ -25,8 +26,9 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     Where this process knows of no tool at all, a grant is a reason to look for one that another
     worker was asked to make.
     """
-    granted = request.principal.tools.granted
-    return bool(granted or gateway.toolbox.has_tools or request.called.agent is not None)
+    granted, toolbox = request.principal.tools.granted, gateway.toolbox
+    may_be = granted or toolbox.has_tools or toolbox.judges_memory
+    return bool(may_be or request.called.agent is not None)
 
 
 async def toolbox_of(
@@ -35,15 +37,16 @@ async def toolbox_of(
     """Return the tools that a request may use; None where nothing is granted."""
     if request.mode not in ("full", "read"):
         return None
-    granted = _grants_of(gateway, request)
-    if not granted:
+    rules, granted = rules_of(gateway, request), _grants_of(gateway, request)
+    if not (granted or rules.governed_memory):
         return None
     principal = request.principal
+    await _learn_agents_tools(gateway, request)
     header = header_text(request.headers, HEADER) or ""
     limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
     grants = Grants(granted, limits, request.mode == "read")
     tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
-    if not tools and not header:
+    if not (tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
     caller = ToolCaller(
@@ -59,8 +62,9 @@ async def toolbox_of(
         tools,
         taken,
         header,
-        rules_of(gateway, request, tools.keys() - taken),
+        rules,
         approvals_of(gateway, request, until),
+        _grants_of_agent(request),
         _takes_tools(gateway, request, target),
     )
     runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
@@ -112,8 +116,31 @@ def _grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
     model = agent.settings.model if agent is not None and request.called.by_model else request.model
     entry = gateway.router.find(model)
     of_model = entry[1].tools if entry is not None else ()
-    of_agent = agent.settings.tools if agent is not None else ()
-    return (*own, *of_model, *of_agent)
+    return (*own, *of_model, *_grants_of_agent(request))
+
+
+def _grants_of_agent(request: TurnInput) -> tuple[str, ...]:
+    agent = request.called.agent
+    return agent.settings.tools if agent is not None else ()
+
+
+async def _learn_agents_tools(gateway: GatewayState, request: TurnInput) -> None:
+    """Read the tenant's tools anew, if the agent may have got one since they were read last.
+
+    Another worker may have made the tool and given it to the agent a moment ago.
+    """
+    agent = request.called.agent
+    if agent is None or agent.stored is None or not agent.settings.tools:
+        return
+    toolbox = gateway.toolbox
+    if toolbox.tenant_tools.was_read_after(agent.stored.updated_at):
+        return
+    there = toolbox.catalog(request.principal.tenant).tools
+    if all("*" in name or name in there for name in agent.settings.tools):
+        return
+    with contextlib.suppress(StoreUnavailable, TimeoutError):
+        async with asyncio.timeout(gateway.memory.policy.read_deadline):
+            await toolbox.tenant_tools.read_lists()
 
 
 async def _policy(gateway: GatewayState, request: TurnInput) -> tuple[str, ...] | None:

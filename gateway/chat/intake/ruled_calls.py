@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from gateway.chat.intake.request import TurnInput
 from gateway.state import GatewayState
 from gateway.tools.approval_wait import CallApprovals
 from gateway.tools.chain_rules import ToolChain
 from gateway.tools.verdicts import FixedPolicy, RunRules
-from memory import MEMORY_TOOL_NAMES
 from memory.management.approvals import ApprovalRequest
 
 
-def rules_of(gateway: GatewayState, request: TurnInput, names: Collection[str]) -> RunRules:
-    """Return what judges the calls of a request. names: of the operator's tools in it."""
+def rules_of(gateway: GatewayState, request: TurnInput) -> RunRules:
+    """Return what judges the calls of a request."""
     toolbox, agent = gateway.settings.toolbox, request.called.agent
     rules = toolbox.parsed_rules
     if agent is not None:
         rules += agent.settings.parsed_rules
     if not rules:
         return FixedPolicy(allows=toolbox.policy == "allow")
-    governed = frozenset(names)
-    return ToolChain(rules, toolbox.policy, governed, governed | MEMORY_TOOL_NAMES)
+    return ToolChain(rules, toolbox.policy, withholds=toolbox.withhold == "schema")
 
 
 def approvals_of(gateway: GatewayState, request: TurnInput, until: float) -> CallApprovals:

@@ -28,9 +28,9 @@ async def encode_whole(found: Json) -> bytes:
     return await run_heavy(encode, found)
 
 
-async def encode_page(page: Json, tag: str) -> bytes:
-    """Return a provider's page of items as its client sees it."""
-    return await run_heavy(lambda: encode(client_items(without_owned(page), tag)))
+async def encode_page(page: Json, owned: frozenset[str], tag: str) -> bytes:
+    """Return a provider's page of items as its client sees it. owned: names of tools run here."""
+    return await run_heavy(lambda: encode(client_items(without_owned(page, owned), tag)))
 
 
 async def encode_asked(items: list[Json], query: str) -> bytes:

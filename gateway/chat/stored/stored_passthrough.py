@@ -11,13 +11,14 @@ import msgspec
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.background_booking import UNFINISHED, booking_of, runs_in_background, watch
 from gateway.chat.stored.provider_call import ProviderCall
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
 from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.storage.responses import ITEMS, StoredResponse, item_ids
 from gateway.wire.chat import Json, decode
-from gateway.wire.json_weight import is_readable
+from gateway.wire.json_weight import is_in, is_readable
+from gateway.wire.sse import LONG_BYTES
 
 ADDED = b"response.output_item.added"
 READ_BYTES = 8 << 20  # of an answer that is looked into for its id
@@ -59,8 +60,11 @@ class StoredPassthrough(RelayedTurn):
                 seen.append(part)
                 if self._tells_all(part, size):
                     noted = await self._note_owner(b"".join(seen))
-            if ADDED in part and len(self._items) < ITEMS:
-                self._items += tuple(_items_begun(part))
+            if len(self._items) < ITEMS:
+                if len(part) > LONG_BYTES:
+                    self._items += tuple(await run_heavy(_items_begun, part))
+                elif ADDED in part:
+                    self._items += tuple(_items_begun(part))
             yield part
         if not noted and size <= READ_BYTES:
             await self._note_owner(b"".join(seen))
@@ -103,7 +107,9 @@ class StoredPassthrough(RelayedTurn):
 
 def _items_begun(part: bytes) -> list[str]:
     """Return the ids of the items that begin in a piece of a stream."""
-    out = []
+    out: list[str] = []
+    if not is_in(part, ADDED):
+        return out
     for line in part.split(b"\n"):
         if not line.startswith(b"data: ") or ADDED not in line or not is_readable(line):
             continue

@@ -29,9 +29,11 @@ from gateway.errors import RequestConflict, ResourceNotFound, Unavailable
 from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
+from gateway.tools.own_tools import OWN_TOOLS
 from gateway.wire.chat import Json, encode
 from gateway.wire.item_references import tell_items
 from memory import StoreUnavailable, without_spans
+from memory.core.tool_definitions import OURS
 
 log = logging.getLogger("mnemogate")
 
@@ -211,6 +213,11 @@ def user_named(
     if principal.trusted:
         principal = msgspec.structs.replace(principal, default_user="")
     return gateway.names.user(principal, headers, path_user, {})
+
+
+def owned_names(gateway: GatewayState, tenant: str) -> frozenset[str]:
+    """Return the names of tools that are run here: of memory, and of the operator."""
+    return OURS.union(gateway.toolbox.names(tenant), OWN_TOOLS)
 
 
 def client_items(page: Json, tag: str) -> Json:

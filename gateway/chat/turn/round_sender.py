@@ -98,8 +98,9 @@ class RoundSender:
 
     reply: the newest. is_last: no round follows for calls of ours. gave_up: a target took only the
     client's own body. given_up: what memory leaves out since an earlier refusal, "" for nothing.
-    lost_rounds: reasoning was left out whose hidden calls are not known. cut_to: tokens that a
-    target silently cut the request to, 0 if it did not.
+    withheld: names of tools that rules do not show now. lost_rounds: reasoning was left out whose
+    hidden calls are not known. cut_to: tokens that a target silently cut the request to, 0 if it
+    did not.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class RoundSender:
         self._session = session
         self._forward = forward
         self._options = options
+        self.withheld = frozenset[str]()
         self._refused = set(options.refused)
         if options.given_up:
             session.trace.notes.append(options.given_up)
@@ -204,6 +206,10 @@ class RoundSender:
         prompt = self._session.prompt
         if self.injection is Injection.NONE:
             return self._wire.own_request(self._body, prompt.client)
+        if not target.supports_images:
+            self.hidden.drop_images()
+        if self.withheld:
+            prompt = prompt.without_tools(self.withheld)
         parts = RoundParts(
             self._body,
             prompt,

@@ -23,6 +23,7 @@ from gateway.chat.turn.round_stream import (
     stream_round,
     write_body,
 )
+from gateway.chat.turn.rule_exits import RuleExits
 from gateway.errors import UpstreamRefused
 from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
@@ -46,6 +47,12 @@ class TurnLimits(msgspec.Struct):
     until: float = float("inf")
     sum_usage: bool = True
     patience: float = 0.15
+
+
+class _LastPart(msgspec.Struct, frozen=True):
+    """The end of an answer, which may show nothing of its own."""
+
+    shown: bytes
 
 
 class Turn:
@@ -80,6 +87,10 @@ class Turn:
         self._opening = RequestOpening(session, streamed=self.stream)
         self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
         self._unrecorded = False
+        self._body = body
+        self._exits: RuleExits | None = None
+        if session.exits is not None:
+            self._exits = RuleExits(session, session.exits, wants_json=facts.wants_json)
 
     @property
     def hidden(self) -> HiddenRounds:
@@ -130,7 +141,7 @@ class Turn:
             return self.run()
         return self._keeper.note_first(self.run(), self.session.conversation.name)
 
-    async def run(  # noqa: C901 - one loop, whose ends stand in their order
+    async def run(  # noqa: C901, PLR0912 - one loop, whose ends stand in their order
         self,
     ) -> AsyncGenerator[bytes, None]:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
@@ -142,6 +153,9 @@ class Turn:
             if not goes_on:
                 await self._opening.finish()
             while goes_on:
+                if self._exits is not None and (last := await self._end_by_rule(self._exits)):
+                    yield last.shown
+                    break
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
                 self.mask.alias = self._forward.alias
                 result = await self._read_whole(reply)
@@ -192,7 +206,9 @@ class Turn:
             # The upstream gave no choice at all: there is nothing to record.
             await self.session.fail()
             return
-        explain = {"status": "degraded" if self.degraded else "ok"}
+        explain: Json = {"status": "degraded" if self.degraded else "ok"}
+        if self._exits is not None:
+            explain["unmet"] = self._exits.list_unmet()
         hidden = self._sender.hidden.recorded
         keeper, session = self._keeper, self.session
         left = None
@@ -200,8 +216,9 @@ class Turn:
             named = session.conversation.name
             left = await keeper.row(self.mask, self.replies, self._sender.hidden, named)
         beside = keeper.beside(left) if keeper is not None else {}
+        proven = bool(self.used or session.rounds)
         outcome = TurnOutcome(
-            answers, hidden, prove=True, explain=explain, beside=beside, served=self._by
+            answers, hidden, prove=proven, explain=explain, beside=beside, served=self._by
         )
         kept = await session.finish(outcome)
         if not kept:
@@ -263,16 +280,34 @@ class Turn:
         """Read an answer that is all of the turn's in one piece, None for any other."""
         if self.stream or self.used or self._sender.hidden.messages or reply.chunk is None:
             return None
+        if self.mask.holds_finish:
+            return None
         return await run_by_weight(reply.plain or b"", self.mask.take_whole, reply.chunk)
 
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
         """Run the calls of a round; True when another follows. Raises GatewayError."""
-        self._check_result(reply, result)
-        if result.ours:
+        reminder = "" if self._exits is None else self._exits.remind(self._sender, result)
+        self._check_result(reply, result, is_last=not reminder)
+        if result.ours or reminder:
             await self._write_opening()
         else:
             await self._opening.finish()
+        if reminder:
+            self._sender.hidden.add_reminder(result, reminder, self._by)
+            return True
         return await self._run_memory_calls(result)
+
+    async def _end_by_rule(self, exits: RuleExits) -> _LastPart | None:
+        """Return the end of a turn whose answer is a tool's result; None while it goes on."""
+        text = exits.begin_round(self._sender, self.mask)
+        if text is None:
+            return None
+        await self._opening.finish()
+        before = self.replies[-1] if self.replies else None
+        reply = self._forward.wire.text_reply(self._body, text, before)
+        shown, result = self.mask.end_with(reply)
+        self._sender.hidden.record_last(result, self._by)
+        return _LastPart(shown)
 
     async def _write_opening(self) -> None:
         """Write the request before its calls run: it has not had the upstream's time for it."""
@@ -280,7 +315,7 @@ class Turn:
         await self._opening.wait(self._limits.patience)
         await self._opening.finish()
 
-    def _check_result(self, reply: CompletionReply, result: RoundResult) -> None:
+    def _check_result(self, reply: CompletionReply, result: RoundResult, *, is_last: bool) -> None:
         self.used.append(result.usage)
         self.replies.append(result.reply)
         self._forward.meter.record_usage(result.usage)
@@ -291,7 +326,7 @@ class Turn:
         if reply.plain is None:
             return
         self._bytes += len(reply.plain)
-        if alone:
+        if alone and is_last:
             self.mask.pass_on(reply.plain, result)
         reply.plain = b""  # the mask's now, which lets go of it when it writes another
 

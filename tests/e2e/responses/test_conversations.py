@@ -111,6 +111,32 @@ async def test_a_server_without_the_path_has_its_conversations_here(data):
         assert words(up.bodies[-1]["input"])[:2] == ["Say one", "One."]
 
 
+async def test_a_providers_page_shows_no_call_that_was_run_here(data):
+    def called(name):
+        ident = f"call_{name}"
+        arguments = {"arguments": "{}", "call_id": ident, "name": name}
+        return [
+            {"type": "function_call", **arguments},
+            {"type": "function_call_output", "call_id": ident, "output": f"of {name}"},
+        ]
+
+    names = ("weather", "result_open", APPEND, "get_weather")
+    page = {"object": "list", "data": [item for name in names for item in called(name)]}
+
+    class Server(ResponsesModel):
+        async def serve_other(self, seen, wire):
+            if "/conversations" not in seen.path:
+                return await super().serve_other(seen, wire)
+            found = page if "/items" in seen.path else {"id": "conv_1", "object": "conversation"}
+            await wire.json(found)
+            return True
+
+    weather = {"kind": "http", "url": "http://127.0.0.1:9/weather"}
+    async with Server("One.") as up, running(up.url, data, {"tools": {"weather": weather}}) as live:
+        items = await listed(live, await create(live))
+        assert [i["call_id"] for i in items] == ["call_get_weather"] * 2
+
+
 async def test_its_verbs_and_those_of_its_items(data):
     async with ResponsesModel("One.") as up, running(up.url, data, STATELESS) as live:
         name = await create(live, metadata={"a": "b"})

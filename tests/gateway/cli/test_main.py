@@ -87,6 +87,7 @@ WITHOUT_JSON = {
     "memory export": "writes JSON lines, or pages",
     "agents export": "writes an .af file",
     "memory erase": "always prints JSON",
+    "tools show": "always prints JSON",
     "index rebuild": "tells its progress; the exit code says whether it is done",
     "fetch tokenizers": "tells its progress; the exit code says whether it is done",
     "fetch embedder": "tells its progress; the exit code says whether it is done",

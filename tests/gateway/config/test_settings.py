@@ -56,7 +56,9 @@ def compare(model: type[BaseModel], shown: dict[str, Any], where: str, found: li
             common = {k: v for e in reversed(value.values()) for k, v in e.items()}
             common = {k: v for k, v in common.items() if k in ToolSettings.model_fields}
             for entry, told in value.items():
-                told = {**told, "source": ""} if "source" in told else told  # one of two is needed
+                # One of two is needed, and neither is a default.
+                needed = {"python": "source", "mcp": "url"}.get(told["kind"])
+                told = {**told, needed: ""} if needed else told
                 compare(KINDS[told["kind"]], {**common, **told}, f"tools.{entry}", found)
             continue
         inner = parts(field.annotation)

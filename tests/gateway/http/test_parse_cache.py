@@ -14,7 +14,7 @@ from gateway.errors import BadRequest
 from gateway.http import parse_cache
 from gateway.http.parse_cache import RequestParseCache
 from gateway.upstream.base import join_body
-from gateway.wire import placement
+from gateway.wire import long_strings, placement
 from gateway.wire.chat import decode
 from gateway.wire.chat_request import check_messages, check_model, parse
 from gateway.wire.lone_surrogates import encode_plain
@@ -299,3 +299,14 @@ async def test_a_long_request_that_is_sent_again_is_looked_at_in_a_thread(before
     if is_heavy:
         # Where its messages stand was found as well.
         assert len(found._spans) == len(again)
+
+
+@given(st.lists(message, max_size=3), members, st.sampled_from(SPELLINGS), st.booleans())
+@settings(max_examples=60)
+def test_the_messages_of_a_long_body_are_found_where_they_are(messages, others, how, first):
+    text = spelt({"messages": messages, **others}, how, first)
+    with pytest.MonkeyPatch.context() as patch:
+        usual = parse_cache._messages_span(text)
+        patch.setattr(parse_cache, "takes_long", lambda _: True)
+        patch.setattr(long_strings, "WINDOW_BYTES", 16)
+        assert parse_cache._messages_span(text) == usual

@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
+from gateway.server import worker_threads
 from gateway.server.worker_threads import BUSY_SWITCH_SECONDS, WorkerThreads
+from memory.conversation.steps import end_step
 
 USUAL_SECONDS = 0.003
 
@@ -45,3 +47,25 @@ async def test_work_that_fails_ends_it_as_well(threads):
     with pytest.raises(ZeroDivisionError):
         await asyncio.to_thread(lambda: 1 / 0)
     assert interval() == USUAL_SECONDS
+
+
+async def test_a_thread_pauses_after_some_work_of_its_own(threads, monkeypatch):
+    asyncio.get_running_loop().set_default_executor(threads)
+    clock, pauses = [0.0], []
+    monkeypatch.setattr(worker_threads.time, "thread_time", lambda: clock[0])
+    monkeypatch.setattr(worker_threads.time, "sleep", pauses.append)
+
+    def work():
+        for _ in range(10):
+            clock[0] += worker_threads.WORK_SECONDS / 2 + 1e-9
+            end_step()
+
+    await asyncio.to_thread(work)
+    assert pauses == [worker_threads.PAUSE_SECONDS] * 5
+    end_step()  # the event loop never pauses
+    assert len(pauses) == 5
+
+
+def test_a_request_is_served_in_the_pauses_of_a_thread():
+    # At least as long as the work before it, so a thread leaves half of the time to others.
+    assert worker_threads.PAUSE_SECONDS >= worker_threads.WORK_SECONDS

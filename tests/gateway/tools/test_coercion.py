@@ -21,11 +21,11 @@ SCALARS = st.one_of(
     st.text(max_size=6),
     st.sampled_from(["3", "3.0", "3.5", " 3 ", "1_000", "1e3", "true", "Yes", "off", "0", ""]),
 )
-TYPES = {
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "string": str,
+ADAPTERS: dict[str, TypeAdapter[Any]] = {
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(float),
+    "boolean": TypeAdapter(bool),
+    "string": TypeAdapter(str, config=LAX),
 }
 
 
@@ -35,10 +35,10 @@ def one(schema: dict[str, Any], value: Any) -> Any:
     return out if isinstance(out, str) else out["x"]
 
 
-@given(SCALARS.filter(lambda value: value is not None), st.sampled_from(sorted(TYPES)))
+@given(SCALARS.filter(lambda value: value is not None), st.sampled_from(sorted(ADAPTERS)))
 def test_a_scalar_is_read_as_pydantic_reads_it(value, kind):
     try:
-        expected = TypeAdapter(TYPES[kind], config=LAX).validate_python(value)
+        expected = ADAPTERS[kind].validate_python(value)
     except ValidationError:
         expected = None
     actual = coerce_arguments(
@@ -197,6 +197,43 @@ def test_a_value_is_quoted_shortly():
     assert quote(date) == "type"
 
 
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+SCHEMA_WORDS = st.sampled_from(
+    [
+        "type",
+        "items",
+        "properties",
+        "required",
+        "additionalProperties",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+        "format",
+        "minimum",
+        "maxLength",
+        "minItems",
+        "default",
+    ]
+)
+KIND_WORDS = st.sampled_from(["integer", "number", "boolean", "string", "array", "object", "null"])
+SCHEMAS = st.recursive(
+    JSON_VALUES | KIND_WORDS | st.lists(KIND_WORDS, max_size=3),
+    lambda inner: st.dictionaries(SCHEMA_WORDS, inner | st.lists(inner, max_size=2), max_size=4),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS, JSON_VALUES)
+def test_any_value_under_any_schema_gives_arguments_or_words(schema, value):
+    result = coerce_arguments({"properties": {"x": schema}}, {"x": value})
+    assert isinstance(result, dict) or result.startswith(("x", "the value"))
+
+
 def test_deep_unions_cost_one_try_a_branch():
     schema: dict[str, Any] = {"type": "integer"}
     for _ in range(16):
@@ -207,15 +244,21 @@ def test_deep_unions_cost_one_try_a_branch():
     assert isinstance(one(schema, value), (str, list))
 
 
-@given(SCALARS)
-def test_optional_and_literal_agree_with_pydantic(value):
+UNIONS = [
+    (TypeAdapter(annotation, config=LAX), schema)
     for annotation, schema in (
         (int | None, {"anyOf": [INTEGER, {"type": "null"}]}),
         (bool | str, {"anyOf": [{"type": "boolean"}, {"type": "string"}]}),
         (Literal["3", "true"], {"enum": ["3", "true"]}),
-    ):
+    )
+]
+
+
+@given(SCALARS)
+def test_optional_and_literal_agree_with_pydantic(value):
+    for adapter, schema in UNIONS:
         try:
-            expected = TypeAdapter(annotation, config=LAX).validate_python(value)
+            expected = adapter.validate_python(value)
         except ValidationError:
             continue
         assert one(schema, value) == expected

@@ -14,6 +14,8 @@ from gateway.config.settings import ConfigError, parse_settings
 from gateway.config.tools import HttpToolSettings
 from gateway.tools.http_tool import HttpTool, resolve_pointer, size_of
 from gateway.tools.kind import ToolCaller
+from gateway.tools.python_source import read_source
+from gateway.tools.python_tools import check_arguments
 from tests.sockets import RawServer, free_port
 
 NAME = {"type": "string"}
@@ -45,6 +47,29 @@ async def server():
 
 def root(server):
     return f"http://127.0.0.1:{server.port}"
+
+
+AS_PYTHON = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "str": {"type": "string"},
+    "list[int]": {"type": "array", "items": {"type": "integer"}},
+    "dict[str, int]": {"type": "object", "additionalProperties": {"type": "integer"}},
+}
+WRITTEN = st.sampled_from(
+    [True, False, None, "yes", "true", " 3 ", "3.0", "3.5", "soon", "[1]", '{"a": "2"}', [], {}]
+) | st.integers(-9, 9).map(lambda n: n / 2)
+
+
+@given(st.sampled_from(sorted(AS_PYTHON)), WRITTEN)
+def test_arguments_are_read_as_those_of_a_python_tool(annotation, value):
+    tool = made("http://h/a?q={name}", parameters={"name": AS_PYTHON[annotation]})
+    (listed,) = tool.list_tools("t")
+    source = read_source(f"def f(name: {annotation}) -> str:\n    return 'x'\n", "monty")
+    expected = check_arguments(source.parameters, {"name": value})
+    if value is not None:  # a null of a parameter that is not required is one that was left out
+        assert tool.check_arguments(listed, {"name": value}) == expected
 
 
 @given(st.text(max_size=30))

@@ -94,6 +94,11 @@ def _to_link(form: re.Match[str]) -> str:
     return re.sub(r'action="([^"]*)"', lambda m: f'href="{m[1]}?{query}"', form[0], count=1)
 
 
+def in_tenant(path: str) -> str:
+    """The path as an admin looks at a tenant."""
+    return f"{path}{'&' if '?' in path else '?'}tenant=acme"
+
+
 async def walk(looker: Looker, paths: list[str]) -> dict[str, httpx.Response]:
     """Every page that can be reached from some paths, by its address."""
     walked: dict[str, httpx.Response] = {}

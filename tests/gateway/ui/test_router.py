@@ -17,7 +17,7 @@ from memory.stores.sql.rows import job_records, passage_lifecycle
 from memory.stores.sql.rows.job_records import JobRecord
 from tests.conftest import SENTINEL_KEY, running
 from tests.gateway.management.managing import as_key
-from tests.gateway.ui.looking import HOSTILE, Looker, links, shown, walk, words
+from tests.gateway.ui.looking import HOSTILE, Looker, in_tenant, links, shown, walk, words
 from tests.models import Model, call, calls
 
 PAGES = [
@@ -223,10 +223,6 @@ async def test_what_follows_a_deletion_keeps_the_tenant(data):
         erased = await root.send(in_tenant("/user/erase?user=ada"), name="ada")
         assert erased.status_code == 200
         assert forgetful(erased) == []
-
-
-def in_tenant(path: str) -> str:
-    return f"{path}{'&' if '?' in path else '?'}tenant=acme"
 
 
 def forgetful(page: httpx.Response) -> list[str]:

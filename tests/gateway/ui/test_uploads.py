@@ -41,3 +41,30 @@ def test_many_parts_and_long_ones_cost_no_more_than_their_length():
         with pytest.raises(BadRequest):
             read_upload(body, "multipart/form-data; boundary=x", 1000)
     assert time.process_time() - began < 2
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z.0-9-]{1,20}", fullmatch=True), st.binary(), min_size=1))
+def test_bytes_of_a_file_are_kept_as_they_are(contents):
+    files = {name: (f"{name}.bin", data) for name, data in contents.items()}
+    request = httpx.Request("POST", "http://x/", files=files)
+    kind = request.headers["content-type"]
+    form = read_upload(request.read(), kind, len(files), keeps_bytes=True)
+    assert form == {}
+    kept = {name: (file.name, bytes(file.content)) for name, file in form.files.items()}
+    assert kept == files
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ("a/b.md", "b.md"),
+        (r"C:\a\b.md", "b.md"),
+        ("a%22b.md", 'a"b.md'),
+        ("\u00fc.md", "\u00fc.md"),
+    ],
+)
+def test_a_file_has_its_name_without_folders(sent, name):
+    head = f'Content-Disposition: form-data; name="file"; filename="{sent}"'.encode()
+    body = b"--x\r\n" + head + b"\r\n\r\nhi\r\n--x--\r\n"
+    form = read_upload(body, "multipart/form-data; boundary=x", 1, keeps_bytes=True)
+    assert form.files["file"].name == name

@@ -15,6 +15,7 @@ from gateway.wire.lone_surrogates import with_stand_ins
 from gateway.wire.long_strings import (
     CutText,
     cut_long_strings,
+    place_in_text,
     read_in_steps,
     restore,
     takes_long,
@@ -50,6 +51,19 @@ def test_a_cut_text_is_restored_part_by_part(values):
     parts = msgspec.json.decode(cut, type=list[msgspec.Raw])
     restored = [msgspec.json.decode(restore(bytes(part), text, spans)) for part in parts]
     assert restored == values
+
+
+@given(st.lists(VALUES, max_size=4))
+def test_a_place_of_the_cut_text_is_told_in_the_text(values):
+    text = json.dumps(values).encode()
+    cut, spans = cut_long_strings(text)
+    begin = 0
+    for value in msgspec.json.decode(cut, type=list[msgspec.Raw]):
+        begin = cut.index(bytes(value), begin)
+        end = begin + len(bytes(value))
+        part = text[place_in_text(begin, spans) : place_in_text(end, spans)]
+        assert part == restore(cut[begin:end], text, spans)
+        begin = end
 
 
 @given(st.lists(st.sampled_from([b"\\\\", b'\\"', b"\\n", b"\\u00e9", b"\\ud83d\\ude00", b"x"])))

@@ -38,8 +38,15 @@ def events(data: bytes, cuts: list[int]) -> tuple[list[SseEvent], bytes]:
     return out, framer.rest
 
 
-@given(streams(), st.lists(st.integers(0, 10_000), max_size=6))
-def test_any_split_gives_the_same_events(data, cuts):
+@pytest.mark.parametrize("long_bytes", [sse.LONG_BYTES, 2])
+@given(data=streams(), cuts=st.lists(st.integers(0, 10_000), max_size=6))
+def test_any_split_gives_the_same_events(long_bytes, data, cuts):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sse, "LONG_BYTES", long_bytes)
+        check_split(data, cuts)
+
+
+def check_split(data, cuts):
     def told(found):
         return [(e.data, e.name) for e in found if e.data is not None]
 
@@ -169,3 +176,31 @@ def test_comments_that_are_taken_together_hide_no_event(blocks):
     found = SseFramer().feed(b"".join(blocks))
     assert b"".join(e.raw for e in found) == b"".join(blocks)
     assert [e.data for e in found if e.data] == [b"x"] * blocks.count(b"data: x\n\n")
+
+
+def test_a_long_event_is_not_searched_byte_by_byte_as_it_comes(monkeypatch):
+    framer, searched = SseFramer(), []
+
+    class Blank:
+        def search(self, buffer, at):
+            searched.append(len(buffer) - at)
+            return sse_blank.search(buffer, at)
+
+    sse_blank = sse.BLANK
+    monkeypatch.setattr(sse, "BLANK", Blank())
+    monkeypatch.setattr(sse, "LONG_BYTES", 64)
+    framer.feed(b"data: " + b"x" * 100)
+    for _ in range(50):
+        assert framer.feed(b"y" * 100) == []
+    (event,) = framer.feed(b"\n\n")
+    assert event.data == b"x" * 100 + b"y" * 5000
+    assert len(searched) <= 4
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("line", [b"data:  [DONE]", b"data: [DONE] ", b"data:[DONE]\t"])
+def test_the_mark_of_the_end_may_have_blanks_around_it(line, end):
+    first = b"data: {}" + end * 2
+    found, rest = events(first + line + end * 2, [len(first)])
+    assert ([e.data for e in found], rest) == ([b"{}", sse.DONE], b"")
+    assert b"".join(e.raw for e in found) == first + line + end * 2

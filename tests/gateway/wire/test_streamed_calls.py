@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gateway.wire.chat import fold
-from gateway.wire.streamed_calls import NAME, CallPiece, StreamedCalls, read_ident, read_piece
+from gateway.wire.streamed_calls import (
+    NAME,
+    CallPiece,
+    StreamedCalls,
+    read_ident,
+    read_index,
+    read_piece,
+)
 
 
 def delta(index=0, name=None, text=None, ident=None, **more):
@@ -142,3 +149,20 @@ def test_the_fold_keeps_the_first_id_and_puts_a_tail_back():
     chunks = [{"choices": [{"index": 0, "delta": {"tool_calls": [d]}}]} for d in deltas]
     (call,) = fold(chunks)["choices"][0]["message"]["tool_calls"]
     assert call == {"id": "a", "function": {"name": "f", "arguments": WHOLE + "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("sent", "index"),
+    [
+        (3, 3),
+        ("3", 3),
+        (3.0, 3),
+        ("0", 0),
+        *((other, None) for other in (None, "", "a", "-", 1.5, [], {}, True, "1" * 5000)),
+        (float("inf"), None),
+        (-1, -1),
+    ],
+)
+def test_an_index_is_a_number_however_it_is_spelt(sent, index):
+    assert read_index(sent) == index
+    assert type(read_index(sent)) is type(index)

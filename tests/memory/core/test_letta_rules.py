@@ -2,7 +2,7 @@
 
 import pytest
 
-from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules
+from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules, show_letta_rules
 from memory.core.rule_kinds import KINDS
 from memory.core.tool_rules import InvalidRule, RuleChain, ToolRun, parse_rules
 
@@ -89,3 +89,15 @@ def test_a_mapping_that_is_none_is_refused_by_the_parser():
     with pytest.raises(InvalidRule, match="cases"):
         parse_rules(convert_letta_rules([rule]))
     assert not {"run_first", "exit_loop"} & KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", [k for k in LETTA_KINDS if k in CASES and len(CASES[k][1]) == 1])
+def test_what_has_a_form_of_lettas_is_shown_so(kind):
+    rule = {"type": kind, "tool_name": "t", **CASES[kind][0]}
+    shown = show_letta_rules(convert_letta_rules([rule]))
+    assert shown == ([rule] if kind != "conditional" else [])
+
+
+def test_rules_about_patterns_have_no_form_of_lettas():
+    assert show_letta_rules([{"type": "first", "tools": ["a*"]}]) == []
+    assert show_letta_rules([{"type": "max_count", "tools": ["a", "b"], "count": 1}]) == []

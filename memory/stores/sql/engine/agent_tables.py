@@ -1,4 +1,4 @@
-"""The profiles of agents that a tenant made, and their versions (see `agents`)."""
+"""Agents that a tenant made, their versions (see `agents`), and who waits for their turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ agents = Table(
     UniqueConstraint("tenant", "name"),
 )
 
-# before, after: the profile, NULL where there was none.
+# before, after: the profile, NULL where there was none. memberships: the shared blocks of which a
+# deleted agent was a member, as JSON; NULL for none.
 agent_versions = Table(
     "agent_versions",
     metadata,
@@ -37,5 +38,17 @@ agent_versions = Table(
     Column("request_id", Words),
     Column("undoes", Integer),
     at(),
+    Column("memberships", Words),
     UniqueConstraint("agent", "version"),
+)
+
+# holder: the worker that has a turn, or waits for one; it has one row for each agent. position: in
+# the order in which they came.
+agent_turns = Table(
+    "agent_turns",
+    metadata,
+    Column("tenant", Words, primary_key=True, server_default=""),
+    Column("agent", Words, primary_key=True, server_default=""),
+    Column("holder", Key, primary_key=True, autoincrement=False),
+    Column("position", Key, nullable=False),
 )

@@ -207,6 +207,7 @@ nodes = Table(
     # the worker that works on it, where there are several; the key of a request that has one
     Column("holder", Key),
     Column("once", LargeBinary),
+    Column("runs", Words),  # of tools, in the user's turn up to this answer
     Index("ix_nodes_digest", "scope_id", "digest"),
     Index("ix_nodes_request", "request"),
 )
@@ -494,7 +495,7 @@ for _table in metadata.tables.values():
 # The search index on SQLite.
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
-REVISION = "0022"
+REVISION = "0026"
 # The oldest version that may still serve these tables: an expanding migration leaves it as it is,
 # so that workers of both versions run while they are replaced.
 READABLE_BY = "0008"

@@ -25,7 +25,7 @@ from memory.stores.sql.rows.scopes import UserName
 m, p, s, n = t.messages.c, t.passages.c, t.scopes.c, t.nodes.c
 Owner = tuple[str, str]  # a memory's, and its agent
 # What of a turn may quote what was said in it.
-QUOTING = ("note", "recall", "told", "hidden", "text", "rounds", "recalled")
+QUOTING = ("note", "recall", "told", "hidden", "text", "rounds", "recalled", "runs")
 
 
 class ErasedSpeaker(NamedTuple):

@@ -20,7 +20,7 @@ AT = (
     c.round == bindparam("of_round"),
     c.place == bindparam("of_place"),
 )
-FIND = select(c.state, c.name, c.digest, c.result).where(*AT)
+FIND = select(c.state, c.name, c.digest, c.result, c.status).where(*AT)
 REMOVE = delete(t.tool_calls).where(*AT)
 SET_STATE = update(t.tool_calls).where(*AT).values(state=bindparam("new_state"))
 
@@ -39,7 +39,7 @@ class CallPlace(tuple[int, int, int]):
 
 
 def find(conn: Connection, place: CallPlace) -> Any:
-    """Return the state, name, digest and result of a call; None if it is not known."""
+    """Return what is known of a call: state, name, digest, result, status. None for nothing."""
     return execute(conn, FIND, place.parameters()).first()
 
 

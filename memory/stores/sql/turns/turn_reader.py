@@ -442,6 +442,7 @@ def node_of(row: Row[Any]) -> TurnNode:
         text=row.text or "",
         turn=row.turn,
         holder=row.holder,
+        runs=decode(row.runs) if row.runs else None,
     )
 
 
@@ -468,6 +469,7 @@ def columns(node: TurnNode, scope_id: int) -> dict[str, Any]:
         "branch": node.branch,
         "at": node.at,
         "text": node.text or None,
+        "runs": encode(node.runs).decode() if node.runs else None,
     }
 
 

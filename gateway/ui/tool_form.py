@@ -1,0 +1,150 @@
+"""The form that runs a tool, made from the schema of its parameters. Pure.
+
+Schemas come from servers of tools: what is not understood becomes a field for JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.wire.chat import decode
+
+MAX_ARGUMENT_FIELDS = 60  # tools with more take one JSON object
+MAX_CHOICES = 200
+MAX_VALUE_CHARACTERS = 100_000  # of JSON in one field
+MAX_DESCRIPTION_CHARACTERS = 500
+PREFIX = "argument:"  # of the fields' names
+WHOLE = "arguments"  # the field for all arguments as JSON
+SIMPLE_KINDS = {"string": "text", "integer": "integer", "number": "number", "boolean": "choice"}
+Schema = Mapping[str, Any]
+
+
+class BadArgument(ValueError):
+    """What stands in a field is no argument. name: of the argument, "" for all of them."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentField:
+    """A field for one argument. kind: text, integer, number, choice or json.
+
+    choices: each with its JSON. default: what an empty field stands for, "" for nothing.
+    """
+
+    name: str
+    kind: str
+    description: str
+    is_required: bool
+    choices: Sequence[tuple[str, str]]
+    default: str
+
+    @property
+    def field(self) -> str:
+        """The name in the form."""
+        return PREFIX + self.name
+
+
+def list_fields(schema: Schema) -> list[ArgumentField]:
+    """Return a field for each parameter; none where one JSON object is easier to write."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or len(properties) > MAX_ARGUMENT_FIELDS:
+        return []
+    required = schema.get("required")
+    required_names = required if isinstance(required, list) else []
+    return [
+        _make_field(name, part if isinstance(part, dict) else {}, name in required_names)
+        for name, part in properties.items()
+    ]
+
+
+def _make_field(name: str, schema: Schema, is_required: bool) -> ArgumentField:
+    kind, values = _kind_of(schema), _values_of(schema)
+    choices = [(_show(value), msgspec.json.encode(value).decode()) for value in values]
+    description = str(schema.get("description") or "")[:MAX_DESCRIPTION_CHARACTERS]
+    default = _show(schema["default"]) if "default" in schema else ""
+    if choices:
+        kind = "choice"
+    return ArgumentField(name, kind, description, is_required, choices, default)
+
+
+def _kind_of(schema: Schema) -> str:
+    listed = schema.get("type")
+    if isinstance(listed, list):
+        # Pydantic and zod write an optional string as ["string", "null"].
+        named = [one for one in listed if one != "null"]
+        listed = named[0] if len(named) == 1 else None
+    return SIMPLE_KINDS.get(listed, "json") if isinstance(listed, str) else "json"
+
+
+def _values_of(schema: Schema) -> list[Any]:
+    """Return the values that a parameter may have; none if any."""
+    listed = schema.get("enum")
+    if isinstance(listed, list) and 0 < len(listed) <= MAX_CHOICES:
+        return listed
+    return [True, False] if _kind_of(schema) == "choice" else []
+
+
+def _show(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def read_arguments(schema: Schema, form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments that a form gives. Raises BadArgument."""
+    whole = form.get(WHOLE, "").strip()
+    if whole:
+        return _read_object(whole)
+    arguments = {}
+    for field in list_fields(schema):
+        text = form.get(field.field, "").replace("\r\n", "\n")
+        # An empty text may be meant where there has to be one.
+        if text or (field.is_required and field.kind == "text"):
+            arguments[field.name] = _read_value(field, text)
+    return arguments
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    value = _decode("", text)
+    if not isinstance(value, dict):
+        raise BadArgument("", "The arguments must be a JSON object.")
+    return value
+
+
+def _read_value(field: ArgumentField, text: str) -> Any:
+    if field.kind == "text":
+        return text
+    if field.kind in ("integer", "number"):
+        return _read_number(field, text.strip())
+    return _decode(field.name, text)
+
+
+def _read_number(field: ArgumentField, text: str) -> Any:
+    value = _decode(field.name, text)
+    wanted = int if field.kind == "integer" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        kind = "a whole number" if field.kind == "integer" else "a number"
+        raise BadArgument(field.name, f"{text[:40]!r} is not {kind}.")
+    return value
+
+
+def _decode(name: str, text: str) -> Any:
+    if len(text) > MAX_VALUE_CHARACTERS:
+        raise BadArgument(
+            name, f"It has {len(text):,} characters; at most {MAX_VALUE_CHARACTERS:,} are read."
+        )
+    try:
+        return decode(text.encode())
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as e:
+        raise BadArgument(name, f"This is not JSON: {str(e)[:200]}.") from e
+
+
+def show_schema(schema: Any) -> str:
+    """Return a schema as people read it."""
+    return json.dumps(schema, indent=2, ensure_ascii=False, default=str)
