@@ -52,6 +52,7 @@ COVERED = {
         memory.stores.sql.rows.agents
     """,
     "e2e/test_rules_over_requests": "memory.session.turn_trace",
+    "e2e/test_turn_exits": "gateway.chat.turn.rule_exits memory.session.turn_exits",
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options
         gateway.config.tools gateway.management.policy_schemas
@@ -112,6 +113,7 @@ COVERED = {
         gateway.letta.agent_queue memory.management.agent_turns
         memory.stores.sql.rows.agent_turns
     """,
+    "e2e/test_agent_deletion": "memory.stores.sql.rows.agent_memberships",
     "e2e/test_letta_tools": "gateway.letta.tool_catalog gateway.letta.tools",
     "e2e/test_letta": """
         gateway.letta.agent_tools gateway.letta.agents gateway.letta.block_routes
@@ -121,8 +123,8 @@ COVERED = {
         gateway.letta.listed_messages gateway.letta.messages gateway.letta.models
         gateway.letta.paging gateway.letta.passages gateway.letta.paths
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
-        gateway.letta.server gateway.letta.state gateway.letta.tool_catalog
-        gateway.letta.tool_rules gateway.letta.tools
+        gateway.letta.server gateway.letta.state
+        gateway.letta.tool_rules
         memory.management.exchanges memory.stores.sql.turns.exchanges
     """,
     "e2e/test_workbench": """

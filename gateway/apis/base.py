@@ -56,7 +56,7 @@ class ReplyMask(Protocol):
     """One answer out of any number of upstream rounds, without the calls of ours.
 
     alias: the model name to show in place of the upstream's; set before the first event. usage: of
-    all rounds together. holds_finish: another round may follow one without a call of ours.
+    all rounds together. holds_finish: the end of the round is held back.
     Everything returned is bytes of the stream that the client reads.
     """
 
@@ -115,6 +115,10 @@ class ReplyMask(Protocol):
 
     def start_next_round(self) -> bytes | None:
         """Note that another round continues the answer; return what to show before it, if any."""
+        ...
+
+    def hold_finish(self, *, holds: bool) -> None:
+        """Hold the end of rounds back, or not: one may follow where no call of ours is made."""
         ...
 
     def run_out(self) -> None:

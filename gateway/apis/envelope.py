@@ -64,10 +64,11 @@ class EnvelopeMask(ABC):
 
     quick_kinds = frozenset[str]()
     reasoning_kind = ""
+    holds_finish = False
 
     def __init__(self, owned: Collection[str], alias: str | None) -> None:
         self.alias = alias
-        self.over = self.ended = self.holds_finish = False  # the end always waits here
+        self.over = self.ended = False
         self.usage: Json | None = None
         self.text_shown = False
         self.shown: list[Json] = []  # the parts that the client has seen whole
@@ -361,6 +362,10 @@ class EnvelopeMask(ABC):
         shown = self.show_whole(reply)
         rest, result = self.close()
         return shown + rest, result
+
+    def hold_finish(self, *, holds: bool) -> None:
+        """Take note: the end of a round always waits here."""
+        del holds
 
     def end_with(self, reply: Json) -> tuple[bytes, RoundResult]:
         return self.replay(reply)

@@ -200,11 +200,9 @@ async def delete_agent(call: LettaCall, ident: str) -> Json:
 
 async def _remove_agent(call: LettaCall, agent: Agent) -> dict[str, int]:
     """Delete an agent, its memory, and the blocks that only it had; return how much that was."""
-    # Blocks first: as long as the agent is there, its deletion can be repeated.
-    blocks = await BLOCKS.leave(call, agent)
-    who, most = (call.tenant, agent.name), call.gateway.settings.memory.agents_per_tenant
-    await call.write(
-        management.agents.edit_agent(call.memory, who, lambda _: None, call.source(), most)
+    who = call.tenant, agent.name
+    blocks = await call.write(
+        management.agents.delete_agent(call.memory, who, call.source(), with_blocks=True)
     )
     erased = await call.write(management.agents.erase_memories(call.memory, who))
     home = home_of(agent.name)

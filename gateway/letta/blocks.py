@@ -142,14 +142,6 @@ class SharedBlocks:
         own = [one.id for one in shown if not one.block.shared]
         return [await self.find(call, ident) for ident in dict.fromkeys(idents) if ident not in own]
 
-    async def leave(self, call: LettaCall, agent: Agent) -> int:
-        """Take an agent out of its blocks; return how many are deleted with it."""
-        return await call.write(
-            management.shared_blocks.leave_blocks(
-                call.memory, call.tenant, agent.name, call.source()
-            )
-        )
-
     async def create(self, call: LettaCall, new: CoreBlock) -> LettaBlock:
         """Make a block that no agent shows yet. Raises RequestConflict."""
         made = await call.write(

@@ -10,9 +10,8 @@ from gateway.letta.history import CONVERSATION, scope_of
 from gateway.letta.items import iso_now
 from gateway.letta.profile import door_members, shown_metadata
 from gateway.letta.route import LettaRoute
-from gateway.letta.state import shown_name
+from gateway.letta.state import rules_of, shown_name
 from gateway.letta.tool_catalog import shown_tool
-from gateway.letta.tool_rules import shown_rules
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json, encode
 from memory import iso, management
@@ -49,7 +48,7 @@ async def export_file(call: LettaCall, ident: str) -> bytes:
     (entry,) = file["agents"]
     entry |= {
         "tool_ids": [tool["id"] for tool in tools],
-        "tool_rules": shown_rules(kept.rules, profile.tool_rules),
+        "tool_rules": rules_of(agent),
         "embedding": kept.embedding or None,
         "response_format": profile.response_format or None,
         "context_window_limit": profile.context_window or None,

@@ -49,6 +49,11 @@ def shown_name(agent: Agent) -> str:
     return agent.settings.title or agent.name
 
 
+def rules_of(agent: Agent) -> list[Json]:
+    """Return an agent's rules on tools as a Letta client is shown them."""
+    return shown_rules(door_members(agent).rules, agent.settings.tool_rules)
+
+
 async def agent_state(call: LettaCall, agent: Agent) -> Json:
     """Return all that a Letta client is told of an agent."""
     profile, kept, stored = agent.settings, door_members(agent), agent.stored
@@ -69,7 +74,7 @@ async def agent_state(call: LettaCall, agent: Agent) -> Json:
         "blocks": blocks,
         "memory": memory,
         "tools": tools_of(call, kept.tools, profile.tools, memory_tools=profile.memory_tools),
-        "tool_rules": shown_rules(kept.rules, profile.tool_rules),
+        "tool_rules": rules_of(agent),
         "message_ids": await newest_ids(call, agent),
         "message_buffer_autoclear": kept.autoclear,
         "created_at": iso(stored.created_at) if stored else None,

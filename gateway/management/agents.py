@@ -44,6 +44,7 @@ from gateway.routing.agents import Agent, check_call
 from gateway.state import request_id
 from gateway.wire.chat_request import parse
 from memory import Conflict, EditSource, StoredAgent, home_of, iso, management
+from memory.management.agents import UndoneEdit
 
 TRIES = 5  # of a change of some members, while others change the same agent
 
@@ -262,14 +263,15 @@ async def remove_agent(
     """Delete a profile. memory: see `delete_agent`. Raises Forbidden, RequestConflict."""
     stored = await _check_own(caller, name)
     found = caller.gateway.agents.parse(stored)
-    own = found.settings.home == "agent"
-    await _write(caller, stored.name, None, source)
-    leave = management.shared_blocks.forget_agent(caller.memory, caller.tenant, stored.name)
-    await caller.write(leave)
+    own, who = found.settings.home == "agent", (caller.tenant, stored.name)
+    erases = memory == "erase" or (memory is None and own)
+    blocks = await caller.write(
+        management.agents.delete_agent(caller.memory, who, source, with_blocks=erases)
+    )
     erased: dict[str, int] = {}
-    if memory == "erase" or (memory is None and own):
-        who = caller.tenant, stored.name
+    if erases:
         erased = await caller.write(management.agents.erase_memories(caller.memory, who))
+        erased["blocks"] = erased.get("blocks", 0) + blocks
         if own:
             home = home_of(stored.name)
             await caller.write(management.users.erase_user(caller.memory, caller.tenant, home))
@@ -313,22 +315,24 @@ def _version(row: dict[str, Any]) -> AgentVersion:
 )
 async def undo(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
-    restored = await undo_edit(caller, name, edit_source(caller))
-    if restored is None:
+    undone = await undo_edit(caller, name, edit_source(caller))
+    if undone.agent is None:
         return Response({"id": name, "object": "agent", "deleted": True})
-    return _with_etag(restored)
+    answer = _with_etag(caller.gateway.agents.parse(undone.agent))
+    if undone.lost:
+        answer.content["not_restored"] = msgspec.to_builtins(undone.lost)
+    return answer
 
 
-async def undo_edit(caller: ManagementRequest, name: str, source: EditSource) -> Agent | None:
-    """Undo the newest edit; None if that had made the agent. Raises Forbidden, RequestConflict."""
+async def undo_edit(caller: ManagementRequest, name: str, source: EditSource) -> UndoneEdit:
+    """Undo the newest edit of a profile. Raises Forbidden, RequestConflict."""
     check_maker(caller)
     if await _stored(caller, name) is None:
         _check_not_configured(caller, name)
     most = caller.gateway.settings.memory.agents_per_tenant
-    stored = await caller.write(
+    return await caller.write(
         management.agents.undo_edit(caller.memory, (caller.tenant, name), source, most)
     )
-    return caller.gateway.agents.parse(stored) if stored is not None else None
 
 
 @get("/users/{user:str}/agents", summary="The agents with which a user has a memory")

@@ -18,11 +18,11 @@ def count_in_steps(text: bytes, byte: bytes) -> int:
     """Count a byte in a text, in steps: other threads run between two of them."""
     if len(text) <= SEARCH_STEP_BYTES:
         return text.count(byte)
-    marks = 0
+    count = 0
     for offset in range(0, len(text), SEARCH_STEP_BYTES):
-        marks += text.count(byte, offset, offset + SEARCH_STEP_BYTES)
+        count += text.count(byte, offset, offset + SEARCH_STEP_BYTES)
         end_step()
-    return marks
+    return count
 
 
 def holds(text: bytes, fragment: bytes) -> bool:

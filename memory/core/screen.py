@@ -153,12 +153,9 @@ class Screen:
         if len(text) <= WINDOW_CHARACTERS:
             return [self._names_hinted(text)]
         windows = []
-        for window_start in range(0, len(text), WINDOW_CHARACTERS):
-            windows.append(
-                self._names_hinted(
-                    text[window_start : window_start + WINDOW_CHARACTERS + HINT_CHARACTERS]
-                )
-            )
+        for start in range(0, len(text), WINDOW_CHARACTERS):
+            window = text[start : start + WINDOW_CHARACTERS + HINT_CHARACTERS]
+            windows.append(self._names_hinted(window))
             end_step()
         return windows
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Connection
 
 from memory.management.reading import read
 from memory.service import Memory
-from memory.stores.sql.engine.write_lock import owner_lock
+from memory.stores.sql.engine.write_lock import EVERYTHING, owner_lock
 from memory.stores.sql.owners import agent_memories
+from memory.stores.sql.rows import agent_memberships
 from memory.stores.sql.rows import agents as rows
+from memory.stores.sql.rows.agent_memberships import LostMembership
 from memory.stores.sql.rows.agents import Edit, ListedAgent, StoredAgent
 from memory.stores.sql.rows.blocks import EditSource
 
 __all__ = [
+    "LostMembership",
+    "UndoneEdit",
+    "delete_agent",
     "edit_agent",
     "erase_memories",
     "find_agent",
@@ -25,6 +33,14 @@ __all__ = [
     "undo_edit",
 ]
 Name = tuple[str, str]  # tenant, and name or id
+T = TypeVar("T")
+
+
+class UndoneEdit(msgspec.Struct, frozen=True):
+    """An undone edit. agent: the profile, None if it is gone. lost: what is not restored."""
+
+    agent: StoredAgent | None
+    lost: Sequence[LostMembership] = ()
 
 
 async def find_agent(memory: Memory, tenant: str, name: str) -> StoredAgent | None:
@@ -64,20 +80,56 @@ async def edit_agent(
         memory.agents.forget()
 
 
+async def delete_agent(
+    memory: Memory, agent_name: Name, source: EditSource, *, with_blocks: bool
+) -> int:
+    """Delete a profile, and take it out of its shared blocks; undo restores both.
+
+    with_blocks: shared blocks that were made with an agent, and that only this one has, go as well;
+    returns how many these are. Raises Conflict, StoreUnavailable.
+    """
+
+    def work(conn: Connection) -> int:
+        rows.edit(conn, agent_name, lambda _: None, source, 0)
+        name, _ = rows.held_memberships(conn, agent_name)
+        held = agent_memberships.leave_all(
+            conn, (agent_name[0], name), source, with_blocks=with_blocks
+        )
+        if held:
+            rows.note_memberships(conn, agent_name, msgspec.json.encode(held).decode())
+        return sum(membership.with_block for membership in held)
+
+    return await _write_with_blocks(memory, agent_name[0], work)
+
+
 async def undo_edit(
     memory: Memory, agent_name: Name, source: EditSource, max_versions: int
-) -> StoredAgent | None:
-    """Undo the newest edit and return the profile; None if it is gone.
+) -> UndoneEdit:
+    """Undo the newest edit; if that deleted the profile, it is in its shared blocks again.
 
     Raises NotFound, Conflict, StoreUnavailable.
     """
+
+    def work(conn: Connection) -> UndoneEdit:
+        name, noted = rows.held_memberships(conn, agent_name)
+        restored = rows.undo(conn, agent_name, source, max_versions)
+        member = agent_name[0], name
+        if restored is None:
+            agent_memberships.leave_all(conn, member, source, with_blocks=False)
+            return UndoneEdit(None)
+        held = agent_memberships.read_held(noted)
+        return UndoneEdit(restored, agent_memberships.join_again(conn, member, held, source))
+
+    return await _write_with_blocks(memory, agent_name[0], work)
+
+
+async def _write_with_blocks(memory: Memory, tenant: str, work: Callable[[Connection], T]) -> T:
+    """Write what concerns profiles and shared blocks: nobody else writes meanwhile."""
     try:
-        return await memory.db.write(
-            lambda conn: rows.undo(conn, agent_name, source, max_versions),
-            lock=owner_lock(agent_name[0], ""),
-        )
+        return await memory.db.write(work, lock=EVERYTHING)
     finally:
         memory.agents.forget()
+        memory.shared.note(tenant)
 
 
 async def list_versions(

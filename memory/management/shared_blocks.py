@@ -40,8 +40,6 @@ __all__ = [
     "delete_block",
     "edit_block",
     "find_block",
-    "forget_agent",
-    "leave_blocks",
     "list_access",
     "list_blocks",
     "list_by_time",
@@ -159,39 +157,6 @@ async def list_shown(memory: Memory, actor: ManagementActor) -> dict[str, CoreBl
     return await read(
         memory, lambda conn: visible_blocks.read_all(conn, actor.shelf(conn), actor.scope)
     )
-
-
-async def leave_blocks(memory: Memory, tenant: str, agent: str, source: EditSource) -> int:
-    """Take an agent out of its blocks, and delete those that were made with an agent for it alone.
-
-    Returns how many are deleted. Raises StoreUnavailable.
-    """
-    member = MemberName("agent", agent)
-    deleted_count = 0
-    for block in await read(memory, lambda conn: members.list_blocks(conn, tenant, member)):
-        block_name = tenant, block.id
-
-        def leave(conn: Connection, block_name: BlockName = block_name) -> bool:
-            return members.leave(conn, block_name, member, source)
-
-        deleted_count += await _write(memory, *block_name, leave)
-    return deleted_count
-
-
-async def forget_agent(memory: Memory, tenant: str, agent: str) -> int:
-    """Take an agent out of all its blocks, which stay; return of how many. Raises StoreUnavailable.
-
-    Who had none writes nothing that outdates what is kept of the tenant's blocks.
-    """
-    member = MemberName("agent", agent)
-    if not await read(memory, lambda conn: members.list_blocks(conn, tenant, member)):
-        return 0
-
-    def leave(conn: Connection) -> int:
-        rows.raise_changes(conn, tenant)
-        return rows.leave_all(conn, tenant, member.kind, agent)
-
-    return await _write(memory, tenant, "", leave)
 
 
 async def edit_block(

@@ -129,22 +129,22 @@ async def record_refusal(
         return CallResult(text)
     await memory.wait_until_ready()
     await memory.db.filer.file_of(caller.scope.key, caller.policy.read_deadline)
-    told = describe_call(caller, call, text, time.perf_counter())
-    return CallResult(text, await _write_record(memory, caller, {}, told))
+    description = describe_call(caller, call, text, time.perf_counter())
+    return CallResult(text, await _write_record(memory, caller, {}, description))
 
 
 async def _write_record(
-    memory: Memory, caller: MemoryCaller, seen: Mapping[str, int], call: Json
+    memory: Memory, caller: MemoryCaller, seen_versions: Mapping[str, int], call: Json
 ) -> str:
     """Note that a caller saw versions of blocks; return the id of the call's record."""
 
     def work(conn: Connection) -> str:
         refuse_erased(conn, caller)
         scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, caller.scope))
-        before = call_records.seen_by(
+        previous_versions = call_records.seen_by(
             conn, find_record_scope(conn, caller, scope_id), caller.reader
         )
-        return record_call(conn, caller, {**before, **seen}, call)
+        return record_call(conn, caller, {**previous_versions, **seen_versions}, call)
 
     lock = owner_lock(caller.scope.tenant, caller.scope.user)
     return await memory.db.write(work, lock=lock)

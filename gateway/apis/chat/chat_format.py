@@ -178,6 +178,7 @@ class ChatMask:
 
     def __init__(self, interceptor: Interceptor) -> None:
         self._interceptor = interceptor
+        self.holds_finish = False
         self._finished: FinishedCompletion | None = None  # while it is all of the answer
         self._has_long_text = False
         self.over = False
@@ -189,14 +190,6 @@ class ChatMask:
     @alias.setter
     def alias(self, name: str | None) -> None:
         self._interceptor.alias = name
-
-    @property
-    def holds_finish(self) -> bool:
-        return self._interceptor.holds_finish
-
-    @holds_finish.setter
-    def holds_finish(self, holds: bool) -> None:
-        self._interceptor.holds_finish = holds
 
     @property
     def usage(self) -> Json | None:
@@ -249,6 +242,9 @@ class ChatMask:
         shown = self._interceptor.feed(chunk(lift(reply), b""))
         rest, result = self._interceptor.close()
         return _events([*shown, *rest]), result
+
+    def hold_finish(self, *, holds: bool) -> None:
+        self.holds_finish = self._interceptor.holds_finish = holds
 
     def end_with(self, reply: Json) -> tuple[bytes, RoundResult]:
         return self.replay(reply)

@@ -24,10 +24,9 @@ from gateway.apis.base import (
 )
 from gateway.apis.messages.message_blocks import blocks_of, transcript_of
 from gateway.apis.messages.messages_errors import error_body
-from gateway.apis.messages.messages_reply import MessagesMask
+from gateway.apis.messages.messages_reply import MessagesMask, text_message
 from gateway.apis.native import HiddenParts, NativeView, PlacedMessage, flat_tools, place
 from gateway.apis.round_result import RoundResult
-from gateway.apis.translation.messages_reply_from_chat import NO_USAGE
 from gateway.apis.translation.request_to_chat import takes_tokens
 from gateway.errors import BadRequest, GatewayError
 from gateway.http.paths import upstream_path
@@ -35,7 +34,7 @@ from gateway.http.upstream_request import UpstreamRequest
 from gateway.wire.chat import Json, MalformedReply, encode, encode_long, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.own_marks import has_seal
-from memory import Messages, ToolCall, kept_arguments, new_id
+from memory import Messages, ToolCall, kept_arguments
 from memory.conversation.foreign_json import decode_foreign
 
 SESSION = "_session_"
@@ -123,10 +122,7 @@ class MessagesFormat:
         return HiddenBlocks(self.name)
 
     def text_reply(self, body: Json, text: str, before: Json | None) -> Json:
-        head = {"id": new_id("msg"), "type": "message", "role": "assistant", "model": body["model"]}
-        told = {**head, **(before or {}), "content": [{"type": "text", "text": text}]}
-        usage = NO_USAGE if before is None else {}
-        return {**told, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
+        return text_message(body["model"], text, before)
 
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return [_tool_call(c) for c in result.ours]

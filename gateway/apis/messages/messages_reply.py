@@ -30,11 +30,13 @@ from gateway.apis.masked_parts import MaskedPart
 from gateway.apis.messages.message_blocks import assistant_message
 from gateway.apis.messages.messages_errors import error_type
 from gateway.apis.round_result import RoundResult
+from gateway.apis.translation.messages_reply_from_chat import NO_USAGE
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.chat import Json, encode
 from gateway.wire.own_marks import ORPHANED, SEALED, has_mark, mark_orphan
 from gateway.wire.part_keys import THINKING, TOOL_USE, messages_key
+from memory import new_id
 from memory.conversation.foreign_json import decode_foreign
 
 KINDS = {
@@ -297,6 +299,14 @@ class MessagesMask(EnvelopeMask):
 
     def keepalive(self) -> bytes:
         return PING if self._has_begun else super().keepalive()
+
+
+def text_message(model: Any, text: str, before: Json | None) -> Json:
+    """Return a message with a text. before: the one before it in the turn, if there was one."""
+    head = {"id": new_id("msg"), "type": "message", "role": "assistant", "model": model}
+    told = {**head, **(before or {}), "content": [{"type": "text", "text": text}]}
+    usage = NO_USAGE if before is None else {}
+    return {**told, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
 
 
 def combine_closings(before: Json | None, event: Json) -> Json:

@@ -32,8 +32,7 @@ from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.tools.own_tools import OWN_TOOLS
 from gateway.wire.chat import Json, encode
 from gateway.wire.item_references import tell_items
-from memory import StoreUnavailable, without_spans
-from memory.core.tool_definitions import OURS
+from memory import MEMORY_TOOL_NAMES, StoreUnavailable, without_spans
 
 log = logging.getLogger("mnemogate")
 
@@ -217,7 +216,7 @@ def user_named(
 
 def owned_names(gateway: GatewayState, tenant: str) -> frozenset[str]:
     """Return the names of tools that are run here: of memory, and of the operator."""
-    return OURS.union(gateway.toolbox.names(tenant), OWN_TOOLS)
+    return MEMORY_TOOL_NAMES.union(gateway.toolbox.names(tenant), OWN_TOOLS)
 
 
 def client_items(page: Json, tag: str) -> Json:

@@ -135,6 +135,16 @@ class RoundSender:
             self.injection = Injection.WITHOUT_TOOLS
 
     @property
+    def wants_json(self) -> bool:
+        """Whether the answer is to be one JSON text."""
+        facts = self._options.facts or self._wire.facts(self._body)
+        return facts.wants_json
+
+    def write_reply(self, text: str, before: Json | None) -> Json:
+        """Return a reply of the gateway's own. before: the turn's last one, if there was one."""
+        return self._wire.text_reply(self._body, text, before)
+
+    @property
     def has_room(self) -> bool:
         """Whether the client's limit of output leaves room for another round."""
         return self.hidden.has_room(self._body)

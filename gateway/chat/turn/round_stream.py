@@ -9,7 +9,7 @@ from functools import partial
 from gateway.apis.base import ReplyMask
 from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed, UpstreamTimeout
-from gateway.http.json_thread import run_heavy
+from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply, feed_framer, feed_long
 from gateway.wire.chat import Json
@@ -93,6 +93,18 @@ def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) 
             "The upstream's stream ended before the answer was complete. What came is above; try "
             "again."
         )
+
+
+async def read_whole(
+    reply: CompletionReply, mask: ReplyMask, *, in_parts: bool
+) -> RoundResult | None:
+    """Read an answer that is all of the turn's in one piece, None for any other.
+
+    in_parts: it is shown in parts, or is not all of the turn's.
+    """
+    if in_parts or reply.chunk is None or mask.holds_finish:
+        return None
+    return await run_by_weight(reply.plain or b"", mask.take_whole, reply.chunk)
 
 
 async def close_round(mask: ReplyMask) -> tuple[bytes, RoundResult]:

@@ -20,12 +20,12 @@ from gateway.chat.turn.round_sender import RoundSender, TargetOptions
 from gateway.chat.turn.round_stream import (
     close_round,
     raise_for_incomplete,
+    read_whole,
     stream_round,
     write_body,
 )
 from gateway.chat.turn.rule_exits import RuleExits
 from gateway.errors import UpstreamRefused
-from gateway.http.json_thread import run_by_weight
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
@@ -82,15 +82,11 @@ class Turn:
         self._forward = forward
         self._limits = limits
         self.mask = _mask(wire, body, facts, session, forward)
-        self._json_only = facts.wants_json
         self._sender = RoundSender(body, session, forward, options)
         self._opening = RequestOpening(session, streamed=self.stream)
         self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
         self._unrecorded = False
-        self._body = body
-        self._exits: RuleExits | None = None
-        if session.exits is not None:
-            self._exits = RuleExits(session, session.exits, wants_json=facts.wants_json)
+        self._exits = None if session.exits is None else RuleExits(session, self._sender)
 
     @property
     def hidden(self) -> HiddenRounds:
@@ -158,7 +154,8 @@ class Turn:
                     break
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
                 self.mask.alias = self._forward.alias
-                result = await self._read_whole(reply)
+                parts = self.stream or self.used or self._sender.hidden.messages
+                result = await read_whole(reply, self.mask, in_parts=bool(parts))
                 try:
                     await self._opening.wait(self._limits.patience)
                     if result is None:
@@ -173,8 +170,8 @@ class Turn:
                 goes_on = await self._end_round(reply, result)
                 if goes_on and (before := self.mask.start_next_round()):
                     yield before
-            if last := self.mask.finish():
-                yield last
+            if ending := self.mask.finish():
+                yield ending
             await self.record()
             if self.stream:
                 yield self.mask.end(self.usage)
@@ -276,17 +273,9 @@ class Turn:
             out += self.mask.start_next_round() or b""
         return out, True
 
-    async def _read_whole(self, reply: CompletionReply) -> RoundResult | None:
-        """Read an answer that is all of the turn's in one piece, None for any other."""
-        if self.stream or self.used or self._sender.hidden.messages or reply.chunk is None:
-            return None
-        if self.mask.holds_finish:
-            return None
-        return await run_by_weight(reply.plain or b"", self.mask.take_whole, reply.chunk)
-
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
         """Run the calls of a round; True when another follows. Raises GatewayError."""
-        reminder = "" if self._exits is None else self._exits.remind(self._sender, result)
+        reminder = "" if self._exits is None else self._exits.remind(result)
         self._check_result(reply, result, is_last=not reminder)
         if result.ours or reminder:
             await self._write_opening()
@@ -299,13 +288,12 @@ class Turn:
 
     async def _end_by_rule(self, exits: RuleExits) -> _LastPart | None:
         """Return the end of a turn whose answer is a tool's result; None while it goes on."""
-        text = exits.begin_round(self._sender, self.mask)
+        text = exits.begin_round(self.mask)
         if text is None:
             return None
         await self._opening.finish()
         before = self.replies[-1] if self.replies else None
-        reply = self._forward.wire.text_reply(self._body, text, before)
-        shown, result = self.mask.end_with(reply)
+        shown, result = self.mask.end_with(self._sender.write_reply(text, before))
         self._sender.hidden.record_last(result, self._by)
         return _LastPart(shown)
 
@@ -362,7 +350,7 @@ class Turn:
             sender.hidden.record_mixed()
             self.mask.run_out()
             return False
-        if self._json_only and result.text_shown:
+        if self._sender.wants_json and result.text_shown:
             return False
         late = asyncio.get_running_loop().time() > self._limits.until
         if late or len(self.session.rounds) >= self._limits.rounds:

@@ -15,6 +15,7 @@ from tests.gateway.management.managing import KEYS
 from tests.gateway.ui.looking import HOSTILE, shown
 from tests.gateway.ui.test_browser import AXE, CHROMIUM, SERIOUS, browsing
 from tests.gateway.ui.test_tool_pages import SOURCE, definition
+from tests.models import call, calls
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -46,6 +47,7 @@ VIEWS = [
     f"/user?user=ann&{TENANT}",
     f"/user/files?user=ann&q=kumquat&{TENANT}",
     f"/user/file?user=ann&line=301&end=301&{TENANT}&id=",
+    f"/request?{TENANT}&id=",
 ]
 # Counts the sounds, since a browser without a screen has no loudspeaker.
 COUNT_SOUNDS = """window.sounds = 0;
@@ -82,10 +84,13 @@ async def site(tmp_path_factory):
         }
         data = tmp_path_factory.mktemp("pages")
         agents = {"house": {"model": "m", "title": HOSTILE}}
-        async with shown(data, "Hi.", tools=tools, keys=GRANTING, agents=agents) as (live, _):
+        script = (calls(call("weather", {"city": "Oslo"}), call("broken", {"city": "Rome"})), "Hi.")
+        async with shown(data, *script, tools=tools, keys=GRANTING, agents=agents) as (live, _):
             await _fill(live)
             live.shared = await _fill_shared(live)
             live.file = await _fill_files(live)
+            answer = await live.chat("Weather?", user="ann")
+            live.explain = answer.headers["x-memory-explain"]
             yield live
 
 
@@ -115,7 +120,8 @@ def ident_of(site, path):
     """Return the id that a path lacks."""
     if not path.endswith("id="):
         return ""
-    return site.file if path.startswith("/user/file") else site.shared
+    pages = {"/request": site.explain, "/user/file": site.file}
+    return pages.get(path.partition("?")[0], site.shared)
 
 
 async def _fill_shared(live):

@@ -13,6 +13,7 @@ from tests.conftest import SENTINEL_KEY
 from tests.e2e.operator_tools import ToolServer
 from tests.gateway.management.managing import KEYS, as_key
 from tests.gateway.ui.looking import HOSTILE, in_tenant, links, shown, words
+from tests.models import call, calls
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SOURCE = '''def add(a: int, b: int = 2) -> int:
@@ -24,6 +25,7 @@ SOURCE = '''def add(a: int, b: int = 2) -> int:
     """
     return a + b
 '''
+BOTH = calls(call("weather", {"city": "Oslo"}), call("weather", {"city": "Rome"}))
 GRANTING = [{**key, "tools": ["weather"]} if key["name"] == "app" else key for key in KEYS]
 
 
@@ -47,7 +49,7 @@ async def site(tmp_path_factory):
             "probe": {"kind": "mcp", "url": "http://127.0.0.1:9/mcp", "enabled": False},
         }
         data = tmp_path_factory.mktemp("tools")
-        async with shown(data, "Hi.", tools=tools, keys=GRANTING) as (live, sign_in):
+        async with shown(data, BOTH, "Done.", tools=tools, keys=GRANTING) as (live, sign_in):
             yield live, sign_in
 
 
@@ -178,3 +180,16 @@ async def test_every_link_of_the_pages_keeps_the_tenant(site):
         page = await root.get(in_tenant(path))
         assert page.status_code == 200
         assert [url for url in links(page) if "tenant=acme" not in url] == []
+
+
+async def test_a_requests_runs_are_a_timeline(site):
+    live, sign_in = site
+    explain = (await live.chat("Weather?", user="ada")).headers["x-memory-explain"]
+    looker = await sign_in(SENTINEL_KEY)
+    page = await looker.get(f"/request?id={explain}")
+    assert "Runs of tools" in words(page)
+    assert page.text.count('class="waited"') == 2
+    assert "beside weather" in page.text
+    assert "<script>top" not in page.text
+    without = await (await sign_in("sk-other")).get(f"/request?id={explain}")
+    assert without.status_code == 404

@@ -496,6 +496,5 @@ for _table in metadata.tables.values():
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
 REVISION = "0026"
-# The oldest version that may still serve these tables: an expanding migration leaves it as it is,
-# so that workers of both versions run while they are replaced.
+# The oldest version whose workers may run beside: an expanding migration leaves it as it is.
 READABLE_BY = "0008"

@@ -158,11 +158,7 @@ def undo(
     row = _row(conn, tenant, name)
     if row is None:
         raise NotFound(f"there is no agent {name!r} with a history")
-    undone = select(v.undoes).where(v.agent == row.id, v.undoes.is_not(None))
-    edits = select(t.agent_versions).where(
-        v.agent == row.id, v.undoes.is_(None), v.version.not_in(undone)
-    )
-    last_edit = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+    last_edit = _newest_edit(conn, row.id)
     if last_edit is None:
         raise NotFound(f"nothing is left to undo in the agent {name!r}")
     if row.deleted and last_edit.before is not None:
@@ -171,6 +167,32 @@ def undo(
     return _write(
         conn, agent_name, row, AgentChange(now, last_edit.before, last_edit.version), source
     )
+
+
+def _newest_edit(conn: Connection, ident: str) -> Row[Any] | None:
+    """Return the newest version that is not undone yet."""
+    undone = select(v.undoes).where(v.agent == ident, v.undoes.is_not(None))
+    edits = select(t.agent_versions).where(
+        v.agent == ident, v.undoes.is_(None), v.version.not_in(undone)
+    )
+    return conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
+
+
+def note_memberships(conn: Connection, agent_name: tuple[str, str], memberships: str) -> None:
+    """Keep with the newest version, which deletes the profile, what it was a member of."""
+    row = _row(conn, *agent_name)
+    if row is not None:
+        newest = (v.agent == row.id) & (v.version == row.version)
+        conn.execute(update(t.agent_versions).where(newest).values(memberships=memberships))
+
+
+def held_memberships(conn: Connection, agent_name: tuple[str, str]) -> tuple[str, str]:
+    """Return a profile's name, and of what it was a member if its deletion is undone next."""
+    row = _row(conn, *agent_name)
+    if row is None:
+        return agent_name[1], "[]"
+    last_edit = _newest_edit(conn, row.id)
+    return row.name, (last_edit.memberships if last_edit is not None else None) or "[]"
 
 
 def versions(
