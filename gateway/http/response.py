@@ -397,9 +397,8 @@ class ResponseWriter:
             mine = {k for k, _ in self._own}
             answered = [(k, v) for k, v in answered if k not in mine]
         headers = [*self._base, *self.producer.extra_headers(), *self._own, *answered]
-        if not any(
-            k == b"x-request-id" for k, _ in answered
-        ):  # the upstream's, else ours: clients log it
+        # The upstream's, else ours: clients log it.
+        if not any(k == b"x-request-id" for k, _ in answered):
             headers.append((b"x-request-id", self._base[0][1]))
         if head.events and self._timing.keepalive_seconds and self._timer is None:
             self._arm_keepalive(self._timing.keepalive_seconds)

@@ -47,7 +47,7 @@ def decode_foreign(text: str | bytes, max_values: int = MOST_VALUES) -> Any:
 
 
 def check_values(text: bytes, max_values: int = MOST_VALUES) -> None:
-    """Raise TooManyValues for a text of more than `max_values` values, names of members counted too."""
+    """Raise TooManyValues for a text of more than `max_values` values and names of members."""
     if _marks(text.count) + text.count(b":") <= max_values:
         return
     values = 0

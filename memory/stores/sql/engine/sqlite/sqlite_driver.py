@@ -101,14 +101,14 @@ class _Compiled:
         ]
         names = [name for name, _ in self._params]
         is_plain = len(names) > 1 and all(default is None for _, default in self._params)
-        self._named: Callable[[Mapping[str, Any]], Sequence[Any]] | None = (
+        self._has_names: Callable[[Mapping[str, Any]], Sequence[Any]] | None = (
             itemgetter(*names) if is_plain else None
         )
         columns = list(getattr(statement, "selected_columns", ()))
         self._row: Callable[..., Any] = (
             _row_type([c.key for c in columns]) if columns else _plain_row
         )
-        self._several: dict[int, str] = {}  # by the number of rows
+        self._has_several: dict[int, str] = {}  # by the number of rows
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw_connection: Any, values: Mapping[str, Any]) -> RowSet:
@@ -124,19 +124,21 @@ class _Compiled:
         raw_connection.executemany(self.sql, list(map(self._values_of, rows)))
 
     def _values_of(self, row: Mapping[str, Any]) -> Sequence[Any]:
-        if self._named is not None:
-            return self._named(row)
+        if self._has_names is not None:
+            return self._has_names(row)
         return [row.get(name, default) for name, default in self._params]
 
     def at_once(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert all rows with one statement, which costs a third less."""
-        if (sql := self._several.get(len(rows))) is None:
+        if (sql := self._has_several.get(len(rows))) is None:
             head, row_values = self.sql.split(" VALUES ")
-            sql = self._several[len(rows)] = f"{head} VALUES {', '.join([row_values] * len(rows))}"
-        if self._named is None:
+            sql = self._has_several[len(rows)] = (
+                f"{head} VALUES {', '.join([row_values] * len(rows))}"
+            )
+        if self._has_names is None:
             raw_connection.execute(sql, [row[name] for row in rows for name, _ in self._params])
         else:
-            raw_connection.execute(sql, [*chain.from_iterable(map(self._named, rows))])
+            raw_connection.execute(sql, [*chain.from_iterable(map(self._has_names, rows))])
 
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:
