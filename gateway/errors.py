@@ -1,14 +1,38 @@
 """The errors of the gateway, in the shape that OpenAI's SDKs expect.
 
-GatewayError ├── BadRequest 400 · Unauthenticated 401 · Forbidden 403 · NotFound 404 · UnknownModel
-404 · UnknownAgent 404 · MethodNotAllowed 405 ├── RequestTimeout 408 · Conflict 409 · TooLarge 413
-· UrlTooLong 414 · UnsupportedMedia 415 · UpgradeRequired 426 ├── RateLimited 429 > BudgetSpent ·
-HeadTooLarge 431 ├── UpstreamUnreachable 502 · UpstreamAuthError 502 · StreamIncomplete 502 ├──
-Unavailable 503 ├── UpstreamTimeout 504 └── InsufficientStorage 507
-UpstreamRefused carries an upstream's own status and body, verbatim; UpstreamFailed the error it
-sent inside a stream.
+    GatewayError 500
+    ├── BadRequest 400
+    │   └── InvalidSource 400
+    ├── Unauthenticated 401
+    ├── Forbidden 403
+    ├── ResourceNotFound 404
+    ├── UnknownModel 404
+    ├── UnknownAgent 404
+    ├── MethodNotAllowed 405
+    ├── RequestTimeout 408
+    ├── RequestConflict 409
+    ├── TooLarge 413
+    ├── UrlTooLong 414
+    ├── UnsupportedMedia 415
+    ├── UpgradeRequired 426
+    ├── RateLimited 429
+    │   └── BudgetSpent 429
+    ├── HeadTooLarge 431
+    ├── LeftEarly 499
+    ├── UpstreamRefused the upstream's own
+    ├── UpstreamUnreachable 502
+    │   └── UnreadableCompletion 502
+    ├── UpstreamAuthError 502
+    ├── StreamIncomplete 502
+    │   └── UnreadableStream 502
+    ├── UpstreamFailed 502
+    ├── Unavailable 503
+    │   └── StoreDown 503
+    ├── UpstreamTimeout 504
+    └── InsufficientStorage 507
 
-Also: how error messages quote a value and suggest a name.
+`UnreadableAnswer` marks what cannot be read but can be passed on. Also: how error messages quote a
+value and suggest a name.
 """
 
 from __future__ import annotations
@@ -20,13 +44,8 @@ from difflib import get_close_matches
 import msgspec
 
 Headers = Sequence[tuple[bytes, bytes]]
-
-
 MAX_SHOWN_CHARACTERS = 60  # of a value in a message
-
-
 MAX_INSPECTED_CHARACTERS = 4000  # of a value, before it is shortened
-
 
 KINDS = {
     dict: "an object",

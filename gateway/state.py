@@ -44,14 +44,8 @@ from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"
 HEADERS = "mnemogate.headers"
-
-
 LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
-
-
 MOST_TOLD = 500  # then no more: whoever invents names must not fill the log
-
-
 UNANSWERED_BYTES, UNANSWERED_EACH = 1 << 20, 400
 Lacks = Cache[str, tuple[int, float]]
 

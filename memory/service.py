@@ -408,12 +408,13 @@ class Memory:
             )
         at = turn.newest
         sent = found.sent if found.sent is not None and found.sent.goes_on(turn.messages) else None
+        # Taken out of the cache, so not shared.
         found.turn, found.sent, found.lead, found.prepended = (
             turn,
             sent,
             lead,
             prepended,
-        )  # taken out of the cache, so not shared
+        )
         found.past.at, found.past.places = at, sent.places if sent else None
         return found
 

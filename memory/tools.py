@@ -43,29 +43,18 @@ from memory.stores.sql.rows.visible_blocks import VisibleBlocks
 
 CALL_SECONDS = 10.0
 
-
 # Limits of one reply: more would delay other turns.
 MAX_CALLS = 64
-
-
 MAX_ARGUMENT_CHARACTERS = 100_000  # of one call
-
-
 MAX_QUERY_CHARACTERS = 4_000
-
-
 MAX_TAGS = 64
-
 
 TOO_MANY_CALLS = (
     f"Error: a reply may call memory tools {MAX_CALLS} times. Call this one again, in a reply "
     "of its own."
 )
 
-
 UNKNOWN_ID = "No stored detail has the id {!r}. Search, and give the id of a hit."
-
-
 Arguments = dict[str, Any]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import re
 import textwrap
 import tokenize
 from collections import defaultdict
 
+from gateway import errors
 from tests.test_architecture import FILES, TREES, functions, ours
 
 MAX_FUNCTION_LINES = 40
@@ -187,3 +189,79 @@ def test_a_broad_except_raises_again_or_says_why_it_ends_there():
         if not isinstance(node.body[-1], ast.Raise) and not has_comment(name, node)
     ]
     assert silent == []
+
+
+SIMPLE = (ast.Assign, ast.AnnAssign)
+
+
+def torn_constants(name: str) -> list[int]:
+    """Return the lines of constants that two blank lines part from the constant before."""
+    lines = FILES[name].read_text(encoding="utf-8").splitlines()
+    body = TREES[name].body
+    return [
+        after.lineno
+        for before, after in itertools.pairwise(body)
+        if isinstance(before, SIMPLE) and isinstance(after, SIMPLE)
+        if not any(lines[before.end_lineno : before.end_lineno + 2])
+    ]
+
+
+# Rooms that others are at work in; each to be joined in time.
+TORN = {
+    "gateway.auth.authenticator",
+    "gateway.auth.user_resolver",
+    "gateway.chat.intake.request",
+    "gateway.config.memory_settings",
+    "gateway.config.validation",
+}
+
+
+def test_constants_stand_together():
+    assert {name for name in FILES if torn_constants(name)} <= TORN
+
+
+def comments_behind_brackets(name: str) -> list[int]:
+    """Return the lines that begin with a closing bracket and end in a comment."""
+    text = FILES[name].read_text(encoding="utf-8")
+    lines = text.splitlines()
+    return [
+        token.start[0]
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+        and lines[token.start[0] - 1].strip()[0] in ")]}"
+        and not re.search(r"noqa|type:|pragma", token.string)
+    ]
+
+
+MAX_COMMENTS_BEHIND_BRACKETS = 8
+
+
+def test_comments_stand_above_the_code():
+    behind = [(name, line) for name in FILES for line in comments_behind_brackets(name)]
+    assert len(behind) <= MAX_COMMENTS_BEHIND_BRACKETS, behind
+
+
+def drawn_errors() -> dict[str, tuple[str, str]]:
+    """Return the errors of the drawing in `gateway.errors`: its parent's name, and its status."""
+    drawn: dict[str, tuple[str, str]] = {}
+    parents: dict[int, str] = {}
+    for line in ast.get_docstring(TREES["gateway.errors"], clean=False).splitlines():
+        found = re.fullmatch(r"    ([│├└─ ]*)(\w+) (.+)", line)
+        if found:
+            depth = len(found[1]) // 4
+            parents[depth] = found[2]
+            drawn[found[2]] = (parents.get(depth - 1, ""), found[3])
+    return drawn
+
+
+def test_the_drawn_errors_are_the_classes():
+    drawn = drawn_errors()
+    classes_of_errors = {
+        name: value
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.GatewayError)
+    }
+    assert drawn.keys() == classes_of_errors.keys()
+    for name, (parent, status) in drawn.items():
+        assert not parent or classes_of_errors[name].__bases__[0].__name__ == parent
+        assert status in (str(classes_of_errors[name].status), "the upstream's own")

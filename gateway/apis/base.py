@@ -81,7 +81,7 @@ class ReplyMask(Protocol):
         """Whether the round has so many parts that others would wait while it is closed."""
         ...
 
-    def fast_forward(self, raw: bytes) -> bytes:
+    def fast_forward(self, event_bytes: bytes) -> bytes:
         """Return what to show for an event known by its bytes alone; b"" where it must be read."""
         ...
 
@@ -89,15 +89,15 @@ class ReplyMask(Protocol):
         """Return what to show for an event. Raises StreamIncomplete for a malformed one."""
         ...
 
-    def show_whole(self, whole: Any) -> bytes:
+    def show_whole(self, answer: Any) -> bytes:
         """Return the events of an answer that came whole, for a client that wants events."""
         ...
 
-    def take_whole(self, whole: Any) -> RoundResult | None:
+    def take_whole(self, answer: Any) -> RoundResult | None:
         """Return the result of a whole answer; None if its parts have to be read."""
         ...
 
-    def pass_on(self, raw: bytes, result: RoundResult) -> None:
+    def pass_on(self, answer_bytes: bytes, result: RoundResult) -> None:
         """Note that this is the complete answer, in the upstream's own bytes."""
         ...
 
@@ -176,9 +176,9 @@ class HiddenRounds(Protocol):
         ...
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, target: str
     ) -> None:
-        """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
+        """Add a round and our answers to its calls. target: the target that gave it, "" unknown."""
         ...
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
@@ -197,7 +197,7 @@ class HiddenRounds(Protocol):
         """Tell whether the client's limit of output leaves room for another round."""
         ...
 
-    def record_last(self, result: RoundResult, by: str) -> None:
+    def record_last(self, result: RoundResult, target: str) -> None:
         """Record the rounds so far and the last of them, in which nothing of ours was run."""
         ...
 
@@ -224,7 +224,6 @@ Composed = Any
 # What went upstream for the messages of a request, where the next one may go on from it.
 SentPieces = Sequence[Piece]
 
-
 # In the first hidden message of a turn: the format it is in, where that is not chat completions.
 FORMAT = "mnemogate_format"
 
@@ -235,7 +234,9 @@ def chat_only(splices: Mapping[int, list[Json]]) -> dict[int, list[Json]]:
     A conversation may go on in another format: what was hidden then stays so, and its answers
     stand for themselves.
     """
-    return {i: hidden for i, hidden in splices.items() if not (hidden and FORMAT in hidden[0])}
+    return {
+        i: exchange for i, exchange in splices.items() if not (exchange and FORMAT in exchange[0])
+    }
 
 
 class ApiFormat(Protocol):
@@ -274,7 +275,7 @@ class ApiFormat(Protocol):
         ...
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
+        self, composition: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
         """Return the request as it is sent, and what the next turn may go on from.
 

@@ -36,19 +36,23 @@ class ClientProfile:
     harness: Harness = SHIPPED_HARNESS
 
     @classmethod
-    def of(cls, told: ClientSettings, unnamed: frozenset[str]) -> ClientProfile:
+    def of(cls, settings: ClientSettings, unnamed: frozenset[str]) -> ClientProfile:
         """Return a profile as the settings describe it."""
-        named = (*told.conversation_headers, *told.user_headers, *told.project_headers)
-        own = {*named, *(r.header for r in told.utility if r.header)}
+        named_headers = (
+            *settings.conversation_headers,
+            *settings.user_headers,
+            *settings.project_headers,
+        )
+        own_headers = {*named_headers, *(r.header for r in settings.utility if r.header)}
         return cls(
-            tuple(a.lower().encode() for a in told.user_agents),
-            frozenset(name.encode() for name in own),
-            tuple(name.encode() for name in told.conversation_headers),
-            tuple(name.encode() for name in told.project_headers),
-            told.utility,
-            told.summaries,
+            tuple(a.lower().encode() for a in settings.user_agents),
+            frozenset(name.encode() for name in own_headers),
+            tuple(name.encode() for name in settings.conversation_headers),
+            tuple(name.encode() for name in settings.project_headers),
+            settings.utility,
+            settings.summaries,
             unnamed,
-            Harness(told.harness),
+            Harness(settings.harness),
         )
 
     def has_sent(self, headers: Headers) -> bool:
@@ -109,8 +113,8 @@ class ClientProfiles:
 def _fits(rule: UtilityRule, headers: Headers, body: Json, facts: RequestFacts) -> bool:
     if rule.header is not None:
         value = headers.get(rule.header.encode())
-        wanted = (rule.contains or "").encode()
-        if value is None or b"".join(wanted.split()) not in b"".join(value.split()):
+        wanted_bytes = (rule.contains or "").encode()
+        if value is None or b"".join(wanted_bytes.split()) not in b"".join(value.split()):
             return False
     if rule.tools is not None and bool(body.get("tools")) is not rule.tools:
         return False

@@ -125,11 +125,11 @@ class EnvelopeMask(ABC):
         """Add an event of a part to what the round came to."""
 
     @abstractmethod
-    def show_opening(self, event: Json, raw: bytes) -> bytes:
+    def show_opening(self, event: Json, event_bytes: bytes) -> bytes:
         """Return the opening as it is shown; of later rounds nothing is."""
 
     @abstractmethod
-    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
+    def render(self, event: Json, event_bytes: bytes, place: int | None) -> bytes:
         """Return an event as it is shown, its part at this place."""
 
     def is_carrier(self, part: Json) -> bool:
@@ -191,12 +191,12 @@ class EnvelopeMask(ABC):
         message = self.message_of(self.shown)
         bounds = [0, *self._ends, len(self.shown)]
         rounds = [self.shown[a:b] for a, b in pairwise(bounds)] if self._ends else []
-        texts = [t for r in rounds if (t := self.message_of(r)["content"]) is not None]
-        if len(texts) > 1 and all(isinstance(t, str) for t in texts):
+        texts = [text for r in rounds if (text := self.message_of(r)["content"]) is not None]
+        if len(texts) > 1 and all(isinstance(text, str) for text in texts):
             message["content"] = _join_texts(texts)
         return [message]
 
-    def fast_forward(self, raw: bytes) -> bytes:
+    def fast_forward(self, event_bytes: bytes) -> bytes:
         return b""
 
     async def show(self, event: SseEvent) -> bytes:
@@ -205,31 +205,32 @@ class EnvelopeMask(ABC):
         if data == DONE:
             self.over = True
             return event.raw if not self.rounds and not self._hid else b""
-        found = read_event(data) if is_light(data) else await asyncio.to_thread(_read_heavy, data)
-        return self.take(found, event.raw)
+        if is_light(data):
+            return self.take(read_event(data), event.raw)
+        return self.take(await asyncio.to_thread(_read_heavy, data), event.raw)
 
-    def take(self, event: Json, raw: bytes) -> bytes:
-        """Return what to show for an event that was read. raw: as it came, b"" for one of ours."""
+    def take(self, event: Json, event_bytes: bytes) -> bytes:
+        """Return what to show for an event. event_bytes: as it came, b"" for one of ours."""
         kind = self.kind_of(event)
         if kind == OTHER:
-            return self.render(event, raw, None)
+            return self.render(event, event_bytes, None)
         if kind == ERROR:
             self._error, self.over = event, True
             return self._settle(cut=True)
         if kind in PART_EVENTS:
-            return self._take_part(kind, event, raw)
+            return self._take_part(kind, event, event_bytes)
         self.fold(kind, event)
         if kind == OPEN:
-            return b"" if self.rounds else self.show_opening(event, raw)
+            return b"" if self.rounds else self.show_opening(event, event_bytes)
         self._growing = None
         return self._settle()
 
-    def _take_part(self, kind: str, event: Json, raw: bytes) -> bytes:
+    def _take_part(self, kind: str, event: Json, event_bytes: bytes) -> bytes:
         key, self._growing = self.key_of(event), None
         part = self._parts.find_again(key) if kind == DELTA else None
         if part is not None and part.place >= 0:
             self.fold_part(kind, event, part)
-            return self._show_part(event, raw, part, key)
+            return self._show_part(event, event_bytes, part, key)
         part = self._part_at(kind, key)
         if part is None:
             return b""  # the end of nothing
@@ -243,23 +244,23 @@ class EnvelopeMask(ABC):
             part.held.clear()
             return self._release()
         if self._parts.is_held(part):
-            part.held.append((event, raw))
+            part.held.append((event, event_bytes))
             return self._release()
-        return self._show_part(event, raw, part, key)
+        return self._show_part(event, event_bytes, part, key)
 
-    def _show_part(self, event: Json, raw: bytes, part: MaskedPart, key: PartKey) -> bytes:
+    def _show_part(self, event: Json, event_bytes: bytes, part: MaskedPart, key: PartKey) -> bytes:
         if part.kind == self.reasoning_kind and self._owned:
-            return self._write_reasoning(event, raw, part)
-        shown = self.render(event, raw, part.place)
-        if shown is raw and part.kind in self.quick_kinds and not part.has_ended:
+            return self._write_reasoning(event, event_bytes, part)
+        shown_bytes = self.render(event, event_bytes, part.place)
+        if shown_bytes is event_bytes and part.kind in self.quick_kinds and not part.has_ended:
             self._growing = part, key
-        return shown
+        return shown_bytes
 
-    def _write_reasoning(self, event: Json, raw: bytes, part: MaskedPart) -> bytes:
+    def _write_reasoning(self, event: Json, event_bytes: bytes, part: MaskedPart) -> bytes:
         """Return an event of reasoning that has its place; b"" for what is held, its end."""
         if not part.held and not self.ends_reasoning(event):
-            return self.render(event, raw, part.place)
-        part.held.append((event, raw))
+            return self.render(event, event_bytes, part.place)
+        part.held.append((event, event_bytes))
         return self._end_reasoning(part)
 
     def _end_reasoning(self, part: MaskedPart, *, is_last: bool = False) -> bytes:
@@ -269,11 +270,13 @@ class EnvelopeMask(ABC):
             self._waiting = part
             return b""
         self._waiting = None
-        held, part.held = part.held, []
-        if held and self._precedes_ours(part) and not part.is_marked:
+        held_events, part.held = part.held, []
+        if held_events and self._precedes_ours(part) and not part.is_marked:
             part.is_marked = True
-            held[0] = self.mark(held[0][0]), b""
-        return b"".join(self.render(event, raw, part.place) for event, raw in held)
+            held_events[0] = self.mark(held_events[0][0]), b""
+        return b"".join(
+            self.render(event, event_bytes, part.place) for event, event_bytes in held_events
+        )
 
     def _precedes_ours(self, part: MaskedPart) -> bool:
         """Tell whether a call follows that is hidden."""
@@ -286,15 +289,17 @@ class EnvelopeMask(ABC):
         """Return reasoning with the mark that a call of ours followed it."""
         return mark_orphan(part)
 
-    def mark_shown(self, part: Json | None, shown: Json) -> Json:
+    def mark_shown(self, part: Json | None, shown_part: Json) -> Json:
         """Mark reasoning as it is shown, unless what carries marks was taken out of it."""
-        return shown if has_mark(part) and not has_mark(shown) else self.mark_part(shown)
+        if has_mark(part) and not has_mark(shown_part):
+            return shown_part
+        return self.mark_part(shown_part)
 
     def visible(self, parts: Iterable[tuple[MaskedPart, Json]]) -> list[Json]:
         """Return the parts that are shown, whole; reasoning before a call of ours is marked."""
         return [
-            self.mark_shown(part.item, whole) if self._precedes_ours(part) else whole
-            for part, whole in parts
+            self.mark_shown(part.item, whole_part) if self._precedes_ours(part) else whole_part
+            for part, whole_part in parts
             if not part.hidden
         ]
 
@@ -307,10 +312,10 @@ class EnvelopeMask(ABC):
         elif kind == DELTA:
             part = self._parts.find(key) or self._parts.imply(key)
         else:
-            ended = self._parts.find_end(key)
-            if ended is None and not key.kind:
+            ended_part = self._parts.find_end(key)
+            if ended_part is None and not key.kind:
                 return None
-            part = ended or self._parts.imply(key)
+            part = ended_part or self._parts.imply(key)
         check_count(part.order + 1)
         return part
 
@@ -337,31 +342,37 @@ class EnvelopeMask(ABC):
             if part.hidden:
                 self._hid = True
                 part.held.clear()
-        shown = self._release()
+        shown_bytes = self._release()
         if self._waiting is not None:
-            shown += self._end_reasoning(self._waiting, is_last=True)
-        return shown
+            shown_bytes += self._end_reasoning(self._waiting, is_last=True)
+        return shown_bytes
 
     def _release(self) -> bytes:
         """Return what was held of the parts that are decided now."""
-        visible, out = self._parts.release(), []
+        visible_parts, shown_events = self._parts.release(), []
         if self._waiting is not None:
-            out.append(self._end_reasoning(self._waiting))
-        for part in visible:
-            held, part.held = part.held, []
+            shown_events.append(self._end_reasoning(self._waiting))
+        for part in visible_parts:
+            held_events, part.held = part.held, []
             if part.kind == self.reasoning_kind and self._owned:
-                out += [self._write_reasoning(event, raw, part) for event, raw in held]
+                shown_events += [
+                    self._write_reasoning(event, event_bytes, part)
+                    for event, event_bytes in held_events
+                ]
             else:
-                out += [self.render(event, raw, part.place) for event, raw in held]
-        return b"".join(out)
+                shown_events += [
+                    self.render(event, event_bytes, part.place)
+                    for event, event_bytes in held_events
+                ]
+        return b"".join(shown_events)
 
-    def show_whole(self, whole: Json) -> bytes:
-        return b"".join(self.take(event, b"") for event in self.lift(whole))
+    def show_whole(self, answer: Json) -> bytes:
+        return b"".join(self.take(event, b"") for event in self.lift(answer))
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
-        shown = self.show_whole(reply)
-        rest, result = self.close()
-        return shown + rest, result
+        shown_bytes = self.show_whole(reply)
+        remaining_bytes, result = self.close()
+        return shown_bytes + remaining_bytes, result
 
     def hold_finish(self, *, holds: bool) -> None:
         """Take note: the end of a round always waits here."""
@@ -378,22 +389,22 @@ class EnvelopeMask(ABC):
         self._parts.end(part)
         return part
 
-    def take_whole(self, whole: Json) -> RoundResult | None:
-        self.fold_whole(whole)
+    def take_whole(self, answer: Json) -> RoundResult | None:
+        self.fold_whole(answer)
         self._settle()
         self.over = True
         return self.close()[1]
 
-    def pass_on(self, raw: bytes, result: RoundResult) -> None:
-        self._passed = raw, result
+    def pass_on(self, answer_bytes: bytes, result: RoundResult) -> None:
+        self._passed = answer_bytes, result
 
     def close(self) -> tuple[bytes, RoundResult]:
-        held = b""
+        held_bytes = b""
         if self._closed is None:
-            held = self._settle(cut=True)
+            held_bytes = self._settle(cut=True)
             self._closed = self.result()
             self.usage = usage_sum(self.usage, self._closed.usage)
-        return held, self._closed
+        return held_bytes, self._closed
 
     def start_next_round(self) -> None:
         self._ends.append(len(self.shown))
@@ -411,13 +422,13 @@ class EnvelopeMask(ABC):
         write = encode_in_parts if long else encode
         if self._passed is None or self._hid:
             return write(self.merged())
-        raw, result = self._passed
-        whole = self.restored(result.reply)
-        if whole is result.reply:
-            return raw
+        answer_bytes, result = self._passed
+        restored_reply = self.restored(result.reply)
+        if restored_reply is result.reply:
+            return answer_bytes
         # A long answer is not held in three copies.
-        raw, self._passed = b"", None
-        return write(whole)
+        answer_bytes, self._passed = b"", None
+        return write(restored_reply)
 
     def keepalive(self) -> bytes:
         return COMMENT
@@ -425,21 +436,25 @@ class EnvelopeMask(ABC):
 
 def _join_texts(texts: Sequence[str]) -> str:
     """Return the texts of several rounds as one, as `Interceptor` joins them."""
-    out = texts[0]
+    joined_text = texts[0]
     for text in texts[1:]:
-        spaced = not out or not text or out[-1].isspace() or text[0].isspace()
-        out += text if spaced else f"\n\n{text}"
-    return out
+        spaced = not joined_text or not text or joined_text[-1].isspace() or text[0].isspace()
+        joined_text += text if spaced else f"\n\n{text}"
+    return joined_text
 
 
-def data_of(raw: bytes, lines: bytes) -> bytes | None:
+def data_of(event_bytes: bytes, lines: bytes) -> bytes | None:
     """Return the data of one short event that begins with these lines; None for anything else."""
-    end = len(raw) - 2
-    if len(raw) > SHORT_BYTES or not raw.startswith(lines) or not raw.endswith(b"\n\n"):
+    end = len(event_bytes) - 2
+    if (
+        len(event_bytes) > SHORT_BYTES
+        or not event_bytes.startswith(lines)
+        or not event_bytes.endswith(b"\n\n")
+    ):
         return None
-    if raw.find(b"\n", len(lines)) != end or b"\r" in raw:
+    if event_bytes.find(b"\n", len(lines)) != end or b"\r" in event_bytes:
         return None
-    return raw[len(lines) : end]
+    return event_bytes[len(lines) : end]
 
 
 def read_event(data: bytes) -> Json:
@@ -456,8 +471,8 @@ def _read_heavy(data: bytes) -> Json:
     return read_event(data)
 
 
-def _broken(what: str) -> StreamIncomplete:
-    return UnreadableStream(f"The stream broke off: the upstream sent {what}. Try again.")
+def _broken(fault: str) -> StreamIncomplete:
+    return UnreadableStream(f"The stream broke off: the upstream sent {fault}. Try again.")
 
 
 def check_count(parts: int) -> None:
@@ -474,7 +489,9 @@ def event_of(event: Json) -> bytes:
 def error_parts(error: GatewayError) -> tuple[str | None, str]:
     """Return the code and the message of an error, which may be an upstream's own."""
     try:
-        found = msgspec.json.decode(error.event())["error"]
-        return found.get("code") or found.get("type"), str(found.get("message") or error.message)
+        error_object = msgspec.json.decode(error.event())["error"]
+        return error_object.get("code") or error_object.get("type"), str(
+            error_object.get("message") or error.message
+        )
     except (ValueError, TypeError, LookupError, AttributeError):
         return error.code, error.message

@@ -66,7 +66,7 @@ class MaskedParts(Parts[MaskedPart]):
 
     def release(self) -> list[MaskedPart]:
         """Give each decided part its place, in their order; return those that are visible."""
-        visible = []
+        visible_parts = []
         while self._released < len(self.parts):
             part = self.parts[self._released]
             if part.hidden is None:
@@ -75,5 +75,5 @@ class MaskedParts(Parts[MaskedPart]):
             if not part.hidden:
                 part.place = self.next_place
                 self.next_place += 1
-                visible.append(part)
-        return visible
+                visible_parts.append(part)
+        return visible_parts

@@ -65,27 +65,27 @@ class PlacedMessage:
 
 def place(view: NativeView, prompt: Prompt, name: str) -> Iterator[PlacedMessage]:
     """Yield the client's messages with what is to be placed at them. name: the format's."""
-    kept = len(prompt.messages) - len(view.messages) - len(view.lead)
-    behind = count_leading_system([*view.lead, *view.messages]) if kept else 0
+    kept_count = len(prompt.messages) - len(view.messages) - len(view.lead)
+    first_placed = count_leading_system([*view.lead, *view.messages]) if kept_count else 0
     roles = [m["role"] for m in view.messages]
-    newest = max((i for i, role in enumerate(roles) if role == "user"), default=-1)
+    newest_user = max((i for i, role in enumerate(roles) if role == "user"), default=-1)
     for index, message in enumerate(view.messages):
-        own = index + len(view.lead)
-        at = own + kept if own >= behind else own
-        if at in prompt.drop:
+        own_index = index + len(view.lead)
+        prompt_index = own_index + kept_count if own_index >= first_placed else own_index
+        if prompt_index in prompt.drop:
             yield PlacedMessage(message, *view.spans[index], left_out=True)
             continue
-        texts = (prompt.notes.get(at, ""), prompt.recall if index == newest else "")
-        hidden = prompt.splices.get(at) or [{}]
+        texts = (prompt.notes.get(prompt_index, ""), prompt.recall if index == newest_user else "")
+        exchange = prompt.splices.get(prompt_index) or [{}]
         # A conversation may go on in another format: its answers then stand for themselves.
-        native = hidden[0].get(FORMAT) == name
+        is_native = exchange[0].get(FORMAT) == name
         yield PlacedMessage(
             message,
             *view.spans[index],
             "\n\n".join(t for t in texts if t),
-            hidden[1:] if native else None,
-            str(hidden[0].get(BY) or ""),
-            stub=str(prompt.swap[at]["content"]) if at in prompt.swap else "",
+            exchange[1:] if is_native else None,
+            str(exchange[0].get(BY) or ""),
+            stub=str(prompt.swap[prompt_index]["content"]) if prompt_index in prompt.swap else "",
         )
 
 
@@ -138,11 +138,11 @@ class HiddenParts:
         self.recorded = [{FORMAT: self.name, BY: self.by}, *self.images.with_stubs(self.messages)]
 
 
-def flat_tools(offered: Sequence[Json], schema: str) -> list[Json]:
+def flat_tools(offered_tools: Sequence[Json], schema: str) -> list[Json]:
     """Return our tools without their `function`. schema: the member of their parameters."""
-    out = []
-    for tool in offered:
+    flattened = []
+    for tool in offered_tools:
         function = tool["function"]
         flat = {k: function[k] for k in ("name", "description")}
-        out.append({**flat, schema: function["parameters"]})
-    return out
+        flattened.append({**flat, schema: function["parameters"]})
+    return flattened

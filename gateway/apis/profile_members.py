@@ -28,18 +28,18 @@ class MemberPlace(NamedTuple):
         return ".".join(self.path)
 
 
-def _flat_format(wanted: Json) -> Any:
+def _flat_format(response_format: Json) -> Any:
     """Return a chat completion's format as Responses has it."""
-    if wanted.get("type") != "json_schema":
-        return wanted
-    return {"type": "json_schema", **wanted["json_schema"]}
+    if response_format.get("type") != "json_schema":
+        return response_format
+    return {"type": "json_schema", **response_format["json_schema"]}
 
 
-def _bare_schema(wanted: Json) -> Any:
+def _bare_schema(response_format: Json) -> Any:
     """Return a chat completion's format as Messages has it, which knows schemas alone."""
-    if wanted.get("type") != "json_schema":
+    if response_format.get("type") != "json_schema":
         return None
-    return {"type": "json_schema", "schema": wanted["json_schema"].get("schema") or {}}
+    return {"type": "json_schema", "schema": response_format["json_schema"].get("schema") or {}}
 
 
 def _as_list(stop: Any) -> Any:
@@ -95,41 +95,41 @@ class ProfileMembers(NamedTuple):
 
 
 def with_profile(
-    wire: str, body: Json, members: ProfileMembers, model: str = ""
+    api: str, body: Json, members: ProfileMembers, model: str = ""
 ) -> tuple[Json, list[str]]:
     """Return a request with a profile's parameters, and the members of its own that gave way.
 
     model: the one that answers.
     """
-    out = dict(body)
-    dropped: list[str] = []
-    for parameter, place in PLACES[wire].items():
-        if parameter == "parallel_tool_calls" and not _takes_parallel(wire, body, members):
+    request = dict(body)
+    dropped_members: list[str] = []
+    for parameter, place in PLACES[api].items():
+        if parameter == "parallel_tool_calls" and not _takes_parallel(api, body, members):
             continue
-        if wire == "chat" and parameter == "max_output_tokens":
+        if api == "chat" and parameter == "max_output_tokens":
             place = _limit_place(model)
         value = members.values.get(parameter)
-        wanted = None if value is None else place.convert(value)
-        said = _find_said(out, place)
+        converted_value = None if value is None else place.convert(value)
+        said_members = _find_said(request, place)
         if parameter not in members.locked:
-            if wanted is not None and not said:
-                _put(out, place.path, wanted)
+            if converted_value is not None and not said_members:
+                _put(request, place.path, converted_value)
             continue
-        if list(said.values()) == [wanted] or (
-            wire == "messages" and wanted is None and place.name in REQUIRED
+        if list(said_members.values()) == [converted_value] or (
+            api == "messages" and converted_value is None and place.name in REQUIRED
         ):
             continue
-        for name in said:
-            _remove(out, tuple(name.split(".")))
-        dropped += said
-        if wanted is not None:
-            _put(out, place.path, wanted)
-    return out, dropped
+        for name in said_members:
+            _remove(request, tuple(name.split(".")))
+        dropped_members += said_members
+        if converted_value is not None:
+            _put(request, place.path, converted_value)
+    return request, dropped_members
 
 
-def _takes_parallel(wire: str, body: Json, members: ProfileMembers) -> bool:
+def _takes_parallel(api: str, body: Json, members: ProfileMembers) -> bool:
     """Tell whether the member is allowed: servers refuse it where there are no tools."""
-    return bool(body.get("tools")) or (wire != "messages" and members.tools)
+    return bool(body.get("tools")) or (api != "messages" and members.tools)
 
 
 def _limit_place(model: str) -> MemberPlace:
@@ -153,23 +153,28 @@ def _get(body: Json, path: tuple[str, ...]) -> Any:
 
 
 def _put(body: Json, path: tuple[str, ...], value: Any) -> None:
-    first, *more = path
-    if not more:
-        body[first] = value
+    first_name, *inner_path = path
+    if not inner_path:
+        body[first_name] = value
         return
-    inner = body.get(first)
-    if first == "tool_choice" and not isinstance(inner, dict):
-        inner = {"type": "auto"}
-    body[first] = {**(inner if isinstance(inner, dict) else {}), more[0]: value}
+    inner_object = body.get(first_name)
+    if first_name == "tool_choice" and not isinstance(inner_object, dict):
+        inner_object = {"type": "auto"}
+    body[first_name] = {
+        **(inner_object if isinstance(inner_object, dict) else {}),
+        inner_path[0]: value,
+    }
 
 
 def _remove(body: Json, path: tuple[str, ...]) -> None:
-    first, *more = path
-    if not more:
-        del body[first]
+    first_name, *inner_path = path
+    if not inner_path:
+        del body[first_name]
         return
-    left = {name: value for name, value in body[first].items() if name != more[0]}
-    if left:
-        body[first] = left
+    remaining_members = {
+        name: value for name, value in body[first_name].items() if name != inner_path[0]
+    }
+    if remaining_members:
+        body[first_name] = remaining_members
     else:
-        del body[first]
+        del body[first_name]

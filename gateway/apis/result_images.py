@@ -35,8 +35,8 @@ class ShownImages(msgspec.Struct):
             return False
         for part, member, text in self._results:
             part[member] = text
-        gone = {id(message) for message in self._carriers}
-        messages[:] = [message for message in messages if id(message) not in gone]
+        carrier_ids = {id(message) for message in self._carriers}
+        messages[:] = [message for message in messages if id(message) not in carrier_ids]
         self._results.clear()
         self._carriers.clear()
         return True
@@ -45,9 +45,9 @@ class ShownImages(msgspec.Struct):
         """Return the messages as they are recorded."""
         if not self._results:
             return messages
-        gone = {id(message) for message in self._carriers}
+        carrier_ids = {id(message) for message in self._carriers}
         stubs = {id(part): {**part, member: text} for part, member, text in self._results}
-        return [_with_stubs(m, stubs) for m in messages if id(m) not in gone]
+        return [_with_stubs(m, stubs) for m in messages if id(m) not in carrier_ids]
 
 
 def _with_stubs(message: Json, stubs: dict[int, Json]) -> Json:

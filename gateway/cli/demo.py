@@ -89,10 +89,11 @@ def demo(port: int, once: bool) -> None:
             "The demo needs the OpenAI SDK, which is not installed: run pip install "
             "'.[demo]' in the folder of Mnemogate's source"
         ) from e
+    # Even if the parent ignores SIGINT, as a shell does for background processes.
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # even if the parent ignores SIGINT, as a shell does for background processes
+    ):
         signal.signal(number, _stop)
     with contextlib.suppress(KeyboardInterrupt):
         _run(port, once)

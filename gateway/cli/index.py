@@ -99,9 +99,8 @@ async def _keywords(db: Database, mark: ReindexProgress, note: Path) -> None:
         if time.monotonic() - told >= REPORT_SECONDS:
             told = time.monotonic()
             click.echo(f"{kind}: {done[kind]} of {sizes[kind.rpartition(' ')[2]]}")
-        await asyncio.sleep(
-            max(PAUSE_SECONDS, time.monotonic() - begun)
-        )  # so that a running gateway can write in between
+        # So that a running gateway can write in between.
+        await asyncio.sleep(max(PAUSE_SECONDS, time.monotonic() - begun))
     click.echo(
         f"keywords: {done['messages']} messages and {done['passages']} passages are in the index"
     )

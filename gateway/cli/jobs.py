@@ -13,12 +13,13 @@ from gateway.cli.client import open_api
 from gateway.cli.job_worker import run
 from gateway.cli.options import GatewayOptions, json_option, print_json, print_result, where_options
 
+# As in memory.management.jobs, importing which would load the store.
 STATES = (
     "ready",
     "running",
     "waiting",
     "dead",
-)  # as in memory.management.jobs, importing which would load the store
+)
 
 
 @click.group(short_help="List, retry and run background jobs.")

@@ -53,9 +53,8 @@ def open_admin_api(where: GatewayOptions) -> Iterator[ManagementClient]:
     """Yield the API with permission to manage keys. Raises CommandFailed, ConfigError."""
     from gateway.config.loader import read_settings
 
-    settings = read_settings(
-        where.config
-    )  # not yet checked for serving, which may need the very key to be created
+    # Not yet checked for serving, which may need the very key to be created.
+    settings = read_settings(where.config)
     if url := where.url or running_url(settings.data):
         with connect(url, where.key or token_for(url, settings)) as api:
             yield api

@@ -478,9 +478,8 @@ def erase(person: UserMemory, yes: bool) -> None:
             abort=True,
             err=True,
         )
-    receipt = person.api.call(
-        "DELETE", person.path()
-    )  # even if nothing is known: pending writes are erased too
+    # Even if nothing is known: pending writes are erased too.
+    receipt = person.api.call("DELETE", person.path())
     if not any(receipt["erased"].values()):
         _require_known(person)
     print_json(receipt)

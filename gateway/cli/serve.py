@@ -59,10 +59,11 @@ def serve(serving: Serving) -> None:
 
     gc.disable()  # until everything is imported, since all of it stays
     stopped = Event()  # not an exception, which is lost if raised in a callback of the interpreter
+    # Until the server takes over: stopping during the start is not a failure.
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # until the server takes over: stopping during the start is not a failure
+    ):
         signal.signal(number, lambda *_: stopped.set())
     settings = serving.settings()
     if serving.as_worker:

@@ -74,9 +74,8 @@ class KeySettings(KeyGrant):
             raise ValueError("give either `key` or `key_hash` (SHA-256 in hex)")
         if self.key is not None and not self.key.get_secret_value():
             raise ValueError("`key` is empty")
-        if not SHA256.fullmatch(
-            self.digest
-        ):  # not quoted: it may be the key itself, in the wrong place
+        # Not quoted: it may be the key itself, in the wrong place.
+        if not SHA256.fullmatch(self.digest):
             raise ValueError(
                 "`key_hash` is not a SHA-256 hash in hex (64 digits); make one with: printf %s "
                 '"$KEY" | sha256sum'

@@ -27,9 +27,10 @@ SHAPES = {
 }
 
 
+# Members that hold keys, or would where one was put in the wrong place.
 HIDDEN = frozenset(
     {"api_key", "key", "key_hash", "keys", "secret", "headers", "env", "secrets", "command"}
-)  # members that hold keys, or would where one was put in the wrong place
+)
 
 
 class InterpolatedText(str):

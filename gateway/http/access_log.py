@@ -164,9 +164,8 @@ def write_line(line: AccessLogLine, error: BaseException | None) -> None:
     )
     if log.isEnabledFor(level):
         line.ms = (time.perf_counter() - line.started) * 1000
-        log.handle(
-            logging.LogRecord(log.name, level, "", 0, line, None, None)
-        )  # faster than log.log, which looks up its caller
+        # Faster than log.log, which looks up its caller.
+        log.handle(logging.LogRecord(log.name, level, "", 0, line, None, None))
 
 
 def write_unread_line(error: GatewayError, url: bytes) -> None:

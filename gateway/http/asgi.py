@@ -16,14 +16,8 @@ from gateway.wire.headers import Pairs
 log = logging.getLogger("mnemogate")
 
 Receive = Callable[[], Awaitable[Any]]
-
-
 Send = Callable[[Any], Awaitable[None]]
-
-
 CONNECTION = "mnemogate.connection"  # where a request's scope names its `ClientConnection`
-
-
 UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has the details."
 
 

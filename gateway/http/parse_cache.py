@@ -49,10 +49,11 @@ LOOKUP_WINDOW_BYTES = 1024  # hashed to look up a body
 TAIL = 48  # bytes compared before a candidate is hashed
 PARTS = 8  # most parts of a hash; only the new part of a body is hashed
 MAX_SAME_PLACE = 64  # candidates with the same window
+# Size of the cache: some 2,400 conversations, each with its offsets.
 BYTES, EACH = (
     4 << 20,
     1750,
-)  # size of the cache: some 2,400 conversations, each with its offsets
+)
 # in the new part of a body; with more, the body is parsed as a whole, since to locate its messages
 # would take long
 BRACKETS = 100_000
@@ -183,9 +184,8 @@ class RequestParseCache:
         self.known.put(name, (*(self.known.get(name) or ()), known)[-MAX_SAME_PLACE:])
 
 
-_Read = tuple[
-    Json, tuple[int, int] | None, _CachedPrefix | None
-]  # the request, the span of its messages, the prefix that it continues
+# The request, the span of its messages, the prefix that it continues.
+_Read = tuple[Json, tuple[int, int] | None, _CachedPrefix | None]
 
 
 def _short_body(body: bytes, known: _CachedPrefix | None) -> bytes:

@@ -10,9 +10,8 @@ from gateway.http.paths import UpstreamPath, with_query
 from gateway.wire.long_content import LongContent
 
 Headers = list[tuple[bytes, bytes]]
-Content = (
-    bytes | Sequence[bytes | memoryview]
-)  # a body, or its parts: joining those of a long history costs as much as sending it
+# A body, or its parts: joining those of a long history costs as much as sending it.
+Content = bytes | Sequence[bytes | memoryview]
 
 
 def join_body(content: Content) -> bytes:

@@ -142,10 +142,11 @@ class Limiter:
     def _claim(
         self, allowance: KeyQuota, tokens: int = 0, usd: float = 0, lease: float = 0
     ) -> ReservationRequest:
+        # Never 0, which would mean no budget.
         a, budget = (
             allowance,
             math.ceil(allowance.usd * NANO),
-        )  # never 0, which would mean no budget
+        )
         period, left = "", 0.0
         if budget:
             now = self._clock()
@@ -262,9 +263,8 @@ def _overdrawn(
 def _wait(
     allowance: KeyQuota, standing: ReservationResult
 ) -> tuple[str, list[tuple[bytes, bytes]]]:
-    most = (
-        WINDOW_SECONDS if standing.refused in ("rpm", "tpm") else math.inf
-    )  # buckets leave the window up to a second late
+    # Buckets leave the window up to a second late.
+    most = WINDOW_SECONDS if standing.refused in ("rpm", "tpm") else math.inf
     seconds = min(standing.wait, most)
     wait = max(1, math.ceil(seconds))
     return duration(wait), [

@@ -136,7 +136,6 @@ if ARGV[1] ~= '' then redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], 'NX') e
 return redis.call('GET', KEYS[1])
 """)
 
-
 TICKET_SECONDS, RENEW_SECONDS = 30.0, 10.0
 
 
@@ -157,9 +156,8 @@ class RedisCounters:
         self._local = LocalCounters()
         self._held: dict[Reservation, float] = {}  # with the end of what its request asked for
         self._renewing: asyncio.TimerHandle | None = None
-        self._owed: dict[
-            Reservation, tuple[int, int]
-        ] = {}  # tokens and nano-USD; what was counted locally has a reservation without an id
+        # Tokens and nano-USD; what was counted locally has a reservation without an id.
+        self._owed: dict[Reservation, tuple[int, int]] = {}
         shared.when_back.append(self._repay)
 
     async def reserve(self, claim: ReservationRequest) -> ReservationResult:
@@ -175,9 +173,8 @@ class RedisCounters:
         await asyncio.shield(self._shared.spawn(self._settle(hold, tokens, nano)))
 
     async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
-        kept = (
-            math.ceil(claim.left) + 86400
-        )  # for requests that end after the period, as in RESERVE
+        # For requests that end after the period, as in RESERVE.
+        kept = math.ceil(claim.left) + 86400
         try:
             found = await self._shared.run(
                 BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, kept]

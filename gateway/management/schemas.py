@@ -26,13 +26,14 @@ from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tag
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
+# Msgspec's error messages.
 FAULT = re.compile(
     r"(?:Object contains unknown field `(.*)`|Object missing required field "
     r"`(.*)`|(.*?))(?: "
     r"- at "
     r"`\$\.?(.*)`)?",
     re.DOTALL,
-)  # msgspec's error messages
+)
 PATH_STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 

@@ -21,7 +21,6 @@ from memory import EmbedRefused, EmbedUnavailable, Postponed
 BATCH = 96
 VECTOR_BYTES = 16 << 20  # of an answer: 96 vectors of 4,096 numbers have some 9 MB
 
-
 REFUSALS = (
     400,
     413,

@@ -34,6 +34,7 @@ from gateway.wire.json_members import UnreadableMembers, find_members, read_stri
 USER_MEMBERS = (b"user", b"safety_identifier")  # of a body that may name its user
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
+# Whose calls are billed by the tokens of texts.
 BY_TOKENS = frozenset(
     {
         "/chat/completions",
@@ -44,7 +45,7 @@ BY_TOKENS = frozenset(
         "/embeddings",
         "/moderations",
     }
-)  # whose calls are billed by the tokens of texts
+)
 STREAMS = re.compile(rb'"stream"\s*:\s*true')
 PRODUCT = re.compile(r"[\w.-]{1,40}", re.ASCII)  # what a User-Agent begins with
 WORD = re.compile(r"[a-z_]{0,30}")  # of a path, where an id is none
@@ -74,7 +75,6 @@ class RelayedContent(NamedTuple):
 
 # Checks what the body of a request names. Raises GatewayError.
 ContentCheck = Callable[[GatewayState, RelayedContent], Awaitable[None]]
-
 
 # Makes what answers a relayed request.
 Answering = Callable[[RelayedContent, Dispatcher, RelayedRequest], PassthroughProducer]

@@ -162,9 +162,8 @@ class PassthroughProducer:
             async for events in more:
                 yield await self._edit_events(events)
         except (StreamIncomplete, UpstreamTimeout) as e:
-            if (
-                not self._ending.ended
-            ):  # how a connection ends after the last event is nobody's matter
+            # How a connection ends after the last event is nobody's matter.
+            if not self._ending.ended:
                 await self._forward.report_broken_stream(e)
                 raise
         if not self._ending.whole:

@@ -64,8 +64,6 @@ from gateway.wire.sse import SseFramer
 
 log = logging.getLogger("mnemogate")
 LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
-
-
 Answered = TypeVar("Answered", CompletionReply, RawReply)
 
 

@@ -101,11 +101,11 @@ class Route:
         return all(t.keeps_responses for tier in self.tiers for t in tier)
 
 
+# Bounds the cache: behind `*`, clients choose the names.
 ROUTES_BYTES, ROUTES_EACH = (
     1 << 20,
     600,
-)  # bounds the cache: behind `*`, clients choose the names
-
+)
 
 NAME_CHARACTERS = 1024  # names are kept in many places, and sent in headers
 

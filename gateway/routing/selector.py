@@ -34,11 +34,12 @@ LONGEST_REST = 600.0  # seconds; limits what an upstream asks for
 FRESH = 60.0  # how many seconds a measured latency counts
 MIN_WEIGHT = 2.0**-65  # below any random number that is drawn
 PACES_BYTES, PACES_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
+# Statuses whose Retry-After concerns the target, not this request.
 ASKING = (
     429,
     503,
     529,
-)  # statuses whose Retry-After concerns the target, not this request
+)
 FREE, BEING_TRIED, RESTING = range(3)
 
 
@@ -225,9 +226,8 @@ def weighted_shuffle(tier: Sequence[Target], chance: Callable[[Target], float]) 
     chance: a number in [0, 1) for each target. With a hash of conversation and target this is
     weighted rendezvous hashing: the same order everywhere, without state.
     """
-    return sorted(
-        tier, key=lambda t: math.log(chance(t) or MIN_WEIGHT) / t.weight, reverse=True
-    )  # logarithms, since powers with small weights underflow to 0
+    # Logarithms, since powers with small weights underflow to 0.
+    return sorted(tier, key=lambda t: math.log(chance(t) or MIN_WEIGHT) / t.weight, reverse=True)
 
 
 def _rendezvous_score(conversation: bytes, name: str) -> float:

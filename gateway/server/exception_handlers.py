@@ -65,9 +65,8 @@ def http_exception_response(
         return error_response(request, ResourceNotFound(f"There is nothing at {path!r}."))
     if error.status_code == 405:
         allowed = set((error.headers or {}).get("allow", "").split(", "))
-        allow = ", ".join(
-            sorted(allowed | ({"HEAD"} if "GET" in allowed else set()))
-        )  # the middleware answers it as a GET
+        # The middleware answers it as a GET.
+        allow = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
         return error_response(
             request,
             MethodNotAllowed(

@@ -20,14 +20,8 @@ from memory import MemoryFault
 log = logging.getLogger("mnemogate")
 
 OPENING_SECONDS = 1.0
-
-
 AGAIN_SECONDS = 2.0  # before a memory that could not be opened is tried again
-
-
 KEYS_SECONDS = 2.0  # if the store is slower, its keys get 503 until it was read
-
-
 STEP_SECONDS = 4.0  # for each step of the shutdown
 
 

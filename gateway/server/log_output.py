@@ -33,9 +33,8 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
         if not text.isprintable():
-            text = text.replace("\r", "\\r").replace(
-                "\n", "\\n"
-            )  # a quoted value must not forge a line
+            # A quoted value must not forge a line.
+            text = text.replace("\r", "\\r").replace("\n", "\\n")
         text = f"{stamp(record.created)} {record.levelname.lower()} {text}"
         return (
             text if record.exc_info is None else f"{text}\n{self.formatException(record.exc_info)}"

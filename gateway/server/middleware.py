@@ -34,26 +34,18 @@ from gateway.state import REQUEST_ID, CurrentState, GatewayState, headers_of, re
 from memory import new_id
 
 PERCENT = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
-
-
 OPEN_PATHS = ("/health", "/ready", "/metrics")
 
-
-ANSWERED = re.compile(
-    r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))"
-)  # chat and the relay, which send the request id themselves
-
+# Chat and the relay, which send the request id themselves.
+ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))")
 
 # Asked here, past the router and what stands around it: that is a tenth of a request's time.
 MEMORY_PATHS = {f"/v1{wire.path}": MemoryPath(wire) for wire in (CHAT, RESPONSES, MESSAGES)}
 CHAT_PATH = f"/v1{CHAT.path}"
 MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
 RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
-
-
 ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta", "mcp"})
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
-
 
 # Of what no handler answers.
 REFUSALS = (BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired)

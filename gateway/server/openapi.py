@@ -102,7 +102,6 @@ MODELS: Json = {
     },
 }
 
-
 LETTA_REFUSAL: Json = {
     "description": "What was wrong, and what to do",
     "content": {
@@ -118,7 +117,6 @@ LETTA_REFUSAL: Json = {
         }
     },
 }
-
 
 RPC_ID: Json = {"type": ["string", "integer"]}
 RPC_ERROR: Json = {

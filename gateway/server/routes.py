@@ -33,7 +33,6 @@ METHODS = [
     HttpMethod.DELETE,
 ]
 
-
 COUNT_TOKENS = upstream_path("messages", "count_tokens")
 INPUT_TOKENS = upstream_path("responses", "input_tokens")
 RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method but POST

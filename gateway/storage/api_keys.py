@@ -20,12 +20,10 @@ from memory.stores.sql.engine.statements import Query, execute
 READ_SECONDS = 10.0
 
 k = t.keys.c
-COUNTED = select(func.count(), func.count(k.revoked_at)).select_from(
-    t.keys
-)  # built once, since it runs each second
-Counts = tuple[
-    int, int
-]  # all rows, revoked rows: neither ever decreases, so together they show every change
+# Built once, since it runs each second.
+COUNTED = select(func.count(), func.count(k.revoked_at)).select_from(t.keys)
+# All rows, revoked rows: neither ever decreases, so together they show every change.
+Counts = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

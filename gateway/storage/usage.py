@@ -270,9 +270,8 @@ def sum_groups(
         func.avg(c.latency_ms).label("latency_ms"),
         func.avg(c.first_token_ms).label("first_token_ms"),
     ]
-    names = [
-        f"by_{name}" for name in by
-    ]  # grouped by name: to Postgres, a parameter written twice is two expressions
+    # Grouped by name: to Postgres, a parameter written twice is two expressions.
+    names = [f"by_{name}" for name in by]
     query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(
         *which.conditions()
     )

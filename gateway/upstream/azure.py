@@ -21,9 +21,8 @@ VERSION = "2024-10-21"  # the newest generally available dated version; the v1 A
 DEPLOYED = re.compile(
     r"/(?:chat/completions|completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))"
 )
-ENTRA = re.compile(
-    rb"(?i:bearer) +eyJ[^.\s]*\.[^.\s]+\.[^.\s]*"
-)  # a Microsoft Entra token, which stays in Authorization
+# A Microsoft Entra token, which stays in Authorization.
+ENTRA = re.compile(rb"(?i:bearer) +eyJ[^.\s]*\.[^.\s]+\.[^.\s]*")
 
 
 class AzureUpstream(OpenAIUpstream):

@@ -71,7 +71,6 @@ THINGS = re.compile(r"model|deployment|response with id|item with id|not persist
 PATHS = re.compile(r"(?i)not found|not_found|endpoint|route|\burl\b|\bpath\b|method|cannot post")
 PATH = re.compile(r"(?:\bhttps?:/)?(?<!\w)/[\w./{}:<>*-]+")
 
-
 NO_COMPACTION = {
     "message": "This model's server cannot compact responses.",
     "type": "invalid_request_error",

@@ -70,9 +70,8 @@ class Deadlines:
         self._phase = "first_token"
         self._next = "idle" if stream else "first_token"
         self._ends = min(start + timeouts.total, until)
-        self._limit = (
-            start + timeouts.first_token if stream else float("inf")
-        )  # deadline of the phase
+        # Deadline of the phase.
+        self._limit = start + timeouts.first_token if stream else float("inf")
         self.until = min(self._limit, self._ends)  # by the loop's time: when the wait must end
         self._task: asyncio.Task[object] | None = None  # the waiting task
         self._waiter: asyncio.Future[None] | None = None  # or the awaited future

@@ -46,9 +46,8 @@ async def dial(host: str, port: int) -> socket.socket:
 async def _addresses(host: str, port: int) -> list[Address]:
     """Return the host's addresses, alternating between IPv6 and IPv4."""
     try:
-        found = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
-        )  # needs no thread
+        # Needs no thread.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     first = [a for a in found if a[0] == found[0][0]]

@@ -163,9 +163,8 @@ class Connection(asyncio.Protocol):
     # --- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(
-            asyncio.Transport, transport
-        )  # uvloop's transports are no subclasses of it
+        # Uvloop's transports are no subclasses of it.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         response = self._response

@@ -155,9 +155,8 @@ class _DecompressedBody:
                 else:
                     part = piece
                     if len(piece) == CHUNK_BYTES:
-                        await asyncio.sleep(
-                            0
-                        )  # let other requests run: little data may become much
+                        # Let other requests run: little data may become much.
+                        await asyncio.sleep(0)
             except zlib.error as e:
                 await self.aclose()
                 raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e

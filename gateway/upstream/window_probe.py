@@ -67,9 +67,8 @@ class FoundWindow(NamedTuple):
 
 
 Json = Mapping[str, Any]
-Ask = Callable[
-    [UpstreamPath, Json | None], Awaitable[Json]
-]  # of a path beside the `/v1`, with a body
+# Of a path beside the `/v1`, with a body.
+Ask = Callable[[UpstreamPath, Json | None], Awaitable[Json]]
 
 
 def is_asked(provider: ProviderSettings, facts: Mapping[str, Any]) -> bool:

@@ -30,9 +30,8 @@ FORWARDED = frozenset(
         b"x-title",
     }
 )
-BILLED = frozenset(
-    {b"openai-organization", b"openai-project"}
-)  # who pays: for a client to say with a key of its own
+# Who pays: for a client to say with a key of its own.
+BILLED = frozenset({b"openai-organization", b"openai-project"})
 OURS = (b"x-memory", b"x-mnemogate")
 HOP = frozenset(
     {

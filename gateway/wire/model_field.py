@@ -16,16 +16,18 @@ from gateway.wire.json_weight import UNREADABLE as TOO_HEAVY
 from gateway.wire.json_weight import is_readable
 from gateway.wire.multipart import FormField, MalformedForm, field, fields, is_form
 
+# Where the events of other APIs carry the object that names its model.
 NESTED = (
     "response",
     "message",
-)  # where the events of other APIs carry the object that names its model
+)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 URLENCODED = b"application/x-www-form-urlencoded"
+# Members in which some servers take more models, to ask where the first fails.
 OTHERS = (
     "models",
     "fallbacks",
-)  # members in which some servers take more models, to ask where the first fails
+)
 SKIMMED_BYTES = 8 << 20  # that a decoder passes over in 20 ms, whatever they hold
 BLANK = re.compile(r"[\x00-\x20]")
 LIMITED = (

@@ -122,9 +122,8 @@ def _with_core(messages: list[Json], core: str) -> list[Json]:
     return [{"role": "system", "content": core}, *messages]
 
 
-Piece = (
-    bytes | Span
-)  # of a list of messages as JSON: text of ours, or from where to where in the client's
+# Of a list of messages as JSON: text of ours, or from where to where in the client's.
+Piece = bytes | Span
 
 
 def message_spans(

@@ -50,11 +50,7 @@ from memory.conversation.messages import Json, is_system
 from memory.core.tool_definitions import SEARCHING, WRITING
 
 COMPACTION = "compaction"  # the reason for a new epoch
-
-
 OVER = 1.05  # of its budget: the assumed size of a request that overflowed
-
-
 OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
 
@@ -387,10 +383,11 @@ class _Compactor:
         fitted = apply_cut(
             self.tail, PlacementPlan(epoch, COMPACTION), context, cut_index, self._elided
         )
+        # Search finds the full text of a stub.
         fitted.how, fitted.evicted = (
             reason,
             list(fitted.swap),
-        )  # search finds the full text of a stub
+        )
         return fitted
 
     def link(self, index: int) -> bytes:
@@ -424,9 +421,8 @@ class _Compactor:
                 return fitted
         newest_index = len(self.tail.turn.messages) - 1
         for index, text in self.stored:
-            if (
-                self.cut < index < newest_index
-            ):  # what was asked once and summarised may be asked again
+            # What was asked once and summarised may be asked again.
+            if self.cut < index < newest_index:
                 fitted = self.fresh(text, index, "summary reused")
                 if fitted.tokens <= limit and fitted.tokens < fitted_before.tokens:
                     self._mark(index)

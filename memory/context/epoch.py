@@ -79,9 +79,8 @@ class PlacementPlan(msgspec.Struct):
     reason: str  # why a new epoch began; empty if it continues
     notes: dict[int, str] = msgspec.field(default_factory=dict)
     splices: dict[int, list[Json]] = msgspec.field(default_factory=dict)
-    places: dict[int, int] = msgspec.field(
-        default_factory=dict
-    )  # message index of the epoch's nodes with a note or a hidden exchange, by id, oldest first
+    # Message index of the epoch's nodes with a note or a hidden exchange, by id, oldest first.
+    places: dict[int, int] = msgspec.field(default_factory=dict)
     note: str = ""
     told: Overlay = msgspec.field(default_factory=dict)
 

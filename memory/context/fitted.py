@@ -20,8 +20,6 @@ from memory.conversation.messages import EMPTY, Json, is_system
 from memory.core.blocks import INSTRUCTION, CoreBlock
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and its text
-
-
 Summary = tuple[int, str]  # index of that message, and the text
 ANSWER = (
     0.1  # of the budget: the bytes that an answer may add before what is sure is looked at anew
@@ -181,7 +179,7 @@ class UncompactedMessages:
             for i, m in enumerate(self.messages, self.start)
         ]
         self._counter = counter
-        self._early = turn.messages.first(self.start)
+        self._early_indexes = turn.messages.first(self.start)
         indexed_links = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
         if cut_index >= 0 or turn.messages.after.behind:
             indexed_links.insert(0, (turn.chain.before(self.start), cut_index))
@@ -189,7 +187,7 @@ class UncompactedMessages:
 
     def kept_indexes(self, cut_index: int) -> list[int]:
         """Return the indexes up to `cut_index` that are sent nevertheless."""
-        candidates = [*self._early, *range(self.start, cut_index + 1)]
+        candidates = [*self._early_indexes, *range(self.start, cut_index + 1)]
         users = {self.turn.messages.after.user, self._find_opener(candidates, cut_index)}
         return [i for i in candidates if i in users or is_system(self.turn.messages[i])]
 

@@ -96,20 +96,22 @@ UNBROKEN = 24  # characters; longer ones are no words but keys, digests, base64
 CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
 KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 DENSE, MIXED = 0.64, 1.9  # tokens per character of such data, and characters per run of one kind
+# Cache of each tokenizer: some 8,000 messages and core texts.
 COUNTS_BYTES, COUNTS_EACH = (
     1 << 20,
     130,
-)  # cache of each tokenizer: some 8,000 messages and core texts
+)
 FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # cache of the models' factors, of each tokenizer
 MIN_FACTOR, MAX_FACTOR = 0.2, 5.0  # plausible corrections of an estimate
 TELLING = 50  # tokens; smaller prompts correct nothing
 PARTS = 100  # of a message; more are counted together
 # Of a body that is only sampled: pieces, bytes of each, and what its tokens are multiplied by.
 SAMPLES, SAMPLE_BYTES, SAMPLE_MARGIN = 16, 256, 1.25
+# A longer text is counted by this number of samples.
 LONG_TEXT_CHARACTERS, SLICES = (
     100_000,
     25,
-)  # a longer text is counted by this number of samples
+)
 
 
 @lru_cache(4096)
@@ -226,9 +228,8 @@ class TokenCounter:
 
     def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
         self._encode, self.is_estimate = encode, encode is None
-        self.counts: Cache[int, int] = Cache(
-            COUNTS_BYTES, COUNTS_EACH
-        )  # by hash of a text, or of a message's digest and length
+        # By hash of a text, or of a message's digest and length.
+        self.counts: Cache[int, int] = Cache(COUNTS_BYTES, COUNTS_EACH)
         self.factors: Cache[str, tuple[float, bool]] = Cache(
             FACTORS_BYTES, FACTORS_EACH, lambda model, _: getsizeof(model)
         )
@@ -284,9 +285,8 @@ class TokenCounter:
             return cached_count
         content = message.get("content")
         if digest is None and type(content) is str and len(message) == 2:
-            return PER_MESSAGE + self.text(
-                content
-            )  # cached: a system text comes with every request
+            # cached: a system text comes with every request.
+            return PER_MESSAGE + self.text(content)
         total = PER_MESSAGE + self._content(content)
         if calls := message.get("tool_calls"):
             total += self._count(msgspec.json.encode(calls).decode())

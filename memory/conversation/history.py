@@ -230,10 +230,11 @@ class Messages(Sequence[Json]):
             False,
         )
         self.after = prefix.extend(new_messages)
+        # Decoded are the messages from that index on.
         self._from, self._tail = (
             prefix.count,
             new_messages,
-        )  # decoded are the messages from that index on
+        )
         self._mark: CompactionMark | None = None  # where decoding started
         self._few: dict[int, Json] = {}  # decoded messages before that
         self._spans: list[Span] = []

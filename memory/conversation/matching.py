@@ -36,7 +36,6 @@ LOOKS = (
 )
 TRAIL = 16  # answers before a node that it remembers, 4 bytes each
 
-
 # What a request is that says what the newest turn asked: it asks for that answer again; it is a new
 # message; or it asks again only if that turn was an earlier attempt at it.
 Repeat = Literal["again", "new", "attempt"]
@@ -106,9 +105,8 @@ class HashChain:
             if seeded and decoded_messages.after.system != decoded_messages.before.system
             else decoded_messages.before.links_of(key)
         )
-        self._known = (
-            0 if links is None else decoded_messages.before.count
-        )  # index of the first message hashed here
+        # Index of the first message hashed here.
+        self._place_of_link = 0 if links is None else decoded_messages.before.count
         start, link = links or (
             keyed_hash(
                 key, b"start", system_text(filter(is_system, decoded_messages)) if seeded else b""
@@ -118,17 +116,25 @@ class HashChain:
         self.start, self.origin = start, decoded_messages.after.behind or start
         self._from = link = link or start  # link of everything before it
         self._links, self._digests = hash_chain(
-            key, link, decoded_messages.new if self._known else decoded_messages, self._seen
+            key, link, decoded_messages.new if self._place_of_link else decoded_messages, self._seen
         )
         self.end = self._links[-1] if self._links else link
         decoded_messages.after.links = key, self.start, self.end
 
     def link(self, index: int) -> bytes:
         """Return the link of messages 0 to `index`."""
-        return self._links[index - self._known] if index >= self._known else self.links[index]
+        return (
+            self._links[index - self._place_of_link]
+            if index >= self._place_of_link
+            else self.links[index]
+        )
 
     def digest(self, index: int) -> bytes:
-        return self._digests[index - self._known] if index >= self._known else self.digests[index]
+        return (
+            self._digests[index - self._place_of_link]
+            if index >= self._place_of_link
+            else self.digests[index]
+        )
 
     @property
     def links(self) -> list[bytes]:
@@ -141,23 +147,25 @@ class HashChain:
         return self._digests
 
     def _hash(self) -> None:
-        if self._known:
+        if self._place_of_link:
             self._links, self._digests = hash_chain(
                 self.key, self.origin, self._messages, self._seen
             )
-            self._known, self._from = 0, self.origin
+            self._place_of_link, self._from = 0, self.origin
 
     def reach(self, index: int, link: bytes) -> None:
         """Hash the messages from `index` on, but not those before.
 
         link: of the messages before `index`.
         """
-        if index >= self._known:
+        if index >= self._place_of_link:
             return
-        links, digests = hash_chain(self.key, link, self._messages[index : self._known], self._seen)
+        links, digests = hash_chain(
+            self.key, link, self._messages[index : self._place_of_link], self._seen
+        )
         if links[-1] == self._from:  # otherwise it is not a link of this history
             self._links, self._digests = [*links, *self._links], [*digests, *self._digests]
-            self._known, self._from = index, link
+            self._place_of_link, self._from = index, link
 
     def place(self, link: bytes | None) -> int:
         """Return the last message that this link covers; -1 for none.
@@ -169,16 +177,16 @@ class HashChain:
         while True:
             for index in range(len(self._links) - 1, -1, -1):
                 if self._links[index] == link:
-                    return self._known + index
-            if not self._known or self._from == link:
-                return self._known - 1 if self._from == link else -1
+                    return self._place_of_link + index
+            if not self._place_of_link or self._from == link:
+                return self._place_of_link - 1 if self._from == link else -1
             self._hash()
 
     def before(self, index: int) -> bytes:
         """Return the link of everything before message `index`."""
         return (
             self._from
-            if index == self._known
+            if index == self._place_of_link
             else self.link(index - 1)
             if index > 0
             else self.origin
@@ -360,9 +368,8 @@ def recognise(
     if newest_index < 0:
         return None, -1
     turn.enter()
-    if (
-        not is_named or turn.chain.digest(newest_index) == turn.silent
-    ):  # an empty answer is only recognised by what came before it
+    # An empty answer is only recognised by what came before it.
+    if not is_named or turn.chain.digest(newest_index) == turn.silent:
         matches = lookup.by_chain(turn.chain.link(newest_index), turn.chain.digest(newest_index))
         if matches or not is_named:
             return (max(matches, key=lambda n: n.id), newest_index) if matches else (None, -1)

@@ -26,12 +26,13 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 _THINK = re.compile(r"^\s*<think(?:ing)?>")
 _END_OF_THOUGHT = "</think"
 _rest_of_end = re.compile(r"(?:ing)?>").match
+# A tuple, since `type` may be unhashable.
 _REASONING = (
     "reasoning",
     "thinking",
     "redacted_thinking",
     "reasoning_text",
-)  # a tuple, since `type` may be unhashable
+)
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 FILLER = "\x00"  # in place of a text; no role holds it, as JSON writes it
@@ -148,9 +149,8 @@ def canonical(message: Json) -> bytes:
         and type(text := message.get("content")) is str
         and "<think" not in text
     ):
-        return _encode(
-            [str(role), None, [text] if (text := collapse_whitespace(text)) else [], []]
-        )  # the usual case
+        # The usual case.
+        return _encode([str(role), None, [text] if (text := collapse_whitespace(text)) else [], []])
     message_parts = _parts(message)
     if (
         role == "assistant"
@@ -370,11 +370,12 @@ class DigestCache:
         else:
             message = condense_media(message)
             message_key = _encode(message)
+        # A string and its bytes have the same hash.
         name = (
             key,
             hash((message.get("role"), type(message_key), message_key)),
             len(message_key),
-        )  # a string and its bytes have the same hash
+        )
         if (digest := self.known.get(name)) is None:
             self.known.put(name, digest := digest_of(key, message))
         return digest, keyed_hash(key, link, digest)

@@ -98,9 +98,8 @@ def _has_lines(value: str, content: str) -> bool:
     """Tell whether the value contains this run of lines, ignoring white space around lines."""
     if content.partition("\n")[0].strip() not in value:  # the usual case
         return False
-    return _stripped_lines(content) in _stripped_lines(
-        value
-    )  # a search in lists of lines would not be linear
+    # A search in lists of lines would not be linear.
+    return _stripped_lines(content) in _stripped_lines(value)
 
 
 def _stripped_lines(text: str) -> str:
@@ -118,10 +117,11 @@ def replace_text(block: CoreBlock, old_text: str, new_text: str) -> CoreBlock:
             "`old_content` is empty: give the text to replace, or use core_memory_append to add."
         )
     if old_text not in block.value and unescape(old_text) in block.value:
+        # The model copied the escaped text.
         old_text, new_text = (
             unescape(old_text),
             unescape(new_text),
-        )  # the model copied the escaped text
+        )
     count = block.value.count(old_text)
     if count == 0:
         raise BadArguments(
@@ -150,10 +150,7 @@ INSTRUCTION = (  # kept short, since every request pays for it
     "saying you do not know, then answer."
 )
 
-
 SHARED = "Others read the blocks marked shared: write nothing private there."
-
-
 OPENED = "\x1e"  # between an agent's own words and the instruction on memory
 
 

@@ -25,13 +25,8 @@ def _tool(name: str, description: str, required: Sequence[str], **properties: Js
 
 
 STRING, STRINGS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
-
-
 LIMIT = {"type": "integer"}
-
-
 KINDS = {"type": "string", "enum": list(decay.TYPES)}
-
 
 WRITING = (
     _tool(
@@ -67,7 +62,6 @@ WRITING = (
     ),
 )
 
-
 CURATING = (
     _tool(
         "archival_memory_update",
@@ -83,7 +77,6 @@ CURATING = (
         id=STRING,
     ),
 )
-
 
 SEARCHING = (
     _tool(
@@ -108,11 +101,9 @@ SEARCHING = (
     ),
 )
 
-
 # Of the argument `share`, where there is a layer that may be written.
 SHARE_DESCRIPTION = "For all who read this; never what is private."
 SHARE_TOKENS = 24
-
 
 HABITS = {
     "memory_insert": "core_memory_append",
@@ -121,22 +112,15 @@ HABITS = {
     "send_message": "plain text: just answer the user",
 }
 
-
 WRITES = frozenset(t["function"]["name"] for t in (*WRITING, *CURATING))
-
-
 SEARCHES = frozenset(t["function"]["name"] for t in SEARCHING)
-
-
 OURS = WRITES | SEARCHES | frozenset(HABITS)
 MEMORY_TOOL_NAMES = OURS  # as others speak of them
-
 
 ALL, UNNAMED, READ_ONLY = (
     sorted(found, key=lambda t: str(t["function"]["name"]))
     for found in ([*WRITING, *CURATING, *SEARCHING], [*WRITING, *SEARCHING], SEARCHING)
 )
-
 
 # Measured with o200k_base, of each tool alone as JSON: what every request carries is not estimated.
 TOKENS = {
@@ -150,10 +134,7 @@ TOKENS = {
     "memory_rethink": 52,
 }
 
-
 _texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, UNNAMED, READ_ONLY)}
-
-
 _raw = {id(tool): msgspec.Raw(msgspec.json.encode(tool)) for tool in ALL}
 _raw_lists = {id(tools): [_raw[id(tool)] for tool in tools] for tools in (ALL, UNNAMED, READ_ONLY)}
 

@@ -70,7 +70,7 @@ class OnnxEmbed:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._loaded: tuple[Any, Any] | None = None
+        self._model: tuple[Any, Any] | None = None
         self._turn = asyncio.Lock()
 
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
@@ -82,7 +82,7 @@ class OnnxEmbed:
 
     def _embed_batch(self, texts: list[str]) -> list[list[float]]:
         try:
-            tokenizer, session = self._loaded = self._loaded or self._load()
+            tokenizer, session = self._model = self._model or self._load()
             return _vectors(tokenizer, session, texts)
         except ImportError as e:
             raise EmbedUnavailable(

@@ -69,13 +69,13 @@ class _Splitter:
 
     def __init__(self, max_bytes: int) -> None:
         self.base = 0
-        self._largest = max_bytes
+        self._max_bytes = max_bytes
         self._depth = self._number = 0
-        self._read = 0  # bytes before this piece
-        self._begun = -1  # where the item began, -1 between items
+        self._read_bytes = 0  # bytes before this piece
+        self._item_begin = -1  # where the item began, -1 between items
         self._parts: list[bytes] = []
         self._size = 0
-        self._in_string = self._escaped = False
+        self._in_string = self._is_escaped = False
 
     def feed(self, chunk: bytes) -> Iterator[JsonItem]:
         """Yield the items that end in this piece. Raises NotJson."""
@@ -94,25 +94,25 @@ class _Splitter:
             if token[0] == b'"':
                 self._in_string = True
             elif token[0] in b"[{":
-                if self._depth == self.base and self._begun < 0:
-                    start, self._begun = token.start(), self._read + token.start()
+                if self._depth == self.base and self._item_begin < 0:
+                    start, self._item_begin = token.start(), self._read_bytes + token.start()
                 self._depth += 1
-            elif self._close(self._read + token.start()):
+            elif self._close(self._read_bytes + token.start()):
                 self._keep(chunk[start:place])
                 yield self._take()
-        if self._begun >= 0:
+        if self._item_begin >= 0:
             self._keep(chunk[start:])
-        self._read += len(chunk)
+        self._read_bytes += len(chunk)
 
     def end(self) -> Iterator[JsonItem]:
         """Yield the unfinished item at the end of the text, if there is one."""
-        if self._begun >= 0:
+        if self._item_begin >= 0:
             yield self._take(is_complete=False)
 
     def _mask(self, chunk: bytes) -> bytes:
         """Blank out the escapes of a piece, also one that the piece before it began."""
-        masked = b"_" + mask_escapes(chunk[1:]) if self._escaped else mask_escapes(chunk)
-        self._escaped = masked.endswith(b"\\")
+        masked = b"_" + mask_escapes(chunk[1:]) if self._is_escaped else mask_escapes(chunk)
+        self._is_escaped = masked.endswith(b"\\")
         return masked
 
     def _close(self, place: int) -> bool:
@@ -120,19 +120,19 @@ class _Splitter:
         self._depth -= 1
         if self._depth < 0:
             raise NotJson(f"byte {place} closes a bracket that was never opened")
-        return self._begun >= 0 and self._depth == self.base
+        return self._item_begin >= 0 and self._depth == self.base
 
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
-        if self._size <= self._largest:
+        if self._size <= self._max_bytes:
             self._parts.append(part)
         else:
             self._parts.clear()
 
     def _take(self, *, is_complete: bool = True) -> JsonItem:
         self._number += 1
-        item_bytes = b"".join(self._parts) if self._size <= self._largest else None
-        item = JsonItem(self._number, self._begun, item_bytes, is_complete)
-        self._begun, self._size = -1, 0
+        item_bytes = b"".join(self._parts) if self._size <= self._max_bytes else None
+        item = JsonItem(self._number, self._item_begin, item_bytes, is_complete)
+        self._item_begin, self._size = -1, 0
         self._parts.clear()
         return item

@@ -142,9 +142,8 @@ class _Steps:
         """Write a step; return its name."""
         name = self._name()
         waiting_message = place.waiting
-        if (
-            waiting_message is not None and waiting_message.first is not None
-        ):  # another answer to the same request
+        # Another answer to the same request.
+        if waiting_message is not None and waiting_message.first is not None:
             self._write([answer], name, "done", waiting_message.step, waiting_message.first)
         else:
             self._write([*_take_waiting(waiting_message, name), answer], name, "done", place.step)

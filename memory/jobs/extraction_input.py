@@ -101,8 +101,8 @@ class _MessageChoice:
     """
 
     def __init__(self, screen: Screen, replaced_turns: Mapping[int, int]) -> None:
-        self._screen, self._replaced = screen, replaced_turns
-        self._seen: set[str] = set()
+        self._screen, self._replaced_turns = screen, replaced_turns
+        self._seen_texts: set[str] = set()
         self._room = BATCH_CHARACTERS
         self.shown: list[TurnMessage] = []
         self.withheld: list[Drop] = []
@@ -133,7 +133,7 @@ class _MessageChoice:
         return nodes
 
     def _is_replaced(self, message: TurnMessage) -> bool:
-        last_turn = self._replaced.get(message.conversation)
+        last_turn = self._replaced_turns.get(message.conversation)
         return last_turn is not None and message.node > last_turn
 
     def _read(self, message: TurnMessage) -> tuple[str, list[Reason]]:
@@ -145,11 +145,11 @@ class _MessageChoice:
         reasons: list[Reason] = list(left_out_reasons)
         if telling != words:
             reasons.append("secret")
-        if words in self._seen:
+        if words in self._seen_texts:
             return "", [*reasons, "duplicate"]
         if not may_tell(telling):
             return "", reasons or ["small_talk" if is_small_talk(words) else "question"]
-        self._seen.add(words)
+        self._seen_texts.add(words)
         return words, reasons
 
 

@@ -21,9 +21,8 @@ from memory.stores.sql.rows import jobs
 from memory.stores.sql.rows.jobs import ClaimedJob, Effect, QueuedJob
 
 log = logging.getLogger("mnemogate")
-Handler = Callable[
-    [QueuedJob], Awaitable[Effect | None]
-]  # its result is written when the job is completed, once
+# Its result is written when the job is completed, once.
+Handler = Callable[[QueuedJob], Awaitable[Effect | None]]
 LEASE = 120.0  # timeout of a handler
 SLOW_HANDS = 3  # tasks that mostly wait for models
 LONG_LEASE = 900.0  # timeout of a handler that takes minutes
@@ -41,10 +40,13 @@ class Worker:
         self._periods: dict[str, float] = {}
         self._next: dict[str, float] = {}
         self._forgetting: dict[str, Callable[[int], None]] = {}
-        self._slow: set[str] = set()
-        self._long: set[str] = set()
-        self._small: set[str] = set()
-        self._held: tuple[frozenset[str], Callable[[], Collection[str]]] = (frozenset(), tuple)
+        self._slow_kinds: set[str] = set()
+        self._long_lease: set[str] = set()
+        self._small_kinds: set[str] = set()
+        self._held_kinds: tuple[frozenset[str], Callable[[], Collection[str]]] = (
+            frozenset(),
+            tuple,
+        )
         self._resumed: list[str | None] = []
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -68,7 +70,7 @@ class Worker:
         self._handlers[kind] = handler
         if callable(small):
             self._forgetting[kind] = small
-        for kinds, is_wanted in ((self._slow, slow), (self._small, bool(small))):
+        for kinds, is_wanted in ((self._slow_kinds, slow), (self._small_kinds, bool(small))):
             if is_wanted:
                 kinds.add(kind)
         self._periods.pop(kind, None)
@@ -78,14 +80,14 @@ class Worker:
     def register_long(self, kind: str, handler: Handler) -> None:
         """Run `handler` for jobs of this kind, which take minutes, one at a time."""
         self._handlers[kind] = handler
-        self._long.add(kind)
+        self._long_lease.add(kind)
 
     def limit(self, kinds: Collection[str], tenants: Callable[[], Collection[str]]) -> None:
         """Claim jobs of these kinds for some tenants only, where others may run the rest.
 
         tenants: those whose credential is held here now.
         """
-        self._held = (frozenset(kinds) if self._db.is_shared else frozenset(), tenants)
+        self._held_kinds = (frozenset(kinds) if self._db.is_shared else frozenset(), tenants)
 
     def wake(self) -> None:
         """Note that a job was queued."""
@@ -98,12 +100,11 @@ class Worker:
 
     def start(self) -> None:
         if not self._tasks:
-            self._resumed.append(
-                None
-            )  # jobs that waited for a credential may not need one any more
+            # Jobs that waited for a credential may not need one any more.
+            self._resumed.append(None)
             work_loops = [self._work_on(self._quick_kinds, ticks=True)]
-            work_loops += [self._work_on(lambda: self._slow) for _ in range(SLOW_HANDS)]
-            work_loops.append(self._work_on(lambda: self._long, lease=LONG_LEASE))
+            work_loops += [self._work_on(lambda: self._slow_kinds) for _ in range(SLOW_HANDS)]
+            work_loops.append(self._work_on(lambda: self._long_lease, lease=LONG_LEASE))
             self._tasks = [
                 asyncio.create_task(work_loop, name=f"memory-worker-{i}")
                 for i, work_loop in enumerate(work_loops)
@@ -115,9 +116,8 @@ class Worker:
         while tasks:
             for task in tasks:
                 task.cancel()
-            _, tasks = await asyncio.wait(
-                tasks, timeout=0.25
-            )  # repeated, since a handler may swallow it
+            # Repeated, since a handler may swallow it.
+            _, tasks = await asyncio.wait(tasks, timeout=0.25)
 
     async def drain(self) -> None:
         """Run every job that is due now."""
@@ -125,7 +125,7 @@ class Worker:
             pass
 
     def _quick_kinds(self) -> Collection[str]:
-        return [kind for kind in self._handlers if kind not in self._slow | self._long]
+        return [kind for kind in self._handlers if kind not in self._slow_kinds | self._long_lease]
 
     async def _work_on(
         self,
@@ -147,9 +147,8 @@ class Worker:
 
     async def _rest(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(
-                self._poll
-            ):  # not wait_for, which before 3.12 loses a cancellation that meets a wake
+            # Not wait_for, which before 3.12 loses a cancellation that meets a wake.
+            async with asyncio.timeout(self._poll):
                 await self._woken.wait()
         self._woken.clear()
 
@@ -180,7 +179,7 @@ class Worker:
         lease = lease or self._lease
         if not kinds:
             return False
-        is_limited, tenants = self._held
+        is_limited, tenants = self._held_kinds
         job_filter = jobs.JobFilter(tuple(kinds), is_limited, tenants() if is_limited else ())
         if not await self._db.read(jobs.due(job_filter), small=True, single=True, of=NO_TURNS):
             return False
@@ -220,7 +219,7 @@ class Worker:
             complete_job = partial(jobs.complete, claimed_job=claimed_job, effect=effect)
             await self._db.write(
                 self._db.behind_turns_of(scope_id, complete_job),
-                small=effect is None or kind in self._small,
+                small=effect is None or kind in self._small_kinds,
                 lock=_lock_of(claimed_job.job, effect),
             )
             forget = self._forgetting.get(kind)

@@ -161,12 +161,12 @@ class ActiveScopes:
     """The postings of the scopes that are searched now. most: their bytes."""
 
     def __init__(self, db: Database, max_bytes: int = BYTES) -> None:
-        self._db, self._most = db, max_bytes
+        self._db, self._max_bytes = db, max_bytes
         self._stemmer: Stemmer | None = None  # not loaded before it is needed
         self._forms: dict[str, str] = {}  # of words, as they are stored
         self._version: tuple[int, int] | None = None
         self._scopes: dict[int, ActiveScope] = {}  # the one used last comes last
-        self._seen: dict[int, bool] = {}  # whether its postings can be read
+        self._seen_changes: dict[int, bool] = {}  # whether its postings can be read
         self._reading: dict[int, asyncio.Task[None]] = {}
         # What happened to scopes while they are read; None after what cannot be followed.
         self._meanwhile: dict[int, list[IndexChange] | None] = {}
@@ -194,11 +194,11 @@ class ActiveScopes:
         is_read = scope_id in self._reading or scope_id in self._meanwhile
         if self._version is None or is_read or (scope and scope.is_whole):
             return
-        if scope_id not in self._seen:
-            if len(self._seen) >= MOST_SEEN:
-                self._seen.clear()
-            self._seen[scope_id] = True
-        elif self._seen[scope_id] and self._has_room():
+        if scope_id not in self._seen_changes:
+            if len(self._seen_changes) >= MOST_SEEN:
+                self._seen_changes.clear()
+            self._seen_changes[scope_id] = True
+        elif self._seen_changes[scope_id] and self._has_room():
             task = asyncio.create_task(self._read(scope_id), name="memory-postings")
             self._reading[scope_id] = task
             task.add_done_callback(lambda _: self._reading.pop(scope_id, None))
@@ -236,7 +236,7 @@ class ActiveScopes:
         if (
             self._version is None
             or scope_id in self._meanwhile
-            or self._seen.get(scope_id) is False
+            or self._seen_changes.get(scope_id) is False
             or not self._has_room()
         ):
             return None
@@ -297,7 +297,7 @@ class ActiveScopes:
             changes.start_anew()
             self._version = version
             self._scopes.clear()
-            self._seen.clear()
+            self._seen_changes.clear()
             self._meanwhile = dict.fromkeys(self._meanwhile)
             self.held = 0
             changes.is_followed = bool(self._meanwhile)
@@ -380,13 +380,13 @@ class ActiveScopes:
 
     def _make_room(self) -> None:
         """Give up the scopes that were not used for longest."""
-        while self.held > self._most and self._scopes:
+        while self.held > self._max_bytes and self._scopes:
             oldest_id = next(iter(self._scopes))
             self.held -= self._scopes.pop(oldest_id).size
 
     def _has_room(self) -> bool:
         """Tell whether another scope fits, or one has not been used lately."""
-        if self.held < self._most:
+        if self.held < self._max_bytes:
             return True
         oldest_scope = next(iter(self._scopes.values()), None)
         return oldest_scope is None or time.monotonic() - oldest_scope.used > IDLE_SECONDS
@@ -404,7 +404,7 @@ class ActiveScopes:
             is_followed = self._catch_up()
         except Exception as e:
             # Nothing depends on it: the index is searched.
-            self._seen.pop(scope_id, None)
+            self._seen_changes.pop(scope_id, None)
             log.warning("the words of a scope cannot be read: %s", type(e).__name__)
             return
         finally:
@@ -419,7 +419,7 @@ class ActiveScopes:
         if len(parts) == len(missing_tables):
             self._put(scope_id, parts, changes)
         else:
-            self._seen[scope_id] = False
+            self._seen_changes[scope_id] = False
 
     async def _load(
         self, tables: Sequence[str], scope_id: int, max_rows: int | None

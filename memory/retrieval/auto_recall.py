@@ -33,10 +33,11 @@ from memory.stores.sql.rows.messages import SearchQuery
 ITEMS = 5
 TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
 MAX_QUERY_CHARACTERS = 2000
+# Of an item, and of the text that it is taken from.
 MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
     1000,
     8000,
-)  # of an item, and of the text that it is taken from
+)
 FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
 PROBED_CHARACTERS = 120  # of a text, whose words are looked for in a body
 MAX_RECALLED = 100  # items that a conversation remembers to have shown
@@ -156,16 +157,16 @@ class BodyBeginnings:
     def __init__(self, body: bytes, load: Callable[[], Sequence[Json]]) -> None:
         self._body, self._load = body, load
         self._is_escaped = b"\\u00" in body  # so a plain character may be spelt otherwise
-        self._decoded: Beginnings | None = None
+        self._decoded_body: Beginnings | None = None
 
     def __contains__(self, beginning: object) -> bool:
         if not self._is_escaped:
             for word in str(beginning)[:PROBED_CHARACTERS].split()[:-1]:
                 if word.isascii() and word.isalnum() and word.encode() not in self._body:
                     return False
-        if self._decoded is None:
-            self._decoded = Beginnings(self._load())
-        return beginning in self._decoded
+        if self._decoded_body is None:
+            self._decoded_body = Beginnings(self._load())
+        return beginning in self._decoded_body
 
 
 def _first_word(text: str) -> str:

@@ -22,42 +22,43 @@ from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.index import message_index as rows
 
 log = logging.getLogger("mnemogate")
+# Messages a write, seconds between writes: at most 2 % of one core.
 BATCH, PAUSE_SECONDS = (
     16,
     0.1,
-)  # messages a write, seconds between writes: at most 2 % of one core
+)
 GATHER = 1.0  # seconds between checks for running turns, and idle seconds before it starts
 LOOKS = 60  # checks after which it starts anyway
 MAX_PAUSE_SECONDS = 300.0  # longest pause after a failure; it doubles each time
 SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
+# How long a search waits for a batch, and does not wait after one was late.
 STUCK_SECONDS, REST_SECONDS = (
     0.2,
     5.0,
-)  # how long a search waits for a batch, and does not wait after one was late
-SMALL_TEXT_BYTES = (
-    1 << 16
-)  # characters indexed on the event loop's thread; more are indexed on the writer's
+)
+# Characters indexed on the event loop's thread; more are indexed on the writer's.
+SMALL_TEXT_BYTES = 1 << 16
 
 
 class Indexer:
     """Indexes the messages of one memory. busy: open nodes of running turns."""
 
     def __init__(self, db: Database, busy_scopes: Collection[int] = ()) -> None:
-        self._db, self._busy = db, busy_scopes
-        self._some = asyncio.Event()
+        self._db, self._busy_scopes = db, busy_scopes
+        self._some_waiting = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._latest = 0.0  # when the last turn was recorded
+        self._latest_sent = 0.0  # when the last turn was recorded
         self._rests_until = 0.0  # searches do not wait for the store before that time
 
     def start(self) -> None:
         if self._task is None:
-            self._some.set()  # an earlier process may have left messages
+            self._some_waiting.set()  # an earlier process may have left messages
             self._task = asyncio.create_task(self._work_on(), name="memory-indexing")
 
     def notify_added(self) -> None:
         """Note that messages were recorded."""
-        self._latest = time.monotonic()
-        self._some.set()
+        self._latest_sent = time.monotonic()
+        self._some_waiting.set()
 
     async def ensure_indexed(
         self, scope_id: int, sent_id: int | None = None, journal_key: bytes | None = None
@@ -122,8 +123,8 @@ class Indexer:
     async def _work_on(self) -> None:
         pause = GATHER
         while True:
-            await self._some.wait()
-            self._some.clear()
+            await self._some_waiting.wait()
+            self._some_waiting.clear()
             patience, has_more = LOOKS, True
             while has_more:
                 patience = await self._wait_until_idle(patience)
@@ -149,7 +150,7 @@ class Indexer:
         indexing for ever.
         """
         await asyncio.sleep(PAUSE_SECONDS)
-        while self._busy or time.monotonic() - self._latest < GATHER:
+        while self._busy_scopes or time.monotonic() - self._latest_sent < GATHER:
             if patience <= 0:
                 return 0
             await asyncio.sleep(GATHER)

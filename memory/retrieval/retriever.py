@@ -50,9 +50,8 @@ ASKED_BYTES, ASKED_EACH = (
     300,
 )
 NUMBER = 44  # bytes of each number of a vector
-OVERLAP = (
-    3_600_000_000 << 12
-)  # one hour in row keys, so that a clock that was set back leaves no message without a vector
+# One hour in row keys, so that a clock that was set back leaves no message without a vector.
+OVERLAP = 3_600_000_000 << 12
 PAGE = 500  # vectors added to the index at once
 Hit = dict[str, Any]
 

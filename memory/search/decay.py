@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 
+# An hour.
 RATES = {
     "identity": 0.0,
     "preference": 0.01,
     "fact": 0.05,
     "context": 0.1,
     "trivial": 0.3,
-}  # an hour
+}
 FAINT = 0.05
 LIMIT = -math.log(FAINT)
 

@@ -87,7 +87,6 @@ TURNING = frozenset(
     ]
 )
 
-
 COUNTING = frozenset(
     [
         "one",
@@ -128,15 +127,10 @@ COUNTING = frozenset(
     ]
 )
 
-
 TELLING = TURNING | COUNTING | MONTHS.keys() | DAYS.keys()
-
-
 EMPTY = frozenset({"a", "an", "the", "s"})
 # What one of two facts may have more than the other; any other word tells something else.
 _FILLERS = frozenset(" ".join(FILLERS.values()).split())
-
-
 NEAR_DUPLICATE_SHARE = 0.8
 
 

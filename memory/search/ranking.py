@@ -246,16 +246,17 @@ class Ranking:
         self._query, self._matches = query, matches
         # A query with only a speaker's name finds all their messages.
         self._weight = matches.weight or dict.fromkeys(matches.named, 1.0)
-        self._found = {f.key: f for f in (*pool, *other_rows)}
-        self._near = similarity
+        self._hits = {f.key: f for f in (*pool, *other_rows)}
+        self._similarity = similarity
         if not pool:
+            # All equal: as good as the most similar.
             self._parts = self._score_parts(
-                self._found, self._similar() or dict.fromkeys(similarity, 1.0)
-            )  # all equal: as good as the most similar
+                self._hits, self._similar() or dict.fromkeys(similarity, 1.0)
+            )
         elif similarity.knows(
             [f.key for f in pool if f.key in similarity and f.key in matches.own]
         ):
-            self._parts = self._score_parts(self._found, self._similar())
+            self._parts = self._score_parts(self._hits, self._similar())
         else:
             self._parts = self._score_parts([f.key for f in pool], {})
         self._base = {
@@ -287,7 +288,7 @@ class Ranking:
                 beside.get(key, (None, None)), (PRECEDES, FOLLOWS), strict=True
             ):
                 if neighbour is not None:
-                    self._found.setdefault(neighbour.key, neighbour)
+                    self._hits.setdefault(neighbour.key, neighbour)
                     score_parts = self._parts.setdefault(neighbour.key, {})
                     score_parts["neighbour"] = (
                         score_parts.get("neighbour", 0.0) + share * self._base[key]
@@ -302,8 +303,8 @@ class Ranking:
             for score, k in ranked_keys[:limit]
         }
         if limit is None or len(ranked_rows) < limit:
-            unranked_keys = self._found.keys() - self._parts.keys()
-            trailing_keys = sorted(unranked_keys, key=lambda k: (-self._near.get(k, 0.0), -k))
+            unranked_keys = self._hits.keys() - self._parts.keys()
+            trailing_keys = sorted(unranked_keys, key=lambda k: (-self._similarity.get(k, 0.0), -k))
             ranked_rows |= {
                 k: Ranked(0.0, {})
                 for k in trailing_keys[: None if limit is None else limit - len(ranked_rows)]
@@ -312,7 +313,7 @@ class Ranking:
 
     def _add_priors(self) -> None:
         """Add what hits are worth by their speaker, date, session and words of time."""
-        groups = {key: hit.group for key, hit in self._found.items()}
+        groups = {key: hit.group for key, hit in self._hits.items()}
         sessions = self._sessions(groups)
         dates, timely = dates_in(self._query), asks_when(self._query)
         named_rows, voiced = self._matches.named, self._matches.voiced
@@ -321,11 +322,11 @@ class Ranking:
                 score_parts["speaker"] = SPEAKER
             elif key in voiced:
                 score_parts["speaker"] = VOICE
-            if dates and any(d.holds(self._found[key].at) for d in dates):
+            if dates and any(d.holds(self._hits[key].at) for d in dates):
                 score_parts["date"] = DATE
             if part := sessions.get(groups[key]):
                 score_parts["session"] = part
-            if timely and TIME_WORDS.search(self._found[key].text):
+            if timely and TIME_WORDS.search(self._hits[key].text):
                 score_parts["time"] = TIMELY
 
     def _coverage(self, key: int) -> float:
@@ -349,8 +350,8 @@ class Ranking:
         similarities: from 0 to 1.
         """
         weight, own_weight = self._weight, self._matches.own
-        highest_weight = max([weight.get(k, 0.0) for k in self._found], default=0.0)
-        highest_own_weight = max([own_weight.get(k, 0.0) for k in self._found], default=0.0)
+        highest_weight = max([weight.get(k, 0.0) for k in self._hits], default=0.0)
+        highest_own_weight = max([own_weight.get(k, 0.0) for k in self._hits], default=0.0)
         share = (
             MEANING * (1 - highest_own_weight / max(highest_own_weight, self._matches.asked))
             if highest_own_weight
@@ -380,12 +381,12 @@ class Ranking:
 
         Empty if all are equal.
         """
-        lowest, highest = self._near.floor, max(self._near.values(), default=0.0)
+        lowest, highest = self._similarity.floor, max(self._similarity.values(), default=0.0)
         return (
             {
-                k: (self._near[k] - lowest) / (highest - lowest)
-                for k in self._found
-                if k in self._near
+                k: (self._similarity[k] - lowest) / (highest - lowest)
+                for k in self._hits
+                if k in self._similarity
             }
             if highest - lowest >= EQUAL
             else {}

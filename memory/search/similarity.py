@@ -12,10 +12,11 @@ from typing import Any
 
 from memory.search.ranking import EQUAL, SimilarityScores
 
+# Fewest rows that share words to judge an embedder, and most.
 JUDGES = (
     10,
     30,
-)  # fewest rows that share words to judge an embedder, and most
+)
 SURE_DEVIATIONS = 6.0  # standard deviations above chance
 SAME_VECTOR_SIMILARITY = 0.9999  # of identical texts
 SAMPLE = 120  # most rows of a sample

@@ -13,7 +13,6 @@ MAX_NAME_CHARACTERS = 280
 SAVE_SECONDS = 1.0  # between two writes of all that is new
 MAX_UNSAVED = 1000  # records that wait for a store that does not answer
 
-
 # What a model does with the tools. One that searches and never saves leaves a memory empty, and one
 # that saves and never searches does not use it, so each has a record of its own.
 SAVES, SEARCHES = "saves", "searches"

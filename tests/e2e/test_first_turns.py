@@ -78,7 +78,7 @@ async def test_a_worker_is_ready_when_its_connections_are(postgres_url, data):
     config = storage(postgres_url, **{"storage.pool": 5, "server.jobs": "false"})
     async with Model("ok") as up, running(up.url, data, config) as live:
         await live.gateway.memory.wait_until_ready()
-        assert len(live.gateway.memory.db._connections._free) == 5
+        assert len(live.gateway.memory.db._connections._free_connections) == 5
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -71,12 +71,12 @@ class ChatFormat:
         return body
 
     def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
-        several = isinstance(body.get("n"), int) and body["n"] > 1
+        wants_several = isinstance(body.get("n"), int) and body["n"] > 1
         tools = body.get("tools")
         return RequestFacts(
             body["messages"],
             frozenset(client_names(tools)) if tools else NO_NAMES,
-            not (several or body.get("functions") or body.get("function_call")),
+            not (wants_several or body.get("functions") or body.get("function_call")),
             "response_format" in body and _wants_json(body),
         )
 
@@ -88,13 +88,12 @@ class ChatFormat:
 
         The next turn goes on from this one as it is without what was recalled for it alone.
         """
-        prompt, hidden = parts.prompt, parts.hidden.messages
-        sent = prompt.previous
-        client = prompt.client
-        if sent is not None and (
-            sent.by != target or (client is not None and client.source is None)
+        prompt, hidden_messages = parts.prompt, parts.hidden.messages
+        previous_body, client = prompt.previous, prompt.client
+        if previous_body is not None and (
+            previous_body.by != target or (client is not None and client.source is None)
         ):
-            sent = None
+            previous_body = None
         fitted = prompt.fitted
         placement = Placement(
             prompt.core,
@@ -104,32 +103,32 @@ class ChatFormat:
             fitted.swap,
             prompt.recall,
             as_json(prompt.offered) if parts.tools else (),
-            sent.of.count if sent else 0,
+            previous_body.of.count if previous_body else 0,
         )
         body = place_memory({**parts.body, "messages": prompt.messages}, placement)
         lasting = place_lasting(prompt.messages, placement) if prompt.recall else None
-        if hidden:
-            body["messages"] = [*body["messages"], *hidden]
+        if hidden_messages:
+            body["messages"] = [*body["messages"], *hidden_messages]
         if not parts.tools and prompt.offered:
             body = without_tools(body, parts.body)
         if parts.ask_usage and body.get("stream"):
             _ask_usage(body)
-        return body, sent.pieces if sent else (), client, lasting
+        return body, previous_body.pieces if previous_body else (), client, lasting
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
+        self, composition: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        body, sent, client, lasting = composed
+        body, sent_body, client, lasting = composition
         thoughts = not target.settings.speaks_chat
         messages = for_target(body["messages"], target.label, thoughts=thoughts)
-        found = message_spans(messages, client, sent)
-        content = encode_request({**body, "model": target.model}, found, client)
+        spans = message_spans(messages, client, sent_body)
+        content = encode_request({**body, "model": target.model}, spans, client)
         stream = bool(body.get("stream"))
         if lasting is not None:
-            found = message_spans(
-                for_target(lasting, target.label, thoughts=thoughts), client, sent
+            spans = message_spans(
+                for_target(lasting, target.label, thoughts=thoughts), client, sent_body
             )
-        return UpstreamRequest(self.path, content, frozen=frozen, stream=stream), found
+        return UpstreamRequest(self.path, content, frozen=frozen, stream=stream), spans
 
     def event_error(self, data: bytes) -> Any:
         return parse_chunk(data).error
@@ -213,37 +212,37 @@ class ChatMask:
             self.over = True
             return _events(self._interceptor.finish_round())
         data = event.data or b""
-        piece = await read_chunk(data)
-        self.over = piece.error is not None
+        chunk_read = await read_chunk(data)
+        self.over = chunk_read.error is not None
         if len(data) > LONG_BYTES:
             self._has_long_text = True
-            return await run_heavy(self._show_piece, piece)
-        tells_calls = bool(piece.segments) and piece.segments[-1].kind != "text"
+            return await run_heavy(self._show_piece, chunk_read)
+        tells_calls = bool(chunk_read.segments) and chunk_read.segments[-1].kind != "text"
         if tells_calls and self._interceptor.count_held() > LIGHT_PARTS:
             # What is held of many calls may come out at once.
-            return await run_heavy(self._show_piece, piece)
-        return _events(self._interceptor.feed(piece))
+            return await run_heavy(self._show_piece, chunk_read)
+        return _events(self._interceptor.feed(chunk_read))
 
-    def _show_piece(self, piece: Chunk) -> bytes:
-        return _events(self._interceptor.feed(piece))
+    def _show_piece(self, chunk: Chunk) -> bytes:
+        return _events(self._interceptor.feed(chunk))
 
-    def show_whole(self, whole: Chunk) -> bytes:
-        return _events(self._interceptor.feed(whole))
+    def show_whole(self, answer: Chunk) -> bytes:
+        return _events(self._interceptor.feed(answer))
 
-    def take_whole(self, whole: Chunk) -> RoundResult | None:
-        return self._interceptor.whole(whole)
+    def take_whole(self, answer: Chunk) -> RoundResult | None:
+        return self._interceptor.whole(answer)
 
-    def pass_on(self, raw: bytes, result: RoundResult) -> None:
-        self._finished = FinishedCompletion(raw, result.reply)
+    def pass_on(self, answer_bytes: bytes, result: RoundResult) -> None:
+        self._finished = FinishedCompletion(answer_bytes, result.reply)
 
     def close(self) -> tuple[bytes, RoundResult]:
-        rest, result = self._interceptor.close()
-        return _events(rest), result
+        remaining_chunks, result = self._interceptor.close()
+        return _events(remaining_chunks), result
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
-        shown = self._interceptor.feed(chunk(lift(reply), b""))
-        rest, result = self._interceptor.close()
-        return _events([*shown, *rest]), result
+        shown_chunks = self._interceptor.feed(chunk(lift(reply), b""))
+        remaining_chunks, result = self._interceptor.close()
+        return _events([*shown_chunks, *remaining_chunks]), result
 
     def hold_finish(self, *, holds: bool) -> None:
         self.holds_finish = self._interceptor.holds_finish = holds
@@ -267,21 +266,21 @@ class ChatMask:
         return _events([*self._interceptor.usage_chunk(usage), DONE])
 
     def answers(self) -> list[Json]:
-        done = self._finished
-        whole = done.completion if done is not None else self._interceptor.answer()
-        return list(map(_answer_of, whole["choices"]))
+        finished = self._finished
+        completion = finished.completion if finished is not None else self._interceptor.answer()
+        return list(map(_answer_of, completion["choices"]))
 
     def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
         write = encode_in_parts if long else encode
         if self._finished is None:
-            out = self._interceptor.answer()
-            return write({**out, "usage": usage} if usage is not None else out)
-        raw, alias = self._finished.raw, self._interceptor.alias
+            completion = self._interceptor.answer()
+            return write({**completion, "usage": usage} if usage is not None else completion)
+        raw_answer, alias = self._finished.raw, self._interceptor.alias
         if alias is None:
-            return raw
-        answer = decode_answer(raw)
+            return raw_answer
+        answer = decode_answer(raw_answer)
         # A long answer is not held in three copies.
-        raw, self._finished = b"", None
+        raw_answer, self._finished = b"", None
         return write({**answer, "model": alias})
 
     def fault(self, error: GatewayError) -> bytes:
@@ -328,5 +327,8 @@ def _ask_usage(body: Json) -> None:
 
 def _wants_json(body: Json) -> bool:
     """Tell whether the answer is to be one JSON text."""
-    wanted = body.get("response_format")
-    return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")
+    response_format = body.get("response_format")
+    return isinstance(response_format, dict) and response_format.get("type") in (
+        "json_object",
+        "json_schema",
+    )

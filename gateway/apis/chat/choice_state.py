@@ -46,9 +46,9 @@ class ShownChunks(list[bytes]):
         self.chunk = chunk
         self.returned: list[Segment] = []
 
-    def in_order(self, chunk: Chunk, kept: list[Segment]) -> list[Segment]:
+    def in_order(self, chunk: Chunk, segments: list[Segment]) -> list[Segment]:
         """Return the segments to show of the chunk, as they stood in it."""
         if not self.returned:
-            return kept
-        visible = {id(segment) for segment in [*kept, *self.returned]}
-        return [segment for segment in chunk.segments if id(segment) in visible]
+            return segments
+        visible_ids = {id(segment) for segment in [*segments, *self.returned]}
+        return [segment for segment in chunk.segments if id(segment) in visible_ids]

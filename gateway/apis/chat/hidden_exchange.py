@@ -34,22 +34,22 @@ class HiddenExchange:
 
     def reassign_ids_of(self, calls: Iterable[Json]) -> None:
         """Give hidden calls new ids where the client's own calls of a reply have theirs."""
-        taken = {c["id"] for c in calls if isinstance(c.get("id"), str)}
-        self.messages = _reassign_ids(self.messages, taken)
+        taken_ids = {c["id"] for c in calls if isinstance(c.get("id"), str)}
+        self.messages = _reassign_ids(self.messages, taken_ids)
 
-    def record_with(self, last: Sequence[Json] = ()) -> None:
-        """Keep the hidden messages, and `last` after them, for the next turn."""
-        self.recorded = [*self._images.with_stubs(self.messages), *last]
+    def record_with(self, last_messages: Sequence[Json] = ()) -> None:
+        """Keep the hidden messages, and `last_messages` after them, for the next turn."""
+        self.recorded = [*self._images.with_stubs(self.messages), *last_messages]
 
     def drop_images(self) -> bool:
         """Put stubs in place of the pictures of results; False where there are none."""
         return self._images.drop(self.messages)
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[Result], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[Result], client: Messages, target: str
     ) -> None:
-        """Add a round and our answers to its calls. by: the target that gave it, "" unknown."""
-        self.append(_message(result, by), result, answers, client)
+        """Add a round and our answers to its calls. target: the target that gave it, "" unknown."""
+        self.append(_message(result, target), result, answers, client)
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         """Add a round that ended too early, and what the model is told behind it."""
@@ -65,15 +65,17 @@ class HiddenExchange:
         """Record the rounds so far: the client answers the rest of the calls."""
         self.record_with()
 
-    def record_last(self, result: RoundResult, by: str) -> None:
+    def record_last(self, result: RoundResult, target: str) -> None:
         """Record the last round, in which nothing of ours was run, after those before it.
 
         Without calls of the client in it the answer stands for itself.
         """
         if self.messages and result.theirs:
-            last = _message(result, by)
+            last_message = _message(result, target)
             # Ours were not run: no result, no call.
-            self.record_with([{**last, "tool_calls": result.theirs} if result.ours else last])
+            self.record_with(
+                [{**last_message, "tool_calls": result.theirs} if result.ours else last_message]
+            )
 
     def append(
         self, message: Json, result: RoundResult, answers: Sequence[Result], client: Messages
@@ -82,27 +84,29 @@ class HiddenExchange:
 
         client: the messages whose ids are not used again.
         """
-        ours = {id(c) for c in result.ours}
-        taken = {str(c.get("id")) for c in [*calls_in(self.messages), *result.theirs]}
-        taken |= _find_taken_ids({str(c["id"]) for c in result.ours if c.get("id")}, client)
+        own_call_ids = {id(c) for c in result.ours}
+        taken_ids = {str(c.get("id")) for c in [*calls_in(self.messages), *result.theirs]}
+        taken_ids |= _find_taken_ids({str(c["id"]) for c in result.ours if c.get("id")}, client)
         calls: list[Json] = []
-        answered: list[Json] = []
+        result_messages: list[Json] = []
         next_answer = iter(answers)
         for call in message.get("tool_calls") or []:
-            if id(call) in ours:
-                if not call.get("id") or str(call["id"]) in taken:
+            if id(call) in own_call_ids:
+                if not call.get("id") or str(call["id"]) in taken_ids:
                     call = {**call, "id": _new_call_id()}
-                taken.add(str(call["id"]))
+                taken_ids.add(str(call["id"]))
                 content = next(next_answer)
-                answered.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+                result_messages.append(
+                    {"role": "tool", "tool_call_id": call["id"], "content": content}
+                )
             calls.append(call)
-        self.messages += [{**message, "tool_calls": calls}, *answered]
-        self._show_images(answered)
+        self.messages += [{**message, "tool_calls": calls}, *result_messages]
+        self._show_images(result_messages)
 
-    def _show_images(self, answered: Sequence[Json]) -> None:
+    def _show_images(self, result_messages: Sequence[Json]) -> None:
         """Show the pictures of results in one user message behind them."""
         images: list[ResultImage] = []
-        for part in answered:
+        for part in result_messages:
             answer = part["content"]
             if not isinstance(answer, str):
                 part["content"] = answer.text
@@ -113,13 +117,13 @@ class HiddenExchange:
             self._images.add_carrier(self.messages[-1])
 
 
-def _message(result: RoundResult, by: str) -> Json:
+def _message(result: RoundResult, target: str) -> Json:
     """Return a round's message as received, with who gave it.
 
     A replayed one, of whom that is not known, is sent as it is.
     """
     message: Json = result.reply["choices"][0].get("message") or {}
-    return {"role": "assistant", **message, **({BY: by} if by else {})}
+    return {"role": "assistant", **message, **({BY: target} if target else {})}
 
 
 def tool_calls(result: RoundResult) -> list[ToolCall]:
@@ -129,11 +133,13 @@ def tool_calls(result: RoundResult) -> list[ToolCall]:
 
 def _tool_call(call: Json) -> ToolCall:
     """Return a call of ours as the memory takes it; arguments that are too long are cut in it."""
-    told = _arguments(call)
-    kept = kept_arguments(told)
-    if kept is not told:
-        call["function"]["arguments"] = kept
-    return ToolCall(str(call.get("id") or ""), str(call["function"]["name"]), kept, len(told))
+    arguments = _arguments(call)
+    short_arguments = kept_arguments(arguments)
+    if short_arguments is not arguments:
+        call["function"]["arguments"] = short_arguments
+    return ToolCall(
+        str(call.get("id") or ""), str(call["function"]["name"]), short_arguments, len(arguments)
+    )
 
 
 def calls_in(messages: Iterable[Json]) -> list[Json]:
@@ -151,22 +157,23 @@ def _find_taken_ids(ids: set[str], messages: Messages) -> set[str]:
     return {i for i in ids if not PLAIN_ID(i) or f'"{i}"'.encode() in messages.text}
 
 
-def _reassign_ids(hidden: list[Json], taken: set[str]) -> list[Json]:
+def _reassign_ids(hidden_messages: list[Json], taken_ids: set[str]) -> list[Json]:
     """Return hidden messages with new ids for those calls of ours whose id is taken."""
-    fresh = {i: _new_call_id() for i in taken}
-    out: list[Json] = []
-    for message in hidden:
-        if (answered := str(message.get("tool_call_id"))) in fresh:
-            message = {**message, "tool_call_id": fresh[answered]}
+    new_ids = {i: _new_call_id() for i in taken_ids}
+    messages: list[Json] = []
+    for message in hidden_messages:
+        if (answered_id := str(message.get("tool_call_id"))) in new_ids:
+            message = {**message, "tool_call_id": new_ids[answered_id]}
         elif calls := message.get("tool_calls"):
             message = {
                 **message,
                 "tool_calls": [
-                    {**c, "id": fresh[i]} if (i := str(c.get("id"))) in fresh else c for c in calls
+                    {**c, "id": new_ids[i]} if (i := str(c.get("id"))) in new_ids else c
+                    for c in calls
                 ],
             }
-        out.append(message)
-    return out
+        messages.append(message)
+    return messages
 
 
 def _new_call_id() -> str:

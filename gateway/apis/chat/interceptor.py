@@ -51,13 +51,13 @@ class Interceptor:
 
     def __init__(
         self,
-        ours: Collection[str],
+        own_tools: Collection[str],
         include_usage: bool = False,
         model: str | None = None,
         *,
         lean: bool = False,
     ) -> None:
-        self._ours = frozenset(ours)
+        self._ours = frozenset(own_tools)
         self._include_usage = include_usage
         self._head = ChunkIdentity(model)
         self._roles: set[int] = set()
@@ -115,77 +115,83 @@ class Interceptor:
             self._received.add(chunk.body)
             return self._bare(chunk)
         self._head.of(chunk.body)  # the first round's identity, though nothing of it may be shown
-        out = ShownChunks(chunk)
+        shown_chunks = ShownChunks(chunk)
         hiding = any(s.kind == "call" for s in chunk.segments)
         if hiding and self._ours:
             self._part()
-        kept = [s for s in chunk.segments if self._keep(chunk, s, hiding, out)]
-        kept = out.in_order(chunk, kept)
-        if len(kept) < len(chunk.segments) or any(s.shown is not None for s in kept):
+        kept_segments = [s for s in chunk.segments if self._keep(chunk, s, hiding, shown_chunks)]
+        kept_segments = shown_chunks.in_order(chunk, kept_segments)
+        if len(kept_segments) < len(chunk.segments) or any(
+            s.shown is not None for s in kept_segments
+        ):
             self._part()
-        self._show(chunk, kept, out)
+        self._show(chunk, kept_segments, shown_chunks)
         self._received.add(chunk.body)
-        if self._tries and len(kept) == len(out) == 1 and kept[0].kind != "finish":
-            self._learn_template(chunk, kept[0])
-        return out
+        if (
+            self._tries
+            and len(kept_segments) == len(shown_chunks) == 1
+            and kept_segments[0].kind != "finish"
+        ):
+            self._learn_template(chunk, kept_segments[0])
+        return shown_chunks
 
     def _part(self) -> None:
         """From the next chunk on, what is shown is no longer all that is received."""
         if self._shown is None:
             self._shown = self._received.copy()
 
-    def fast_forward(self, raw: bytes) -> bytes:
+    def fast_forward(self, event_bytes: bytes) -> bytes:
         """Return the event to show for one that only continues the text being shown.
 
         It is matched by its bytes. Returns b"" for an event that must be read and fed.
         """
-        if (known := self._mould) is None:
+        if (template := self._mould) is None:
             return b""
-        shown = known.match(raw)
-        if len(known.texts) == MAX_TEXTS_HELD:
-            self._add_to_builders(known)
-        return shown
+        shown_event = template.match(event_bytes)
+        if len(template.texts) == MAX_TEXTS_HELD:
+            self._add_to_builders(template)
+        return shown_event
 
-    def read_forward(self, raw: bytes) -> tuple[int, Json] | None:
+    def read_forward(self, event_bytes: bytes) -> tuple[int, Json] | None:
         """Return the lane and the delta of such an event, None for one that must be fed."""
-        if (known := self._mould) is None or not known.match(raw):
+        if (template := self._mould) is None or not template.match(event_bytes):
             return None
-        said = known.lane, known.delta(known.texts[-1])
-        if len(known.texts) == MAX_TEXTS_HELD:
-            self._add_to_builders(known)
-        return said
+        lane_and_delta = template.lane, template.delta(template.texts[-1])
+        if len(template.texts) == MAX_TEXTS_HELD:
+            self._add_to_builders(template)
+        return lane_and_delta
 
-    def _learn_template(self, chunk: Chunk, kept: Segment) -> None:
+    def _learn_template(self, chunk: Chunk, segment: Segment) -> None:
         """Learn from a chunk that was just shown what the next ones may be known by."""
-        state, spoken = self._lanes[kept.lane], kept.kind == "text"
+        state, is_text = self._lanes[segment.lane], segment.kind == "text"
         if (
-            kept.lane in self._roles
-            and (spoken or kept.shown is None)
-            and not (state.finish or state.reason or (spoken and state.fresh))
+            segment.lane in self._roles
+            and (is_text or segment.shown is None)
+            and not (state.finish or state.reason or (is_text and state.fresh))
         ):
             self._mould = make_template(chunk, self._head, self._roles, not self._include_usage)
-            self._tries -= spoken or self._mould is not None
+            self._tries -= is_text or self._mould is not None
             if self._mould is not None:
-                self._mould.guards_objects = kept.kind == "call"
+                self._mould.guards_objects = segment.kind == "call"
 
     def _flush_template(self) -> None:
         """Something else follows what was known by its bytes."""
-        known, self._mould = self._mould, None
-        if known is not None and known.texts:
+        template, self._mould = self._mould, None
+        if template is not None and template.texts:
             self._tries = TRIES
-            self._add_to_builders(known)
+            self._add_to_builders(template)
 
-    def _add_to_builders(self, known: ChunkTemplate) -> None:
-        text = "".join(known.texts)
-        known.texts.clear()
-        delta, lane = known.delta(text), self._lanes[known.lane]
+    def _add_to_builders(self, template: ChunkTemplate) -> None:
+        text = "".join(template.texts)
+        template.texts.clear()
+        delta, lane = template.delta(text), self._lanes[template.lane]
         if CONTENT in delta:
             lane.last = text[-1]
         elif CALLS in delta:
             lane.streamed.route(delta[CALLS][0])
         for fold in (self._received, self._shown):
             if fold is not None:
-                fold.more(known.lane, delta)
+                fold.more(template.lane, delta)
 
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """Return a chunk without choices: usage is kept back, anything else goes on with `choices`
@@ -200,7 +206,9 @@ class Interceptor:
             body.pop("usage", None)
         return [chunk.payload if chunk.payload and body == chunk.body else encode(body)]
 
-    def _keep(self, chunk: Chunk, segment: Segment, hiding: bool, out: ShownChunks) -> bool:
+    def _keep(
+        self, chunk: Chunk, segment: Segment, hiding: bool, shown_chunks: ShownChunks
+    ) -> bool:
         lane = self._lanes.setdefault(segment.lane, ChoiceState())
         if lane.finish or lane.reason:
             return False  # nothing of a lane follows its finish
@@ -208,9 +216,9 @@ class Interceptor:
             self._join(lane, segment)
             return True
         if segment.kind == "call":
-            return self._call(chunk, segment, lane, out)
+            return self._call(chunk, segment, lane, shown_chunks)
         if segment.kind == "finish":
-            return self._finish(chunk, segment, lane, out)
+            return self._finish(chunk, segment, lane, shown_chunks)
         return bool(segment.value) or not (hiding or self._rounds or chunk.usage is not None)
 
     def _join(self, lane: ChoiceState, segment: Segment) -> None:
@@ -222,7 +230,9 @@ class Interceptor:
         lane.last = text[-1]
         self.text_shown = True
 
-    def _call(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: ShownChunks) -> bool:
+    def _call(
+        self, chunk: Chunk, segment: Segment, lane: ChoiceState, shown_chunks: ShownChunks
+    ) -> bool:
         delta: Json = segment.value
         function: Json = delta["function"] if isinstance(delta.get("function"), dict) else {}
         call = self._route(lane, delta)
@@ -231,9 +241,9 @@ class Interceptor:
         if call.ours:
             lane.hid = True
             call.held.clear()
-            self._release(lane, out)
+            self._release(lane, shown_chunks)
             return False
-        self._release(lane, out)
+        self._release(lane, shown_chunks)
         if call.call.place >= lane.released:  # it, or one before it, could still become ours
             call.held.append((chunk, segment))
             return False
@@ -254,10 +264,10 @@ class Interceptor:
             # It could still grow into a longer name of the client's; nothing is lost by waiting for
             # its arguments.
             call.ours = True if done else None
-        elif done or not any(ours.startswith(name) for ours in self._ours):
+        elif done or not any(own_name.startswith(name) for own_name in self._ours):
             call.ours = False
 
-    def _release(self, lane: ChoiceState, out: ShownChunks) -> None:
+    def _release(self, lane: ChoiceState, shown_chunks: ShownChunks) -> None:
         """Show the held deltas of the client's calls, in order.
 
         None is shown before a call that could still be one of ours.
@@ -266,13 +276,13 @@ class Interceptor:
             lane.released < len(lane.calls) and (call := lane.calls[lane.released]).ours is not None
         ):
             lane.released += 1
-            held, call.held = call.held, []
-            for chunk, segment in held:
+            held_deltas, call.held = call.held, []
+            for chunk, segment in held_deltas:
                 self._place(lane, call, segment)
-                if chunk is out.chunk:
-                    out.returned.append(segment)
+                if chunk is shown_chunks.chunk:
+                    shown_chunks.returned.append(segment)
                 else:
-                    self._show(chunk, [segment], out)
+                    self._show(chunk, [segment], shown_chunks)
 
     def _place(self, lane: ChoiceState, call: InterceptedCall, segment: Segment) -> bool:
         """Indexes are dense, in the order first seen.
@@ -282,17 +292,21 @@ class Interceptor:
         call = lane.calls[call.call.root.place]  # what nobody named is the end of another
         if call.shown_as < 0:
             index = call.call.index
-            same = lane.places.get(index) if index is not None else None
-            call.shown_as = same if same is not None and not lane.hid else lane.next_index
+            place_of_index = lane.places.get(index) if index is not None else None
+            call.shown_as = (
+                place_of_index if place_of_index is not None and not lane.hid else lane.next_index
+            )
             lane.places.setdefault(index, call.shown_as)
             lane.next_index = max(lane.next_index, call.shown_as + 1)
         if segment.value.get("index") != call.shown_as:
             segment.shown = {**segment.value, "index": call.shown_as}
         return True
 
-    def _finish(self, chunk: Chunk, segment: Segment, lane: ChoiceState, out: ShownChunks) -> bool:
+    def _finish(
+        self, chunk: Chunk, segment: Segment, lane: ChoiceState, shown_chunks: ShownChunks
+    ) -> bool:
         lane.reason = segment.value
-        self._decide(lane, out)
+        self._decide(lane, shown_chunks)
         is_held = self.holds_finish and not lane.calls and segment.value not in CUT
         if is_held or any(call.ours for call in lane.calls):
             lane.waiting = (chunk, segment)
@@ -300,13 +314,13 @@ class Interceptor:
         lane.finish = segment.value
         return True
 
-    def _decide(self, lane: ChoiceState, out: ShownChunks) -> None:
+    def _decide(self, lane: ChoiceState, shown_chunks: ShownChunks) -> None:
         for call in lane.calls:
             if call.ours is None:
                 self._decide_call(lane, call)
             if call.ours:
                 call.held.clear()
-        self._release(lane, out)
+        self._release(lane, shown_chunks)
 
     def _decide_call(self, lane: ChoiceState, call: InterceptedCall) -> None:
         """Decide on a call of which nothing more comes."""
@@ -315,44 +329,46 @@ class Interceptor:
             call.ours = lane.calls[root.place].ours
             return
         # Of a stream that was cut, the name may be what is missing.
-        cut = not (call.call.name or lane.reason)
-        call.ours = cut or call.call.name in self._ours
+        is_cut = not (call.call.name or lane.reason)
+        call.ours = is_cut or call.call.name in self._ours
         lane.hid = lane.hid or call.ours
 
-    def _show(self, chunk: Chunk, kept: list[Segment], out: list[bytes]) -> None:
-        payload = chunk.render(kept, self._head, self._roles, not self._include_usage)
+    def _show(self, chunk: Chunk, segments: list[Segment], encoded_chunks: list[bytes]) -> None:
+        payload = chunk.render(segments, self._head, self._roles, not self._include_usage)
         if payload is not None:
             if self._shown is not None:
                 self._shown.add(chunk.body if payload is chunk.payload else decode(payload))
-            out.append(payload)
+            encoded_chunks.append(payload)
 
     def finish_round(self) -> list[bytes]:
         """Return what to show when the whole round has come.
 
         A choice with an empty finish reason has ended as well.
         """
-        out: list[bytes] = []
+        encoded_chunks: list[bytes] = []
         for lane, state in self._lanes.items():
             if not state.reason and self._received.finish(lane) == "":
-                ended = {
+                final_choice = {
                     "index": lane,
                     "delta": {},
                     "finish_reason": "tool_calls" if state.calls else "stop",
                 }
-                out += self.feed(chunk_of({**self._head.members, "choices": [ended]}, b""))
-        return out
+                encoded_chunks += self.feed(
+                    chunk_of({**self._head.members, "choices": [final_choice]}, b"")
+                )
+        return encoded_chunks
 
     def close(self) -> tuple[list[bytes], RoundResult]:
         """End the stream: return what was still held, and what the round came
         to.
         """
         self._flush_template()
-        out = ShownChunks()
+        shown_chunks = ShownChunks()
         for lane in self._lanes.values():
-            self._decide(lane, out)
+            self._decide(lane, shown_chunks)
         self._usage, self._last_usage = self._last_usage, None
         self.usage = usage_sum(self.usage, self._usage)
-        reply, ended = self._received.whole(), self.ended
+        reply, has_ended = self._received.whole(), self.ended
         calls = [
             c
             for choice in reply["choices"]
@@ -363,7 +379,7 @@ class Interceptor:
             reply=reply,
             ours=[c for c in calls if _name(c) in self._ours],
             theirs=[c for c in calls if _name(c) not in self._ours],
-            complete=ended and self._error is None,
+            complete=has_ended and self._error is None,
             cut=any(r in CUT for r in reasons),
             text_shown=self.text_shown,
             usage=self._usage,
@@ -372,7 +388,7 @@ class Interceptor:
         if self._shown is None:
             self._shown = self._received
         self._received = CompletionBuilder(lean=self._lean)
-        return out, result
+        return shown_chunks, result
 
     def whole(self, chunk: Chunk | None) -> RoundResult | None:
         """Return what a round came to whose answer came whole and holds no call.
@@ -426,18 +442,18 @@ class Interceptor:
 
         A finish for calls of ours alone becomes one that the client can act on.
         """
-        out: list[bytes] = []
+        encoded_chunks: list[bytes] = []
         for lane in self._lanes.values():
             if lane.waiting is None or lane.finish:
                 continue
             chunk, segment = lane.waiting
-            visible = any(not call.ours for call in lane.calls)
+            has_visible_calls = any(not call.ours for call in lane.calls)
             reason = segment.value
             if reason not in CUT and lane.calls:
-                reason = "tool_calls" if visible else "stop"
+                reason = "tool_calls" if has_visible_calls else "stop"
             segment.shown = lane.finish = reason
-            self._show(chunk, [segment], out)
-        return out
+            self._show(chunk, [segment], encoded_chunks)
+        return encoded_chunks
 
     def usage_chunk(self, usage: Json | None) -> list[bytes]:
         """Return the one usage chunk, when the client asked for it and the upstream told any."""
@@ -450,13 +466,13 @@ class Interceptor:
 
         What every choice and message has is there, if only null.
         """
-        whole = (self._received if self._shown is None else self._shown).whole()
-        out = {
-            **{k: v for k, v in whole.items() if k != "usage"},
+        shown_completion = (self._received if self._shown is None else self._shown).whole()
+        completion = {
+            **{k: v for k, v in shown_completion.items() if k != "usage"},
             **self._head.members,
-            "object": whole["object"],
+            "object": shown_completion["object"],
         }
-        for choice in out["choices"]:
+        for choice in completion["choices"]:
             choice["index"] = lane_of(choice)
             choice["message"] = {
                 "role": "assistant",
@@ -464,7 +480,7 @@ class Interceptor:
                 **(choice.get("message") or {}),
             }
             choice.setdefault("finish_reason", None)
-        return out
+        return completion
 
 
 def _name(call: Json) -> str:

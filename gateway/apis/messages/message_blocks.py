@@ -32,26 +32,28 @@ class BlockTranscript:
         self.spans.append((start, end))
 
 
-def transcript_of(native: Sequence[Any], summaries: tuple[str, ...] = ()) -> BlockTranscript:
+def transcript_of(
+    native_messages: Sequence[Any], summaries: tuple[str, ...] = ()
+) -> BlockTranscript:
     """Return the messages that native ones say.
 
     summaries: beginnings of texts in user messages that are a program's summary: not what its user
     said, but what stands for the answers before it.
     """
-    out = BlockTranscript()
-    for at, message in enumerate(native):
+    transcript = BlockTranscript()
+    for index, message in enumerate(native_messages):
         if not isinstance(message, dict):
-            out.add({"role": "system", "content": None}, at, at + 1)
+            transcript.add({"role": "system", "content": None}, index, index + 1)
         elif message.get("role") == "assistant":
-            _add_assistant(message, at, out)
+            _add_assistant(message, index, transcript)
         elif summaries and (summary := _count_summary(message, summaries)):
             blocks = blocks_of(message.get("content"))
-            out.add(assistant_message(blocks[:summary]), at, at + 1)
-            if rest := blocks[summary:]:
-                _add_other({**message, "content": rest}, at, out)
+            transcript.add(assistant_message(blocks[:summary]), index, index + 1)
+            if remaining_blocks := blocks[summary:]:
+                _add_other({**message, "content": remaining_blocks}, index, transcript)
         else:
-            _add_other(message, at, out)
-    return out
+            _add_other(message, index, transcript)
+    return transcript
 
 
 def _count_summary(message: Json, summaries: tuple[str, ...]) -> int:
@@ -59,34 +61,36 @@ def _count_summary(message: Json, summaries: tuple[str, ...]) -> int:
     if message.get("role") != "user":
         return 0
     texts = [b.get("text") for b in blocks_of(message.get("content"))]
-    found = [isinstance(t, str) and t.lstrip().startswith(summaries) for t in texts]
-    return found.index(True) + 1 if True in found else 0
+    is_summary = [isinstance(t, str) and t.lstrip().startswith(summaries) for t in texts]
+    return is_summary.index(True) + 1 if True in is_summary else 0
 
 
-def _add_assistant(message: Json, at: int, out: BlockTranscript) -> None:
-    said = assistant_message(blocks_of(message.get("content")))
-    if out.messages and out.messages[-1].get("role") == "assistant":
-        before = out.messages.pop()
-        start, _ = out.spans.pop()
-        out.add(_join(before, said), start, at + 1)
+def _add_assistant(message: Json, index: int, transcript: BlockTranscript) -> None:
+    spoken_message = assistant_message(blocks_of(message.get("content")))
+    if transcript.messages and transcript.messages[-1].get("role") == "assistant":
+        previous_message = transcript.messages.pop()
+        start, _ = transcript.spans.pop()
+        transcript.add(_join(previous_message, spoken_message), start, index + 1)
     else:
-        out.add(said, at, at + 1)
+        transcript.add(spoken_message, index, index + 1)
 
 
-def _add_other(message: Json, at: int, out: BlockTranscript) -> None:
+def _add_other(message: Json, index: int, transcript: BlockTranscript) -> None:
     role, content = message.get("role"), message.get("content")
     role = role if isinstance(role, str) else "system"
     if not isinstance(content, list):
-        out.add({"role": role, "content": content if isinstance(content, str) else ""}, at, at + 1)
+        transcript.add(
+            {"role": role, "content": content if isinstance(content, str) else ""}, index, index + 1
+        )
         return
-    rest = []
+    other_parts = []
     for block in content:
         if isinstance(block, dict) and block.get("type") == "tool_result":
-            out.add(result_message(block), at, at + 1)
+            transcript.add(result_message(block), index, index + 1)
         else:
-            rest.append(part_of(block))
-    if rest or not content:
-        out.add({"role": role, "content": plain_content(rest)}, at, at + 1)
+            other_parts.append(part_of(block))
+    if other_parts or not content:
+        transcript.add({"role": role, "content": plain_content(other_parts)}, index, index + 1)
 
 
 def result_message(block: Json) -> Json:
@@ -110,10 +114,10 @@ def assistant_message(blocks: Sequence[Json]) -> Json:
             arguments = _encode(block.get("input") or {}).decode()
             function = {"name": block.get("name"), "arguments": arguments}
             calls.append({"id": block.get("id"), "type": "function", "function": function})
-    out: Json = {"role": "assistant", "content": plain_content(parts)}
+    message: Json = {"role": "assistant", "content": plain_content(parts)}
     if calls:
-        out["tool_calls"] = calls
-    return out
+        message["tool_calls"] = calls
+    return message
 
 
 def blocks_of(content: Any) -> list[Json]:
@@ -148,12 +152,12 @@ def plain_content(parts: list[Json]) -> Any:
     return parts
 
 
-def _join(one: Json, other: Json) -> Json:
+def _join(first_message: Json, second_message: Json) -> Json:
     """Return two assistant messages as one."""
-    parts = [*_parts(one), *_parts(other)]
-    calls = [*one.get("tool_calls", ()), *other.get("tool_calls", ())]
-    out: Json = {"role": "assistant", "content": plain_content(parts)}
-    return {**out, "tool_calls": calls} if calls else out
+    parts = [*_parts(first_message), *_parts(second_message)]
+    calls = [*first_message.get("tool_calls", ()), *second_message.get("tool_calls", ())]
+    joined_message: Json = {"role": "assistant", "content": plain_content(parts)}
+    return {**joined_message, "tool_calls": calls} if calls else joined_message
 
 
 def _parts(message: Json) -> list[Json]:

@@ -20,24 +20,26 @@ def error_type(error: GatewayError) -> str:
 def error_body(error: GatewayError, request: str) -> bytes:
     """Return an error as a body; an upstream's own that has this shape stays as it came."""
     if isinstance(error, UpstreamRefused):
-        found = _object(error.content)
-        if found.get("type") == "error" or not (error.said or set(found) == {"error"}):
+        upstream_body = _object(error.content)
+        if upstream_body.get("type") == "error" or not (
+            error.said or set(upstream_body) == {"error"}
+        ):
             return error.content
-    told = {"type": error_type(error), "message": _message(error)}
-    return encode({"type": "error", "error": told, "request_id": request})
+    error_object = {"type": error_type(error), "message": _message(error)}
+    return encode({"type": "error", "error": error_object, "request_id": request})
 
 
 def _message(error: GatewayError) -> str:
     try:
-        found = msgspec.json.decode(error.event())["error"]
-        return str(found.get("message") or error.message)
+        error_object = msgspec.json.decode(error.event())["error"]
+        return str(error_object.get("message") or error.message)
     except (ValueError, TypeError, LookupError, AttributeError):
         return error.message
 
 
 def _object(content: bytes) -> Json:
     try:
-        found = msgspec.json.decode(content)
+        decoded = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}

@@ -55,14 +55,14 @@ class MessagesFormat:
     def identity(self, body: Json) -> Json:
         """Return the user that `metadata.user_id` names, in any of the forms clients send."""
         metadata = body.get("metadata")
-        told = metadata.get("user_id") if isinstance(metadata, dict) else None
-        user = user_of(told) if isinstance(told, str) else told
+        user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
+        user = user_of(user_id) if isinstance(user_id, str) else user_id
         return {"user": user} if user else {}
 
     def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
-        found = transcript_of(native_messages(body), tuple(summaries))
+        transcript = transcript_of(native_messages(body), tuple(summaries))
         lead = [{"role": "system", "content": b.get("text")} for b in blocks_of(body.get("system"))]
-        view = NativeView(found.messages, found.spans, lead)
+        view = NativeView(transcript.messages, transcript.spans, lead)
         return RequestFacts(
             view.history(),
             _tool_names(body),
@@ -78,39 +78,39 @@ class MessagesFormat:
     def compose(self, parts: RoundParts, target: str) -> Composed:
         body = dict(parts.body)
         if parts.tools and parts.prompt.offered:
-            ours = flat_tools(parts.prompt.offered, "input_schema")
-            body["tools"] = [*(body.get("tools") or ()), *ours]
+            own_tools = flat_tools(parts.prompt.offered, "input_schema")
+            body["tools"] = [*(body.get("tools") or ()), *own_tools]
         if parts.prompt.core:
             body["system"] = _with_core(body.get("system"), parts.prompt.core)
         body["messages"] = [*_place_memory(parts, target), *_for_target(parts.hidden, target)]
-        if not body.get("tools") and (hidden := _hidden_calls(parts.body, body["messages"])):
-            body["tools"] = [{"name": n, "input_schema": {"type": "object"}} for n in hidden]
+        if not body.get("tools") and (hidden_calls := _hidden_calls(parts.body, body["messages"])):
+            body["tools"] = [{"name": n, "input_schema": {"type": "object"}} for n in hidden_calls]
             body["tool_choice"] = {"type": "none"}
         return body
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
+        self, composition: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        body = {**composed, "model": target.model}
+        body = {**composition, "model": target.model}
         content = encode_long(body) if long else encode(body)
-        stream = bool(composed.get("stream"))
+        stream = bool(composition.get("stream"))
         request = UpstreamRequest(self.path, content, stream=stream, composed=True, masked=True)
         return request, ()
 
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:
             return None
-        found = read_object(data)
-        return found.get("error") if found.get("type") in ("error", None) else None
+        event_object = read_object(data)
+        return event_object.get("error") if event_object.get("type") in ("error", None) else None
 
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
             raise MalformedReply(UNREADABLE)
-        found = read_object(data)
-        if isinstance(found.get("content"), list):
-            return found, None
-        if found.get("error"):
-            return found, found["error"]
+        answer_object = read_object(data)
+        if isinstance(answer_object.get("content"), list):
+            return answer_object, None
+        if answer_object.get("error"):
+            return answer_object, answer_object["error"]
         raise MalformedReply("no `content`")
 
     def mask(
@@ -138,7 +138,7 @@ class HiddenBlocks(HiddenParts):
     """The messages that the client does not see: what the model said, and our results."""
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, target: str
     ) -> None:
         self.last = [
             {"type": "tool_result", "tool_use_id": c.get("id"), "content": a}
@@ -146,9 +146,9 @@ class HiddenBlocks(HiddenParts):
         ]
         for part in self.last:
             self.show_images(part, "content", "text", _image_block)
-        said = {"role": "assistant", "content": _resendable(result.reply["content"])}
-        self.messages += [said, {"role": "user", "content": self.last}]
-        self.reply, self.by = result.reply, by
+        spoken_message = {"role": "assistant", "content": _resendable(result.reply["content"])}
+        self.messages += [spoken_message, {"role": "user", "content": self.last}]
+        self.reply, self.by = result.reply, target
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         said = _resendable(result.reply["content"])
@@ -157,13 +157,17 @@ class HiddenBlocks(HiddenParts):
         self.messages.append({"role": "user", "content": self.last})
         self.reply, self.by = result.reply, by
 
-    def record_last(self, result: RoundResult, by: str) -> None:
+    def record_last(self, result: RoundResult, target: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
         if self.messages or (result.theirs and has_seal(result.reply["content"])):
-            left = {id(c) for c in result.ours}
-            said = _resendable([b for b in result.reply["content"] if id(b) not in left])
-            self.messages += [{"role": "assistant", "content": said}] if said else []
-            self.by = by or self.by
+            unrun_ids = {id(c) for c in result.ours}
+            spoken_blocks = _resendable(
+                [b for b in result.reply["content"] if id(b) not in unrun_ids]
+            )
+            self.messages += (
+                [{"role": "assistant", "content": spoken_blocks}] if spoken_blocks else []
+            )
+            self.by = target or self.by
             self.record_mixed()
 
 
@@ -178,113 +182,119 @@ def _resendable(blocks: Sequence[Json]) -> list[Json]:
     Models leave texts empty, and make calls whose input is not JSON; the API takes neither back.
     Everything else stays as it came.
     """
-    out = []
+    resendable_blocks = []
     for block in blocks:
         if block.get("type") == "text" and not block.get("text"):
             continue
-        broken = block.get("type") == "tool_use" and not isinstance(block.get("input"), dict)
-        out.append({**block, "input": {"INVALID_JSON": block.get("input")}} if broken else block)
-    return out
+        is_broken = block.get("type") == "tool_use" and not isinstance(block.get("input"), dict)
+        resendable_blocks.append(
+            {**block, "input": {"INVALID_JSON": block.get("input")}} if is_broken else block
+        )
+    return resendable_blocks
 
 
-def user_of(told: str) -> str:
+def user_of(user_id: str) -> str:
     """Return the user of a `metadata.user_id`.
 
     JSON: its `account_uuid`, else its `device_id`; else what stands before the first `_session_`;
     else all of it.
     """
-    if told.startswith("{"):
+    if user_id.startswith("{"):
         try:
-            found = decode_foreign(told)
+            decoded_id = decode_foreign(user_id)
         except (msgspec.DecodeError, RecursionError):
-            found = {}
+            decoded_id = {}
         for member in ("account_uuid", "device_id"):
-            if isinstance(value := found.get(member), str) and value:
+            if isinstance(value := decoded_id.get(member), str) and value:
                 return value
-    return told.partition(SESSION)[0] or told
+    return user_id.partition(SESSION)[0] or user_id
 
 
 def native_messages(body: Json) -> list[Any]:
     """Return the messages. Raises BadRequest."""
-    told = body.get("messages")
-    if not isinstance(told, list) or not told:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
         raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
-    for i, message in enumerate(told):
+    for i, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise BadRequest(
                 f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]"
             )
-    return told
+    return messages
 
 
 def _place_memory(parts: RoundParts, target: str) -> list[Json]:
     """Return the client's messages with notes and hidden exchanges in their places."""
-    placed = list(place(parts.view, parts.prompt, MESSAGES.name))
-    native = _shortened(native_messages(parts.body), placed)
-    out: list[Json] = []
-    newest = -1  # the native message that was added last
+    placed_messages = list(place(parts.view, parts.prompt, MESSAGES.name))
+    client_messages = _shortened(native_messages(parts.body), placed_messages)
+    messages: list[Json] = []
+    newest_index = -1  # the native message that was added last
     waits = False  # results of ours are the last, and the client's follow
-    for found in placed:
-        if found.left_out:
+    for placed_message in placed_messages:
+        if placed_message.left_out:
             continue
-        if found.hidden is not None:
-            own = native[found.start : found.end]
-            out += _readable_to(target, found.by, _with_ids_of(own, found.hidden))
-            waits = out[-1]["role"] == "user"
+        if placed_message.hidden is not None:
+            own_messages = client_messages[placed_message.start : placed_message.end]
+            messages += _readable_to(
+                target, placed_message.by, _with_ids_of(own_messages, placed_message.hidden)
+            )
+            waits = messages[-1]["role"] == "user"
         else:
-            for at in range(max(found.start, newest + 1), found.end):
-                if not (waits := waits and _join_results(out, native[at])):
-                    out.append(native[at])
-        newest = found.end - 1
-        if found.text and found.message["role"] == "user":
-            out[-1] = _with_text(out[-1], found.text)
-    return out
+            for index in range(max(placed_message.start, newest_index + 1), placed_message.end):
+                if not (waits := waits and _join_results(messages, client_messages[index])):
+                    messages.append(client_messages[index])
+        newest_index = placed_message.end - 1
+        if placed_message.text and placed_message.message["role"] == "user":
+            messages[-1] = _with_text(messages[-1], placed_message.text)
+    return messages
 
 
-def _shortened(native: list[Json], placed: Sequence[PlacedMessage]) -> list[Json]:
+def _shortened(client_messages: list[Json], placed_messages: Sequence[PlacedMessage]) -> list[Json]:
     """Return the messages without those results that are left out, and with stubs for long ones.
 
     One message may hold results, which are left out, and words of the user, which stay.
     """
-    gone = {p.message.get("tool_call_id") for p in placed if p.left_out and _is_result(p)}
-    stubs = {p.message.get("tool_call_id"): p.stub for p in placed if p.stub}
-    if not (gone or stubs):
-        return native
-    out = list(native)
-    for p in placed:
-        if _is_result(p) and p.message.get("tool_call_id") in gone | stubs.keys():
-            blocks = blocks_of(native[p.start].get("content"))
-            kept = [
+    left_out_ids = {
+        p.message.get("tool_call_id") for p in placed_messages if p.left_out and _is_result(p)
+    }
+    stubs = {p.message.get("tool_call_id"): p.stub for p in placed_messages if p.stub}
+    if not (left_out_ids or stubs):
+        return client_messages
+    shortened = list(client_messages)
+    for p in placed_messages:
+        if _is_result(p) and p.message.get("tool_call_id") in left_out_ids | stubs.keys():
+            blocks = blocks_of(client_messages[p.start].get("content"))
+            kept_blocks = [
                 {**b, "content": stubs[b["tool_use_id"]]} if b.get("tool_use_id") in stubs else b
                 for b in blocks
-                if b.get("tool_use_id") not in gone
+                if b.get("tool_use_id") not in left_out_ids
             ]
-            out[p.start] = {**native[p.start], "content": kept}
-    return out
+            shortened[p.start] = {**client_messages[p.start], "content": kept_blocks}
+    return shortened
 
 
-def _is_result(placed: PlacedMessage) -> bool:
-    return placed.message.get("role") == "tool"
+def _is_result(placed_message: PlacedMessage) -> bool:
+    return placed_message.message.get("role") == "tool"
 
 
-def _join_results(out: list[Json], message: Json) -> bool:
+def _join_results(messages: list[Json], message: Json) -> bool:
     """Merge a message of the client's into the one before it, which has results of ours.
 
     The model asked for both at once, so it gets both at once, in the order of its calls. Returns
     False if the message holds no such result.
     """
-    before = out[-1]
+    previous_message = messages[-1]
     blocks = blocks_of(message.get("content"))
-    if message["role"] != "user" or not _are_results(before):
+    if message["role"] != "user" or not _are_results(previous_message):
         return False
-    asked = [b.get("id") for b in blocks_of(out[-2].get("content"))]
-    blocks = [*before["content"], *blocks]
+    call_ids = [b.get("id") for b in blocks_of(messages[-2].get("content"))]
+    blocks = [*previous_message["content"], *blocks]
     results = [b for b in blocks if b.get("type") == "tool_result"]
-    if not all(b.get("tool_use_id") in asked for b in results):
+    if not all(b.get("tool_use_id") in call_ids for b in results):
         return False
-    results.sort(key=lambda b: asked.index(b.get("tool_use_id")))
-    rest = [b for b in blocks if b.get("type") != "tool_result"]
-    out[-1] = {**message, "content": [*results, *rest]}
+    results.sort(key=lambda b: call_ids.index(b.get("tool_use_id")))
+    other_blocks = [b for b in blocks if b.get("type") != "tool_result"]
+    messages[-1] = {**message, "content": [*results, *other_blocks]}
     return True
 
 
@@ -295,35 +305,35 @@ def _are_results(message: Json) -> bool:
     )
 
 
-def _with_ids_of(own: Sequence[Json], hidden: Sequence[Json]) -> list[Json]:
+def _with_ids_of(own_messages: Sequence[Json], hidden_messages: Sequence[Json]) -> list[Json]:
     """Return a hidden exchange with the ids that the client gives its own calls.
 
     Two answers may say the same under other ids: the client's results name those of its own.
     """
-    blocks = [b for m in hidden for b in blocks_of(m.get("content"))]
-    answered = {b.get("tool_use_id") for b in blocks if b.get("type") == "tool_result"}
-    theirs = [b.get("id") for b in blocks if b.get("type") == "tool_use"]
-    theirs = [i for i in theirs if i not in answered]
-    said = [b for m in own for b in blocks_of(m.get("content"))]
-    wanted = [b.get("id") for b in said if b.get("type") == "tool_use"]
-    if theirs == wanted or len(theirs) != len(wanted):
-        return list(hidden)
-    ids = dict(zip(theirs, wanted, strict=True))
+    blocks = [b for m in hidden_messages for b in blocks_of(m.get("content"))]
+    answered_ids = {b.get("tool_use_id") for b in blocks if b.get("type") == "tool_result"}
+    client_ids = [b.get("id") for b in blocks if b.get("type") == "tool_use"]
+    client_ids = [i for i in client_ids if i not in answered_ids]
+    own_blocks = [b for m in own_messages for b in blocks_of(m.get("content"))]
+    wanted_ids = [b.get("id") for b in own_blocks if b.get("type") == "tool_use"]
+    if client_ids == wanted_ids or len(client_ids) != len(wanted_ids):
+        return list(hidden_messages)
+    ids = dict(zip(client_ids, wanted_ids, strict=True))
     return [
         {**m, "content": [{**b, "id": ids[b["id"]]} if b.get("id") in ids else b for b in parts]}
-        for m in hidden
+        for m in hidden_messages
         for parts in [blocks_of(m.get("content"))]
     ]
 
 
-def _for_target(hidden: HiddenRounds, target: str) -> list[Json]:
-    by = hidden.by if isinstance(hidden, HiddenBlocks) else ""
-    return _readable_to(target, by, hidden.messages)
+def _for_target(hidden_rounds: HiddenRounds, target: str) -> list[Json]:
+    author = hidden_rounds.by if isinstance(hidden_rounds, HiddenBlocks) else ""
+    return _readable_to(target, author, hidden_rounds.messages)
 
 
-def _readable_to(target: str, by: str, messages: Sequence[Json]) -> list[Json]:
+def _readable_to(target: str, author: str, messages: Sequence[Json]) -> list[Json]:
     """Return hidden messages for a target; another than gave them cannot read its thinking."""
-    if by in ("", target):
+    if author in ("", target):
         return list(messages)
     return [
         {**m, "content": [b for b in blocks_of(m.get("content")) if not _is_thinking(b)]}
@@ -348,8 +358,8 @@ def _hidden_calls(body: Json, messages: Sequence[Json]) -> list[str]:
 
     The API takes no calls without tools beside them.
     """
-    called = _names_called(messages)
-    return called if set(called) - set(_names_called(native_messages(body))) else []
+    called_names = _names_called(messages)
+    return called_names if set(called_names) - set(_names_called(native_messages(body))) else []
 
 
 def _names_called(messages: Sequence[Json]) -> list[str]:
@@ -370,11 +380,11 @@ def _with_core(system: Any, core: str) -> Any:
 def _takes_tools(body: Json) -> bool:
     """Tell whether tools of ours may be offered beside the client's."""
     choice = body.get("tool_choice")
-    free = choice is None or (isinstance(choice, dict) and choice.get("type") == "auto")
+    is_free = choice is None or (isinstance(choice, dict) and choice.get("type") == "auto")
     messages = body.get("messages") or [{}]
     prefilled = isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant"
     readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
-    return free and readable and not prefilled and not _has_form(body)
+    return is_free and readable and not prefilled and not _has_form(body)
 
 
 def _has_form(body: Json) -> bool:
@@ -385,17 +395,17 @@ def _has_form(body: Json) -> bool:
 
 def _tool_names(body: Json) -> frozenset[str]:
     tools = body.get("tools")
-    listed = tools if isinstance(tools, list) else ()
-    return frozenset(str(t.get("name")) for t in listed if isinstance(t, dict))
+    listed_tools = tools if isinstance(tools, list) else ()
+    return frozenset(str(t.get("name")) for t in listed_tools if isinstance(t, dict))
 
 
 def _tool_call(call: Json) -> ToolCall:
     """Return a call of ours as the memory takes it; input that is too long is cut in it."""
-    told = _arguments(call.get("input"))
-    kept = kept_arguments(told)
-    if kept is not told:
-        call["input"] = decode_foreign(kept)
-    return ToolCall(str(call.get("id") or ""), str(call["name"]), kept, len(told))
+    arguments = _arguments(call.get("input"))
+    short_arguments = kept_arguments(arguments)
+    if short_arguments is not arguments:
+        call["input"] = decode_foreign(short_arguments)
+    return ToolCall(str(call.get("id") or ""), str(call["name"]), short_arguments, len(arguments))
 
 
 def _arguments(value: Any) -> str:

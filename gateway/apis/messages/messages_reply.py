@@ -103,26 +103,26 @@ class MessagesMask(EnvelopeMask):
         self._usages: list[Json] = []
         self._has_begun = False
 
-    def fast_forward(self, raw: bytes) -> bytes:
-        if (growing := self._growing) is None:
+    def fast_forward(self, event_bytes: bytes) -> bytes:
+        if (growing_part := self._growing) is None:
             return b""
-        part, key = growing
+        part, key = growing_part
         kind = PIECES[part.kind]
-        if (data := data_of(raw, DELTA_LINES)) is None:
+        if (data := data_of(event_bytes, DELTA_LINES)) is None:
             return b""
         try:
-            found = _read_delta(data)
+            delta_event = _read_delta(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        piece, is_text = found.delta, part.kind == "text"
-        text = piece.text if is_text else piece.partial_json
-        if text is None or piece.type != kind or found.index != key.index:
+        delta, is_text = delta_event.delta, part.kind == "text"
+        text = delta.text if is_text else delta.partial_json
+        if text is None or delta.type != kind or delta_event.index != key.index:
             return b""
-        if KINDS.get(found.type) != DELTA:
+        if KINDS.get(delta_event.type) != DELTA:
             return b""
         self.text_shown = self.text_shown or is_text
         part.pieces.setdefault("text" if is_text else "input", []).append(text)
-        return raw
+        return event_bytes
 
     def kind_of(self, event: Json) -> str:
         kind = event.get("type")
@@ -146,8 +146,8 @@ class MessagesMask(EnvelopeMask):
 
     def fold(self, kind: str, event: Json) -> None:
         if kind == OPEN:
-            found = event.get("message")
-            self._opened = found if isinstance(found, dict) else {}
+            message = event.get("message")
+            self._opened = message if isinstance(message, dict) else {}
             self._start = self._start or self._opened
         elif event["type"] == "message_delta":
             self._delta, self.ended = combine_closings(self._delta, event), True
@@ -176,25 +176,25 @@ class MessagesMask(EnvelopeMask):
         else:
             part.item.update({k: v for k, v in delta.items() if k != "type"})
 
-    def take(self, event: Json, raw: bytes) -> bytes:
+    def take(self, event: Json, event_bytes: bytes) -> bytes:
         is_first = self._delta is None
-        out = super().take(event, raw)
+        shown_bytes = super().take(event, event_bytes)
         kind = event.get("type")
         if kind == "message_delta":
-            self._closing = raw if is_first else b""
+            self._closing = event_bytes if is_first else b""
         elif kind == "message_stop":
-            self._stop = raw
-        return out
+            self._stop = event_bytes
+        return shown_bytes
 
-    def show_opening(self, event: Json, raw: bytes) -> bytes:
+    def show_opening(self, event: Json, event_bytes: bytes) -> bytes:
         self._has_begun = True
         if self.alias is not None and self._opened.get("model") != self.alias:
-            event, raw = {**event, "message": {**self._opened, "model": self.alias}}, b""
-        return raw or event_of(event)
+            event, event_bytes = {**event, "message": {**self._opened, "model": self.alias}}, b""
+        return event_bytes or event_of(event)
 
-    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
-        if raw and (place is None or event.get("index") == place):
-            return raw
+    def render(self, event: Json, event_bytes: bytes, place: int | None) -> bytes:
+        if event_bytes and (place is None or event.get("index") == place):
+            return event_bytes
         return event_of(event if place is None else {**event, "index": place})
 
     def ends_reasoning(self, event: Json) -> bool:
@@ -225,9 +225,9 @@ class MessagesMask(EnvelopeMask):
         self.fold(CLOSE, closing_of(reply))
 
     def result(self) -> RoundResult:
-        whole = {part: _whole_block(part) for part in self._parts.parts if part.item}
-        self.shown += self.visible(whole.items())
-        blocks = [whole[part] for part in self._parts.by_index() if part in whole]
+        whole_blocks = {part: _whole_block(part) for part in self._parts.parts if part.item}
+        self.shown += self.visible(whole_blocks.items())
+        blocks = [whole_blocks[part] for part in self._parts.by_index() if part in whole_blocks]
         delta = self._delta or {}
         ending = delta.get("delta")
         usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}
@@ -253,10 +253,15 @@ class MessagesMask(EnvelopeMask):
         """Nothing: the limit is each round's."""
 
     def end(self, usage: Json | None) -> bytes:
-        delta, raw = self._delta or {}, self._closing
-        told = _dict(delta.get("usage"))
-        if raw and not self._hid and not self.rounds and _is_complete(told, self._opened):
-            return raw + (self._stop or event_of({"type": "message_stop"}))
+        delta, closing_bytes = self._delta or {}, self._closing
+        reported_usage = _dict(delta.get("usage"))
+        if (
+            closing_bytes
+            and not self._hid
+            and not self.rounds
+            and _is_complete(reported_usage, self._opened)
+        ):
+            return closing_bytes + (self._stop or event_of({"type": "message_stop"}))
         ending = {**_dict(delta.get("delta"))}
         ending["stop_reason"] = self._stop_reason(ending.get("stop_reason"))
         closing = {**delta, "type": "message_delta", "delta": ending, "usage": self._told_usage()}
@@ -266,26 +271,26 @@ class MessagesMask(EnvelopeMask):
         """Return why the message the client sees has ended: of calls that it sees, or none."""
         if reason != "tool_use":
             return reason
-        visible = any(b.get("type") == "tool_use" for b in self.shown)
-        return "tool_use" if visible else "end_turn"
+        has_visible_calls = any(b.get("type") == "tool_use" for b in self.shown)
+        return "tool_use" if has_visible_calls else "end_turn"
 
     def _told_usage(self) -> Json:
         """Return the last round's usage; with several, each of them."""
-        last = self._usages[-1] if self._usages else {}
+        last_usage = self._usages[-1] if self._usages else {}
         if len(self._usages) < 2:
-            return last
-        return {**last, "iterations": [i for u in self._usages for i in _iterations(u)]}
+            return last_usage
+        return {**last_usage, "iterations": [i for u in self._usages for i in _iterations(u)]}
 
     def merged(self) -> Json:
         delta = _dict((self._delta or {}).get("delta"))
-        out = {**self._start, **self._opened, **delta, "content": self.shown}
+        message = {**self._start, **self._opened, **delta, "content": self.shown}
         for member in ("id", "model"):
             if member in self._start:
-                out[member] = self._start[member]
+                message[member] = self._start[member]
         if self.alias is not None:
-            out["model"] = self.alias
-        out["stop_reason"] = self._stop_reason(out.get("stop_reason"))
-        return {**out, "usage": self._told_usage()}
+            message["model"] = self.alias
+        message["stop_reason"] = self._stop_reason(message.get("stop_reason"))
+        return {**message, "usage": self._told_usage()}
 
     def message_of(self, parts: Sequence[Json]) -> Json:
         return assistant_message(parts)
@@ -294,8 +299,8 @@ class MessagesMask(EnvelopeMask):
         if isinstance(error, UpstreamFailed) and self._error is not None:
             return event_of({**self._error, "type": "error", "error": error.error})
         _, message = error_parts(error)
-        told = {"type": error_type(error), "message": message}
-        return event_of({"type": "error", "error": told})
+        error_object = {"type": error_type(error), "message": message}
+        return event_of({"type": "error", "error": error_object})
 
     def keepalive(self) -> bytes:
         return PING if self._has_begun else super().keepalive()
@@ -309,19 +314,22 @@ def text_message(model: Any, text: str, before: Json | None) -> Json:
     return {**told, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
 
 
-def combine_closings(before: Json | None, event: Json) -> Json:
+def combine_closings(previous_event: Json | None, event: Json) -> Json:
     """Return what an answer's closing events tell together.
 
     Some servers tell the reason in one and the usage in another; a null or a zero in the later
     takes nothing back.
     """
-    if before is None:
+    if previous_event is None:
         return event
-    ending, more = _dict(before.get("delta")), _dict(event.get("delta"))
-    ending = {**ending, **{k: v for k, v in more.items() if v is not None or k not in ending}}
-    usage = {**_dict(before.get("usage"))}
+    ending, event_delta = _dict(previous_event.get("delta")), _dict(event.get("delta"))
+    ending = {
+        **ending,
+        **{k: v for k, v in event_delta.items() if v is not None or k not in ending},
+    }
+    usage = {**_dict(previous_event.get("usage"))}
     usage |= {k: v for k, v in _present(event.get("usage")).items() if v or not usage.get(k)}
-    return {**before, **event, "delta": ending, "usage": usage}
+    return {**previous_event, **event, "delta": ending, "usage": usage}
 
 
 def _whole_block(part: MaskedPart) -> Json:
@@ -348,8 +356,8 @@ def lift(reply: Json) -> Iterator[Json]:
 
 def opening_of(reply: Json) -> Json:
     """Return the event that begins a whole message."""
-    unknown = dict.fromkeys(k for k in ENDING if k in reply)
-    return {"type": "message_start", "message": {**reply, "content": [], **unknown}}
+    unknown_members = dict.fromkeys(k for k in ENDING if k in reply)
+    return {"type": "message_start", "message": {**reply, "content": [], **unknown_members}}
 
 
 def closing_of(reply: Json) -> Json:
@@ -360,18 +368,18 @@ def closing_of(reply: Json) -> Json:
 
 def _lift_block(index: int, block: Json) -> Iterator[Json]:
     """Return one block as events."""
-    begun, deltas = dict(block), []
+    opening_block, deltas = dict(block), []
     kind = block.get("type")
     if kind in ("tool_use", "server_tool_use", "mcp_tool_use") and block.get("input"):
-        begun["input"] = {}
+        opening_block["input"] = {}
         text = encode(block["input"]).decode()
         deltas.append({"type": "input_json_delta", "partial_json": text})
     elif kind in ("text", "thinking") and not _is_wordless_seal(block):
         for name, member in GROWING.items():
             if block.get(member):
-                begun[member] = ""
+                opening_block[member] = ""
                 deltas.append({"type": name, member: block[member]})
-    yield {"type": "content_block_start", "index": index, "content_block": begun}
+    yield {"type": "content_block_start", "index": index, "content_block": opening_block}
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
     yield {"type": "content_block_stop", "index": index}
@@ -384,16 +392,16 @@ def _is_wordless_seal(block: Json) -> bool:
 
 def _iterations(usage: Json) -> list[Json]:
     """Return the iterations of one round: those that the API told of, else the round itself."""
-    found = usage.get("iterations")
-    if isinstance(found, list) and found:
-        return found
+    iterations = usage.get("iterations")
+    if isinstance(iterations, list) and iterations:
+        return iterations
     return [{"type": "message", **{k: v for k, v in usage.items() if k != "iterations"}}]
 
 
-def _is_complete(told: Json, opened: Json) -> bool:
+def _is_complete(reported_usage: Json, opened: Json) -> bool:
     """Tell whether a closing usage has every member that the opening had."""
-    begun = _dict(opened.get("usage"))
-    return all(m in told for m in INPUT if m in begun)
+    opening_usage = _dict(opened.get("usage"))
+    return all(m in reported_usage for m in INPUT if m in opening_usage)
 
 
 def _present(usage: Any) -> Json:

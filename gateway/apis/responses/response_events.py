@@ -22,9 +22,9 @@ def lift(reply: Json, cuts: Sequence[Sequence[int]] = ()) -> Iterator[Json]:
 
     cuts: how long the pieces of each item are; what they do not tell of is one piece.
     """
-    begun = {**reply, "status": "in_progress", "output": [], "usage": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
+    opening = {**reply, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": opening}
+    yield {"type": "response.in_progress", "response": opening}
     items = reply.get("output")
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):
@@ -64,19 +64,19 @@ def _lift_item(index: int, item: Json, sizes: Iterator[int]) -> Iterator[Json]:
     """Return one item as events: its beginning, its text or arguments, its end."""
     where = {"output_index": index, "item_id": item.get("id")}
     kind = item.get("type")
-    begun = {**item, "status": "in_progress"} if "status" in item else dict(item)
+    opening_item = {**item, "status": "in_progress"} if "status" in item else dict(item)
     if kind == "message":
-        begun["content"] = []
+        opening_item["content"] = []
     elif kind == "function_call":
-        begun["arguments"] = ""
-    yield {"type": ADDED, "output_index": index, "item": begun}
+        opening_item["arguments"] = ""
+    yield {"type": ADDED, "output_index": index, "item": opening_item}
     if kind == "message":
-        for at, part in enumerate(_content_parts(item)):
-            yield from _lift_part({**where, "content_index": at}, part, sizes)
+        for part_index, part in enumerate(_content_parts(item)):
+            yield from _lift_part({**where, "content_index": part_index}, part, sizes)
     elif kind == "function_call":
         arguments = {**where, "arguments": item.get("arguments")}
-        for piece in _cut(item.get("arguments"), sizes):
-            yield {"type": ARGUMENTS_DELTA, **where, "delta": piece}
+        for argument_text in _cut(item.get("arguments"), sizes):
+            yield {"type": ARGUMENTS_DELTA, **where, "delta": argument_text}
         yield {"type": "response.function_call_arguments.done", **arguments}
     yield {"type": DONE_ITEM, "output_index": index, "item": item}
 
@@ -86,11 +86,11 @@ def _cut(text: Any, sizes: Iterator[int]) -> Iterator[Any]:
     if not isinstance(text, str) or not text:
         yield text
         return
-    at = 0
-    while at < len(text):
+    start = 0
+    while start < len(text):
         size = next(sizes, 0) or len(text)
-        yield text[at : at + size]
-        at += size
+        yield text[start : start + size]
+        start += size
 
 
 def _lift_part(where: Json, part: Json, sizes: Iterator[int]) -> Iterator[Json]:
@@ -98,9 +98,9 @@ def _lift_part(where: Json, part: Json, sizes: Iterator[int]) -> Iterator[Json]:
     is_text = part.get("type") == "output_text"
     member = "text" if is_text else "refusal"
     name = "output_text" if is_text else "refusal"
-    empty = {**part, member: ""}
-    yield {"type": "response.content_part.added", **where, "part": empty}
-    for piece in _cut(part.get(member), sizes):
-        yield {"type": f"response.{name}.delta", **where, "delta": piece}
+    empty_part = {**part, member: ""}
+    yield {"type": "response.content_part.added", **where, "part": empty_part}
+    for part_text in _cut(part.get(member), sizes):
+        yield {"type": f"response.{name}.delta", **where, "delta": part_text}
     yield {"type": f"response.{name}.done", **where, member: part.get(member)}
     yield {"type": "response.content_part.done", **where, "part": part}

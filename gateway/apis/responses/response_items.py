@@ -38,20 +38,20 @@ def transcript_of(items: Sequence[Any], summaries: tuple[str, ...] = ()) -> Tran
     summaries: beginnings of user messages that are a program's summary: not what its user said, but
     what stands for the answers before it.
     """
-    out = Transcript()
+    transcript = Transcript()
     run: list[Json] = []
-    for at, item in enumerate(items):
-        said = message_of(item)
-        if said is not None:
-            if summaries and is_summary(said, summaries):
-                said = {"role": "assistant", "content": said["content"]}
-            _end_run(run, at, out)
-            out.messages.append(said)
-            out.spans.append((at, at + 1))
+    for index, item in enumerate(items):
+        message = message_of(item)
+        if message is not None:
+            if summaries and is_summary(message, summaries):
+                message = {"role": "assistant", "content": message["content"]}
+            _end_run(run, index, transcript)
+            transcript.messages.append(message)
+            transcript.spans.append((index, index + 1))
         else:
             run.append(item)
-    _end_run(run, len(items), out)
-    return out
+    _end_run(run, len(items), transcript)
+    return transcript
 
 
 def without_owned(page: Json, owned: Collection[str]) -> Json:
@@ -115,10 +115,10 @@ def assistant_message(items: Sequence[Json]) -> Json:
         elif kind == "custom_tool_call":
             custom = {"name": item.get("name"), "input": item.get("input")}
             calls.append({"id": item.get("call_id"), "type": "custom", "custom": custom})
-    out: Json = {"role": "assistant", "content": plain_content(parts)}
+    message: Json = {"role": "assistant", "content": plain_content(parts)}
     if calls:
-        out["tool_calls"] = calls
-    return out
+        message["tool_calls"] = calls
+    return message
 
 
 def content_of(content: Any) -> Any:
@@ -151,9 +151,9 @@ def plain_content(parts: list[Json]) -> Any:
     return parts
 
 
-def _end_run(run: list[Json], end: int, out: Transcript) -> None:
+def _end_run(run: list[Json], end: int, transcript: Transcript) -> None:
     """Add a run of a model's items as one message."""
     if run:
-        out.messages.append(assistant_message(run))
-        out.spans.append((end - len(run), end))
+        transcript.messages.append(assistant_message(run))
+        transcript.spans.append((end - len(run), end))
         run.clear()

@@ -62,10 +62,10 @@ class ResponsesFormat:
 
     def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
         items = input_items(body)
-        found = transcript_of(items, tuple(summaries))
-        told = [body["instructions"]] if has_instructions(body) else []
-        lead = [{"role": "system", "content": text} for text in told]
-        view = NativeView(found.messages, found.spans, lead)
+        transcript = transcript_of(items, tuple(summaries))
+        instructions = [body["instructions"]] if has_instructions(body) else []
+        lead = [{"role": "system", "content": text} for text in instructions]
+        view = NativeView(transcript.messages, transcript.spans, lead)
         return RequestFacts(
             view.history(),
             frozenset(client_names(body.get("tools"))),
@@ -78,55 +78,57 @@ class ResponsesFormat:
         return body
 
     def compose(self, parts: RoundParts, target: str) -> Composed:
-        body, hidden = dict(parts.body), parts.hidden
+        body, hidden_rounds = dict(parts.body), parts.hidden
         if parts.tools and parts.prompt.offered:
-            own = body.get("tools")
-            body["tools"] = [*(own or ()), *_tools(parts.prompt.offered)]
+            client_tools = body.get("tools")
+            body["tools"] = [*(client_tools or ()), *_tools(parts.prompt.offered)]
             if parts.ask_reasoning and _needs_encrypted(parts.body):
                 body["include"] = [*(parts.body.get("include") or ()), ENCRYPTED]
         items = _place_memory(parts, target)
         _put_core(body, items, parts.prompt.core)
-        if isinstance(hidden, HiddenItems) and hidden.messages:
-            items = hidden.go_on(body, items, target)
-            if type(most := body.get("max_output_tokens")) is int:
-                body["max_output_tokens"] = most - hidden.spent
+        if isinstance(hidden_rounds, HiddenItems) and hidden_rounds.messages:
+            items = hidden_rounds.go_on(body, items, target)
+            if type(max_output := body.get("max_output_tokens")) is int:
+                body["max_output_tokens"] = max_output - hidden_rounds.spent
         if items != input_items(parts.body):
             body["input"] = items
         return body
 
     def encode(
-        self, composed: Composed, target: TargetFacts, *, frozen: bool, long: bool
+        self, composition: Composed, target: TargetFacts, *, frozen: bool, long: bool
     ) -> tuple[UpstreamRequest, SentPieces]:
-        body = {**composed, "model": target.model}
+        body = {**composition, "model": target.model}
         content = encode_long(body) if long else encode(body)
-        stream = bool(composed.get("stream"))
+        stream = bool(composition.get("stream"))
         return UpstreamRequest(self.path, content, stream=stream, masked=True), ()
 
     def event_error(self, data: bytes) -> Any:
         if b'"error"' not in data:
             return None
-        found = read_object(data)
-        if found.get("type") == "error":
-            return found.get("error") or {k: v for k, v in found.items() if k != "type"}
-        return found.get("error") if "response" not in found else None
+        event_object = read_object(data)
+        if event_object.get("type") == "error":
+            return event_object.get("error") or {
+                k: v for k, v in event_object.items() if k != "type"
+            }
+        return event_object.get("error") if "response" not in event_object else None
 
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
             raise MalformedReply(UNREADABLE)
-        found = read_object(data)
-        if isinstance(found.get("output"), list):
-            return found, None
-        if found.get("error"):
-            return found, found["error"]
+        answer_object = read_object(data)
+        if isinstance(answer_object.get("output"), list):
+            return answer_object, None
+        if answer_object.get("error"):
+            return answer_object, answer_object["error"]
         raise MalformedReply("no `output`")
 
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ResponsesMask:
-        chained, stored, thread = "", False, ""
+        chained, is_stored, thread = "", False, ""
         if isinstance(view, NativeView):
-            chained, stored, thread = view.chained, view.stored, view.thread
-        injected = injected or bool(chained or thread) or stored
+            chained, is_stored, thread = view.chained, view.stored, view.thread
+        injected = injected or bool(chained or thread) or is_stored
         echo = Echo(
             frozenset(owned),
             body.get("instructions"),
@@ -134,7 +136,7 @@ class ResponsesFormat:
             injected and _needs_encrypted(body),
             body.get("include"),
             injected,
-            stored,
+            is_stored,
             thread,
             hides_seals=not takes_tokens(self.name, body),
         )
@@ -182,7 +184,7 @@ class HiddenItems(HiddenParts):
         return self.reply.get("store") is True and bool(self.reply.get("id"))
 
     def add_round(
-        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, by: str
+        self, result: RoundResult, answers: Sequence[RunResult], client: Messages, target: str
     ) -> None:
         self.last = [
             {"type": "function_call_output", "call_id": c.get("call_id"), "output": a}
@@ -191,7 +193,7 @@ class HiddenItems(HiddenParts):
         for item in self.last:
             self.show_images(item, "output", "input_text", _input_image)
         self.messages += [*result.reply["output"], *self.last]
-        self.reply, self.by = result.reply, by
+        self.reply, self.by = result.reply, target
         self.spent += _shown_tokens(result)
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
@@ -202,15 +204,17 @@ class HiddenItems(HiddenParts):
         self.spent += _shown_tokens(result)
 
     def has_room(self, body: Json) -> bool:
-        most = body.get("max_output_tokens")
-        return type(most) is not int or most - self.spent >= min(most, LEAST_OUTPUT)
+        max_output = body.get("max_output_tokens")
+        return type(max_output) is not int or max_output - self.spent >= min(
+            max_output, LEAST_OUTPUT
+        )
 
-    def record_last(self, result: RoundResult, by: str) -> None:
+    def record_last(self, result: RoundResult, target: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
         if self.messages or (result.theirs and has_seal(result.reply["output"])):
-            left = {id(c) for c in result.ours}
-            self.messages += [i for i in result.reply["output"] if id(i) not in left]
-            self.by = by or self.by
+            unrun_ids = {id(c) for c in result.ours}
+            self.messages += [i for i in result.reply["output"] if id(i) not in unrun_ids]
+            self.by = target or self.by
             self.record_mixed()
 
     def go_on(self, body: Json, items: list[Json], target: str) -> list[Json]:
@@ -220,17 +224,19 @@ class HiddenItems(HiddenParts):
         if self._stored and self.by == target and not self.whole:
             body["previous_response_id"] = self.reply["id"]
             return self.last
-        hidden = for_target(self.messages, self.by, target)
-        return [*items, *(_readable(hidden) if self.whole else hidden)]
+        hidden_items = for_target(self.messages, self.by, target)
+        return [*items, *(_readable(hidden_items) if self.whole else hidden_items)]
 
 
 def _tool_call(call: Json) -> ToolCall:
     """Return a call of ours as the memory takes it; arguments that are too long are cut in it."""
-    told = str(call.get("arguments") or "{}")
-    kept = kept_arguments(told)
-    if kept is not told:
-        call["arguments"] = kept
-    return ToolCall(str(call.get("call_id") or ""), str(call["name"]), kept, len(told))
+    arguments = str(call.get("arguments") or "{}")
+    short_arguments = kept_arguments(arguments)
+    if short_arguments is not arguments:
+        call["arguments"] = short_arguments
+    return ToolCall(
+        str(call.get("call_id") or ""), str(call["name"]), short_arguments, len(arguments)
+    )
 
 
 def _input_image(image: Any) -> Json:
@@ -244,14 +250,15 @@ def _shown_tokens(result: RoundResult) -> int:
     the answer nothing of it.
     """
     calls = (f"{c['name']} {c.get('arguments') or ''}" for c in result.ours)
-    ours = sum(map(estimate_at_once, calls))
+    own_tokens = sum(map(estimate_at_once, calls))
     usage = result.usage or {}
     details = usage.get("output_tokens_details")
-    thought = details.get("reasoning_tokens") if isinstance(details, dict) else 0
-    ours += thought if result.ours and type(thought) is int else 0  # it led to our call
-    told = usage.get("output_tokens")
+    reasoning_tokens = details.get("reasoning_tokens") if isinstance(details, dict) else 0
+    # It led to our call.
+    own_tokens += reasoning_tokens if result.ours and type(reasoning_tokens) is int else 0
+    output_tokens = usage.get("output_tokens")
     text = estimate_at_once(text_of(assistant_message(result.reply["output"])))
-    return max(told - ours, text) if type(told) is int else text
+    return max(output_tokens - own_tokens, text) if type(output_tokens) is int else text
 
 
 def _readable(items: Sequence[Json]) -> list[Json]:
@@ -261,19 +268,19 @@ def _readable(items: Sequence[Json]) -> list[Json]:
 
 def input_items(body: Json) -> list[Any]:
     """Return the input as items. Raises BadRequest."""
-    told = body.get("input")
-    if isinstance(told, str):
-        return [{"role": "user", "content": told}]
-    if told is None:
+    request_input = body.get("input")
+    if isinstance(request_input, str):
+        return [{"role": "user", "content": request_input}]
+    if request_input is None:
         return []
-    if not isinstance(told, list):
+    if not isinstance(request_input, list):
         raise BadRequest("`input` must be a string or a list of items.", param="input")
-    return told
+    return request_input
 
 
-def for_target(items: Sequence[Json], by: str, target: str) -> list[Json]:
+def for_target(items: Sequence[Json], author: str, target: str) -> list[Json]:
     """Return hidden items for a target; another than gave them cannot read their reasoning."""
-    if by in ("", target):
+    if author in ("", target):
         return list(items)
     return without_reasoning(items, lambda _: True)
 
@@ -281,36 +288,42 @@ def for_target(items: Sequence[Json], by: str, target: str) -> list[Json]:
 def _place_memory(parts: RoundParts, target: str) -> list[Json]:
     """Return the client's items with notes and hidden exchanges in their places."""
     items = input_items(parts.body)
-    out: list[Json] = items[: parts.view.before]
-    for found in place(parts.view, parts.prompt, RESPONSES.name):
-        if found.left_out:
+    placed_items: list[Json] = items[: parts.view.before]
+    for placed_message in place(parts.view, parts.prompt, RESPONSES.name):
+        if placed_message.left_out:
             continue
-        if found.stub:
-            out.append({**items[found.start], "output": found.stub})
-        elif found.hidden is not None:
-            own = items[found.start : found.end]
-            out += for_target(_with_ids_of(own, found.hidden), found.by, target)
-        elif found.text and found.message["role"] == "user":
-            out += items[found.start : found.end - 1]
-            out.append(_with_text(items[found.end - 1], found.text))
+        if placed_message.stub:
+            placed_items.append({**items[placed_message.start], "output": placed_message.stub})
+        elif placed_message.hidden is not None:
+            own_items = items[placed_message.start : placed_message.end]
+            placed_items += for_target(
+                _with_ids_of(own_items, placed_message.hidden), placed_message.by, target
+            )
+        elif placed_message.text and placed_message.message["role"] == "user":
+            placed_items += items[placed_message.start : placed_message.end - 1]
+            placed_items.append(_with_text(items[placed_message.end - 1], placed_message.text))
         else:
-            out += items[found.start : found.end]
-    return out
+            placed_items += items[placed_message.start : placed_message.end]
+    return placed_items
 
 
-def _with_ids_of(own: Sequence[Json], hidden: Sequence[Json]) -> list[Json]:
+def _with_ids_of(own_items: Sequence[Json], hidden_items: Sequence[Json]) -> list[Json]:
     """Return a hidden exchange with the ids that the client gives its own calls.
 
     Two answers may say the same under other ids: the client's results name those of its own.
     """
-    answered = {i.get("call_id") for i in hidden if i.get("type") == "function_call_output"}
-    theirs = [i.get("call_id") for i in hidden if "call_id" in i]
-    theirs = [i for i in theirs if i not in answered]
-    wanted = [i.get("call_id") for i in own if "call_id" in i]
-    if theirs == wanted or len(theirs) != len(wanted):
-        return list(hidden)
-    ids = dict(zip(theirs, wanted, strict=True))
-    return [{**i, "call_id": ids[i["call_id"]]} if i.get("call_id") in ids else i for i in hidden]
+    answered_ids = {
+        i.get("call_id") for i in hidden_items if i.get("type") == "function_call_output"
+    }
+    client_ids = [i.get("call_id") for i in hidden_items if "call_id" in i]
+    client_ids = [i for i in client_ids if i not in answered_ids]
+    wanted_ids = [i.get("call_id") for i in own_items if "call_id" in i]
+    if client_ids == wanted_ids or len(client_ids) != len(wanted_ids):
+        return list(hidden_items)
+    ids = dict(zip(client_ids, wanted_ids, strict=True))
+    return [
+        {**i, "call_id": ids[i["call_id"]]} if i.get("call_id") in ids else i for i in hidden_items
+    ]
 
 
 def _with_text(item: Json, text: str) -> Json:
@@ -324,15 +337,15 @@ def _with_text(item: Json, text: str) -> Json:
 
 def _put_core(body: Json, items: list[Json], core: str) -> None:
     """Put the core text where it is replaced, not piled up."""
-    own = body.get("instructions")
-    if not core or not isinstance(own, str | None):
+    client_instructions = body.get("instructions")
+    if not core or not isinstance(client_instructions, str | None):
         return  # what cannot be read has no place for it
     chained = body.get("previous_response_id") or body.get("conversation")
     if body.get("prompt"):
         if not chained:
             items.insert(0, {"role": "developer", "content": core})
-    elif own is not None or chained:
-        body["instructions"] = f"{own}\n\n{core}" if own else core
+    elif client_instructions is not None or chained:
+        body["instructions"] = f"{client_instructions}\n\n{core}" if client_instructions else core
     elif lead := _leading(items):
         items[lead - 1] = _with_text(items[lead - 1], core)
     else:
@@ -344,7 +357,7 @@ def _manages_context(body: Json, items: Sequence[Any], summaries: Sequence[str])
 
     summaries: of a program that summarises by itself.
     """
-    told = (
+    context_members = (
         body.get("previous_response_id"),
         body.get("conversation"),
         body.get("prompt"),
@@ -352,7 +365,7 @@ def _manages_context(body: Json, items: Sequence[Any], summaries: Sequence[str])
         body.get("truncation") == "auto",
     )
     compacted = [i for i in items if isinstance(i, dict) and i.get("type") == "compaction"]
-    return bool(summaries or compacted) or any(told)
+    return bool(summaries or compacted) or any(context_members)
 
 
 def _leading(items: Sequence[Any]) -> int:
@@ -372,11 +385,14 @@ def has_instructions(body: Json) -> bool:
 def _takes_tools(body: Json) -> bool:
     """Tell whether tools of ours may be offered beside the client's."""
     form = body.get("text")
-    wanted = form.get("format") if isinstance(form, dict) else None
-    is_json = isinstance(wanted, dict) and wanted.get("type") in ("json_schema", "json_object")
-    free = body.get("tool_choice") in FREE_CHOICES
+    text_format = form.get("format") if isinstance(form, dict) else None
+    is_json = isinstance(text_format, dict) and text_format.get("type") in (
+        "json_schema",
+        "json_object",
+    )
+    is_free = body.get("tool_choice") in FREE_CHOICES
     readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
-    return free and readable and not is_json and not body.get("background")
+    return is_free and readable and not is_json and not body.get("background")
 
 
 def _needs_encrypted(body: Json) -> bool:
@@ -384,10 +400,12 @@ def _needs_encrypted(body: Json) -> bool:
 
     Models reason whether or not a request says so.
     """
-    asked = body.get("include") or []
-    return body.get("store") is False and isinstance(asked, list) and ENCRYPTED not in asked
+    include = body.get("include") or []
+    return body.get("store") is False and isinstance(include, list) and ENCRYPTED not in include
 
 
-def _tools(offered: Sequence[Json]) -> list[Json]:
+def _tools(offered_tools: Sequence[Json]) -> list[Json]:
     """Return our tools flat; not strict, as optional parameters are."""
-    return [{"type": "function", **t, "strict": False} for t in flat_tools(offered, "parameters")]
+    return [
+        {"type": "function", **t, "strict": False} for t in flat_tools(offered_tools, "parameters")
+    ]

@@ -100,22 +100,22 @@ class Echo:
         """Return a response with the client's own values; the same where there is none of ours."""
         if not self.changed:
             return self._without_seals(response)
-        out = dict(response)
-        if "instructions" in out:
-            out["instructions"] = self.instructions
-        if "previous_response_id" in out:
-            out["previous_response_id"] = self.chained
+        restored = dict(response)
+        if "instructions" in restored:
+            restored["instructions"] = self.instructions
+        if "previous_response_id" in restored:
+            restored["previous_response_id"] = self.chained
         if self.stored:
-            out["store"] = True
+            restored["store"] = True
         if self.thread:
-            out["conversation"] = {"id": self.thread}
-        if "include" in out:
-            out["include"] = self.include
-        if isinstance(tools := out.get("tools"), list):
-            out["tools"] = [t for t in tools if not self._is_ours(t)]
-        if isinstance(items := out.get("output"), list):
-            out["output"] = self._visible(items)
-        return out
+            restored["conversation"] = {"id": self.thread}
+        if "include" in restored:
+            restored["include"] = self.include
+        if isinstance(tools := restored.get("tools"), list):
+            restored["tools"] = [t for t in tools if not self._is_ours(t)]
+        if isinstance(items := restored.get("output"), list):
+            restored["output"] = self._visible(items)
+        return restored
 
     def _without_seals(self, response: Json) -> Json:
         items = response.get("output")
@@ -164,26 +164,34 @@ class ResponsesMask(EnvelopeMask):
         """The next event's sequence number."""
         return self._number or 0
 
-    def fast_forward(self, raw: bytes) -> bytes:
-        if (growing := self._growing) is None:
+    def fast_forward(self, event_bytes: bytes) -> bytes:
+        if (growing_part := self._growing) is None:
             return b""
-        part, key = growing
+        part, key = growing_part
         kind, lines, member = PIECES[part.kind]
-        if (data := data_of(raw, lines)) is None:
+        if (data := data_of(event_bytes, lines)) is None:
             return b""
         try:
-            found = _read_delta(data)
+            delta_event = _read_delta(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        same = found.output_index == key.index and found.item_id == (key.idents or NO_IDENT)[0]
-        if not same or found.type != kind or found.error is not None or found.item is not None:
+        is_same_part = (
+            delta_event.output_index == key.index
+            and delta_event.item_id == (key.idents or NO_IDENT)[0]
+        )
+        if (
+            not is_same_part
+            or delta_event.type != kind
+            or delta_event.error is not None
+            or delta_event.item is not None
+        ):
             return b""
-        if self._numbered and found.sequence_number != self._number:
+        if self._numbered and delta_event.sequence_number != self._number:
             return b""
         self.text_shown = self.text_shown or member == TEXT
-        part.pieces.setdefault(member, []).append(found.delta)
+        part.pieces.setdefault(member, []).append(delta_event.delta)
         self._number = (self._number or 0) + 1
-        return raw
+        return event_bytes
 
     def kind_of(self, event: Json) -> str:
         kind = str(event.get("type"))
@@ -224,10 +232,12 @@ class ResponsesMask(EnvelopeMask):
             self.over = True
             self.ended = event["type"] != "response.failed"
             self._match_listed(self._response().get("output"))
-        elif kind == OPEN and not self._head and isinstance(found := event.get("response"), dict):
-            self._head = {k: found[k] for k in ("id", "created_at") if k in found}
-            self._head["model"] = self.alias or found.get("model")
-            self._begun = found
+        elif (
+            kind == OPEN and not self._head and isinstance(response := event.get("response"), dict)
+        ):
+            self._head = {k: response[k] for k in ("id", "created_at") if k in response}
+            self._head["model"] = self.alias or response.get("model")
+            self._begun = response
 
     def fold_part(self, kind: str, event: Json, part: MaskedPart) -> None:
         if kind != DELTA:
@@ -244,35 +254,35 @@ class ResponsesMask(EnvelopeMask):
 
     def _match_listed(self, items: Any) -> None:
         """Take what the end of a response tells of its items that no event did."""
-        listed = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
-        check_count(len(listed))
-        keys = list(map(item_key, listed))
-        for item, key, part in zip(listed, keys, self._parts.match(keys), strict=True):
+        listed_items = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
+        check_count(len(listed_items))
+        keys = list(map(item_key, listed_items))
+        for item, key, part in zip(listed_items, keys, self._parts.match(keys), strict=True):
             if part is None:
                 self.add_whole_part(key, item)
             elif not part.is_whole:
                 self._take_item(part, item, is_whole=True)
 
-    def take(self, event: Json, raw: bytes) -> bytes:
+    def take(self, event: Json, event_bytes: bytes) -> bytes:
         if self._number is None and not self.rounds:
-            first = event.get("sequence_number")
-            self._numbered = type(first) is int or not raw
-            self._number = first if type(first) is int else 0
-        out = super().take(event, raw)
+            sequence_number = event.get("sequence_number")
+            self._numbered = type(sequence_number) is int or not event_bytes
+            self._number = sequence_number if type(sequence_number) is int else 0
+        shown_bytes = super().take(event, event_bytes)
         if str(event.get("type")) in CLOSINGS:
-            self._terminal = event, raw
-        return out
+            self._terminal = event, event_bytes
+        return shown_bytes
 
-    def show_opening(self, event: Json, raw: bytes) -> bytes:
-        return self._lifecycle(event, raw)
+    def show_opening(self, event: Json, event_bytes: bytes) -> bytes:
+        return self._lifecycle(event, event_bytes)
 
-    def render(self, event: Json, raw: bytes, place: int | None) -> bytes:
+    def render(self, event: Json, event_bytes: bytes, place: int | None) -> bytes:
         number = self._next_number()
-        same = event.get("sequence_number") == number or not self._numbered
+        is_unchanged = event.get("sequence_number") == number or not self._numbered
         if "item" in event and (item := self._echo.item(event["item"])) is not event["item"]:
-            event, same = {**event, "item": item}, False
-        if raw and same and (place is None or self._is_at(event, place)):
-            return raw
+            event, is_unchanged = {**event, "item": item}, False
+        if event_bytes and is_unchanged and (place is None or self._is_at(event, place)):
+            return event_bytes
         return event_of(self._write(event, number, place))
 
     def _is_at(self, event: Json, place: int) -> bool:
@@ -291,24 +301,26 @@ class ResponsesMask(EnvelopeMask):
         return mark_orphan(part, by_id=not self._echo.hides_reasoning)
 
     def _write(self, event: Json, number: int, place: int | None) -> Json:
-        out = dict(event)
+        shown_event = dict(event)
         if place is not None:
-            out["output_index"] = place
+            shown_event["output_index"] = place
         if self._numbered:
-            out["sequence_number"] = number
-        return out
+            shown_event["sequence_number"] = number
+        return shown_event
 
-    def _lifecycle(self, event: Json, raw: bytes) -> bytes:
+    def _lifecycle(self, event: Json, event_bytes: bytes) -> bytes:
         """Return an event that holds the response as the client knows it."""
         response = event.get("response")
         if not isinstance(response, dict):
-            return self.render(event, raw, None)
-        shown = self._echo.restore(response)
+            return self.render(event, event_bytes, None)
+        shown_response = self._echo.restore(response)
         if self.alias is not None:
-            shown = {**shown, "model": self.alias}
-        if shown is response:
-            return self.render(event, raw, None)
-        return event_of(self._write({**event, "response": shown}, self._next_number(), None))
+            shown_response = {**shown_response, "model": self.alias}
+        if shown_response is response:
+            return self.render(event, event_bytes, None)
+        return event_of(
+            self._write({**event, "response": shown_response}, self._next_number(), None)
+        )
 
     def _next_number(self) -> int:
         self._number = self.number + 1
@@ -328,16 +340,18 @@ class ResponsesMask(EnvelopeMask):
 
     def result(self) -> RoundResult:
         response = self._response()
-        whole = {part: _whole_item(part) for part in self._parts.parts}
-        self.shown += self.visible((part, self._echo.item(item)) for part, item in whole.items())
-        visible = [part for part in whole if not part.hidden]
-        self.cuts += [[len(t) for t in chain(*part.pieces.values())] for part in visible]
-        items = [whole[part] for part in self._parts.by_index()]
+        whole_items = {part: _whole_item(part) for part in self._parts.parts}
+        self.shown += self.visible(
+            (part, self._echo.item(item)) for part, item in whole_items.items()
+        )
+        visible_parts = [part for part in whole_items if not part.hidden]
+        self.cuts += [[len(t) for t in chain(*part.pieces.values())] for part in visible_parts]
+        items = [whole_items[part] for part in self._parts.by_index()]
         calls = [i for i in items if i.get("type") in (CALL, "custom_tool_call")]
         status = response.get("status")
-        failed = None if self._terminal is None else self._terminal[0].get("type")
+        ending_type = None if self._terminal is None else self._terminal[0].get("type")
         error = self._error
-        if failed == "response.failed" and not self._came_whole:
+        if ending_type == "response.failed" and not self._came_whole:
             error = response.get("error") or {"code": "server_error", "message": "failed"}
         elif isinstance(error, dict):
             error = error.get("error") or {k: v for k, v in error.items() if k != "type"}
@@ -353,8 +367,8 @@ class ResponsesMask(EnvelopeMask):
         )
 
     def _response(self) -> Json:
-        found = self._terminal[0].get("response") if self._terminal is not None else None
-        return found if isinstance(found, dict) else {"status": "incomplete"}
+        response = self._terminal[0].get("response") if self._terminal is not None else None
+        return response if isinstance(response, dict) else {"status": "incomplete"}
 
     def end_round(self) -> None:
         self._terminal = None
@@ -362,8 +376,8 @@ class ResponsesMask(EnvelopeMask):
 
     def run_out(self) -> None:
         ending = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-        told = {**self._response(), **ending}
-        self._terminal = {"type": "response.incomplete", "response": told}, b""
+        final_response = {**self._response(), **ending}
+        self._terminal = {"type": "response.incomplete", "response": final_response}, b""
         self._hid = True
 
     def end(self, usage: Json | None) -> bytes:
@@ -375,19 +389,19 @@ class ResponsesMask(EnvelopeMask):
                     None,
                 )
             )
-        event, raw = self._terminal
+        event, terminal_bytes = self._terminal
         if not self._hid and not self.rounds and self._tells_all(self._response()):
-            return self._lifecycle(event, raw)
-        shown = {**event, "response": self.merged()}
-        return event_of(self._write(shown, self._next_number(), None))
+            return self._lifecycle(event, terminal_bytes)
+        shown_event = {**event, "response": self.merged()}
+        return event_of(self._write(shown_event, self._next_number(), None))
 
     def _tells_all(self, response: Json) -> bool:
         """Tell whether an ending has the first event's id, and the items that were shown.
 
         Servers that stream the items leave them out at the end, where some clients look for them.
         """
-        same = response.get("id") == self._head.get("id", response.get("id"))
-        return same and len(response.get("output") or ()) >= len(self.shown)
+        has_same_id = response.get("id") == self._head.get("id", response.get("id"))
+        return has_same_id and len(response.get("output") or ()) >= len(self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())
@@ -397,49 +411,49 @@ class ResponsesMask(EnvelopeMask):
         return assistant_message(parts)
 
     def fault(self, error: GatewayError) -> bytes:
-        if isinstance(error, UpstreamFailed) and (own := self._own_fault(error)):
-            return own
+        if isinstance(error, UpstreamFailed) and (own_fault := self._own_fault(error)):
+            return own_fault
         code, message = error_parts(error)
-        told = {"code": code or "server_error", "message": message}
+        error_object = {"code": code or "server_error", "message": message}
         response = {
             "object": "response",
             **self._echo.restore({**self._begun, **self._response()}),
             **self._head,
             "status": "failed",
-            "error": told,
+            "error": error_object,
             "output": self.shown,
         }
-        event = {"type": "response.failed", "response": response, "error": told}
+        event = {"type": "response.failed", "response": response, "error": error_object}
         return event_of(self._write(event, self._next_number(), None))
 
-    def _own_fault(self, failed: UpstreamFailed) -> bytes:
+    def _own_fault(self, failure: UpstreamFailed) -> bytes:
         """Return the event in which the upstream told its fault; b"" where it told none.
 
         It is as it came, but for what must not be told of it: see `UpstreamFailed`.
         """
         if self._terminal is not None and self._terminal[0].get("type") == "response.failed":
-            return self._own_failure(*self._terminal, failed.error)
+            return self._own_failure(*self._terminal, failure.error)
         error = self._error
         if not isinstance(error, dict) or error.get("type") != "error":
             return b""
         if self._numbered and "sequence_number" not in error:
             return b""  # it was told in another format
-        told: Any = {"error": failed.error} if self._error.get("error") else failed.error
-        event = {**self._error, **told} if isinstance(told, dict) else self._error
+        fault: Any = {"error": failure.error} if self._error.get("error") else failure.error
+        event = {**self._error, **fault} if isinstance(fault, dict) else self._error
         return event_of(self._write(event, self._next_number(), None))
 
-    def _own_failure(self, event: Json, raw: bytes, error: object) -> bytes:
+    def _own_failure(self, event: Json, event_bytes: bytes, error: object) -> bytes:
         """Return the upstream's failed response. error: what it tells, without secrets."""
         response = event.get("response")
         if not isinstance(response, dict):
-            return self.render(event, raw, None)
+            return self.render(event, event_bytes, None)
         scrubbed = {} if response.get("error") is None else {"error": error}
-        told = {**response, **scrubbed}
+        scrubbed_response = {**response, **scrubbed}
         if self._hid or self.rounds:  # to the client it is the response that began
-            told = {**told, **self._head, "output": self.shown}
-        if told == response:
-            return self._lifecycle(event, raw)
-        return self._lifecycle({**event, "response": told}, b"")
+            scrubbed_response = {**scrubbed_response, **self._head, "output": self.shown}
+        if scrubbed_response == response:
+            return self._lifecycle(event, event_bytes)
+        return self._lifecycle({**event, "response": scrubbed_response}, b"")
 
 
 def _whole_item(part: MaskedPart) -> Json:
@@ -449,9 +463,11 @@ def _whole_item(part: MaskedPart) -> Json:
         content = [{"type": "output_text", "text": part.text_of(TEXT)}]
         return {"type": kind, "role": "assistant", **item, "content": content}
     if kind == CALL and not (part.is_whole and item.get(ARGUMENTS)) and part.pieces:
-        begun = RepeatedArguments(str(item.get(ARGUMENTS) or ""))
-        pieces = [begun.add(piece) for piece in part.pieces.get(ARGUMENTS, ())]
+        repeated = RepeatedArguments(str(item.get(ARGUMENTS) or ""))
+        argument_texts = [
+            repeated.add(argument_text) for argument_text in part.pieces.get(ARGUMENTS, ())
+        ]
         idents = {"call_id": part.idents[-1]} if part.idents else {}
-        named = {"name": part.name, ARGUMENTS: "".join([*pieces, begun.end()])}
-        return {"type": kind, **idents, **item, **named}
+        call_members = {"name": part.name, ARGUMENTS: "".join([*argument_texts, repeated.end()])}
+        return {"type": kind, **idents, **item, **call_members}
     return item

@@ -115,9 +115,9 @@ class ChatMessages:
         message[CARRIED_CALLS] += [c.at(count) for c in step.sealed.calls]
 
     def _place_result(self, step: _Utterance) -> None:
-        said = [p if p["type"] == "text" else _text(IMAGE_BELOW) for p in step.parts]
+        result_parts = [p if p["type"] == "text" else _text(IMAGE_BELOW) for p in step.parts]
         self._images += [p for p in step.parts if p["type"] != "text"]
-        self._messages.append({"role": TOOL, "tool_call_id": step.call, "content": said})
+        self._messages.append({"role": TOOL, "tool_call_id": step.call, "content": result_parts})
 
     def _last_is(self, role: str) -> bool:
         return bool(self._messages) and self._messages[-1]["role"] == role
@@ -139,17 +139,17 @@ def _results_first(steps: Sequence[_Utterance]) -> Iterator[_Utterance]:
     Servers take nothing between a call and its result: what was said there follows the results.
     """
     answers = _answers(steps)
-    moved: set[int] = set()
-    waiting: list[int] = []  # results of the calls before
-    for at, step in enumerate(steps):
-        if step.role != ASSISTANT and waiting:
-            yield from (steps[i] for i in sorted(waiting))
-            moved.update(waiting)
-            waiting = []
-        if at not in moved:
+    moved_steps: set[int] = set()
+    waiting_steps: list[int] = []  # results of the calls before
+    for step_index, step in enumerate(steps):
+        if step.role != ASSISTANT and waiting_steps:
+            yield from (steps[i] for i in sorted(waiting_steps))
+            moved_steps.update(waiting_steps)
+            waiting_steps = []
+        if step_index not in moved_steps:
             yield step
-        waiting += answers.get(at, ())
-    yield from (steps[i] for i in sorted(waiting))
+        waiting_steps += answers.get(step_index, ())
+    yield from (steps[i] for i in sorted(waiting_steps))
 
 
 def _answers(steps: Sequence[_Utterance]) -> dict[int, list[int]]:
@@ -157,14 +157,17 @@ def _answers(steps: Sequence[_Utterance]) -> dict[int, list[int]]:
 
     Some servers use an id again: a result belongs to the newest call before it.
     """
-    newest: dict[Any, int] = {}
-    out: dict[int, list[int]] = {}
-    for at, step in enumerate(steps):
+    newest_step: dict[Any, int] = {}
+    results_by_step: dict[int, list[int]] = {}
+    for step_index, step in enumerate(steps):
         for call in step.calls:
-            newest[_key(call["id"])] = at
-        if step.role == TOOL and (asked := newest.pop(_key(step.call), None)) is not None:
-            out.setdefault(asked, []).append(at)
-    return out
+            newest_step[_key(call["id"])] = step_index
+        if (
+            step.role == TOOL
+            and (asking_step := newest_step.pop(_key(step.call), None)) is not None
+        ):
+            results_by_step.setdefault(asking_step, []).append(step_index)
+    return results_by_step
 
 
 def _key(ident: Any) -> Any:
@@ -183,10 +186,10 @@ def _finished(message: Json) -> Json:
     if message["role"] != ASSISTANT:
         return {**message, "content": content}
     calls = _with_members(message["tool_calls"], message[CARRIED_CALLS])
-    carried = plain_text(message[CARRIED])
+    carried_text = plain_text(message[CARRIED])
     if calls:
-        return {**carried, "role": ASSISTANT, "content": content or None, "tool_calls": calls}
-    return {**carried, "role": ASSISTANT, "content": content}
+        return {**carried_text, "role": ASSISTANT, "content": content or None, "tool_calls": calls}
+    return {**carried_text, "role": ASSISTANT, "content": content}
 
 
 def with_carried(message: Json, sealed: SealedMembers) -> Json:
@@ -195,16 +198,18 @@ def with_carried(message: Json, sealed: SealedMembers) -> Json:
     return {**sealed.members, **message, **({"tool_calls": calls} if calls else {})}
 
 
-def _with_members(told: Sequence[Json], carried: Sequence[CallMembers]) -> list[Json]:
+def _with_members(
+    message_calls: Sequence[Json], carried_calls: Sequence[CallMembers]
+) -> list[Json]:
     """Return calls with what the server said beside each."""
-    calls = list(told)
+    calls = list(message_calls)
     places = {c["id"]: n for n, c in enumerate(calls) if isinstance(c["id"], str)}
-    for found in carried:
-        place = places.get(found.ident, found.place)
+    for call_members in carried_calls:
+        place = places.get(call_members.ident, call_members.place)
         if 0 <= place < len(calls):
             call = calls[place]
-            function = {**call["function"], **found.members.get("function", {})}
-            calls[place] = {**call, **found.members, "function": function}
+            function = {**call["function"], **call_members.members.get("function", {})}
+            calls[place] = {**call, **call_members.members, "function": function}
     return calls
 
 

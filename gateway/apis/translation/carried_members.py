@@ -33,19 +33,19 @@ class CarriedMembers:
 
     def take(self, delta: Json) -> None:
         """Take what a delta says beside the message's words."""
-        beside = {k: v for k, v in delta.items() if v not in NOTHING and BESIDE.search(k)}
-        if beside:
-            merge(self._pending, beside)
+        extra_members = {k: v for k, v in delta.items() if v not in NOTHING and BESIDE.search(k)}
+        if extra_members:
+            merge(self._pending, extra_members)
 
     def take_call(self, call: Any, delta: Json) -> None:
         """Take what a delta says beside a call."""
-        beside = {k: v for k, v in delta.items() if k not in OF_CALLS and v not in NOTHING}
+        extra_members = {k: v for k, v in delta.items() if k not in OF_CALLS and v not in NOTHING}
         function = delta.get("function")
         if isinstance(function, dict):
-            more = {k: v for k, v in function.items() if k not in OF_FUNCTIONS}
-            beside |= {"function": more} if more else {}
-        if beside:
-            self._pending_calls.append((call, beside))
+            function_members = {k: v for k, v in function.items() if k not in OF_FUNCTIONS}
+            extra_members |= {"function": function_members} if function_members else {}
+        if extra_members:
+            self._pending_calls.append((call, extra_members))
 
     @property
     def is_pending(self) -> bool:
@@ -57,19 +57,23 @@ class CarriedMembers:
 
         Places are counted from the call that begins next.
         """
-        begun = {id(call): place - len(calls) for place, call in enumerate(calls)}
+        places = {id(call): place - len(calls) for place, call in enumerate(calls)}
         coming: dict[int, int] = {}
-        found: dict[int, CallMembers] = {}
-        for call, beside in self._pending_calls:
-            place = begun.get(id(call))
+        members_by_place: dict[int, CallMembers] = {}
+        for call, extra_members in self._pending_calls:
+            place = places.get(id(call))
             if place is None:
                 place = coming.setdefault(id(call), len(coming))
-            members = found.setdefault(id(call), CallMembers(place, str(call.ident), {})).members
-            merge(members, beside)
-        told = [c._replace(members=plain_text(c.members)) for c in found.values()]
-        sealed = SealedMembers(plain_text(self._pending), told)
+            members = members_by_place.setdefault(
+                id(call), CallMembers(place, str(call.ident), {})
+            ).members
+            merge(members, extra_members)
+        sealed_calls = [
+            c._replace(members=plain_text(c.members)) for c in members_by_place.values()
+        ]
+        sealed = SealedMembers(plain_text(self._pending), sealed_calls)
         self._pending, self._pending_calls = {}, []
-        self._sealed.append(SealedMembers(sealed.members, [c.at(len(calls)) for c in told]))
+        self._sealed.append(SealedMembers(sealed.members, [c.at(len(calls)) for c in sealed_calls]))
         return sealed
 
     def whole(self) -> SealedMembers | None:

@@ -191,8 +191,8 @@ class ReplyWriter(ABC):
             part.unplaced.append(delta)
             return
         if part.unplaced:
-            for before in part.unplaced:
-                self.carried.take_call(part, before)
+            for earlier_delta in part.unplaced:
+                self.carried.take_call(part, earlier_delta)
             part.unplaced = []
         self.carried.take_call(part, delta)
 
@@ -270,9 +270,9 @@ class ReplyWriter(ABC):
 
 def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
     """Yield the kinds and texts of a delta, reasoning first."""
-    found = next((delta[m] for m in REASONINGS if isinstance(delta.get(m), str)), "")
-    if found:
-        yield REASONING, found
+    reasoning = next((delta[m] for m in REASONINGS if isinstance(delta.get(m), str)), "")
+    if reasoning:
+        yield REASONING, reasoning
     content = delta.get("content")
     if isinstance(content, str) and content:
         yield TEXT, content
@@ -289,8 +289,8 @@ def _is_whole(part: ReplyPart) -> bool:
     return part.call is not None and part.call.arguments.is_complete
 
 
-def count_of(told: Any, *path: str) -> int:
+def count_of(usage: Any, *path: str) -> int:
     """Return a count of a usage; 0 if it is missing."""
     for name in path:
-        told = told.get(name) if isinstance(told, dict) else None
-    return told if type(told) is int and told > 0 else 0
+        usage = usage.get(name) if isinstance(usage, dict) else None
+    return usage if type(usage) is int and usage > 0 else 0

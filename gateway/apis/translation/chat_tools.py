@@ -51,24 +51,24 @@ class ChatTools:
             name = f"{name}_"
         self._origins[name] = origin
         self._names[origin.name, origin.namespace] = name
-        shown = {k: v for k, v in function.items() if v is not None}
-        self.listed.append({"type": "function", "function": {"name": name, **shown}})
+        tool_members = {k: v for k, v in function.items() if v is not None}
+        self.listed.append({"type": "function", "function": {"name": name, **tool_members}})
 
     def add_custom(self, tool: Json, name: str) -> None:
         """Add a tool whose input is free text."""
-        told = [str(tool.get("description") or "")]
+        description_lines = [str(tool.get("description") or "")]
         form = tool.get("format")
         if isinstance(form, dict) and form.get("definition"):
-            told.append(f"`{INPUT}` must fit this {form.get('syntax')} grammar:")
-            told.append(str(form["definition"]))
-        description = "\n\n".join(t for t in told if t)
+            description_lines.append(f"`{INPUT}` must fit this {form.get('syntax')} grammar:")
+            description_lines.append(str(form["definition"]))
+        description = "\n\n".join(t for t in description_lines if t)
         origin = ToolOrigin(name, is_custom=True)
         self.add(origin, {"description": description or None, "parameters": FREE_TEXT})
 
     def name_of(self, name: str, namespace: str = "") -> str:
         """Return a tool's name in chat completions, also if it is not offered."""
-        known = self._names.get((name, namespace))
-        return known or _flat_name(ToolOrigin(name, namespace))
+        flat_name = self._names.get((name, namespace))
+        return flat_name or _flat_name(ToolOrigin(name, namespace))
 
     def origin_of(self, chat_name: str) -> ToolOrigin:
         """Return the tool that a model calls by this name."""
@@ -87,10 +87,10 @@ def custom_arguments(text: Any) -> str:
 def custom_input(arguments: str) -> str:
     """Return the free text in a function's arguments; arguments of any other form are the text."""
     try:
-        found = decode_foreign(arguments)
+        decoded = decode_foreign(arguments)
     except (msgspec.DecodeError, RecursionError):
         return arguments
-    text = found.get(INPUT) if isinstance(found, dict) else None
+    text = decoded.get(INPUT) if isinstance(decoded, dict) else None
     return text if isinstance(text, str) else arguments
 
 
@@ -98,9 +98,9 @@ def _flat_name(origin: ToolOrigin) -> str:
     if not origin.namespace:
         return origin.name
     joint = "" if origin.namespace.endswith("__") else "__"
-    whole = f"{origin.namespace}{joint}{origin.name}"
-    name = NOT_IN_NAMES.sub("_", whole)
-    if name == whole and len(name) <= NAME_CHARACTERS:
+    full_name = f"{origin.namespace}{joint}{origin.name}"
+    name = NOT_IN_NAMES.sub("_", full_name)
+    if name == full_name and len(name) <= NAME_CHARACTERS:
         return name
-    mark = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[: NAME_CHARACTERS - 9]}_{mark}"
+    name_digest = hashlib.sha256(full_name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: NAME_CHARACTERS - 9]}_{name_digest}"

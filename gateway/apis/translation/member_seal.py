@@ -71,9 +71,9 @@ class MemberSeal:
         """Return what a token holds; None for one that is not of this tenant and provider."""
         if not isinstance(token, str):
             return None
-        shown = token.removeprefix(ORPHANED)
-        sealed = self._open(shown)
-        if sealed is None or shown is token:
+        sealed_text = token.removeprefix(ORPHANED)
+        sealed = self._open(sealed_text)
+        if sealed is None or sealed_text is token:
             return sealed
         # A call of ours followed, which is not there: only an id tells which call is meant.
         return sealed._replace(calls=[c._replace(place=NOWHERE) for c in sealed.calls])

@@ -118,17 +118,17 @@ class MessagesReply(ReplyWriter):
             return reason
         if self.calls:
             return "tool_use"
-        refused = any(p.kind == REFUSAL for p in self.parts)
-        return "refusal" if refused else "end_turn"
+        is_refused = any(p.kind == REFUSAL for p in self.parts)
+        return "refusal" if is_refused else "end_turn"
 
 
 def error_of(error: Any, status: int) -> Json:
     """Return a server's error as Anthropic's SDKs read it. status: 0 inside a stream."""
-    told = error if isinstance(error, dict) else {"message": error}
-    code = told.get("code") if status == 0 else status
+    error_object = error if isinstance(error, dict) else {"message": error}
+    code = error_object.get("code") if status == 0 else status
     kind = ERROR_TYPES.get(code) if type(code) is int else None
-    usual = "invalid_request_error" if 400 <= status < 500 else "api_error"
-    return {"type": kind or usual, "message": str(told.get("message") or "no text")}
+    usual_type = "invalid_request_error" if 400 <= status < 500 else "api_error"
+    return {"type": kind or usual_type, "message": str(error_object.get("message") or "no text")}
 
 
 def _block(part: ReplyPart) -> Json:
@@ -147,12 +147,12 @@ def _input(text: str) -> Any:
         return text
 
 
-def _usage(told: Json) -> Json:
-    prompt = count_of(told, "prompt_tokens")
-    cached = min(prompt, count_of(told, "prompt_tokens_details", "cached_tokens"))
+def _usage(usage: Json) -> Json:
+    prompt = count_of(usage, "prompt_tokens")
+    cached_tokens = min(prompt, count_of(usage, "prompt_tokens_details", "cached_tokens"))
     return {
         **NO_USAGE,
-        "input_tokens": prompt - cached,
-        "cache_read_input_tokens": cached,
-        "output_tokens": count_of(told, "completion_tokens"),
+        "input_tokens": prompt - cached_tokens,
+        "cache_read_input_tokens": cached_tokens,
+        "output_tokens": count_of(usage, "completion_tokens"),
     }

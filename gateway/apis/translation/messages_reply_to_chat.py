@@ -25,12 +25,13 @@ from gateway.wire.chat import Json, encode, object_or_empty
 from gateway.wire.part_keys import messages_key
 from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
+# Any other: stop.
 FINISH = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
     "refusal": "content_filter",
-}  # any other: stop
+}
 STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -65,8 +66,8 @@ class WholeAnswer:
     most: bytes that are kept.
     """
 
-    def __init__(self, told: Callable[[bytes], bytes], most: int) -> None:
-        self._told, self._most = told, most
+    def __init__(self, on_answer: Callable[[bytes], bytes], max_bytes: int) -> None:
+        self._told, self._most = on_answer, max_bytes
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -93,29 +94,29 @@ class StreamedAnswer(StreamTranslator):
 
     def __init__(
         self,
-        created: int,
+        created_at: int,
         thoughts: int = 0,
         usage: bool = False,
         readable: Callable[[bytes], bool] = bool,
     ) -> None:
         super().__init__()
-        self._chunks, self._readable = Chunks(created, thoughts, usage), readable
+        self._chunks, self._readable = Chunks(created_at, thoughts, usage), readable
 
     def _translate(self, event: SseEvent) -> bytes:
         if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
-        told = object_or_empty(event.data)
-        out = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(told))
-        return out + (
+        event_object = object_or_empty(event.data)
+        frames = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(event_object))
+        return frames + (
             frame(DONE)
-            if told.get("type") == "message_stop"
+            if event_object.get("type") == "message_stop"
             else PING
-            if told.get("type") == "ping"
+            if event_object.get("type") == "ping"
             else b""
         )
 
 
-def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
+def answer(data: bytes, created_at: int, thoughts: int = 0) -> bytes:
     """Return the bytes of a message as those of a completion (see there); what is neither a message
     nor an error is left as it came.
     """
@@ -123,39 +124,43 @@ def answer(data: bytes, created: int, thoughts: int = 0) -> bytes:
     if message.get("type") == "error":
         return encode({"error": _error(message)})
     return (
-        encode(completion(message, created, thoughts))
+        encode(completion(message, created_at, thoughts))
         if isinstance(message.get("content"), list)
         else data
     )
 
 
-def completion(message: Json, created: int, thoughts: int = 0) -> Json:
+def completion(message: Json, created_at: int, thoughts: int = 0) -> Json:
     """Return a whole message as a chat completion.
 
-    created: seconds since the epoch. thoughts: thinking blocks the tool loop had before.
+    created_at: seconds since the epoch. thoughts: thinking blocks the tool loop had before.
     """
-    said: dict[str, list[str]] = {"text": [], "thinking": []}
+    texts_by_kind: dict[str, list[str]] = {"text": [], "thinking": []}
     blocks: list[Json] = []
     calls: list[Json] = []
     for position, block in enumerate(_dicts(message.get("content"))):
         kind = _text(block.get("type"))
-        if kind in said:
-            said[kind].append(_text(block.get(kind)))
+        if kind in texts_by_kind:
+            texts_by_kind[kind].append(_text(block.get(kind)))
         if kind in ("thinking", "redacted_thinking"):
             blocks.append(_thought(block, thoughts + len(blocks), position))
         if kind == "tool_use":
             calls.append(_call(block, encode(block.get("input") or {}).decode()))
-    told = {
+    message_members = {
         "role": "assistant",
-        "content": "".join(said["text"]) or None,
-        "reasoning_content": "".join(said["thinking"]),
+        "content": "".join(texts_by_kind["text"]) or None,
+        "reasoning_content": "".join(texts_by_kind["thinking"]),
         "thinking_blocks": blocks,
         "tool_calls": calls,
     }
-    shown = {k: v for k, v in told.items() if v or k == "content"}
-    choice = {"index": 0, "message": shown, "finish_reason": _finish(message.get("stop_reason"))}
+    shown_members = {k: v for k, v in message_members.items() if v or k == "content"}
+    choice = {
+        "index": 0,
+        "message": shown_members,
+        "finish_reason": _finish(message.get("stop_reason")),
+    }
     return {
-        **_head(message, created),
+        **_head(message, created_at),
         "object": "chat.completion",
         "choices": [choice],
         "usage": usage(message.get("usage")),
@@ -175,8 +180,8 @@ class BlockState(AnswerPart):
 class Chunks:
     """One stream's events as chunks. over: nothing more is to come."""
 
-    def __init__(self, created: int, thoughts: int, wants_usage: bool) -> None:
-        self._created, self._thoughts, self._wants_usage = created, thoughts, wants_usage
+    def __init__(self, created_at: int, thoughts: int, wants_usage: bool) -> None:
+        self._created, self._thoughts, self._wants_usage = created_at, thoughts, wants_usage
         self._head: Json = {}
         self._usage: Json = {}
         self._stop: Any = None
@@ -199,20 +204,24 @@ class Chunks:
                 grown = self._blocks.find(messages_key(event))
                 return self._grew(grown.block if grown else {}, _dict(event.get("delta")))
             case "content_block_stop":
-                ended = self._blocks.find_end(messages_key(event))
-                return self._end_block(ended) if ended and not ended.has_ended else []
+                ended_block = self._blocks.find_end(messages_key(event))
+                return (
+                    self._end_block(ended_block)
+                    if ended_block and not ended_block.has_ended
+                    else []
+                )
             case "message_delta":
                 self._stop = _dict(event.get("delta")).get("stop_reason") or self._stop
                 self._usage = combine_usage(self._usage, event.get("usage"))
             case "message_stop":
                 self.over = True
                 unended = [c for s in self._blocks.open_parts() for c in self._end_block(s)]
-                told = (
+                usage_chunks = (
                     [{**self._head, "choices": [], "usage": usage(self._usage)}]
                     if self._wants_usage
                     else []
                 )
-                return [*unended, self._chunk({}, _finish(self._stop)), *told]
+                return [*unended, self._chunk({}, _finish(self._stop)), *usage_chunks]
             case "error":
                 self.over = True
                 return [{"error": _error(event)}]
@@ -223,9 +232,8 @@ class Chunks:
 
     def _began(self, state: BlockState, block: Json) -> list[Json]:
         state.block = block
-        block[
-            "pieces"
-        ] = {}  # of its members, until it ends: to add each to all before it would be quadratic
+        # Of its members, until it ends: to add each to all before it would be quadratic.
+        block["pieces"] = {}
         if block.get("type") == "tool_use":
             block["call"], self._calls = self._calls, self._calls + 1
             return [self._chunk({"tool_calls": [{"index": block["call"], **_call(block, "")}]})]
@@ -242,15 +250,15 @@ class Chunks:
             case "signature_delta":
                 _append_piece(block, "signature", delta)
             case "input_json_delta" if (
-                more := _text(delta.get("partial_json"))
+                partial_json := _text(delta.get("partial_json"))
             ) and "call" in block:
                 block["grown"] = True
-                return [self._arguments(block, more)]
+                return [self._arguments(block, partial_json)]
         return []
 
-    def _text_chunk(self, kind: str, told: Any) -> list[Json]:
+    def _text_chunk(self, kind: str, text_value: Any) -> list[Json]:
         member = {"text": "content", "thinking": "reasoning_content"}.get(kind)
-        return [self._chunk({member: text})] if member and (text := _text(told)) else []
+        return [self._chunk({member: text})] if member and (text := _text(text_value)) else []
 
     def _arguments(self, block: Json, text: str) -> Json:
         return self._chunk(
@@ -260,13 +268,14 @@ class Chunks:
     def _end_block(self, state: BlockState) -> list[Json]:
         self._blocks.end(state)
         block = state.block
-        if (
-            "call" in block and "grown" not in block
-        ):  # none came in pieces: it is what the start told
+        # None came in pieces: it is what the start told.
+        if "call" in block and "grown" not in block:
             return [self._arguments(block, encode(block.get("input") or {}).decode())]
         if block.get("type") in ("thinking", "redacted_thinking"):
             self._thoughts += 1
-            block |= {member: "".join(pieces) for member, pieces in block["pieces"].items()}
+            block |= {
+                member: "".join(member_texts) for member, member_texts in block["pieces"].items()
+            }
             return [
                 self._chunk({"thinking_blocks": [_thought(block, self._thoughts - 1, state.order)]})
             ]
@@ -281,9 +290,9 @@ def _append_piece(block: Json, member: str, delta: Json) -> None:
         )
 
 
-def usage(told: Any) -> Json:
+def usage(native_usage: Any) -> Json:
     """Anthropic's usage as OpenAI's: there the prompt's tokens hold the cached ones too."""
-    counts = {k: _count(_dict(told).get(k)) for k in (*INPUT, "output_tokens")}
+    counts = {k: _count(_dict(native_usage).get(k)) for k in (*INPUT, "output_tokens")}
     prompt = sum(counts[k] for k in INPUT)
     details = {
         "cached_tokens": counts["cache_read_input_tokens"],
@@ -297,49 +306,49 @@ def usage(told: Any) -> Json:
     }
 
 
-def combine_usage(have: Json, more: Any) -> Json:
+def combine_usage(have: Json, later_usage: Any) -> Json:
     """Usage told so far with what a later event tells of it."""
-    told = {k: v for k, v in _dict(more).items() if v is not None}
-    if not any(_count(told.get(k)) for k in INPUT):
-        told = {k: v for k, v in told.items() if k not in INPUT}
-    return {**have, **told}
+    later_counts = {k: v for k, v in _dict(later_usage).items() if v is not None}
+    if not any(_count(later_counts.get(k)) for k in INPUT):
+        later_counts = {k: v for k, v in later_counts.items() if k not in INPUT}
+    return {**have, **later_counts}
 
 
 def refusal(data: bytes) -> bytes:
     """Return an error body as OpenAI's, with the original in it; what is no error of Anthropic's is
     left as it came.
     """
-    told = object_or_empty(data)
+    error_body = object_or_empty(data)
     return (
-        encode({"error": {**_error(told, coded=True), "upstream": told}})
-        if told.get("type") == "error"
+        encode({"error": {**_error(error_body, coded=True), "upstream": error_body}})
+        if error_body.get("type") == "error"
         else data
     )
 
 
-def _error(told: Json, *, coded: bool = False) -> Json:
+def _error(native_error: Json, *, coded: bool = False) -> Json:
     """coded: with OpenAI's code; else with the HTTP status of that kind of error, which an event
     has no other place for.
     """
-    error = _dict(told.get("error"))
+    error = _dict(native_error.get("error"))
     kind, message = str(error.get("type") or "api_error"), str(error.get("message") or "no text")
-    out = {"message": message, "type": kind, "param": None, "code": None}
+    error_object = {"message": message, "type": kind, "param": None, "code": None}
     if not coded:
-        return {**out, "status": STATUS.get(kind, 500)}
+        return {**error_object, "status": STATUS.get(kind, 500)}
     if any(words in message for words in OVERFLOWS):
-        return {**out, "code": "context_length_exceeded"}
+        return {**error_object, "code": "context_length_exceeded"}
     if "credit balance is too low" in message:
-        return {**out, "code": "insufficient_quota"}
+        return {**error_object, "code": "insufficient_quota"}
     if kind == "not_found_error" and message.startswith("model"):
-        return {**out, "code": "model_not_found"}
-    return {**out, "code": CODES.get(kind)}
+        return {**error_object, "code": "model_not_found"}
+    return {**error_object, "code": CODES.get(kind)}
 
 
-def _head(message: Json, created: int) -> Json:
+def _head(message: Json, created_at: int) -> Json:
     return {
         "id": message.get("id"),
         "object": "",
-        "created": created,
+        "created": created_at,
         "model": message.get("model"),
     }
 
@@ -357,8 +366,10 @@ def _call(block: Json, arguments: str) -> Json:
 
 
 def _thought(block: Json, index: int, position: Any) -> Json:
-    kept = {k: v for k, v in block.items() if k in ("type", "thinking", "signature", "data")}
-    return {**kept, "index": index, "position": position}
+    thought_members = {
+        k: v for k, v in block.items() if k in ("type", "thinking", "signature", "data")
+    }
+    return {**thought_members, "index": index, "position": position}
 
 
 def _dict(value: Any) -> Json:

@@ -37,12 +37,13 @@ from gateway.errors import BadRequest
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import check_model, messages_of
 
+# Of Anthropic's own, as are thinking, output_config and top_k.
 NATIVE = (
     "cache_control",
     "context_management",
     "mcp_servers",
     "container",
-)  # of Anthropic's own, as are thinking, output_config and top_k
+)
 GO_ON = "Go on."
 # the beta that a request with `thinking.block_binding` needs
 BINDING = "thinking-binding-controls-2026-08-01"
@@ -75,8 +76,8 @@ def messages_request(
     tools, choice = _tools_and_choice(body, declared, facts)
     loop = loop_of(body["messages"])
     undeclared = call_ids_in(loop) - {t["name"] for t in declared}
-    kept = 0 if undeclared else len(loop)
-    talk = NativeMessages(body["messages"], kept, frozen and _may_mark(body))
+    kept_thoughts = 0 if undeclared else len(loop)
+    talk = NativeMessages(body["messages"], kept_thoughts, frozen and _may_mark(body))
     if "prefill" in facts.get("refuses", ()) and talk.messages[-1]["role"] == "assistant":
         talk.messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
     refuses = facts.get("refuses", ())
@@ -89,7 +90,7 @@ def messages_request(
     output, instruction = _format(body, facts)
     reasoning["output_config"] = {**(reasoning["output_config"] or {}), **output}
     samples = _kind(reasoning) not in ("enabled", "adaptive")
-    out = {
+    request = {
         "model": body["model"],
         "max_tokens": limit,
         "system": [*talk.system, *instruction],
@@ -100,7 +101,7 @@ def messages_request(
         **reasoning,
         **(_sampling(body) if samples and "sampling" not in refuses else {}),
     }
-    return {k: v for k, v in out.items() if v is not None and v not in ([], {})}
+    return {k: v for k, v in request.items() if v is not None and v not in ([], {})}
 
 
 def dropped_members(body: Json) -> tuple[str, ...]:
@@ -121,8 +122,8 @@ def _began_without_thoughts(loop: Sequence[Json], undeclared: Collection[str]) -
 def _plain_members(body: Json) -> Json:
     """Give the members that need little or no translation."""
     stream = True if body.get("stream") else None
-    native = {k: body.get(k) for k in NATIVE}
-    return {"stop_sequences": _stops(body), "stream": stream, **native}
+    native_members = {k: body.get(k) for k in NATIVE}
+    return {"stop_sequences": _stops(body), "stream": stream, **native_members}
 
 
 def _tools_and_choice(
@@ -134,15 +135,15 @@ def _tools_and_choice(
     here, and none may be called.
     """
     choice = _tool_choice(body, declared, facts)
-    if declared or not (called := sorted(call_ids_in(body["messages"]))):
+    if declared or not (called_ids := sorted(call_ids_in(body["messages"]))):
         return declared, choice
-    return [{"name": n, "input_schema": {"type": "object"}} for n in called], {"type": "none"}
+    return [{"name": n, "input_schema": {"type": "object"}} for n in called_ids], {"type": "none"}
 
 
 def _reasoning_members(body: Json, facts: Mapping[str, Any], limit: int, choice: Json) -> Json:
     """Give the members that say how the model thinks: the client's own, then what is derived."""
-    own = {k: body.get(k) for k in ("thinking", "output_config")}
-    return own | _reasoning(body, facts, limit, choice.get("type") in ("any", "tool"))
+    own_members = {k: body.get(k) for k in ("thinking", "output_config")}
+    return own_members | _reasoning(body, facts, limit, choice.get("type") in ("any", "tool"))
 
 
 def _tolerate_changed_history(reasoning: Json) -> None:
@@ -165,13 +166,13 @@ def with_stale_thinking_dropped(body: Json) -> Json | None:
 
     None where the client says how it is, or thinks by a budget or not at all.
     """
-    own = body.get("thinking")
-    thoughtful = own is not None or b'"thinking"' in encode(body.get("messages"))
-    if not thoughtful or (isinstance(own, dict) and "block_binding" in own):
+    own_thinking = body.get("thinking")
+    thoughtful = own_thinking is not None or b'"thinking"' in encode(body.get("messages"))
+    if not thoughtful or (isinstance(own_thinking, dict) and "block_binding" in own_thinking):
         return None
-    reasoning = {"thinking": own}
+    reasoning = {"thinking": own_thinking}
     _tolerate_changed_history(reasoning)
-    return None if reasoning["thinking"] is own else {**body, **reasoning}
+    return None if reasoning["thinking"] is own_thinking else {**body, **reasoning}
 
 
 def _kind(reasoning: Json) -> Any:
@@ -222,10 +223,10 @@ def _limit(body: Json, facts: Mapping[str, Any], default: int) -> Any:
 
 
 def _sampling(body: Json) -> Json:
-    out = {k: body.get(k) for k in ("temperature", "top_p", "top_k")}
-    if isinstance(temperature := out["temperature"], int | float):
-        out |= {"temperature": min(1.0, max(0.0, temperature)), "top_p": None}
-    return out
+    sampling_members = {k: body.get(k) for k in ("temperature", "top_p", "top_k")}
+    if isinstance(temperature := sampling_members["temperature"], int | float):
+        sampling_members |= {"temperature": min(1.0, max(0.0, temperature)), "top_p": None}
+    return sampling_members
 
 
 def _stops(body: Json) -> list[str]:
@@ -240,12 +241,11 @@ def _stops(body: Json) -> list[str]:
 def _reasoning(body: Json, facts: Mapping[str, Any], limit: Any, forced: bool) -> Json:
     """`reasoning_effort` as the model takes it: see `thinking` in models.toml."""
     effort, mode = body.get("reasoning_effort"), facts.get("thinking")
-    if (
-        not isinstance(effort, str) or body.get("thinking") is not None or mode is None
-    ):  # Anthropic's own member wins
+    # Anthropic's own member wins.
+    if not isinstance(effort, str) or body.get("thinking") is not None or mode is None:
         return {}
-    off = effort in ("none", "minimal")
-    if mode in ("budget", "asked") and (off or forced):
+    is_off = effort in ("none", "minimal")
+    if mode in ("budget", "asked") and (is_off or forced):
         return {}  # there thinking is off unless asked for, and goes with no forced tool
     if mode == "budget":
         budget = min(BUDGETS.get(effort, 0), limit // 2 if isinstance(limit, int) else 0)
@@ -254,25 +254,28 @@ def _reasoning(body: Json, facts: Mapping[str, Any], limit: Any, forced: bool) -
             if budget >= LEAST_BUDGET
             else {}
         )
-    if mode == "default" and off:
+    if mode == "default" and is_off:
         return {"thinking": {"type": "disabled"}}
-    config = {"effort": "low" if off else effort, **(body.get("output_config") or {})}
+    config = {"effort": "low" if is_off else effort, **(body.get("output_config") or {})}
     return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": config}
 
 
 def _format(body: Json, facts: Mapping[str, Any]) -> tuple[Json, list[Json]]:
     """`response_format` as a member of `output_config`, or as a block of instruction."""
-    wanted = body.get("response_format")
-    if not isinstance(wanted, dict) or wanted.get("type") not in ("json_object", "json_schema"):
+    response_format = body.get("response_format")
+    if not isinstance(response_format, dict) or response_format.get("type") not in (
+        "json_object",
+        "json_schema",
+    ):
         return {}, []
-    told = wanted.get("json_schema")
-    told = told if isinstance(told, dict) else {}
-    schema = told.get("schema")
+    schema_member = response_format.get("json_schema")
+    schema_member = schema_member if isinstance(schema_member, dict) else {}
+    schema = schema_member.get("schema")
     if not isinstance(schema, dict):
         return {}, _system_blocks(
             "Answer with one JSON object and nothing else: no other text, no code fence."
         )
-    if told.get("strict") and facts.get("structured_outputs"):
+    if schema_member.get("strict") and facts.get("structured_outputs"):
         return {"format": {"type": "json_schema", "schema": schema}}, []
     return {}, _system_blocks(
         "Answer with one JSON value that fits this JSON schema and nothing else, no other "
@@ -298,13 +301,13 @@ def _tool(i: int, tool: Any) -> Json:
             if isinstance(schema, dict)
             else {"type": "object", "properties": {}}
         )
-        out = {
+        native_tool = {
             "name": function["name"],
             "description": function.get("description"),
             "input_schema": schema,
             "cache_control": tool.get("cache_control") or function.get("cache_control"),
         }
-        return {k: v for k, v in out.items() if v}
+        return {k: v for k, v in native_tool.items() if v}
     if (
         isinstance(kind, str)
         and kind not in ("function", "custom")
@@ -319,17 +322,17 @@ def _tool(i: int, tool: Any) -> Json:
 
 
 def _tool_choice(body: Json, tools: Sequence[Json], facts: Mapping[str, Any]) -> Json:
-    wanted = body.get("tool_choice")
+    tool_choice = body.get("tool_choice")
     if not tools:
         return {}
     if (
-        isinstance(wanted, dict)
-        and wanted.get("type") == "function"
-        and isinstance(wanted.get("function"), dict)
+        isinstance(tool_choice, dict)
+        and tool_choice.get("type") == "function"
+        and isinstance(tool_choice.get("function"), dict)
     ):
-        choice: Json = {"type": "tool", "name": wanted["function"].get("name")}
-    elif wanted in (None, "auto", "none", "required"):
-        choice = {"type": {"none": "none", "required": "any"}.get(str(wanted), "auto")}
+        choice: Json = {"type": "tool", "name": tool_choice["function"].get("name")}
+    elif tool_choice in (None, "auto", "none", "required"):
+        choice = {"type": {"none": "none", "required": "any"}.get(str(tool_choice), "auto")}
     else:
         raise BadRequest(
             "`tool_choice` is none of auto, none, required and a named function. Send one of them.",
@@ -339,15 +342,15 @@ def _tool_choice(body: Json, tools: Sequence[Json], facts: Mapping[str, Any]) ->
         choice = {"type": "auto"}
     if body.get("parallel_tool_calls") is False and choice["type"] != "none":
         return {**choice, "disable_parallel_tool_use": True}
-    return choice if wanted is not None else {}
+    return choice if tool_choice is not None else {}
 
 
 def _may_mark(body: Json) -> bool:
     """Tell whether a cache mark is left, and ours would stand before no longer-lived one, which the
     API refuses.
     """
-    told = encode([body.get("tools"), body["messages"]])
+    encoded = encode([body.get("tools"), body["messages"]])
     return (
-        told.count(b'"cache_control":{') + bool(body.get("cache_control")) < MARKS
-        and b'"ttl":"1h"' not in told
+        encoded.count(b'"cache_control":{') + bool(body.get("cache_control")) < MARKS
+        and b'"ttl":"1h"' not in encoded
     )

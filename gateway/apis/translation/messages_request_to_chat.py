@@ -48,70 +48,72 @@ def chat_request(
     """
     body = _without_dropped(body, losses)
     tools = _tools(body.get("tools"), losses)
-    out = {name: body[name] for name in CARRIED if name in body}
-    out["messages"] = _messages(body, losses, seal)
+    chat_body = {name: body[name] for name in CARRIED if name in body}
+    chat_body["messages"] = _messages(body, losses, seal)
     if "max_tokens" in body:
-        out[limit] = body["max_tokens"]
+        chat_body[limit] = body["max_tokens"]
     if "stop_sequences" in body:
-        out["stop"] = body["stop_sequences"]
-    out |= _output(body.get("output_config"), losses)
+        chat_body["stop"] = body["stop_sequences"]
+    chat_body |= _output(body.get("output_config"), losses)
     if tools.listed:
-        out["tools"] = tools.listed
-        out |= _tool_choice(body.get("tool_choice"))
-    return out, tools
+        chat_body["tools"] = tools.listed
+        chat_body |= _tool_choice(body.get("tool_choice"))
+    return chat_body, tools
 
 
 def _without_dropped(body: Json, losses: Losses) -> Json:
     """Return the request without what is dropped. Raises BadRequest for what cannot be sent."""
-    out = {}
+    remaining_members = {}
     for name, value in body.items():
         if name in CARRIED or name in READ:
             if value is not None and not losses.drops(name):
-                out[name] = value
+                remaining_members[name] = value
         elif value not in WITHOUT_EFFECT:
             losses.lose(name, name)
-    return out
+    return remaining_members
 
 
 def _messages(body: Json, losses: Losses, seal: MemberSeal | None) -> list[Json]:
-    out = ChatMessages(seal)
+    chat_messages = ChatMessages(seal)
     for part in _parts(body.get("system"), "system", losses):
-        out.add_system(_only_text(part, "system", losses))
-    told = body.get("messages")
-    for at, message in enumerate(told if isinstance(told, list) else ()):
-        where = f"messages[{at}]"
+        chat_messages.add_system(_only_text(part, "system", losses))
+    messages = body.get("messages")
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        where = f"messages[{index}]"
         if not isinstance(message, dict):
             raise BadRequest(f"`{where}` must be an object.", param=where)
-        _add_message(message, f"{where}.content", out, losses)
-    return out.whole()
+        _add_message(message, f"{where}.content", chat_messages, losses)
+    return chat_messages.whole()
 
 
-def _add_message(message: Json, where: str, out: ChatMessages, losses: Losses) -> None:
+def _add_message(message: Json, where: str, chat_messages: ChatMessages, losses: Losses) -> None:
     content, role = message.get("content"), message.get("role")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     if role == "assistant":
-        _add_said(blocks, where, out, losses)
+        _add_said(blocks, where, chat_messages, losses)
         return
-    for at, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         if _kind(block) == "tool_result":
-            out.add_result(block.get("tool_use_id"), list(_result(block, f"{where}[{at}]", losses)))
-    rest = [b for b in blocks if _kind(b) != "tool_result"]
-    parts = list(_parts(rest, where, losses))
+            chat_messages.add_result(
+                block.get("tool_use_id"), list(_result(block, f"{where}[{index}]", losses))
+            )
+    other_blocks = [b for b in blocks if _kind(b) != "tool_result"]
+    parts = list(_parts(other_blocks, where, losses))
     if role == "system":
         for part in parts:
-            out.add_system(_only_text(part, where, losses))
+            chat_messages.add_system(_only_text(part, where, losses))
     elif parts:
-        out.add_user(parts)
+        chat_messages.add_user(parts)
 
 
-def _add_said(blocks: list[Any], where: str, out: ChatMessages, losses: Losses) -> None:
+def _add_said(blocks: list[Any], where: str, chat_messages: ChatMessages, losses: Losses) -> None:
     """Add what the model said, block by block: what it carried belongs to a place between them."""
-    out.add_said([], [])
-    for at, block in enumerate(blocks):
+    chat_messages.add_said([], [])
+    for index, block in enumerate(blocks):
         if _kind(block) == "tool_use":
-            out.add_said([], [_call(block)])
-        elif _kind(block) != "thinking" or not out.add_sealed(block.get("signature")):
-            out.add_said(list(_block_parts(block, f"{where}[{at}]", losses)), [])
+            chat_messages.add_said([], [_call(block)])
+        elif _kind(block) != "thinking" or not chat_messages.add_sealed(block.get("signature")):
+            chat_messages.add_said(list(_block_parts(block, f"{where}[{index}]", losses)), [])
 
 
 def _only_text(part: Json, where: str, losses: Losses) -> str:
@@ -130,8 +132,8 @@ def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
     """Yield blocks as parts of a chat completion. Raises BadRequest."""
     if not isinstance(content, list):
         content = [{"type": "text", "text": content}] if isinstance(content, str) else []
-    for at, block in enumerate(content):
-        yield from _block_parts(block, f"{where}[{at}]", losses)
+    for index, block in enumerate(content):
+        yield from _block_parts(block, f"{where}[{index}]", losses)
 
 
 def _block_parts(block: Any, where: str, losses: Losses) -> Iterator[Json]:
@@ -170,8 +172,8 @@ def _part(block: Json) -> Json | None:
 
 
 def _call(block: Json) -> Json:
-    told = block.get("input")
-    arguments = encode(told if isinstance(told, dict) else {}).decode()
+    call_input = block.get("input")
+    arguments = encode(call_input if isinstance(call_input, dict) else {}).decode()
     return call_of(block.get("id"), str(block.get("name")), arguments)
 
 
@@ -179,10 +181,10 @@ def _kind(block: Any) -> Any:
     return block.get("type") if isinstance(block, dict) else None
 
 
-def _tools(told: Any, losses: Losses) -> ChatTools:
-    out = ChatTools()
-    for at, tool in enumerate(told if isinstance(told, list) else ()):
-        where, tool = f"tools[{at}]", tool if isinstance(tool, dict) else {}
+def _tools(native_tools: Any, losses: Losses) -> ChatTools:
+    chat_tools = ChatTools()
+    for index, tool in enumerate(native_tools if isinstance(native_tools, list) else ()):
+        where, tool = f"tools[{index}]", tool if isinstance(tool, dict) else {}
         kind, name = tool.get("type"), tool.get("name")
         if kind not in TOOL_KINDS or not isinstance(name, str) or not name:
             losses.lose(f"tools.{kind}", where)
@@ -196,38 +198,42 @@ def _tools(told: Any, losses: Losses) -> ChatTools:
             "parameters": schema if isinstance(schema, dict) else NO_PARAMETERS,
             "strict": tool.get("strict"),
         }
-        out.add(ToolOrigin(name), function)
-    return out
+        chat_tools.add(ToolOrigin(name), function)
+    return chat_tools
 
 
-def _tool_choice(told: Any) -> Json:
+def _tool_choice(native_choice: Any) -> Json:
     """Return the members that say which tools may be called. Raises BadRequest."""
-    if told is None:
+    if native_choice is None:
         return {}
-    told = told if isinstance(told, dict) else {}
-    kind = told.get("type")
-    out: Json = {"parallel_tool_calls": False} if told.get("disable_parallel_tool_use") else {}
+    native_choice = native_choice if isinstance(native_choice, dict) else {}
+    kind = native_choice.get("type")
+    choice_members: Json = (
+        {"parallel_tool_calls": False} if native_choice.get("disable_parallel_tool_use") else {}
+    )
     if kind in CHOICES:
-        return {"tool_choice": CHOICES[kind], **out}
+        return {"tool_choice": CHOICES[kind], **choice_members}
     if kind == "tool":
-        function = {"name": told.get("name")}
-        return {"tool_choice": {"type": "function", "function": function}, **out}
+        function = {"name": native_choice.get("name")}
+        return {"tool_choice": {"type": "function", "function": function}, **choice_members}
     raise BadRequest(
         f"`tool_choice.type` is {str(kind)[:40]!r}. Send auto, any, tool or none.",
         param="tool_choice",
     )
 
 
-def _output(told: Any, losses: Losses) -> Json:
-    out: Json = {}
-    for name, value in told.items() if isinstance(told, dict) else ():
+def _output(output_config: Any, losses: Losses) -> Json:
+    output_members: Json = {}
+    for name, value in output_config.items() if isinstance(output_config, dict) else ():
         if value is None:
             continue
         if name == "effort":
-            out |= {} if losses.drops("output_config.effort") else {"reasoning_effort": value}
+            output_members |= (
+                {} if losses.drops("output_config.effort") else {"reasoning_effort": value}
+            )
         elif name == "format" and isinstance(value, dict) and value.get("type") == "json_schema":
             schema = {"name": "answer", "schema": value.get("schema"), "strict": True}
-            out["response_format"] = {"type": "json_schema", "json_schema": schema}
+            output_members["response_format"] = {"type": "json_schema", "json_schema": schema}
         else:
             losses.lose(f"output_config.{name}", f"output_config.{name}")
-    return out
+    return output_members

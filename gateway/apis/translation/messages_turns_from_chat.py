@@ -60,11 +60,15 @@ def loop_of(messages: Sequence[Any]) -> list[Json]:
     """Return the assistant messages of the tool loop under way: those after the newest user
     message.
     """
-    last = max(
+    newest_user = max(
         (i for i, m in enumerate(messages) if isinstance(m, dict) and m.get("role") == "user"),
         default=-1,
     )
-    return [m for m in messages[last + 1 :] if isinstance(m, dict) and m.get("role") == "assistant"]
+    return [
+        m
+        for m in messages[newest_user + 1 :]
+        if isinstance(m, dict) and m.get("role") == "assistant"
+    ]
 
 
 def call_ids_in(messages: Sequence[Json]) -> set[str]:
@@ -74,18 +78,18 @@ def call_ids_in(messages: Sequence[Json]) -> set[str]:
 def _call(call: Any) -> tuple[str, Json]:
     """Return a call's name and input."""
     call = call if isinstance(call, dict) else {}
-    told: Json = next(
+    function: Json = next(
         (call[k] for k in ("function", "custom") if isinstance(call.get(k), dict)), {}
     )
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(told.get("name") or ""))[:128] or "unnamed"
-    arguments = told.get("arguments", told.get("input"))
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(function.get("name") or ""))[:128] or "unnamed"
+    arguments = function.get("arguments", function.get("input"))
     if isinstance(arguments, str) and arguments.strip():
         try:
             arguments = decode(arguments.encode())
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             arguments = {"unparsed_arguments": arguments}
         if not isinstance(arguments, dict):
-            arguments = {"unparsed_arguments": told.get("arguments", told.get("input"))}
+            arguments = {"unparsed_arguments": function.get("arguments", function.get("input"))}
     return name, arguments if isinstance(arguments, dict) else {}
 
 
@@ -102,21 +106,19 @@ class NativeMessages:
         self.thoughtful = False
         self.system: list[Json] = []
         self.messages: list[Json] = []
-        self._ids: dict[
-            str, int
-        ] = {}  # those taken, and from which number on another of the same is looked for
+        # Those taken, and from which number on another of the same is looked for.
+        self._ids: dict[str, int] = {}
         self._open: dict[str, str] = {}  # calls without a result so far: by our id the client's
         self._asked: dict[str, deque[str]] = {}  # the same by the client's id
         self._results: list[Json] = []
         self._after: list[Json] = []  # what was said between a call and its result
-        self._left = (
-            sum(m["role"] == "assistant" for m in messages) - thinkers
-        )  # assistant messages to come without thinking
+        # Assistant messages to come without thinking.
+        self._left = sum(m["role"] == "assistant" for m in messages) - thinkers
         self._mark = marked
-        begun = False
+        has_begun = False
         for i, message in enumerate(messages):
-            begun = begun or message["role"] not in SYSTEM
-            self._add(message, f"messages[{i}]", begun)
+            has_begun = has_begun or message["role"] not in SYSTEM
+            self._add(message, f"messages[{i}]", has_begun)
         self._settle()
         if not self.messages or self.messages[0]["role"] != "user":
             self.messages.insert(
@@ -177,39 +179,39 @@ class NativeMessages:
     def _add_assistant(self, message: Json, where: str) -> None:
         blocks = _blocks(message.get("content"), where) or _blocks(message.get("refusal"), where)
         for call in as_list(message.get("tool_calls")):
-            name, given = _call(call)
-            theirs = str(call.get("id") or "") if isinstance(call, dict) else ""
-            self._open[ours := self._id(theirs)] = theirs
-            self._asked.setdefault(theirs, deque()).append(ours)
-            blocks.append({"type": "tool_use", "id": ours, "name": name, "input": given})
+            name, arguments = _call(call)
+            client_id = str(call.get("id") or "") if isinstance(call, dict) else ""
+            self._open[native_id := self._id(client_id)] = client_id
+            self._asked.setdefault(client_id, deque()).append(native_id)
+            blocks.append({"type": "tool_use", "id": native_id, "name": name, "input": arguments})
         self._left -= 1
         if self._left < 0 and (thoughts := _thoughts(message)):
             blocks = merge_thoughts(blocks, thoughts)
             self.thoughtful = True
         self._turn("assistant", blocks)
 
-    def _id(self, theirs: str) -> str:
+    def _id(self, client_id: str) -> str:
         base = (
-            theirs
-            if ID.fullmatch(theirs)
-            else "toolu_" + hashlib.sha256(theirs.encode("utf-8", "replace")).hexdigest()[:24]
+            client_id
+            if ID.fullmatch(client_id)
+            else "toolu_" + hashlib.sha256(client_id.encode("utf-8", "replace")).hexdigest()[:24]
         )
-        ours, n = base, self._ids.get(base, 1)
-        while ours in self._ids:
-            ours, n = f"{base}_{n + 1}", n + 1
-        self._ids[base] = n
-        self._ids.setdefault(ours, 1)
-        return ours
+        native_id, number = base, self._ids.get(base, 1)
+        while native_id in self._ids:
+            native_id, number = f"{base}_{number + 1}", number + 1
+        self._ids[base] = number
+        self._ids.setdefault(native_id, 1)
+        return native_id
 
     def _result(self, message: Json, where: str) -> None:
         blocks = _blocks(message.get("content"), where)
-        asked = self._asked.get(str(message.get("tool_call_id") or ""))
-        if asked:
-            del self._open[ours := asked.popleft()]
+        open_ids = self._asked.get(str(message.get("tool_call_id") or ""))
+        if open_ids:
+            del self._open[native_id := open_ids.popleft()]
             self._results.append(
                 {
                     "type": "tool_result",
-                    "tool_use_id": ours,
+                    "tool_use_id": native_id,
                     **({"content": blocks} if blocks else {}),
                 }
             )
@@ -221,8 +223,13 @@ class NativeMessages:
         meanwhile.
         """
         stubs = [
-            {"type": "tool_result", "tool_use_id": ours, "content": NO_RESULT, "is_error": True}
-            for ours in self._open
+            {
+                "type": "tool_result",
+                "tool_use_id": native_id,
+                "content": NO_RESULT,
+                "is_error": True,
+            }
+            for native_id in self._open
         ]
         self._turn("user", [*self._results, *stubs, *self._after])
         self._open, self._asked, self._results, self._after = {}, {}, [], []
@@ -231,23 +238,27 @@ class NativeMessages:
         """The API refuses white space at the end of an assistant message that it is to go on
         with.
         """
-        last = self.messages[-1]
-        if last["role"] == "assistant" and last["content"][-1]["type"] == "text":
-            last["content"][-1] = {
-                **last["content"][-1],
-                "text": last["content"][-1]["text"].rstrip(),
+        last_message = self.messages[-1]
+        if last_message["role"] == "assistant" and last_message["content"][-1]["type"] == "text":
+            last_message["content"][-1] = {
+                **last_message["content"][-1],
+                "text": last_message["content"][-1]["text"].rstrip(),
             }
 
 
 def _thoughts(message: Json) -> list[tuple[int, Json]]:
     """Return the signed thinking of an assistant message, each with its place in the content."""
-    out: list[tuple[int, Json]] = []
+    placed_thoughts: list[tuple[int, Json]] = []
     for block in as_list(message.get("thinking_blocks")):
         kind = block.get("type") if isinstance(block, dict) else None
         place = block.get("position") if kind else None
-        place = place if isinstance(place, int) and place >= len(out) else len(out)
+        place = (
+            place
+            if isinstance(place, int) and place >= len(placed_thoughts)
+            else len(placed_thoughts)
+        )
         if kind == "thinking" and block.get("signature"):
-            out.append(
+            placed_thoughts.append(
                 (
                     place,
                     {
@@ -258,20 +269,20 @@ def _thoughts(message: Json) -> list[tuple[int, Json]]:
                 )
             )
         elif kind == "redacted_thinking" and block.get("data"):
-            out.append((place, {"type": kind, "data": block["data"]}))
-    return out
+            placed_thoughts.append((place, {"type": kind, "data": block["data"]}))
+    return placed_thoughts
 
 
 def merge_thoughts(blocks: list[Json], thoughts: list[tuple[int, Json]]) -> list[Json]:
     """Put thoughts among blocks, each at its place where there are as many before it."""
-    out: list[Json] = []
-    at = 0
-    for place, thought in sorted(thoughts, key=itemgetter(0)):
-        more = max(0, place - len(out))
-        out += blocks[at : at + more]
-        out.append(thought)
-        at += more
-    return out + blocks[at:]
+    merged: list[Json] = []
+    block_index = 0
+    for place, thought_block in sorted(thoughts, key=itemgetter(0)):
+        gap = max(0, place - len(merged))
+        merged += blocks[block_index : block_index + gap]
+        merged.append(thought_block)
+        block_index += gap
+    return merged + blocks[block_index:]
 
 
 def _blocks(content: Any, where: str) -> list[Json]:
@@ -287,11 +298,11 @@ def _blocks(content: Any, where: str) -> list[Json]:
 
 def _block(part: Json, where: str) -> Json | None:
     kind = part.get("type")
-    marked = {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
+    cache_members = {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
     if kind in ("text", "refusal"):
         text = part.get(kind)
         return (
-            {"type": "text", "text": text, **marked}
+            {"type": "text", "text": text, **cache_members}
             if isinstance(text, str) and text.strip()
             else None
         )
@@ -300,10 +311,10 @@ def _block(part: Json, where: str) -> Json | None:
         return {
             "type": "image",
             "source": _source(url.get("url") if isinstance(url, dict) else url, where),
-            **marked,
+            **cache_members,
         }
     if kind == "file":
-        return {**_document(part.get("file"), where), **marked}
+        return {**_document(part.get("file"), where), **cache_members}
     if kind in NATIVE_PARTS:
         return part
     raise BadRequest(
@@ -314,8 +325,8 @@ def _block(part: Json, where: str) -> Json | None:
 
 
 def _source(url: Any, where: str) -> Json:
-    if found := _data(url):
-        return {"type": "base64", "media_type": found[0], "data": found[1]}
+    if data_match := _data(url):
+        return {"type": "base64", "media_type": data_match[0], "data": data_match[1]}
     if isinstance(url, str) and url.startswith(("https://", "http://")):
         return {"type": "url", "url": url}
     raise BadRequest(
@@ -335,17 +346,17 @@ def _data(url: Any) -> tuple[str, str] | None:
 
 def _document(file: Any, where: str) -> Json:
     data = file.get("file_data") if isinstance(file, dict) else None
-    found = _data(data)
-    title = {"title": file["filename"]} if found and file.get("filename") else {}
-    if found and found[0] == "application/pdf":
+    data_match = _data(data)
+    title = {"title": file["filename"]} if data_match and file.get("filename") else {}
+    if data_match and data_match[0] == "application/pdf":
         return {
             "type": "document",
-            "source": {"type": "base64", "media_type": found[0], "data": found[1]},
+            "source": {"type": "base64", "media_type": data_match[0], "data": data_match[1]},
             **title,
         }
-    if found and found[0].startswith("text/"):
+    if data_match and data_match[0].startswith("text/"):
         try:
-            text = base64.b64decode(found[1]).decode("utf-8", "replace")
+            text = base64.b64decode(data_match[1]).decode("utf-8", "replace")
         except (binascii.Error, ValueError) as e:
             raise BadRequest(
                 f"`{where}.content` has a file whose base64 cannot be read: {e}.",

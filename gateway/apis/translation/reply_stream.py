@@ -40,10 +40,10 @@ def whole_reply(data: bytes, writer: ReplyWriter) -> bytes:
     if not is_readable(data):
         return data
     try:
-        found = _chunk(data)
-        if "choices" not in found:
+        completion_chunk = _chunk(data)
+        if "choices" not in completion_chunk:
             return data
-        for _ in writer.feed(lift(found)):
+        for _ in writer.feed(lift(completion_chunk)):
             pass
         for _ in writer.stop():
             pass
@@ -55,12 +55,12 @@ def whole_reply(data: bytes, writer: ReplyWriter) -> bytes:
 def refusal(data: bytes, writer: ReplyWriter, status: int) -> bytes:
     """Return a refusal in the format, with the text of an error that is not JSON."""
     try:
-        found = decode(data)
+        error_body = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = None
-    error = found.get("error") if isinstance(found, dict) else None
-    if error is None and isinstance(found, dict) and found.get("message"):
-        error = found  # as vLLM's older versions have it
+        error_body = None
+    error = error_body.get("error") if isinstance(error_body, dict) else None
+    if error is None and isinstance(error_body, dict) and error_body.get("message"):
+        error = error_body  # as vLLM's older versions have it
     text = data[:2000].decode("utf-8", "replace").strip() or "no text"
     return encode(writer.refusal(error or {"message": text}, status))
 

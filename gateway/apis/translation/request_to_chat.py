@@ -39,12 +39,14 @@ def carry(
     carried.
     """
     if name == RESPONSES:
-        sent, tools = responses_request.chat_request(body, losses, limit, seal)
-        return CarriedRequest(sent, lambda ident, at: ResponsesReply(body, tools, ident, at))
-    sent, _ = messages_request.chat_request(body, losses, limit, seal)
+        chat_body, tools = responses_request.chat_request(body, losses, limit, seal)
+        return CarriedRequest(
+            chat_body, lambda ident, created_at: ResponsesReply(body, tools, ident, created_at)
+        )
+    chat_body, _ = messages_request.chat_request(body, losses, limit, seal)
     thinks = takes_tokens(name, body)
     return CarriedRequest(
-        sent, lambda ident, _: MessagesReply(body.get("model"), ident, thinks=thinks)
+        chat_body, lambda ident, _: MessagesReply(body.get("model"), ident, thinks=thinks)
     )
 
 
@@ -57,16 +59,16 @@ def takes_tokens(name: str, body: Json) -> bool:
     return isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
 
 
-def message_of(name: str, body: Json, whole: Json, losses: Losses) -> Json | None:
+def message_of(name: str, body: Json, answer: Json, losses: Losses) -> Json | None:
     """Return an answer as the message that its client's next request is carried as.
 
-    body: the request. whole: the answer in the client's format. None for an answer of nothing.
+    body: the request. answer: the answer in the client's format. None for an answer of nothing.
     """
-    said = _unsealed(whole.get("output" if name == RESPONSES else "content") or ())
+    unsealed_parts = _unsealed(answer.get("output" if name == RESPONSES else "content") or ())
     if name == RESPONSES:
-        echo: Json = {"tools": body.get("tools"), "input": said}
+        echo: Json = {"tools": body.get("tools"), "input": unsealed_parts}
     else:
-        echo = {"messages": [{"role": "assistant", "content": said}]}
+        echo = {"messages": [{"role": "assistant", "content": unsealed_parts}]}
     messages: list[Json] = carry(name, echo, losses, "max_tokens").body["messages"]
     return messages[-1] if messages else None
 

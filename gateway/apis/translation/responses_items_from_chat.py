@@ -52,8 +52,8 @@ class NativeItems:
         self.instructions = BETWEEN.join(texts)
         self.items = [
             item
-            for at, message in enumerate(messages[lead:], lead)
-            for item in self._items(message, f"messages[{at}]")
+            for message_index, message in enumerate(messages[lead:], lead)
+            for item in self._items(message, f"messages[{message_index}]")
         ]
 
     def _lead(self, messages: Sequence[Json]) -> int:
@@ -82,31 +82,31 @@ class NativeItems:
                 yield {"role": role, "content": self._content(message.get("content"), where)}
 
     def _check_members(self, message: Json, where: str) -> None:
-        known = KNOWN.get(message["role"])
-        if known is None:
+        known_members = KNOWN.get(message["role"])
+        if known_members is None:
             raise BadRequest(
                 f"`{where}.role` is {message['role'][:40]!r}; this model's server takes system, "
                 "developer, user, assistant and tool.",
                 param=where,
             )
         for name, value in message.items():
-            if name not in known and name not in TOLD and value not in WITHOUT_EFFECT:
+            if name not in known_members and name not in TOLD and value not in WITHOUT_EFFECT:
                 self._losses.lose(f"messages.{name}", f"{where}.{name}")
 
     def _check_marks(self, content: Any, where: str) -> None:
-        for at, part in enumerate(as_list(content)):
+        for part_index, part in enumerate(as_list(content)):
             if part.get("cache_control"):
-                self._losses.lose("cache_control", f"{where}[{at}].cache_control")
+                self._losses.lose("cache_control", f"{where}[{part_index}].cache_control")
 
     def _said_items(self, message: Json, where: str) -> Iterator[Json]:
         """Give what a model said: each of its reasoning stands before what followed it."""
         content = message.get("content") or message.get("refusal")
-        told = self._content(content, where) if content else ""
-        if isinstance(told, list):
-            told = "".join(str(p.get("text") or "") for p in told)
-        items = [{"role": "assistant", "content": told}] if told else []
-        for at, call in enumerate(as_list(message.get("tool_calls"))):
-            items.append(self._call(call, f"{where}.tool_calls[{at}]"))
+        content_parts = self._content(content, where) if content else ""
+        if isinstance(content_parts, list):
+            content_parts = "".join(str(p.get("text") or "") for p in content_parts)
+        items = [{"role": "assistant", "content": content_parts}] if content_parts else []
+        for call_index, call in enumerate(as_list(message.get("tool_calls"))):
+            items.append(self._call(call, f"{where}.tool_calls[{call_index}]"))
         if items and id(message) in self._loop:
             items = merge_thoughts(items, _reasoning_of(message))
             while items[-1].get("type") == REASONING:  # its follower is gone
@@ -118,12 +118,12 @@ class NativeItems:
         function, custom = call.get("function"), call.get("custom")
         if isinstance(custom, dict):
             self._custom.add(str(call.get("id")))
-            told = {"name": custom.get("name"), "input": custom.get("input") or ""}
-            return {"type": "custom_tool_call", "call_id": call.get("id"), **told}
+            custom_call = {"name": custom.get("name"), "input": custom.get("input") or ""}
+            return {"type": "custom_tool_call", "call_id": call.get("id"), **custom_call}
         if not isinstance(function, dict):
             raise BadRequest(f"`{where}` has no `function`.", param=where)
-        told = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
-        return {"type": "function_call", "call_id": call.get("id"), **told}
+        custom_call = {"name": function.get("name"), "arguments": function.get("arguments") or "{}"}
+        return {"type": "function_call", "call_id": call.get("id"), **custom_call}
 
     def _result(self, message: Json, where: str) -> Json:
         call = message.get("tool_call_id")
@@ -141,11 +141,15 @@ class NativeItems:
         if not isinstance(content, list) or not all(isinstance(p, dict) for p in content):
             raise BadRequest(f"`{where}` must be a string or a list of parts.", param=where)
         self._check_marks(content, where)
-        return [p for at, part in enumerate(content) for p in self._part(part, f"{where}[{at}]")]
+        return [
+            p
+            for part_index, part in enumerate(content)
+            for p in self._part(part, f"{where}[{part_index}]")
+        ]
 
     def _part(self, part: Json, where: str) -> Iterator[Json]:
-        if (found := _native_part(part)) is not None:
-            yield found
+        if (native_part := _native_part(part)) is not None:
+            yield native_part
         else:
             self._losses.lose(f"messages.{part.get('type')}", where)
 
@@ -157,30 +161,30 @@ def _texts(content: Any) -> list[str] | None:
     if not isinstance(content, list):
         return None
     texts = [p.get("text") for p in content if isinstance(p, dict) and p.get("type") == "text"]
-    found = [t for t in texts if isinstance(t, str)]
-    return found if len(found) == len(content) else None
+    part_texts = [t for t in texts if isinstance(t, str)]
+    return part_texts if len(part_texts) == len(content) else None
 
 
 def _native_part(part: Json) -> Json | None:
     """Return one part as the API has it; None where it has no such."""
     kind = part.get("type")
-    told = part.get(str(kind))
-    if kind in ("text", "refusal") and isinstance(told, str):
-        return {"type": "input_text", "text": told}
+    member = part.get(str(kind))
+    if kind in ("text", "refusal") and isinstance(member, str):
+        return {"type": "input_text", "text": member}
     if kind == "image_url":
-        image = told if isinstance(told, dict) else {"url": told}
+        image = member if isinstance(member, dict) else {"url": member}
         detail = {"detail": image["detail"]} if image.get("detail") else {}
         return {"type": "input_image", "image_url": image.get("url"), **detail}
-    if kind == "file" and isinstance(told, dict):
-        return {"type": "input_file", **told}
+    if kind == "file" and isinstance(member, dict):
+        return {"type": "input_file", **member}
     if kind == "input_audio":
-        return {"type": kind, kind: told}
+        return {"type": kind, kind: member}
     return None
 
 
 def _reasoning_of(message: Json) -> list[tuple[int, Json]]:
     """Return the encrypted reasoning of a message, each with its place among its items."""
-    out: list[tuple[int, Json]] = []
+    placed_reasoning: list[tuple[int, Json]] = []
     for block in as_list(message.get("thinking_blocks")):
         if not isinstance(block, dict) or block.get("type") != REASONING:
             continue
@@ -188,5 +192,5 @@ def _reasoning_of(message: Json) -> list[tuple[int, Json]]:
             continue
         place = block.get("position")
         item = {k: v for k, v in block.items() if k not in ("index", "position")}
-        out.append((place if type(place) is int else 0, {"summary": [], **item}))
-    return out
+        placed_reasoning.append((place if type(place) is int else 0, {"summary": [], **item}))
+    return placed_reasoning

@@ -24,15 +24,15 @@ def chat_messages(
 
     seal: opens what earlier answers carried.
     """
-    out = ChatMessages(seal)
-    if isinstance(told := body.get("instructions"), str):
-        out.add_system(told)
-    for at, item in enumerate(_items(body.get("input"))):
-        where = f"input[{at}]"
+    messages = ChatMessages(seal)
+    if isinstance(instructions := body.get("instructions"), str):
+        messages.add_system(instructions)
+    for index, item in enumerate(_items(body.get("input"))):
+        where = f"input[{index}]"
         if not isinstance(item, dict):
             raise BadRequest(f"`{where}` must be an object.", param=where)
-        _add_item(item, where, out, _Context(tools, losses))
-    return out.whole()
+        _add_item(item, where, messages, _Context(tools, losses))
+    return messages.whole()
 
 
 class _Context:
@@ -42,45 +42,45 @@ class _Context:
         self.tools, self.losses = tools, losses
 
 
-def _items(told: Any) -> Sequence[Any]:
-    if isinstance(told, str):
-        return [{"role": "user", "content": told}]
-    if not isinstance(told, list):
+def _items(request_input: Any) -> Sequence[Any]:
+    if isinstance(request_input, str):
+        return [{"role": "user", "content": request_input}]
+    if not isinstance(request_input, list):
         raise BadRequest("`input` must be a string or a list of items.", param="input")
-    return told
+    return request_input
 
 
-def additional_tools(told: Any) -> Iterator[tuple[str, Any]]:
+def additional_tools(request_input: Any) -> Iterator[tuple[str, Any]]:
     """Yield where the items that add tools stand, and their tools."""
-    for at, item in enumerate(told if isinstance(told, list) else ()):
+    for index, item in enumerate(request_input if isinstance(request_input, list) else ()):
         if isinstance(item, dict) and item.get("type") == ADDITIONAL_TOOLS:
-            yield f"input[{at}].", item.get("tools")
+            yield f"input[{index}].", item.get("tools")
 
 
-def _add_item(item: Json, where: str, out: ChatMessages, by: _Context) -> None:
+def _add_item(item: Json, where: str, messages: ChatMessages, context: _Context) -> None:
     match item.get("type", "message"):
         case "message":
-            _add_message(item, where, out, by.losses)
+            _add_message(item, where, messages, context.losses)
         case "function_call":
-            name = by.tools.name_of(str(item.get("name")), str(item.get("namespace") or ""))
+            name = context.tools.name_of(str(item.get("name")), str(item.get("namespace") or ""))
             arguments = str(item.get("arguments") or "{}")
-            out.add_said([], [call_of(item.get("call_id"), name, arguments)])
+            messages.add_said([], [call_of(item.get("call_id"), name, arguments)])
         case "custom_tool_call":
-            name = by.tools.name_of(str(item.get("name")))
+            name = context.tools.name_of(str(item.get("name")))
             arguments = custom_arguments(item.get("input"))
-            out.add_said([], [call_of(item.get("call_id"), name, arguments)])
+            messages.add_said([], [call_of(item.get("call_id"), name, arguments)])
         case "function_call_output" | "custom_tool_call_output":
-            parts = list(_parts(item.get("output"), f"{where}.output", by.losses))
-            out.add_result(item.get("call_id"), parts)
+            parts = list(_parts(item.get("output"), f"{where}.output", context.losses))
+            messages.add_result(item.get("call_id"), parts)
         case kind if kind == ADDITIONAL_TOOLS:
             pass  # offered with the others
-        case "reasoning" if out.add_sealed(item.get("encrypted_content")):
+        case "reasoning" if messages.add_sealed(item.get("encrypted_content")):
             pass
         case kind:
-            by.losses.lose(f"input.{kind}", where)
+            context.losses.lose(f"input.{kind}", where)
 
 
-def _add_message(item: Json, where: str, out: ChatMessages, losses: Losses) -> None:
+def _add_message(item: Json, where: str, messages: ChatMessages, losses: Losses) -> None:
     parts = list(_parts(item.get("content"), f"{where}.content", losses))
     role = item.get("role")
     if role in SYSTEM:
@@ -88,23 +88,23 @@ def _add_message(item: Json, where: str, out: ChatMessages, losses: Losses) -> N
             if part["type"] != "text":
                 losses.lose("input.system_media", f"{where}.content")
             else:
-                out.add_system(part["text"])
+                messages.add_system(part["text"])
     elif role == "assistant":
-        out.add_said(parts, [])
+        messages.add_said(parts, [])
     else:
-        out.add_user(parts)
+        messages.add_user(parts)
 
 
 def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
     """Yield content as parts of a chat completion. Raises BadRequest."""
     if not isinstance(content, list):
         content = [] if content is None else [{"type": "text", "text": content}]
-    for at, part in enumerate(content):
-        if (found := _part(part if isinstance(part, dict) else {})) is not None:
-            yield found
+    for part_index, part in enumerate(content):
+        if (chat_part := _part(part if isinstance(part, dict) else {})) is not None:
+            yield chat_part
         else:
             kind = part.get("type") if isinstance(part, dict) else None
-            losses.lose(f"input.{kind}", f"{where}[{at}]")
+            losses.lose(f"input.{kind}", f"{where}[{part_index}]")
 
 
 def _part(part: Json) -> Json | None:

@@ -53,12 +53,12 @@ class ResponsesReply(ReplyWriter):
     body: the request, which a response repeats. tools: of it. created: seconds since the epoch.
     """
 
-    def __init__(self, body: Json, tools: ChatTools, ident: str, created: int) -> None:
+    def __init__(self, body: Json, tools: ChatTools, ident: str, created_at: int) -> None:
         super().__init__(ident)
         self._tools = tools
         self._items: list[Json] = []  # as they ended, by their index
         self._number = 0
-        self._head = response_head(body, ident, created)
+        self._head = response_head(body, ident, created_at)
 
     def feed(self, chunk: Json) -> Iterator[Json]:
         return self._numbered(super().feed(chunk))
@@ -84,8 +84,8 @@ class ResponsesReply(ReplyWriter):
         item = self._item(part, "in_progress")
         yield {"type": "response.output_item.added", "output_index": part.index, "item": item}
         if part.kind not in (CALL, CARRIER):
-            empty = _content(part, "")
-            yield {"type": "response.content_part.added", **self._where(part), "part": empty}
+            empty_part = _content(part, "")
+            yield {"type": "response.content_part.added", **self._where(part), "part": empty_part}
 
     def grow(self, part: ReplyPart, text: str) -> Iterator[Json]:
         name = self._delta_name(part)
@@ -106,8 +106,8 @@ class ResponsesReply(ReplyWriter):
             member = "refusal" if name == "refusal" else "text"
             yield {"type": f"response.{name}.done", **where, member: part.text}
         if part.kind not in (CALL, CARRIER):
-            whole = _content(part, part.text)
-            yield {"type": "response.content_part.done", **where, "part": whole}
+            whole_part = _content(part, part.text)
+            yield {"type": "response.content_part.done", **where, "part": whole_part}
         yield {"type": "response.output_item.done", "output_index": part.index, "item": item}
 
     def close(self) -> Iterator[Json]:
@@ -117,8 +117,16 @@ class ResponsesReply(ReplyWriter):
         return {"type": "error", "error": error}
 
     def refusal(self, error: Any, status: int) -> Json:
-        told = error if isinstance(error, dict) else {"message": str(error)}
-        return {"error": {"message": "no text", "type": None, "param": None, "code": None, **told}}
+        error_object = error if isinstance(error, dict) else {"message": str(error)}
+        return {
+            "error": {
+                "message": "no text",
+                "type": None,
+                "param": None,
+                "code": None,
+                **error_object,
+            }
+        }
 
     def whole(self) -> Json:
         reason = REASONS.get(str(self.finish))
@@ -154,12 +162,20 @@ class ResponsesReply(ReplyWriter):
         if part.kind == CALL:
             return {**ident, **self._call(part, begins=begins), "status": status}
         if part.kind in (REASONING, CARRIER):
-            said = [_content(part, part.text)] if part.kind == REASONING and not begins else []
-            item = {**ident, "type": "reasoning", "summary": [], "content": said, "status": status}
+            item_content = (
+                [_content(part, part.text)] if part.kind == REASONING and not begins else []
+            )
+            item = {
+                **ident,
+                "type": "reasoning",
+                "summary": [],
+                "content": item_content,
+                "status": status,
+            }
             return {**item, "encrypted_content": part.token} if part.token else item
         content = [] if begins else [_content(part, part.text)]
-        whose = {"type": "message", "role": "assistant"}
-        return {**ident, **whose, "content": content, "status": status}
+        message_type = {"type": "message", "role": "assistant"}
+        return {**ident, **message_type, "content": content, "status": status}
 
     def _call(self, part: ReplyPart, *, begins: bool) -> Json:
         origin = self._tools.origin_of(part.name)
@@ -172,21 +188,21 @@ class ResponsesReply(ReplyWriter):
         return {"type": "function_call", **call, **namespace, "arguments": arguments}
 
 
-def response_head(body: Json, ident: str, created: int) -> Json:
+def response_head(body: Json, ident: str, created_at: int) -> Json:
     """Return the response object to a request, before there is anything in it."""
-    told = {k: v for k, v in body.items() if k in ECHOED and v is not None}
+    echoed_members = {k: v for k, v in body.items() if k in ECHOED and v is not None}
     reasoning, text = body.get("reasoning"), body.get("text")
     return {
         "id": f"resp_{ident}",
         "object": "response",
-        "created_at": created,
+        "created_at": created_at,
         "status": "in_progress",
         "error": None,
         "incomplete_details": None,
         "model": body.get("model"),
         "output": [],
         **ECHOED,
-        **told,
+        **echoed_members,
         "reasoning": reasoning or {"effort": None, "summary": None},
         "store": False,
         "text": text or PLAIN_TEXT,
@@ -202,16 +218,19 @@ def _content(part: ReplyPart, text: str) -> Json:
     return {"type": "refusal", "refusal": text}
 
 
-def _usage(told: Json) -> Json | None:
-    if not told:
+def _usage(native_usage: Json) -> Json | None:
+    if not native_usage:
         return None
-    prompt, output = count_of(told, "prompt_tokens"), count_of(told, "completion_tokens")
-    cached = count_of(told, "prompt_tokens_details", "cached_tokens")
-    thought = count_of(told, "completion_tokens_details", "reasoning_tokens")
+    prompt, output = (
+        count_of(native_usage, "prompt_tokens"),
+        count_of(native_usage, "completion_tokens"),
+    )
+    cached_tokens = count_of(native_usage, "prompt_tokens_details", "cached_tokens")
+    reasoning_tokens = count_of(native_usage, "completion_tokens_details", "reasoning_tokens")
     return {
         "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": cached},
+        "input_tokens_details": {"cached_tokens": cached_tokens},
         "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": thought},
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
         "total_tokens": prompt + output,
     }

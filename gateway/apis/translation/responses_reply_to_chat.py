@@ -84,10 +84,10 @@ class StreamedResponse(StreamTranslator):
     def _translate(self, event: SseEvent) -> bytes:
         if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
-        out = b"".join(
+        frames = b"".join(
             frame(encode(chunk)) for chunk in self._chunks.of(object_or_empty(event.data))
         )
-        return out + frame(DONE) if self._chunks.finished else out
+        return frames + frame(DONE) if self._chunks.finished else frames
 
 
 def completion_of(data: bytes, thoughts: int = 0) -> bytes:
@@ -101,9 +101,9 @@ def completion_of(data: bytes, thoughts: int = 0) -> bytes:
     if not isinstance(response.get("output"), list):
         return data
     chunks = ResponseChunks(thoughts, wants_usage=True)
-    whole = {"type": "response.completed", "response": response}
-    told = fold(list(chunks.of(whole)))
-    return encode({**told, "object": "chat.completion"})
+    completed_event = {"type": "response.completed", "response": response}
+    completion = fold(list(chunks.of(completed_event)))
+    return encode({**completion, "object": "chat.completion"})
 
 
 class ResponseChunks:
@@ -196,8 +196,8 @@ class ResponseChunks:
         state.call, self._calls = self._calls, self._calls + 1
         text = "".join(state.waiting)
         state.told = bool(text)
-        named = {**item, "type": state.kind, "name": state.name}
-        yield self._chunk({"tool_calls": [{"index": state.call, **_call(named, text)}]})
+        named_item = {**item, "type": state.kind, "name": state.name}
+        yield self._chunk({"tool_calls": [{"index": state.call, **_call(named_item, text)}]})
 
     def _grow_call(self, event: Json) -> Iterator[Json]:
         state = self._state(event, self._items.find)
@@ -210,8 +210,8 @@ class ResponseChunks:
     def _more(self, state: ItemState, text: str) -> Json:
         """Return a chunk with more of a call's arguments."""
         state.told = True
-        more = {"type": state.kind, CALL_KINDS[state.kind]: text}
-        return self._chunk({"tool_calls": [{"index": state.call, **_arguments(more)}]})
+        argument_item = {"type": state.kind, CALL_KINDS[state.kind]: text}
+        return self._chunk({"tool_calls": [{"index": state.call, **_arguments(argument_item)}]})
 
     def _end_item(self, state: ItemState, item: Json, position: Any) -> Iterator[Json]:
         """Give what of a whole item the client was not told yet."""
@@ -231,13 +231,13 @@ class ResponseChunks:
             yield self._chunk({"thinking_blocks": [block]})
 
     def _end_call(self, state: ItemState, item: Json) -> Iterator[Json]:
-        whole = _text(item.get(CALL_KINDS[state.kind]))
+        final_arguments = _text(item.get(CALL_KINDS[state.kind]))
         state.item = item or state.item
-        if state.call is None and whole:
-            state.waiting = [whole]
+        if state.call is None and final_arguments:
+            state.waiting = [final_arguments]
         elif not state.told:
             text = state.arguments.end()
-            state.waiting.append(whole or text)
+            state.waiting.append(final_arguments or text)
         yield from self._begin_call(state)
         if state.call is not None and not state.told and (text := "".join(state.waiting)):
             yield self._more(state, text)
@@ -258,19 +258,19 @@ class ResponseChunks:
         if response.get("status") == "incomplete":
             finish = REASONS.get(str(reason), "length")
         yield self._chunk({}, finish)
-        if self._wants_usage and (told := response.get("usage")):
-            yield {**self._head, "choices": [], "usage": usage(told)}
+        if self._wants_usage and (native_usage := response.get("usage")):
+            yield {**self._head, "choices": [], "usage": usage(native_usage)}
 
     def _fail(self, error: Any) -> Json:
         self.over = True
         return {"error": _error(error)}
 
 
-def _call(item: Json, given: str) -> Json:
-    """Return the beginning of a call as chat completions have it. given: its arguments so far."""
-    ((kind, told),) = _arguments({**item, CALL_KINDS[item["type"]]: given}).items()
-    named = {"name": item.get("name"), **told}
-    return {"id": item.get("call_id") or item.get("id"), "type": kind, kind: named}
+def _call(item: Json, arguments: str) -> Json:
+    """Return the beginning of a call as chat completions have it. arguments: so far."""
+    ((kind, function_members),) = _arguments({**item, CALL_KINDS[item["type"]]: arguments}).items()
+    call_members = {"name": item.get("name"), **function_members}
+    return {"id": item.get("call_id") or item.get("id"), "type": kind, kind: call_members}
 
 
 def _arguments(item: Json) -> Json:
@@ -283,10 +283,10 @@ def _arguments(item: Json) -> Json:
 def _texts_of(item: Json) -> Iterator[tuple[str, str]]:
     """Yield the texts of a whole item, with the member in which each is told."""
     if item.get("type") == "reasoning":
-        told = _list(item.get("summary")) or _list(item.get("content"))
-        texts = [_text(_dict(p).get("text")) for p in told]
-        if whole := "\n\n".join(t for t in texts if t):
-            yield "reasoning_content", whole
+        text_parts = _list(item.get("summary")) or _list(item.get("content"))
+        texts = [_text(_dict(p).get("text")) for p in text_parts]
+        if joined_text := "\n\n".join(t for t in texts if t):
+            yield "reasoning_content", joined_text
     elif item.get("type") == "message":
         for part in map(_dict, _list(item.get("content"))):
             member = PARTS.get(str(part.get("type")))
@@ -295,32 +295,32 @@ def _texts_of(item: Json) -> Iterator[tuple[str, str]]:
                 yield member, text
 
 
-def usage(told: Any) -> Json:
+def usage(native_usage: Any) -> Json:
     """Return the API's usage as chat completions have it."""
-    prompt, output = count_of(told, "input_tokens"), count_of(told, "output_tokens")
-    cached = count_of(told, "input_tokens_details", "cached_tokens")
-    thought = count_of(told, "output_tokens_details", "reasoning_tokens")
+    prompt, output = count_of(native_usage, "input_tokens"), count_of(native_usage, "output_tokens")
+    cached_tokens = count_of(native_usage, "input_tokens_details", "cached_tokens")
+    reasoning_tokens = count_of(native_usage, "output_tokens_details", "reasoning_tokens")
     return {
         "prompt_tokens": prompt,
         "completion_tokens": output,
         "total_tokens": prompt + output,
-        "prompt_tokens_details": {"cached_tokens": cached},
-        "completion_tokens_details": {"reasoning_tokens": thought},
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
     }
 
 
 def _error(error: Any) -> Json:
     """Return an error with the HTTP status of its code, which an event has no other place for."""
-    told = _dict(error)
-    code = _text(told.get("code"))
-    kind = _text(told.get("type"))
-    out = {
-        "message": _text(told.get("message")) or "no text",
+    native_error = _dict(error)
+    code = _text(native_error.get("code"))
+    kind = _text(native_error.get("type"))
+    error_object = {
+        "message": _text(native_error.get("message")) or "no text",
         "type": kind if kind not in ("", "error") else "server_error",
-        "param": told.get("param"),
+        "param": native_error.get("param"),
         "code": code or None,
     }
-    return {**out, "status": STATUS.get(code, 500)}
+    return {**error_object, "status": STATUS.get(code, 500)}
 
 
 def _dict(value: Any) -> Json:

@@ -55,99 +55,99 @@ KINDS = ("function", "custom")
 def response_request(body: Json, losses: Losses) -> Json:
     """Return the request. Raises BadRequest."""
     body = _without_lost(body, losses)
-    native = NativeItems(messages_of(body), losses)
-    out = {name: body[name] for name in CARRIED if name in body}
-    if native.instructions:
-        out["instructions"] = native.instructions
-    out |= {"input": native.items, "store": False}
+    native_items = NativeItems(messages_of(body), losses)
+    request = {name: body[name] for name in CARRIED if name in body}
+    if native_items.instructions:
+        request["instructions"] = native_items.instructions
+    request |= {"input": native_items.items, "store": False}
     if (limit := next((body[name] for name in LIMITS if name in body), None)) is not None:
-        out["max_output_tokens"] = limit
-    out |= _reasoning(body.get("reasoning_effort"))
+        request["max_output_tokens"] = limit
+    request |= _reasoning(body.get("reasoning_effort"))
     if text := _text(body, losses):
-        out["text"] = text
-    return out | _tool_members(body, losses)
+        request["text"] = text
+    return request | _tool_members(body, losses)
 
 
 def _without_lost(body: Json, losses: Losses) -> Json:
     """Return what is to be carried. Raises BadRequest for what cannot be."""
-    out = {}
+    carried_members = {}
     for name, value in body.items():
         if name in CARRIED or name in READ:
             if value is not None and not losses.drops(name):
-                out[name] = value
+                carried_members[name] = value
         elif name not in NO_LOSS and value not in WITHOUT_EFFECT and value != USUAL.get(name):
             losses.lose(name, name)
-    return out
+    return carried_members
 
 
 def _reasoning(effort: Any) -> Json:
     if effort is None:
         return {}
-    asked = {"reasoning": {"effort": effort}}
-    return asked if effort == "none" else {**asked, "include": [ENCRYPTED]}
+    effort_members = {"reasoning": {"effort": effort}}
+    return effort_members if effort == "none" else {**effort_members, "include": [ENCRYPTED]}
 
 
 def _text(body: Json, losses: Losses) -> Json:
     """Return how the text of the answer is to be."""
-    out = {"verbosity": body["verbosity"]} if "verbosity" in body else {}
-    wanted = body.get("response_format")
-    if not isinstance(wanted, dict):
-        return out
-    kind, schema = wanted.get("type"), wanted.get("json_schema")
+    text_members = {"verbosity": body["verbosity"]} if "verbosity" in body else {}
+    response_format = body.get("response_format")
+    if not isinstance(response_format, dict):
+        return text_members
+    kind, schema = response_format.get("type"), response_format.get("json_schema")
     if kind == "json_object":
-        return {**out, "format": {"type": kind}}
+        return {**text_members, "format": {"type": kind}}
     if kind == "json_schema" and isinstance(schema, dict):
-        told = {k: v for k, v in schema.items() if v is not None}
-        return {**out, "format": {"type": kind, **told}}
+        schema_members = {k: v for k, v in schema.items() if v is not None}
+        return {**text_members, "format": {"type": kind, **schema_members}}
     if kind != "text":
         losses.lose("response_format", "response_format")
-    return out
+    return text_members
 
 
 def _tool_members(body: Json, losses: Losses) -> Json:
     """Return the tools, and which of them may be called."""
-    told = body.get("tools")
-    listed = [_tool(t, f"tools[{i}]", losses) for i, t in enumerate(_list(told))]
-    tools = [t for t in listed if t is not None]
+    chat_tools = body.get("tools")
+    flat_tools = [_tool(t, f"tools[{i}]", losses) for i, t in enumerate(_list(chat_tools))]
+    tools = [t for t in flat_tools if t is not None]
     if not tools:
         return {}
-    out: Json = {"tools": tools}
+    tool_members: Json = {"tools": tools}
     if "parallel_tool_calls" in body:
-        out["parallel_tool_calls"] = body["parallel_tool_calls"]
+        tool_members["parallel_tool_calls"] = body["parallel_tool_calls"]
     if "tool_choice" in body:
-        out["tool_choice"] = _tool_choice(body["tool_choice"])
-    return out
+        tool_members["tool_choice"] = _tool_choice(body["tool_choice"])
+    return tool_members
 
 
 def _tool(tool: Any, where: str, losses: Losses) -> Json | None:
     """Return a tool, flat; None for one that is dropped."""
     kind = tool.get("type") if isinstance(tool, dict) else None
-    told = tool.get(kind) if kind in KINDS else None
-    if not isinstance(told, dict) or not isinstance(told.get("name"), str):
+    definition = tool.get(kind) if kind in KINDS else None
+    if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
         losses.lose(f"tools.{kind}", where)
         return None
-    if tool.get("cache_control") or told.get("cache_control"):
+    if tool.get("cache_control") or definition.get("cache_control"):
         losses.lose("cache_control", f"{where}.cache_control")
-    told = {k: v for k, v in told.items() if v is not None and k != "cache_control"}
+    definition = {k: v for k, v in definition.items() if v is not None and k != "cache_control"}
     if kind == "function":
-        return {"type": kind, "parameters": None, "strict": False, **told}
-    form = told.get("format")
+        return {"type": kind, "parameters": None, "strict": False, **definition}
+    form = definition.get("format")
     if isinstance(form, dict) and isinstance(form.get("grammar"), dict):
-        told = {**told, "format": {"type": form.get("type"), **form["grammar"]}}
-    return {"type": kind, **told}
+        definition = {**definition, "format": {"type": form.get("type"), **form["grammar"]}}
+    return {"type": kind, **definition}
 
 
-def _tool_choice(told: Any) -> Any:
+def _tool_choice(tool_choice: Any) -> Any:
     """Return the choice. Raises BadRequest."""
-    if told in MODES:
-        return told
-    kind = told.get("type") if isinstance(told, dict) else None
-    chosen = told.get(kind) if kind in (*KINDS, "allowed_tools") else None
-    if isinstance(chosen, dict) and kind == "allowed_tools":
-        tools = [_choose(t) for t in _list(chosen.get("tools"))]
-        return {"type": kind, "mode": chosen.get("mode"), "tools": tools}
-    if isinstance(chosen, dict):
-        return _choose(told)
+    if tool_choice in MODES:
+        return tool_choice
+    kind = tool_choice.get("type") if isinstance(tool_choice, dict) else None
+    chosen_tool = tool_choice.get(kind) if kind in (*KINDS, "allowed_tools") else None
+    if isinstance(chosen_tool, dict) and kind == "allowed_tools":
+        tools = [_choose(t) for t in _list(chosen_tool.get("tools"))]
+        return {"type": kind, "mode": chosen_tool.get("mode"), "tools": tools}
+    if isinstance(chosen_tool, dict):
+        return _choose(tool_choice)
     raise BadRequest(
         "`tool_choice` is none of auto, none, required, a named tool and allowed tools. Send one "
         "of them.",
@@ -158,8 +158,10 @@ def _tool_choice(told: Any) -> Any:
 def _choose(choice: Any) -> Any:
     """Return the choice of one tool, flat."""
     kind = choice.get("type") if isinstance(choice, dict) else None
-    told = choice.get(kind) if kind in KINDS else None
-    return {"type": kind, "name": told.get("name")} if isinstance(told, dict) else choice
+    definition = choice.get(kind) if kind in KINDS else None
+    return (
+        {"type": kind, "name": definition.get("name")} if isinstance(definition, dict) else choice
+    )
 
 
 def _list(value: Any) -> list[Any]:

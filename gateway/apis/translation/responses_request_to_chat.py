@@ -48,19 +48,19 @@ def chat_request(
     """
     body = _without_dropped(body, losses)
     tools = _tools(body, losses)
-    out = {name: body[name] for name in CARRIED if body.get(name) is not None}
-    out["messages"] = chat_messages(body, tools, losses, seal)
+    request = {name: body[name] for name in CARRIED if body.get(name) is not None}
+    request["messages"] = chat_messages(body, tools, losses, seal)
     if body.get("max_output_tokens") is not None:
-        out[limit] = body["max_output_tokens"]
-    out |= _reasoning(body.get("reasoning"), losses)
-    out |= _text(body.get("text"), losses)
+        request[limit] = body["max_output_tokens"]
+    request |= _reasoning(body.get("reasoning"), losses)
+    request |= _text(body.get("text"), losses)
     choice = _tool_choice(body.get("tool_choice"), tools)
     if tools.listed:
-        out["tools"] = tools.listed
-        out |= {"tool_choice": choice} if choice is not None else {}
+        request["tools"] = tools.listed
+        request |= {"tool_choice": choice} if choice is not None else {}
         if body.get("parallel_tool_calls") is not None:
-            out["parallel_tool_calls"] = body["parallel_tool_calls"]
-    return out, tools
+            request["parallel_tool_calls"] = body["parallel_tool_calls"]
+    return request, tools
 
 
 def _without_dropped(body: Json, losses: Losses) -> Json:
@@ -71,40 +71,48 @@ def _without_dropped(body: Json, losses: Losses) -> Json:
             code="previous_response_not_found",
             param="previous_response_id",
         )
-    out = {}
+    remaining_members = {}
     for name, value in body.items():
         if name in CARRIED or name in READ:
             if value is not None and not losses.drops(name):
-                out[name] = value
+                remaining_members[name] = value
         elif name not in NO_LOSS and value not in WITHOUT_EFFECT:
             losses.lose(name, name)
-    return out
+    return remaining_members
 
 
 def _tools(body: Json, losses: Losses) -> ChatTools:
     """Return the tools of a request, those of its items included."""
-    out = ChatTools()
-    for where, told in (("", body.get("tools")), *additional_tools(body.get("input"))):
-        for at, tool in enumerate(told if isinstance(told, list) else ()):
-            _add_tool(tool if isinstance(tool, dict) else {}, f"{where}tools[{at}]", out, losses)
-    return out
+    chat_tools = ChatTools()
+    for where, native_tools in (("", body.get("tools")), *additional_tools(body.get("input"))):
+        for index, tool in enumerate(native_tools if isinstance(native_tools, list) else ()):
+            _add_tool(
+                tool if isinstance(tool, dict) else {}, f"{where}tools[{index}]", chat_tools, losses
+            )
+    return chat_tools
 
 
-def _add_tool(tool: Json, where: str, out: ChatTools, losses: Losses) -> None:
+def _add_tool(tool: Json, where: str, chat_tools: ChatTools, losses: Losses) -> None:
     kind, name = tool.get("type"), tool.get("name")
-    named = isinstance(name, str) and bool(name)
+    is_named = isinstance(name, str) and bool(name)
     _lose_hints(tool, where, losses)
-    if kind == "function" and named:
-        out.add(ToolOrigin(str(name)), _function(tool))
-    elif kind == "custom" and named:
-        out.add_custom(tool, str(name))
-    elif kind == "namespace" and named and isinstance(tool.get("tools"), list):
-        for at, inner in enumerate(tool["tools"]):
-            if isinstance(inner, dict) and inner.get("type") == "function" and inner.get("name"):
-                _lose_hints(inner, f"{where}.tools[{at}]", losses)
-                out.add(ToolOrigin(str(inner["name"]), str(name)), _function(inner))
+    if kind == "function" and is_named:
+        chat_tools.add(ToolOrigin(str(name)), _function(tool))
+    elif kind == "custom" and is_named:
+        chat_tools.add_custom(tool, str(name))
+    elif kind == "namespace" and is_named and isinstance(tool.get("tools"), list):
+        for index, member_tool in enumerate(tool["tools"]):
+            if (
+                isinstance(member_tool, dict)
+                and member_tool.get("type") == "function"
+                and member_tool.get("name")
+            ):
+                _lose_hints(member_tool, f"{where}.tools[{index}]", losses)
+                chat_tools.add(
+                    ToolOrigin(str(member_tool["name"]), str(name)), _function(member_tool)
+                )
             else:
-                losses.lose("tools.namespace", f"{where}.tools[{at}]")
+                losses.lose("tools.namespace", f"{where}.tools[{index}]")
     else:
         losses.lose(f"tools.{kind}", where)
 
@@ -124,17 +132,19 @@ def _function(tool: Json) -> Json:
     }
 
 
-def _tool_choice(told: Any, tools: ChatTools) -> Any:
+def _tool_choice(native_choice: Any, tools: ChatTools) -> Any:
     """Return the choice of a chat completion; None if there is none. Raises BadRequest."""
-    if told is None or told in MODES:
-        return told
-    if isinstance(told, dict):
-        if told.get("type") in ("function", "custom") and isinstance(told.get("name"), str):
-            return {"type": "function", "function": {"name": _name(told, tools)}}
-        allowed = told.get("tools")
-        if told.get("type") == "allowed_tools" and isinstance(allowed, list):
-            tools.keep({_name(t, tools) for t in allowed if isinstance(t, dict)})
-            return told["mode"] if told.get("mode") in MODES else "auto"
+    if native_choice is None or native_choice in MODES:
+        return native_choice
+    if isinstance(native_choice, dict):
+        if native_choice.get("type") in ("function", "custom") and isinstance(
+            native_choice.get("name"), str
+        ):
+            return {"type": "function", "function": {"name": _name(native_choice, tools)}}
+        allowed_tools = native_choice.get("tools")
+        if native_choice.get("type") == "allowed_tools" and isinstance(allowed_tools, list):
+            tools.keep({_name(t, tools) for t in allowed_tools if isinstance(t, dict)})
+            return native_choice["mode"] if native_choice.get("mode") in MODES else "auto"
     raise BadRequest(
         "`tool_choice` cannot be carried to this model's server, which knows functions alone. "
         "Send auto, none, required, or a function that `tools` has.",
@@ -147,36 +157,36 @@ def _name(choice: Json, tools: ChatTools) -> str:
     return tools.name_of(str(choice.get("name")), str(choice.get("namespace") or ""))
 
 
-def _reasoning(told: Any, losses: Losses) -> Json:
-    out: Json = {}
-    for name, value in told.items() if isinstance(told, dict) else ():
+def _reasoning(reasoning: Any, losses: Losses) -> Json:
+    reasoning_members: Json = {}
+    for name, value in reasoning.items() if isinstance(reasoning, dict) else ():
         if value is None:
             continue
         if name != "effort":
             losses.lose(f"reasoning.{name}", f"reasoning.{name}")
         elif not losses.drops("reasoning.effort"):
-            out["reasoning_effort"] = value
-    return out
+            reasoning_members["reasoning_effort"] = value
+    return reasoning_members
 
 
-def _text(told: Any, losses: Losses) -> Json:
-    out: Json = {}
-    for name, value in told.items() if isinstance(told, dict) else ():
+def _text(text_member: Any, losses: Losses) -> Json:
+    text_members: Json = {}
+    for name, value in text_member.items() if isinstance(text_member, dict) else ():
         if value is None:
             continue
         if name == "format" and isinstance(value, dict):
-            out |= _response_format(value, losses)
+            text_members |= _response_format(value, losses)
         else:
             losses.lose(f"text.{name}", f"text.{name}")
-    return out
+    return text_members
 
 
-def _response_format(wanted: Json, losses: Losses) -> Json:
-    kind = wanted.get("type")
+def _response_format(text_format: Json, losses: Losses) -> Json:
+    kind = text_format.get("type")
     if kind == "json_object":
         return {"response_format": {"type": kind}}
     if kind == "json_schema":
-        schema = {k: v for k, v in wanted.items() if k != "type" and v is not None}
+        schema = {k: v for k, v in text_format.items() if k != "type" and v is not None}
         return {"response_format": {"type": kind, "json_schema": schema}}
     if kind != "text":
         losses.lose("text.format", "text.format")

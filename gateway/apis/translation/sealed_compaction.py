@@ -71,8 +71,11 @@ def with_summaries(body: Json, seal: SummarySeal) -> Json:
         summaries = [seal.open(item) for item in items]
         if any(summary is not None for summary in summaries):
             pairs = zip(items, summaries, strict=True)
-            opened = [item if told is None else summary_message(told) for item, told in pairs]
-            body = {**body, member: opened}
+            opened_items = [
+                item if summary_text is None else summary_message(summary_text)
+                for item, summary_text in pairs
+            ]
+            body = {**body, member: opened_items}
     return body
 
 

@@ -37,10 +37,10 @@ class TextMatcher:
 
     def __init__(self, text: str) -> None:
         self.texts: Sequence[str] = [text]
-        self._folded = text.casefold()
+        self._folded_pattern = text.casefold()
 
     def find(self, text: str) -> int:
-        return text.casefold().find(self._folded)
+        return text.casefold().find(self._folded_pattern)
 
 
 class RegexMatcher:

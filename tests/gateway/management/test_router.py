@@ -702,8 +702,8 @@ async def test_an_index_that_fails_as_it_ends_leaves_no_database_open(data, monk
             raise RuntimeError("a defect")
 
         monkeypatch.setattr(memory.retrieval.indexing, "stop", failing)
-        assert memory.db._connections._all
-    assert not memory.db._connections._all
+        assert memory.db._connections._open_connections
+    assert not memory.db._connections._open_connections
 
 
 async def test_the_schema_describes_the_routes(live):

@@ -103,7 +103,9 @@ async def test_to_claim_a_job_costs_the_same_however_many_wait(db):
     ticks, costs = [], []
     for many in (20, 2000):
         await add(db, *(QueuedJob("k", {"text": "words " * 50}) for _ in range(many)))
-        db._connections._here[1].raw.set_progress_handler(lambda: ticks.append(1) and 0, 50)
+        db._connections._own_connection[1].raw.set_progress_handler(
+            lambda: ticks.append(1) and 0, 50
+        )
         for _ in range(3):
             ticks.clear()
             assert await db.write(

@@ -62,11 +62,11 @@ async def test_long_texts_wait_for_the_index(person):
 
 async def test_words_that_are_added_count(person):
     active = person.recall.active
-    active._most = active.held + 100
+    active._max_bytes = active.held + 100
     await person.settled()
     await person.say([(1, "user", "trombone " * 3), (1, "user", "Ottilie went swimming")])
     await person.recall.find(person.scope_id, ASKED, person.talks[0])
-    assert active.held <= active._most
+    assert active.held <= active._max_bytes
 
 
 async def test_nothing_relevant_is_known_without_the_store(person, monkeypatch):

@@ -105,16 +105,16 @@ class Database:
         self._secret = secret
         self._queue: asyncio.Queue[WaitingWork] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
-        self._running: set[asyncio.Task[Any]] = set()  # reads, and writes side by side
+        self._write_loop: set[asyncio.Task[Any]] = set()  # reads, and writes side by side
         self._next: WaitingWork | None = (
             None  # taken from the queue, but not part of the previous group
         )
-        self._pieces = asyncio.Lock()  # its holder may have a piece in the queue
-        self._small: list[WaitingWork] = []
+        self._waiting_pieces = asyncio.Lock()  # its holder may have a piece in the queue
+        self._small_writes: list[WaitingWork] = []
         self._committing = False
         self._versions = 0  # writes of this process that were not small
         # When the connections were last checked, and their version then.
-        self._seen: tuple[float, int | None] = (-VERSION_SECONDS, None)
+        self._seen_version: tuple[float, int | None] = (-VERSION_SECONDS, None)
         self.filer = JournalFiler(Journal(), self._write_small_work)
 
     def need_lease(self) -> None:
@@ -168,10 +168,10 @@ class Database:
 
         Writes of other processes show after some milliseconds. None if that is unknown.
         """
-        checked_at, seen_version = self._seen
+        checked_at, seen_version = self._seen_version
         if (now := time.monotonic()) - checked_at > VERSION_SECONDS:
             seen_version = self._connections.version()
-            self._seen = now, seen_version
+            self._seen_version = now, seen_version
         return None if seen_version is None else (self._versions, seen_version)
 
     @property
@@ -213,23 +213,25 @@ class Database:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     if self._connections.pause is not None:
-                        await asyncio.wait(
-                            [self._connections.pause]
-                        )  # shielded: a caller that gives up must not cancel it for all
+                        # shielded: a caller that gives up must not cancel it for all.
+                        await asyncio.wait([self._connections.pause])
                     await self._queue.join()
             self._writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writer
             self._give_up()
-        if self._running:
-            await asyncio.wait(self._running, timeout=CLOSE_SECONDS / 2)
+        if self._write_loop:
+            await asyncio.wait(self._write_loop, timeout=CLOSE_SECONDS / 2)
         await self._connections.close()
         if self.lease is not None:
             await self.lease.release()
 
     def _give_up(self) -> None:
         """Fail the remaining writes: a checkpoint or another write took too long."""
-        unwritten, self._small = [*self._small, *([self._next] if self._next else ())], []
+        unwritten, self._small_writes = (
+            [*self._small_writes, *([self._next] if self._next else ())],
+            [],
+        )
         while not self._queue.empty():
             unwritten.append(self._queue.get_nowait())
         for waiting_write in unwritten:
@@ -260,8 +262,8 @@ class Database:
         waits = self.is_shared and deadline is not None
         with told_of_connection(has_connection.set) if waits else contextlib.nullcontext():
             task = asyncio.create_task(self._read_once(work, single))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._write_loop.add(task)
+        task.add_done_callback(self._write_loop.discard)
         if waits and not await gets_connection(task, has_connection):
             task.cancel()  # it has no connection that this would cost
             raise StoreUnavailable(f"no connection to the store was free within {WAIT_SECONDS:g} s")
@@ -303,7 +305,7 @@ class Database:
         if is_long and filed_work.of is None:
             await self.filer.file()
         if self._connections.parallel:
-            async with self._pieces if piece else contextlib.nullcontext():
+            async with self._waiting_pieces if piece else contextlib.nullcontext():
                 return await self._write_beside(filed_work, lock, once=piece, shortcut=shortcut)
         written: T = await self._write_in_turn(filed_work, small=small, piece=piece)
         self._note_written(filed_work)
@@ -315,7 +317,7 @@ class Database:
         It is durable when this returns. What it raises is told when it runs in its turn.
         """
         connections = self._connections
-        is_busy = self._committing or self._small or connections.pause is not None
+        is_busy = self._committing or self._small_writes or connections.pause is not None
         if is_busy or connections.parallel or not self._queue.empty():
             return None
         if self._writer is None or self._writer.done():
@@ -352,7 +354,7 @@ class Database:
     async def _write_in_turn(self, work: Work[T], *, small: bool, piece: bool) -> T:
         """Write after what waits already, with others in one transaction."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        async with self._pieces if piece else contextlib.nullcontext():
+        async with self._waiting_pieces if piece else contextlib.nullcontext():
             self._wait(WaitingWork(work, outcome, alone=piece), small)
             return await outcome
 
@@ -371,8 +373,8 @@ class Database:
                 work, lock, once=once, is_wanted=lambda: waits and self.may_write, shortcut=shortcut
             )
         )
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._write_loop.add(task)
+        task.add_done_callback(self._write_loop.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -388,28 +390,26 @@ class Database:
         if self._writer is None or self._writer.done():
             raise StoreUnavailable("the store is not open")
         if small:
-            if not self._small:
+            if not self._small_writes:
                 # after other ready tasks ran, so that writes which come together share a
                 # transaction
                 waiting_write.done.get_loop().call_soon(self._write_small)
-            self._small.append(waiting_write)
+            self._small_writes.append(waiting_write)
         else:
             self._queue.put_nowait(waiting_write)
 
     def _write_small(self, _: object = None) -> None:
         """Run the small writes that came together at once, or queue them."""
-        if (
-            self._connections.pause is not None
-        ):  # some ms: to be made by another connection costs every cached line its validity
+        # Some ms: to be made by another connection costs every cached line its validity.
+        if self._connections.pause is not None:
             self._connections.pause.add_done_callback(self._write_small)
             return
-        group, self._small = self._small, []
+        group, self._small_writes = self._small_writes, []
         if not group:
             return
         if self._queue.empty() and not self._committing:
-            with contextlib.suppress(
-                Exception
-            ):  # one of them failed; its error is raised when it runs alone
+            # One of them failed; its error is raised when it runs alone.
+            with contextlib.suppress(Exception):
                 results = self._connections.at_once(
                     [_unless_taken_back(waiting_write) for waiting_write in group]
                 )

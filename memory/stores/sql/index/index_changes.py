@@ -54,22 +54,22 @@ class IndexChanges:
     documents: Cache[tuple[int, int], DocumentWords] = field(
         default_factory=lambda: Cache(DOCUMENTS_BYTES, CHANGE_CHARACTERS, _weigh_document)
     )
-    _begun: list[IndexChange] = field(default_factory=list)
-    _done: list[IndexChange] = field(default_factory=list)
+    _open_changes: list[IndexChange] = field(default_factory=list)
+    _committed_changes: list[IndexChange] = field(default_factory=list)
     _characters: int = 0
 
     def note(self, change: IndexChange) -> None:
         if self.is_followed:
-            self._begun.append(change)
+            self._open_changes.append(change)
 
     def settle(self, *, committed: bool) -> None:
         """End a transaction."""
-        if not self._begun:
+        if not self._open_changes:
             return
         if committed:
-            self._done += self._begun
-            self._characters += sum(map(count_characters, self._begun))
-        self._begun = []
+            self._committed_changes += self._open_changes
+            self._characters += sum(map(count_characters, self._open_changes))
+        self._open_changes = []
         if self._characters > MOST_CHARACTERS:
             self.take()
             self.lost = True
@@ -83,7 +83,7 @@ class IndexChanges:
 
     def take(self) -> Sequence[IndexChange]:
         """Return what was committed since the last time."""
-        changes, self._done, self._characters = self._done, [], 0
+        changes, self._committed_changes, self._characters = self._committed_changes, [], 0
         return changes
 
 

@@ -62,7 +62,6 @@ class _SpeakerNames(msgspec.Struct):
 
 _named = msgspec.json.Decoder(_SpeakerNames).decode
 
-
 # What compaction evicts at once stands one after the other, apart from the history.
 EVICTED_BEFORE = text(
     "SELECT content FROM messages WHERE conversation = :conversation AND id < :key AND node = "
@@ -99,9 +98,10 @@ def index_pending(conn: Connection, max_messages: int, scope_id: int | None = No
     if rows and len(error_by_key) == len(rows):
         raise error_by_key[rows[0].id]
     for key, error in error_by_key.items():
+        # Without its message, which may quote a user.
         log.warning(
             "message row %d cannot be put into the search index: %s", key, type(error).__name__
-        )  # without its message, which may quote a user
+        )
     return sql_driver(conn).index.settle(conn, rows, max_messages, scope_id)
 
 

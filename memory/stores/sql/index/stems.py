@@ -31,7 +31,7 @@ class Stemmer:
 
     def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
         self._lock = threading.Lock()
-        self._known: Cache[tuple[int, str], tuple[str, ...]] = Cache(
+        self._token_cache: Cache[tuple[int, str], tuple[str, ...]] = Cache(
             max_bytes, ENTRY_BYTES, lambda name, tokens: 4 * (len(name[1]) + sum(map(len, tokens)))
         )
         self._db: sqlite3.Connection | None = None
@@ -44,7 +44,7 @@ class Stemmer:
         """
         prefix = f"s{'b' * (prefix_length - 2)}x"
         with self._lock:
-            tokens_by_word = {word: self._known.get((prefix_length, word)) for word in words}
+            tokens_by_word = {word: self._token_cache.get((prefix_length, word)) for word in words}
             new_words = [word for word, tokens in tokens_by_word.items() if tokens is None]
             for i in range(0, len(new_words), ASKED):
                 some_words = new_words[i : i + ASKED]
@@ -58,7 +58,7 @@ class Stemmer:
                     },
                 }
                 for word, tokens in new_tokens.items():
-                    self._known.put((prefix_length, word), tokens)
+                    self._token_cache.put((prefix_length, word), tokens)
                 tokens_by_word |= new_tokens
         return [tokens_by_word[word] or () for word in words]
 

@@ -226,9 +226,8 @@ def _piece(
 ) -> RemovedRows | None:
     removed_rows = wipe(conn, share, target)
     if target.conversations:
-        conversation_rows.remove(
-            conn, target.scope_id, target.conversations
-        )  # a turn may have recreated it
+        # A turn may have recreated it.
+        conversation_rows.remove(conn, target.scope_id, target.conversations)
         if removed_rows is not None:
             _enqueue_forgetting(conn, target.scope_id, removed_rows)
     if removed_rows is not None and job is not None:

@@ -38,6 +38,7 @@ PAGE = 200
 n, m, s = t.nodes.c, t.messages.c, t.scopes.c
 CONTENT = (t.blocks, t.passages, t.conversations, t.file_tables.files)
 KEYED = ("digest", "chain", "asked", "trail")
+# Rows with the old tag or the old key.
 PLACED = (
     "epoch",
     "note",
@@ -46,7 +47,7 @@ PLACED = (
     "carriers",
     "request",
     "rounds",
-)  # rows with the old tag or the old key
+)
 SET_MESSAGE = update(t.messages).where(m.id == bindparam("row")).values(digest=bindparam("new"))
 SET_NODE = (
     update(t.nodes)

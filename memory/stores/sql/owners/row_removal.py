@@ -91,20 +91,20 @@ class _Removal:
     """One piece. Each step returns whether nothing of its kind is left."""
 
     def __init__(self, conn: Connection, share: WriterShare, target: RowsToRemove) -> None:
-        self._conn, self._share, self._which = conn, share, target
+        self._conn, self._share, self._target = conn, share, target
         self.wiped = RemovedRows()
 
     def messages(self) -> bool:
         return self._pieces() and self._remove_indexed(
-            MESSAGES, "messages_fts", self._which.of(t.messages)
+            MESSAGES, "messages_fts", self._target.of(t.messages)
         )
 
     def _pieces(self) -> bool:
         """Remove the pieces of large messages, which are megabytes each."""
         piece_columns = t.message_pieces.c
-        is_scopes = piece_columns.scope_id == self._which.scope_id
-        if self._which.conversations:
-            is_named = exists().where(m.pieces == piece_columns.body, self._which.of(t.messages))
+        is_scopes = piece_columns.scope_id == self._target.scope_id
+        if self._target.conversations:
+            is_named = exists().where(m.pieces == piece_columns.body, self._target.of(t.messages))
             is_scopes = and_(is_scopes, is_named)
         while remove_next(self._conn, is_scopes):
             self.wiped.counts["pieces"] += 1
@@ -113,11 +113,11 @@ class _Removal:
         return True
 
     def passages(self) -> bool:
-        return self._remove_indexed(PASSAGES, "passages_fts", self._which.of(t.passages))
+        return self._remove_indexed(PASSAGES, "passages_fts", self._target.of(t.passages))
 
     def files(self) -> bool:
         """Remove files with what was read of them, an upload at a time."""
-        scope_id = self._which.scope_id
+        scope_id = self._target.scope_id
         query = select(v.id).where(v.scope_id == scope_id).limit(1)
         while (upload := self._conn.execute(query).scalar()) is not None:
             if not file_removal.remove_upload(
@@ -125,7 +125,7 @@ class _Removal:
             ):
                 return False
             self._delete(file_tables.file_versions, [upload])
-        return self._all("files", file_tables.files, self._which.of(file_tables.files))
+        return self._all("files", file_tables.files, self._target.of(file_tables.files))
 
     def _count_passages(self, removed_count: int) -> None:
         self.wiped.counts["file_passages"] += removed_count
@@ -152,9 +152,9 @@ class _Removal:
 
     def nodes(self) -> bool:
         """Remove nodes with their explain records and their branches' memory."""
-        query = select(n.id, n.epoch).where(self._which.of(t.nodes)).limit(ROWS)
+        query = select(n.id, n.epoch).where(self._target.of(t.nodes)).limit(ROWS)
         while rows := self._conn.execute(query).all():
-            if self._which.conversations and not self._branches([row.id for row in rows]):
+            if self._target.conversations and not self._branches([row.id for row in rows]):
                 return False
             for i in range(0, len(rows), ROWS_PER_STATEMENT):
                 some_rows = rows[i : i + ROWS_PER_STATEMENT]
@@ -168,7 +168,7 @@ class _Removal:
 
     def _branches(self, nodes: Sequence[int]) -> bool:
         """Remove what an unnamed user's conversation keeps for itself."""
-        scope_id, scopes = self._which.scope_id, t.scopes.c
+        scope_id, scopes = self._target.scope_id, t.scopes.c
         if self._conn.execute(
             select(scopes.id).where(scopes.id == scope_id, scopes.user.is_not(None))
         ).first():
@@ -185,14 +185,14 @@ class _Removal:
     def _epochs(self, rows: Sequence[Any]) -> None:
         """Remove epochs that no node uses any more; a fork may continue in one."""
         epochs = {row.epoch for row in rows if row.epoch}
-        if self._which.conversations and epochs:
-            still = select(n.epoch).where(n.scope_id == self._which.scope_id, n.epoch.in_(epochs))
+        if self._target.conversations and epochs:
+            still = select(n.epoch).where(n.scope_id == self._target.scope_id, n.epoch.in_(epochs))
             self._delete(t.epochs, list(epochs - set(self._conn.execute(still).scalars())))
 
     def rest(self) -> bool:
         """Remove everything else, which is small."""
-        if self._which.conversations:
-            condition_of = self._which.of
+        if self._target.conversations:
+            condition_of = self._target.of
             tables = {"jobs": t.jobs, "summaries": t.summaries, "dropped": t.dropped}
             return all(
                 self._all(name, table, condition_of(table)) for name, table in tables.items()
@@ -201,7 +201,7 @@ class _Removal:
             *OF_A_SCOPE.items(),
             *(("vectors" if x is t.message_vectors else x.name, x) for x in ALSO),
         ]
-        return all(self._all(name, table, self._which.of(table)) for name, table in kinds)
+        return all(self._all(name, table, self._target.of(table)) for name, table in kinds)
 
     def _all(self, name: str, table: Table, condition: ColumnElement[bool]) -> bool:
         query = select(*table.primary_key.columns).where(condition).limit(ROWS_PER_STATEMENT)

@@ -20,9 +20,8 @@ from memory.stores.sql.rows.scopes import VisibleScopes
 c, m = t.conversations.c, t.messages.c
 TITLE_CHARACTERS = 400  # of a message that are read for a title
 decode = msgspec.json.decode
-EXPLAIN = re.compile(
-    r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})"
-)  # 128 random bits, and the key of its row
+# 128 random bits, and the key of its row.
+EXPLAIN = re.compile(r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,10 +139,11 @@ def search(
 @cache
 def _select_candidates(driver: SqlDriver) -> Any:
     """Return the statement for candidates: those of the uploads that files show."""
+    # + 0: by row key.
     return select(p.id, p.upload, literal(0.0), func.substr(p.content, 1, TEXT)).where(
         driver.is_listed(p.id),
         (p.upload + 0).in_(select(f.shown).where(f.scope_id == bindparam("scope"))),
-    )  # + 0: by row key
+    )
 
 
 @cache
@@ -172,11 +173,10 @@ def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | 
 
 def read_lines(conn: Connection, upload: int, first_line: int, last_line: int) -> list[Any]:
     """Return the passages that hold lines of an upload, in order."""
+    # A passage has no more lines than characters.
     query = select(file_passages).where(
         p.upload == upload,
-        p.line_end.between(
-            first_line, last_line + SIZE
-        ),  # a passage has no more lines than characters
+        p.line_end.between(first_line, last_line + SIZE),
         p.line_start <= last_line,
     )
     return list(

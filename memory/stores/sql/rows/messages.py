@@ -181,7 +181,6 @@ def speaker(message: Json) -> str:
 
 LAST = 2**63 - 1
 
-
 BEFORE = text(
     "SELECT content FROM messages WHERE conversation = :conversation AND id < :key AND (node = "
     ":node OR node = (SELECT parent FROM nodes WHERE id = :node)) AND role IN ('user', "
@@ -385,12 +384,13 @@ def _candidates(
     """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
     bound_values: Any = {name: bindparam(name) for name in bounds}
     filter_query = replace(SearchQuery(roles=roles, talk=talk), **bound_values)
+    # + 0: by row key.
     return _apply_filters(
         select(m.id, m.conversation, m.created_at, func.substr(m.content, 1, TEXT)).where(
             m.scope_id + 0 == bindparam("scope"), driver.is_listed(m.id)
         ),
         filter_query,
-    )  # + 0: by row key
+    )
 
 
 def filter_keys(scope_id: int, query: SearchQuery) -> Any:

@@ -27,37 +27,26 @@ from memory.stores.sql.rows.jobs import enqueue
 from memory.stores.sql.rows.messages import BOUNDS, FoundRows, SearchQuery, ancestors, search_index
 
 p = t.passages.c
-
-
 encode, decode = msgspec.json.encode, msgspec.json.decode
-
-
 Passage = dict[str, Any]
-
 
 # seconds between passages that belong together, such as pieces of one text
 # moment
 TOGETHER = 0.0
-
 
 BEFORE = text(
     "SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id "
     "< :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1"
 )
 
-
 _SAME_NODE_SQL = (
     "SELECT n.id FROM passages n WHERE n.scope_id = p.scope_id AND n.node = p.node AND "
     "n.deleted_at IS NULL AND n.id"
 )
 
-
 # contains no input
 _NEAR_IN_TIME_SQL = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"
-
-
 _ESCAPED = re.compile(r"[%_/]")  # what LIKE reads as more than itself
-
 
 BESIDE = (
     # contains no input
@@ -275,13 +264,14 @@ def _candidates(driver: SqlDriver, bounds: tuple[str, ...], tags: int) -> Any:
     """Return the statement for candidates, kept. bounds: those of BOUNDS that a search sets."""
     bound_values: Any = {name: bindparam(name) for name in bounds}
     filter_query = replace(SearchQuery(), **bound_values)
+    # + 0: by row key.
     return _apply_filters(
         select(p.id, literal(0), p.created_at, func.substr(p.content, 1, TEXT)).where(
             p.scope_id + 0 == bindparam("scope"), driver.is_listed(p.id)
         ),
         filter_query,
         [bindparam(f"tag{i}") for i in range(tags)],
-    )  # + 0: by row key
+    )
 
 
 def _tag_patterns(tags: Sequence[str]) -> list[str]:

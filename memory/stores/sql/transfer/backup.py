@@ -21,9 +21,8 @@ def backup(source: Path, target: Path) -> int:
     OSError; StoreUnavailable.
     """
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    os.close(
-        os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    )  # readable by their owner only
+    # Readable by their owner only.
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         _copy(source, part)
         with part.open("rb+") as file:

@@ -97,7 +97,6 @@ def _default_of(member: msgspec.structs.FieldInfo) -> Any:
 _Opening, _members_of_opening = _stored_form(PendingTurn, OPENING_OMITS)
 _Record, _members_of_record = _stored_form(TurnRecord, RECORD_OMITS)
 
-
 # What a row holds. owner: key of the owner in the erasure table.
 _StoredTurn: Any = msgspec.defstruct(
     "_StoredTurn",

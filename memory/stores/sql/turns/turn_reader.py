@@ -30,26 +30,21 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 
 CANDIDATES = 64
 
-
 # Built once, like those below: they run in every turn, and building a statement costs more than
 # running it.
 EDITS = scopes.EDITS
-
 
 BY_NAME = select(t.conversations).where(
     cv.scope_id == bindparam("scope"), cv.name == bindparam("which")
 )
 
-
 BY_KEY = select(t.conversations).where(
     cv.scope_id == bindparam("scope"), cv.id == bindparam("which")
 )
 
-
 EPOCH = select(t.epochs).where(
     t.epochs.c.scope_id == bindparam("scope"), t.epochs.c.id == bindparam("epoch")
 )
-
 
 ATTEMPT = (
     select(t.nodes)
@@ -58,13 +53,8 @@ ATTEMPT = (
     .limit(1)
 )
 
-
 _m = t.messages.c
-
-
 SAID = select(_m.digest).where(_m.node == bindparam("node"), _m.source == "chat").order_by(_m.id)
-
-
 RETRY_SECONDS = 600
 
 
@@ -356,9 +346,7 @@ OPEN, ANSWERED, NOT_DONE, CUT_OFF = (
     n.state == literal_column("'aborted'"),
 )
 
-
 BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), ANSWERED)
-
 
 OF_DIGEST = (
     select(n.id)
@@ -366,16 +354,9 @@ OF_DIGEST = (
     .limit(2)
 )
 
-
 ABORTED = _nodes(NOT_DONE, CUT_OFF, n.asked == bindparam("asked"))
-
-
 ABORTED_AFTER = _nodes(CUT_OFF, n.parent == bindparam("parent"))
-
-
 ONE = _nodes(n.id == bindparam("node"))
-
-
 WAITING = _nodes(NOT_DONE, OPEN, n.asked == bindparam("asked"))
 
 

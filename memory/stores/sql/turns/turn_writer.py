@@ -33,23 +33,15 @@ n, cv = t.nodes.c, t.conversations.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
 TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
-
-
 TRIED_BY = TRIED.where(n.holder == bindparam("me")).values(**node_holders.NOBODY)
-
-
 PLANNED = ("epoch", "note", "told", "carriers")
-
-
 TRIED_ANEW = TRIED.values(**{name: bindparam(name) for name in ("request", "rounds", *PLANNED)})
-
 
 MOVED = (
     update(t.conversations)
     .where(cv.id == bindparam("which"), cv.scope_id == bindparam("scope"))
     .values(head=bindparam("head"), resent=bindparam("resent"), updated_at=bindparam("updated_at"))
 )
-
 
 # Where others may keep the conversation too: they compare its version.
 RAISE = update(t.conversations).where(cv.id == bindparam("which")).values(version=cv.version + 1)
@@ -59,10 +51,7 @@ CONTINUED, CONTINUED_BESIDE = (
     moved.values(opening=null(), task=false()) for moved in (MOVED, MOVED_BESIDE)
 )
 
-
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
-
-
 TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written again
 
 

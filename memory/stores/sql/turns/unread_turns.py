@@ -28,8 +28,6 @@ _CONTINUED = select(n.id).where(
     literal_column("unread = 1"),
 )
 FIRST = _CONTINUED.limit(bindparam("most"))
-
-
 UNREAD = 1  # of a turn; one more for each time that it was set aside
 MAX_NAMED = 200  # messages of a conversation that are looked at for names
 MAX_SET_ASIDE = 5  # times, after which a turn is not read any more

@@ -164,9 +164,9 @@ class PostgresConnections:
         self.index_changes = IndexChanges()  # none: no write runs `at_once`
         self._engine = self._new_engine(STATEMENTS)
         self._places = asyncio.Semaphore(self._size)  # one for each connection in use
-        self._free: list[PostgresConnection] = []
+        self._free_connections: list[PostgresConnection] = []
         self._is_open = False
-        self._all: set[PostgresConnection] = set()
+        self._open_connections: set[PostgresConnection] = set()
         # Writes of one owner wait here, not on the connections that others need.
         self._lanes: WeakValueDictionary[WriteLock, asyncio.Lock] = WeakValueDictionary()
 
@@ -179,7 +179,7 @@ class PostgresConnections:
         Raises OSError, SQLAlchemyError, NotUpgraded.
         """
         await self.close()
-        self._places, self._free = asyncio.Semaphore(self._size), []
+        self._places, self._free_connections = asyncio.Semaphore(self._size), []
         if not await _look_at(self._url):
             log.warning(NO_STATEMENTS)
             self._engine = self._new_engine(0)
@@ -316,8 +316,8 @@ class PostgresConnections:
         return connection
 
     async def _find_free(self) -> PostgresConnection | None:
-        while self._free:
-            connection = self._free.pop()
+        while self._free_connections:
+            connection = self._free_connections.pop()
             if not connection.raw.is_closed():
                 return connection
             await self._drop(connection)
@@ -361,7 +361,7 @@ class PostgresConnections:
         if over.sync_connection is not None:
             over.sync_connection.info["key"] = self._key
         connection = PostgresConnection(over, pooled.driver_connection)
-        self._all.add(connection)
+        self._open_connections.add(connection)
         is_ready = False
         try:
             await learn_arrays(connection.raw)
@@ -378,11 +378,11 @@ class PostgresConnections:
         if connection.raw.is_closed() or connection.raw.is_in_transaction():
             await self._drop(connection)
         else:
-            self._free.append(connection)
+            self._free_connections.append(connection)
         self._places.release()
 
     async def _drop(self, connection: PostgresConnection) -> None:
-        self._all.discard(connection)
+        self._open_connections.discard(connection)
         connection.raw.terminate()
         with contextlib.suppress(SQLAlchemyError, OSError, asyncpg.InterfaceError):
             await connection.over.invalidate()
@@ -397,7 +397,7 @@ class PostgresConnections:
 
     async def close(self) -> None:
         self._is_open = False
-        for connection in list(self._all):
+        for connection in list(self._open_connections):
             with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 await connection.raw.close(timeout=1)
             await self._drop(connection)
@@ -407,7 +407,7 @@ class _Write:
     """One attempt at a write, and its progress."""
 
     def __init__(self, work: Work[Any], lock: WriteLock, is_wanted: Callable[[], bool]) -> None:
-        self._work, self._lock, self._wanted = work, lock, is_wanted
+        self._work, self._lock, self._is_wanted = work, lock, is_wanted
         self.begun = self.committing = False
         self.transaction = ""
         self.found: Any = None
@@ -415,11 +415,11 @@ class _Write:
     async def run(self, connection: PostgresConnection) -> Any:
         await connection.raw.execute(WRITE)
         self.transaction = await self._take_lock(connection.raw)
-        if not self._wanted():
+        if not self._is_wanted():
             raise Withdrawn
         self.begun = True
         self.found = await connection.within(self._work)
-        if not self._wanted():
+        if not self._is_wanted():
             raise Withdrawn
         self.committing = True
         await connection.commit()

@@ -76,7 +76,7 @@ class SlotLease:
         self.slot: int | None = None
         self.living = 1
         self._renewed_at = -HOLD_SECONDS  # by this process's clock, before the database was asked
-        self._raw: asyncpg.Connection | None = None
+        self._connection: asyncpg.Connection | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._has_failed = False  # the last renewal
         self._on_beat: Callable[[bool], None] = lambda is_lost: None
@@ -217,12 +217,12 @@ class SlotLease:
                 asking.cancelled() or asking.exception()
 
     async def _ask_over_own(self, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> Any:
-        if self._raw is None or self._raw.is_closed():
-            self._raw = await connect(**driver_arguments(self._url))
-        return await work(self._raw)
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(**driver_arguments(self._url))
+        return await work(self._connection)
 
     async def _disconnect(self) -> None:
-        raw_connection, self._raw = self._raw, None
+        raw_connection, self._connection = self._connection, None
         if raw_connection is not None:
             raw_connection.terminate()
 

@@ -96,9 +96,8 @@ class IndexLimit:
 def index_limit(conn: Connection) -> IndexLimit:
     """Return the limit of a connection's database."""
     limit_option = conn.get_execution_options().get(LIMIT_OPTION)
-    return (
-        limit_option if isinstance(limit_option, IndexLimit) else IndexLimit()
-    )  # of a migration, or a command
+    # Of a migration, or a command.
+    return limit_option if isinstance(limit_option, IndexLimit) else IndexLimit()
 
 
 def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
@@ -254,7 +253,7 @@ class _StoredRows:
     def __init__(self, conn: Connection, corner: IndexScope) -> None:
         self._conn, self._corner = conn, corner
         self._rows: dict[int, SearchHits | None] = {}
-        self._beside: dict[int, tuple[int | None, int | None]] = {}
+        self._neighbour_keys: dict[int, tuple[int | None, int | None]] = {}
 
     def get(self, keys: Sequence[int]) -> dict[int, SearchHits]:
         """Return the rows that pass the filters, in order."""
@@ -279,10 +278,10 @@ class _StoredRows:
         """Return the rows before and after each of these, if they may be shown."""
         if self._corner.beside is None:
             return {}
-        if new_keys := [k for k in keys if k not in self._beside]:
+        if new_keys := [k for k in keys if k not in self._neighbour_keys]:
             neighbour_keys = self._corner.beside(self._conn, new_keys)
-            self._beside |= {key: neighbour_keys.get(key, (None, None)) for key in new_keys}
-        pairs = {key: self._beside[key] for key in keys}
+            self._neighbour_keys |= {key: neighbour_keys.get(key, (None, None)) for key in new_keys}
+        pairs = {key: self._neighbour_keys[key] for key in keys}
         neighbour_rows = self.get(
             sorted({k for pair in pairs.values() for k in pair if k is not None})
         )

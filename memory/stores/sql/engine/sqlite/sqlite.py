@@ -60,10 +60,11 @@ PAGES_HERE, PAGES = (
     2 << 20,
     {READING: 1 << 19, WRITING: 1 << 20},
 )
+# Bytes to which the log file is truncated after a larger write.
 EVERYWHERE = (
     "temp_store=MEMORY",
     f"journal_size_limit={64 << 20}",
-)  # bytes to which the log file is truncated after a larger write
+)
 
 
 class SqliteConnection:
@@ -94,9 +95,8 @@ class SqliteConnection:
 
         Raises what they raised, and sqlite3.Error of the transaction itself.
         """
-        if (
-            self._over is None
-        ):  # held permanently: checking one out and in costs as much as three statements
+        # Held permanently: checking one out and in costs as much as three statements.
+        if self._over is None:
             self._over = self._engine.connect()
         over = self._over
         self.raw.execute(self._begin)
@@ -161,9 +161,8 @@ class ConnectionThread:
 
 def _set_pragmas(raw_connection: sqlite3.Connection, *pragmas: str) -> None:
     for pragma in pragmas:
-        raw_connection.execute(
-            f"PRAGMA {pragma}"
-        ).fetchall()  # a statement with a row left keeps its connection busy
+        # A statement with a row left keeps its connection busy.
+        raw_connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
 def _pages(size: int) -> str:
@@ -188,10 +187,10 @@ class SqliteThreads:
 
     def __init__(self, path: str, synchronous: str, options: Mapping[str, Any]) -> None:
         self._path, self._synchronous, self._options = path, synchronous, options
-        self._all: list[ConnectionThread] = []
+        self._open_connections: list[ConnectionThread] = []
         self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
         self._writer: ConnectionThread | None = None
-        self._here: tuple[SqliteConnection, SqliteConnection] | None = (
+        self._own_connection: tuple[SqliteConnection, SqliteConnection] | None = (
             None  # one connection, for reads and for writes
         )
         self._rests_until = self._pace = 0.0
@@ -224,7 +223,7 @@ class SqliteThreads:
                 )
                 # a checkpoint within a commit would triple what everybody waits for it
                 await self._writer.call(_set_pragmas, self._writer.raw, "wal_autocheckpoint=0")
-                self._here = (
+                self._own_connection = (
                     SqliteConnection(raw_connection, READING, self._options),
                     SqliteConnection(
                         raw_connection,
@@ -242,7 +241,7 @@ class SqliteThreads:
     async def _connect(self, begin: str) -> ConnectionThread:
         conn = aiosqlite.connect(self._path, isolation_level=None, cached_statements=256)
         await conn
-        self._all.append(thread := ConnectionThread(conn, begin, self._options))
+        self._open_connections.append(thread := ConnectionThread(conn, begin, self._options))
         await thread.call(
             _set_pragmas,
             conn._conn,
@@ -271,7 +270,7 @@ class SqliteThreads:
             raise OSError("the database is not open")
         begun_at = time.monotonic()
         results = await self._writer.run(works)
-        if self._here is not None:
+        if self._own_connection is not None:
             is_long = time.monotonic() - begun_at > LONG_GROUP_SECONDS
             self._count(LONG_GROUP_WORKS if is_long else len(works))
         return results
@@ -294,7 +293,7 @@ class SqliteThreads:
 
         Raises what a work raised.
         """
-        connection, begun_at = self._here, time.monotonic()
+        connection, begun_at = self._own_connection, time.monotonic()
         if connection is None or begun_at < self._rests_until:
             return None
         results: list[Any] | None = None
@@ -353,23 +352,23 @@ class SqliteThreads:
 
         Also in other processes. None if that is unknown.
         """
-        if self._here is None:
+        if self._own_connection is None:
             return None
         try:
-            return int(self._here[0].raw.execute("PRAGMA data_version").fetchone()[0])
+            return int(self._own_connection[0].raw.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error:
             return None
 
     async def close(self) -> None:
         if self._checkpoint is not None:
             await asyncio.wait([self._checkpoint])
-        connection, self._here = self._here, None
+        connection, self._own_connection = self._own_connection, None
         if connection is not None:
             for lite in connection:
                 lite.release_lock()
             connection[0].raw.close()
-        for thread in self._all:
+        for thread in self._open_connections:
             await thread.close()
-        self._all.clear()
+        self._open_connections.clear()
         self._readers = asyncio.LifoQueue()
         self._writer = None

@@ -499,7 +499,7 @@ async def test_a_server_that_ends_a_new_connection_is_a_store_that_is_away(db, m
     async def ended(raw):
         raise asyncpg.AdminShutdownError("terminating connection")
 
-    for held in list(db._connections._all):
+    for held in list(db._connections._open_connections):
         held.raw.terminate()
     with monkeypatch.context() as patch:
         patch.setattr(postgres, "learn_arrays", ended)

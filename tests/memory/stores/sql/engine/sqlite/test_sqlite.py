@@ -197,7 +197,7 @@ async def test_a_file_that_cannot_be_set_up_leaves_no_connection(tmp_path):
             patch.setattr(threads, "BUSY_TIMEOUT_MS", 1)
             with pytest.raises(OSError, match="locked"):
                 await found.open()
-        assert found._all == []
+        assert found._open_connections == []
         other.execute("COMMIT")
     await found.open()
     await found.close()
