@@ -119,11 +119,9 @@ class Dispatcher(msgspec.Struct):
     ) -> CompletionReply:
         """Try targets until one answers with a completion.
 
-        Raises GatewayError: the last refusal or fault.
-
         compose: the request for a target. another: not the body that the client's Idempotency-Key
         stands for, so it goes under a key of its own: under the same, an upstream would refuse it
-        or give the answer to the first again. frozen, own: see `UpstreamRequest`.
+        or answer as before. frozen, own: see `UpstreamRequest`. Raises GatewayError: the last one.
         """
         found: SentPieces = ()
 

@@ -117,12 +117,9 @@ class TurnRecorder:
                 record.jobs = await self._jobs(prompt, outcome.answers)
             record.models = self._count(prompt, outcome)
             write, shortcut = record_of(self._turn, record, opening)
-            head, blocks = await store.write(
-                write,
-                WRITE_SECONDS if opening is None else TOGETHER_SECONDS,
-                [*record.large, *(opening.large if opening is not None else ())],
-                shortcut,
-            )
+            seconds = WRITE_SECONDS if opening is None else TOGETHER_SECONDS
+            large = [*record.large, *(opening.large if opening is not None else ())]
+            head, blocks = await store.write(write, seconds, large, shortcut)
             turn.attempt.claim.is_stored = False
             self._prepare_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
         except ErasedMeanwhile:

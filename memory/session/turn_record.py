@@ -254,6 +254,17 @@ class RecordedTurn(msgspec.Struct, frozen=True):
     blocks: dict[str, CoreBlock]
 
 
+def _conversation_after(turn: TurnContext, recorded: RecordedTurn) -> ConversationState:
+    """Return the state of the conversation that a turn leaves."""
+    line, record = turn.identity.conversation, recorded.record
+    is_resent = line.resent or record.resent
+    state = ConversationState(line.id, line.name, line.explicit, is_resent, recorded.head)
+    state.task = turn.task is not None
+    if record.versions is not None:
+        state.version = record.versions[1]
+    return state
+
+
 def next_snapshot(
     turn: TurnContext, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
 ) -> tuple[bytes, Snapshot] | None:
@@ -268,12 +279,7 @@ def next_snapshot(
     carriers = [c for c in past.carriers if c.id in plan.places] if past.carriers else []
     if node.note or node.hidden:
         carriers.append(node)
-    left = ConversationState(
-        line.id, line.name, line.explicit, line.resent or record.resent, recorded.head
-    )
-    left.task = turn.task is not None
-    if record.versions is not None:
-        left.version = record.versions[1]
+    conversation = _conversation_after(turn, recorded)
     found = Snapshot(
         snapshot.owner,
         turn.progress.scope_id,
@@ -281,7 +287,7 @@ def next_snapshot(
         edits=snapshot.edits,
         blocks=recorded.blocks,
         past=PreviousTurn(node, -1, plan.epoch, carriers),
-        conversation=left,
+        conversation=conversation,
         sent=sent,
     )
     prepared = prompt.prepared
@@ -291,7 +297,7 @@ def next_snapshot(
     found.behind, found.layers = snapshot.behind, snapshot.layers
     found.defaults, found.general = snapshot.defaults, snapshot.general
     found.version, found.general_entries = snapshot.version, snapshot.general_entries
-    if not turn.keeps_history or left.resent:
+    if not turn.keeps_history or conversation.resent:
         return node.chain, found
     messages, tag = snapshot.turn.messages, turn.ask.scope.tag
     if all(without_spans(m, tag) == m for m in messages[snapshot.since :]):

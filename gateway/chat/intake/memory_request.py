@@ -22,6 +22,7 @@ from memory import (
     SEARCHES,
     Decision,
     InboxLimits,
+    Scope,
     TurnRequest,
     decide,
     follow_setting,
@@ -37,17 +38,15 @@ async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Return the memory's view of a request."""
-    tenant, body, facts = request.principal.tenant, request.body, request.facts
-    owner, model, max_output = request.owner, request.model, request.max_output
-    digest = partial(_digest_rest, body)
+    body, facts = request.body, request.facts
     takes = capabilities_of(gateway, facts, body, target)
     agent = request.called.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
     return TurnRequest(
-        scope=gateway.memory.scope(tenant, owner, request.agent, request.project),
+        scope=_scope_of(gateway, request),
         messages=facts.history,
-        model=model,
+        model=request.model,
         request_id=request.id,
         mode=request.mode,
         explicit=request.conversation,
@@ -58,9 +57,9 @@ async def ask_of(
         recall=decisions["recall"].on,
         window=await _window(gateway, request, forward, target),
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
-        max_output=max_output,
-        complete=Summarizer(gateway, forward, model, profile.summarizer),
-        rest=await asyncio.to_thread(digest) if facts.history.heavy else digest(),
+        max_output=request.max_output,
+        complete=Summarizer(gateway, forward, request.model, profile.summarizer),
+        rest=await _digest_of(request),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
         repeats=request.wire.repeats[request.is_retry],
@@ -70,12 +69,23 @@ async def ask_of(
         body=request.raw,
         zone=await _zone(gateway, request, profile),
         harness=request.harness,
-        tasks=gateway.settings.memory.tasks == "auto"
-        and not (b"x-memory" in request.headers and asks_for_all(request.headers)),
+        tasks=_handles_tasks(gateway, request),
         policy=None if agent is None else gateway.agents.policy_of(agent),
         said_by=request.user if profile.home == "agent" else None,
         inbox=None if agent is None else _inbox_limits(gateway, request),
     )
+
+
+def _scope_of(gateway: GatewayState, request: TurnInput) -> Scope:
+    tenant = request.principal.tenant
+    return gateway.memory.scope(tenant, request.owner, request.agent, request.project)
+
+
+def _handles_tasks(gateway: GatewayState, request: TurnInput) -> bool:
+    """Return whether a templated prompt may go without memory: not if the client asks for all."""
+    if gateway.settings.memory.tasks != "auto":
+        return False
+    return not (b"x-memory" in request.headers and asks_for_all(request.headers))
 
 
 def _inbox_limits(gateway: GatewayState, request: TurnInput) -> InboxLimits | None:
@@ -136,6 +146,13 @@ async def _window(
 def _is_kept_elsewhere(request: TurnInput) -> bool:
     """Tell whether the memory may know messages that such a request does not resend."""
     return bool(request.conversation) and not request.resends
+
+
+async def _digest_of(request: TurnInput) -> bytes:
+    """Return the digest of what stands beside the messages, made in a thread if they are heavy."""
+    if request.facts.history.heavy:
+        return await asyncio.to_thread(_digest_rest, request.body)
+    return _digest_rest(request.body)
 
 
 def _digest_rest(body: Json) -> bytes:

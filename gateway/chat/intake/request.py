@@ -48,6 +48,8 @@ from gateway.wire.chat import Json
 from gateway.wire.model_field import model_for_certain
 from memory import SHIPPED_HARNESS, Harness
 
+MIB = 1 << 20
+
 
 class KnownCall(msgspec.Struct, frozen=True):
     """Who calls which agent, where that is known before the request is read.
@@ -212,8 +214,7 @@ async def read_turn_input(
     headers = scope.get(HEADERS) or headers_of(scope)
     path_user, wire, known = path.user, path.wire, path.known
     principal = gateway.keys.caller(headers) if known is None else known.principal
-    limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
-    raw = await read_body(receive, headers, limit)
+    raw = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * MIB))
     mode = mode_at_most(headers, principal)
     whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
     client = gateway.clients.find(headers)
@@ -225,18 +226,13 @@ async def read_turn_input(
     if called is not NO_AGENT:
         mode, read, dropped = called.apply(wire, mode, read)
     route = await _route(gateway, read, principal, raw, called)
-    is_chat = wire.is_chat
-    identity = read.members if is_chat else _identity(gateway, principal, wire, read.members)
+    identity = read.members if wire.is_chat else _identity(gateway, principal, wire, read.members)
     user = known.user if known is not None else None
     user = user or gateway.names.user(principal, headers, path_user, identity)
     asker = _Asker(principal, user, route, headers, client, called)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy
-    signals = ("", "", False)
-    if not without:
-        is_default = called is NO_AGENT and AGENT not in headers
-        agent = "default" if is_default else called.name(headers)
-        signals = (agent, *retry_signals(headers))
+    signals = ("", "", False) if without else _signals(called, headers)
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
@@ -247,6 +243,12 @@ async def read_turn_input(
     if called is NO_AGENT:
         return whole
     return msgspec.structs.replace(whole, called=called, dropped=dropped)
+
+
+def _signals(called: CalledAgent, headers: Headers) -> tuple[str, str, bool]:
+    """Return the agent whose memory it is, the idempotency key, and whether it is a retry."""
+    is_default = called is NO_AGENT and AGENT not in headers
+    return ("default" if is_default else called.name(headers), *retry_signals(headers))
 
 
 def _identity(gateway: GatewayState, principal: Principal, wire: ApiFormat, members: Json) -> Json:

@@ -137,9 +137,8 @@ class Turn:
             return self.run()
         return self._keeper.note_first(self.run(), self.session.conversation.name)
 
-    async def run(  # noqa: C901, PLR0912 - one loop, whose ends stand in their order
-        self,
-    ) -> AsyncGenerator[bytes, None]:
+    # One loop, whose ends stand in their order.
+    async def run(self) -> AsyncGenerator[bytes, None]:  # noqa: C901, PLR0912
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
         self._opening.begin()
         try:
@@ -153,10 +152,10 @@ class Turn:
                     yield last.shown
                     break
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
-                if len(self._forward.route.targets) > 1:  # else it is as it was
+                if len(self._forward.route.targets) > 1:
                     self.mask.alias = self._forward.alias
-                parts = self.stream or self.used or self._sender.hidden.messages
-                result = await read_whole(reply, self.mask, in_parts=bool(parts))
+                in_parts = bool(self.stream or self.used or self._sender.hidden.messages)
+                result = await read_whole(reply, self.mask, in_parts=in_parts)
                 try:
                     await self._opening.wait(self._limits.patience)
                     if result is None:
