@@ -160,11 +160,13 @@ class LettaMask(ChatMask):
 
     def __init__(self, interceptor: Interceptor, items: ItemsOfTurn) -> None:
         super().__init__(interceptor)
+        # The chat's own shows the model's bytes as they are.
+        self.fast_forward = self._forward_piece
         self._items = items
         self._streams = items.options.stream
         self._pieces = RoundPieces(items) if items.options.tokens and self._streams else None
 
-    def fast_forward(self, raw: bytes) -> bytes:
+    def _forward_piece(self, raw: bytes) -> bytes:
         """See the protocol. What adds to no item that is shown already is a mark."""
         if self._pieces is not None:
             said = self._interceptor.read_forward(raw)
