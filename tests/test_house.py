@@ -149,6 +149,7 @@ REACHING = {
     "memory.service": "opens all parts of a memory",
     "memory.session.context": "what the parts of a turn share",
     "memory.session.session": "every step of a turn",
+    "memory.session.composer": "joins all that a prompt is made of",
     "memory.session.recorder": "writes what every part of a turn leaves",
     "memory.stores.sql.turns.turn_writer": "a turn leaves rows of every kind",
     "memory.stores.sql.transfer.importer": "an import has lines of every kind",

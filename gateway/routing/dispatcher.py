@@ -134,8 +134,7 @@ class Dispatcher(msgspec.Struct):
             request, found = self.wire.encode(
                 compose(target), target, frozen=frozen, long=self.writes_off_loop
             )
-            if self.query:
-                request.add_query(self.query)
+            request.add_query(self.query)
             request.own = own
             return request
 
@@ -145,7 +144,6 @@ class Dispatcher(msgspec.Struct):
             return self._send(target, build_request(target), another)
 
         async def send_long(target: Target) -> CompletionReply:
-            # A long request takes longer to write than others may wait.
             request = await asyncio.to_thread(build_request, target)
             return await self._send(target, request, another)
 

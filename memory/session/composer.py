@@ -195,14 +195,7 @@ class Composer:
         """Plan the epoch and fit the window."""
         turn = self._turn
         ask, snapshot = turn.ask, turn.snapshot
-        prepared = snapshot.prepared
-        if prepared is not None and not prepared.holds(turn):
-            prepared = None
-        planned = prepared.place(turn) if prepared is not None else None
-        if prepared is None or planned is None:
-            prepared, (planned, placed) = None, self._place()
-        else:
-            placed = prepared.placed
+        prepared, planned, placed = self._go_on()
         tools = offer_tools(turn, self._counter, planned)
         wants_recall = ask.recall and placed.shown and not turn.is_spare
         recalled = (
@@ -238,6 +231,15 @@ class Composer:
             tools.owned,
             prepare(turn, plan, placed) if prepared is None else prepared,
         )
+
+    def _go_on(self) -> tuple[PreparedMemory | None, epochs.PlacementPlan, PlacedMemory]:
+        """Return what was prepared, and what it places; None, and what is placed anew."""
+        prepared = self._turn.snapshot.prepared
+        if prepared is not None and prepared.holds(self._turn):
+            planned = prepared.place(self._turn)
+            if planned is not None:
+                return prepared, planned, prepared.placed
+        return None, *self._place()
 
     def _place(self) -> tuple[epochs.PlacementPlan, PlacedMemory]:
         """Return where the memory goes, and what is shown of it."""

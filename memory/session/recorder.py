@@ -113,8 +113,7 @@ class TurnRecorder:
         store.heavy = store.heavy or are_heavy(outcome.answers)
         try:
             record, opening = await store.look(self._rows, prompt, outcome)
-            if turn.ask.scope.is_named or turn.policy.ahead:
-                record.jobs = await self._jobs(prompt, outcome.answers)
+            record.jobs = await self._jobs(prompt, outcome.answers)
             record.models = self._count(prompt, outcome)
             write, shortcut = record_of(self._turn, record, opening)
             head, blocks = await store.write(

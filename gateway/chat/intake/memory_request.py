@@ -38,16 +38,14 @@ async def ask_of(
 ) -> TurnRequest:
     """Return the memory's view of a request."""
     tenant, body, facts = request.principal.tenant, request.body, request.facts
-    owner, model, max_output = request.owner, request.model, request.max_output
-    digest = partial(_digest_rest, body)
     takes = capabilities_of(gateway, facts, body, target)
     agent = request.called.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
     return TurnRequest(
-        scope=gateway.memory.scope(tenant, owner, request.agent, request.project),
+        scope=gateway.memory.scope(tenant, request.owner, request.agent, request.project),
         messages=facts.history,
-        model=model,
+        model=request.model,
         request_id=request.id,
         mode=request.mode,
         explicit=request.conversation,
@@ -58,9 +56,9 @@ async def ask_of(
         recall=decisions["recall"].on,
         window=await _window(gateway, request, forward, target),
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
-        max_output=max_output,
-        complete=Summarizer(gateway, forward, model, profile.summarizer),
-        rest=await asyncio.to_thread(digest) if facts.history.heavy else digest(),
+        max_output=request.max_output,
+        complete=Summarizer(gateway, forward, request.model, profile.summarizer),
+        rest=await _digest_rest(body, heavy=facts.history.heavy),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
         repeats=request.wire.repeats[request.is_retry],
@@ -70,8 +68,7 @@ async def ask_of(
         body=request.raw,
         zone=await _zone(gateway, request, profile),
         harness=request.harness,
-        tasks=gateway.settings.memory.tasks == "auto"
-        and not (b"x-memory" in request.headers and asks_for_all(request.headers)),
+        tasks=gateway.settings.memory.tasks == "auto" and not asks_for_all(request.headers),
         policy=None if agent is None else gateway.agents.policy_of(agent),
         said_by=request.user if profile.home == "agent" else None,
         inbox=None if agent is None else _inbox_limits(gateway, request),
@@ -138,9 +135,11 @@ def _is_kept_elsewhere(request: TurnInput) -> bool:
     return bool(request.conversation) and not request.resends
 
 
-def _digest_rest(body: Json) -> bytes:
+async def _digest_rest(body: Json, *, heavy: bool) -> bytes:
     """Return a digest that tells requests with equal messages apart."""
     members = dict(body)
     for name in NOT_IDENTITY:
         members.pop(name, None)
+    if heavy:
+        return await asyncio.to_thread(lambda: keyed_hash(b"rest", SORTED.encode(members)))
     return keyed_hash(b"rest", SORTED.encode(members))

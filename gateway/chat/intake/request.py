@@ -221,17 +221,12 @@ async def read_turn_input(
     if called is not NO_AGENT:
         mode, read, dropped = called.apply(wire, mode, read)
     route = await _route(gateway, read, principal, raw, called)
-    is_chat = wire.is_chat
-    identity = read.members if is_chat else _identity(gateway, principal, wire, read.members)
+    identity = _identity(gateway, principal, wire, read.members)
     user = gateway.names.user(principal, headers, path_user, identity)
     asker = _Asker(principal, user, route, headers, client, called)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy
-    signals = ("", "", False)
-    if not without:
-        is_default = called is NO_AGENT and AGENT not in headers
-        agent = "default" if is_default else called.name(headers)
-        signals = (agent, *retry_signals(headers))
+    signals = ("", "", False) if without else (called.name(headers), *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")

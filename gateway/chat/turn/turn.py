@@ -153,8 +153,7 @@ class Turn:
                     yield last.shown
                     break
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
-                if len(self._forward.route.targets) > 1:  # else it is as it was
-                    self.mask.alias = self._forward.alias
+                self.mask.alias = self._forward.alias
                 parts = self.stream or self.used or self._sender.hidden.messages
                 result = await read_whole(reply, self.mask, in_parts=bool(parts))
                 try:
