@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from gateway.apis.base import (
@@ -181,7 +181,7 @@ class ChatMask:
 
     def __init__(self, interceptor: Interceptor) -> None:
         self._interceptor = interceptor
-        self.fast_forward = interceptor.fast_forward
+        self.fast_forward: Callable[[bytes], bytes] = interceptor.fast_forward
         self.holds_finish = False
         self._finished: FinishedCompletion | None = None  # while it is all of the answer
         self._has_long_text = False
