@@ -21,7 +21,6 @@ from memory.ids import clock, new_key
 from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
-from memory.session.prepared_memory import PreparedMemory
 from memory.session.trace import InjectedTokens, TokenCounts
 from memory.stores.sql.rows.message_pieces import ContentRules, content_of, note_speaker
 from memory.stores.sql.turns.turn_reader import ConversationState, Snapshot
@@ -284,7 +283,7 @@ def next_snapshot(
         conversation=left,
         sent=sent,
     )
-    found.prepared, found.shares = _still_prepared(prompt, recorded), snapshot.shares
+    found.prepared, found.shares = prompt.prepared_for(recorded.blocks), snapshot.shares
     found.behind, found.layers, found.left_out = snapshot.behind, snapshot.layers, snapshot.left_out
     found.defaults, found.general = snapshot.defaults, snapshot.general
     found.version, found.general_entries = snapshot.version, snapshot.general_entries
@@ -294,14 +293,6 @@ def next_snapshot(
     if all(without_spans(m, tag) == m for m in messages[snapshot.since :]):
         found.kept = build_server_history(messages, snapshot.kept, record.answers[0])
     return named_conversation_key(line.name), found
-
-
-def _still_prepared(prompt: Prompt, recorded: RecordedTurn) -> PreparedMemory | None:
-    """Return what the turn placed, if it left the blocks as they were."""
-    prepared = prompt.prepared
-    if prepared is None or prepared.blocks is not recorded.blocks:
-        return None
-    return prepared
 
 
 def _continues_simply(turn: TurnContext, recorded: RecordedTurn) -> bool:
