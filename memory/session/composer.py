@@ -93,6 +93,11 @@ class Prompt(msgspec.Struct, frozen=True):
     def adds_anything(self) -> bool:
         return bool(self.core or self.notes or self.offered or self.recall)
 
+    def prepared_for(self, blocks: Mapping[str, CoreBlock]) -> PreparedMemory | None:
+        """Return what was prepared, if the turn left these blocks as they were."""
+        prepared = self.prepared
+        return prepared if prepared is not None and prepared.blocks is blocks else None
+
     def with_fitted(self, fitted: FittedContext) -> Prompt:
         """Return the prompt with another fit; after a compaction `previous` no longer applies."""
         plan = fitted.plan

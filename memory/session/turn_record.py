@@ -290,11 +290,8 @@ def next_snapshot(
         conversation=conversation,
         sent=sent,
     )
-    prepared = prompt.prepared
-    is_prepared = prepared is not None and prepared.blocks is recorded.blocks
-    found.prepared = prepared if is_prepared else None
-    found.shares, found.left_out = snapshot.shares, snapshot.left_out
-    found.behind, found.layers = snapshot.behind, snapshot.layers
+    found.prepared, found.shares = prompt.prepared_for(recorded.blocks), snapshot.shares
+    found.behind, found.layers, found.left_out = snapshot.behind, snapshot.layers, snapshot.left_out
     found.defaults, found.general = snapshot.defaults, snapshot.general
     found.version, found.general_entries = snapshot.version, snapshot.general_entries
     if not turn.keeps_history or conversation.resent:
