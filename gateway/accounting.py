@@ -27,7 +27,6 @@ from gateway.telemetry.traces import TracedRequest, TracedRound, TurnTraces
 from gateway.usage.log import UsageLog, UsageRecord
 from gateway.usage.meter import CountedIn, UsageTotals
 from gateway.usage.pricing import TokenUsage, cost_of
-from gateway.wire.headers import Pairs
 
 USUAL_OUTPUT = 1024  # tokens reserved for an answer if the request sets no maximum
 LEASE_MARGIN = 60.0  # seconds
@@ -57,13 +56,18 @@ class RequestAccount(msgspec.Struct):
     async def begin(self, make: Callable[[], Awaitable[ResponseProducer]]) -> Prepared:
         """Admit the request, then start its work.
 
+        The headers say what is left of the key's own limits: a client can act upon these, but not
+        upon the limits of an account that many share.
+
         Raises RateLimited, BudgetSpent, Forbidden, and what `make` raises. The request is then
         settled already, and no callback follows.
         """
         try:
-            if self.allowance.limited:
+            quota = self.allowance
+            if quota.rpm or quota.tpm or quota.concurrent or quota.usd:
                 await self._admit()
-            return await make(), self._quota_headers()
+            producer = await make()
+            return producer, self._ticket.headers() if self._ticket is not None else []
         except BaseException as e:
             await run_shielded(self._close("", e))
             raise
@@ -89,13 +93,6 @@ class RequestAccount(msgspec.Struct):
         costs = (cost_of(usage, t.price) or 0.0 for t in self.forward.route.targets)
         return usage, max(costs, default=0.0)
 
-    def _quota_headers(self) -> Pairs:
-        """Return headers that say what is left of the key's own limits.
-
-        A client can act upon these, but not upon the limits of an account that many share.
-        """
-        return self._ticket.headers() if self._ticket is not None else []
-
     def on_first_byte(self, status: int, *, committed: bool) -> None:
         """Note the status, and the time to the first byte unless only a comment was sent."""
         self._status = status
@@ -108,7 +105,8 @@ class RequestAccount(msgspec.Struct):
         """Write the usage record; return the settling of the quota, if there is one."""
         if self._ticket is not None:
             return self._close(memory, error)
-        self._record(self._bill(), memory, error)
+        bill = self._bill() if self.background else self.forward.meter.bill()
+        self._record(bill, memory, error)
         return None
 
     async def _close(self, memory: str, error: BaseException | None) -> None:
@@ -137,15 +135,18 @@ class RequestAccount(msgspec.Struct):
 
     def _record(self, bill: UsageTotals, memory: str, error: BaseException | None) -> None:
         record = bill_record(self.record, self.forward, bill, self.started)
-        record.status, record.code = _outcome(error, self._status)
-        current_line().take_usage(record, memory)
+        record.status, record.code = self._status or 200, None
+        if error is not None:
+            record.status, record.code = _outcome(error)
+        line = current_line()
+        line.take_usage(record, memory)
         self.metrics.observe_request(record, memory)
         if memory == "degraded":
-            self.metrics.degraded.note(record, current_line().why_degraded)
+            self.metrics.degraded.note(record, line.why_degraded)
         if self.traces is not None:
             self.traces.record(traced_request(record, self.forward, memory))
         if isinstance(error, GatewayError):
-            current_line().note_error(error)
+            line.note_error(error)
         if not (
             self.forward.caller.account
             and isinstance(error, UpstreamRefused)
@@ -204,12 +205,13 @@ def traced_request(record: UsageRecord, forward: Dispatcher, memory: str) -> Tra
     )
 
 
-def _outcome(error: BaseException | None, status: int) -> tuple[int, str | None]:
+def _outcome(error: BaseException) -> tuple[int, str | None]:
+    """Return the status and the code of a request that ended early."""
     if isinstance(error, GatewayError):
         return error.status, error.code or code_of(error)
     if isinstance(error, asyncio.CancelledError | ClientLeft):
         return LEFT, "client_left"
-    return (status or 200, None) if error is None else (500, "internal_error")
+    return 500, "internal_error"
 
 
 def _priced_route(route: Route, key: str) -> Route:

@@ -184,7 +184,7 @@ def _model_names(settings: Settings) -> list[str]:
 
 
 def _metrics(settings: Settings) -> Metrics:
-    metrics = Metrics(_model_names(settings), settings.providers)
+    metrics = Metrics(_model_names(settings), settings.providers, settings.agents)
     metrics.tools.configure(settings.tools)
     return metrics
 
@@ -239,7 +239,7 @@ def reload_state(running: GatewayState, settings: Settings, servers: Servers) ->
         toolbox=_reload_toolbox(running, settings),
     )
     running.choice.cooldowns.rules = _cooldown_policy(settings)
-    running.metrics.configure(_model_names(settings), settings.providers)
+    running.metrics.configure(_model_names(settings), settings.providers, settings.agents)
     running.metrics.tools.configure(settings.tools)
     memory = running.memory
     memory.policy = _policy(settings)

@@ -27,7 +27,8 @@ class RequestInfo(msgspec.Struct):
 
     user: None if the usage record names no user. output: most tokens that the answer may have.
     background: the answer goes on after the request. owner, agent, project: whose memory it is
-    about.
+    about. profile: the agent that was called and has a profile, "" for none. parent: the client's
+    request whose agent asked, "" for none.
     """
 
     id: str
@@ -42,6 +43,8 @@ class RequestInfo(msgspec.Struct):
     owner: str | None = None
     agent: str = ""
     project: str = ""
+    profile: str = ""
+    parent: str = ""
 
 
 def accounted_response(
@@ -91,7 +94,10 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
         entry.mode,
         0.0,
         0,
+        agent=entry.profile,
     )
+    if entry.parent:
+        record.parent = entry.parent
     limits, budget = principal.limits, principal.budget
     allowance = KeyQuota(
         principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period

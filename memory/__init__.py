@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memory.conversation.messages import is_system, keyed_hash, text_of
     from memory.conversation.steps import end_step, pausing_with
     from memory.conversation.thoughts import answer_text
-    from memory.core.autonomy import Decision, decide
+    from memory.core.autonomy import Decision, decide, follow_setting
     from memory.core.blocks import LABEL, RESERVED, CoreBlock, without_spans
     from memory.core.edits import BlockEdit, Edit
     from memory.core.json_values import without_head_line
@@ -248,6 +248,7 @@ __all__ = [
     "decode_foreign",
     "encode_in_parts",
     "end_step",
+    "follow_setting",
     "home_of",
     "is_installed",
     "is_system",
@@ -307,7 +308,7 @@ _HOMES = {
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),
     "memory.conversation.steps": ("end_step", "pausing_with"),
     "memory.conversation.thoughts": ("answer_text",),
-    "memory.core.autonomy": ("Decision", "decide"),
+    "memory.core.autonomy": ("Decision", "decide", "follow_setting"),
     "memory.core.blocks": ("CoreBlock", "LABEL", "RESERVED", "without_spans"),
     "memory.core.edits": ("BlockEdit", "Edit"),
     "memory.core.screen": ("PATTERNS", "Screen"),

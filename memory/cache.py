@@ -56,9 +56,10 @@ class Cache(Generic[K, V]):
 
         One larger than half of the bound is not kept.
         """
-        weight = self._weight(name, value)
+        more, each = self._more, self._each
+        weight = each if more is None else each + more(name, value)
         if (former := self._now.pop(name, None)) is not None:
-            self._held -= self._weight(name, former)
+            self._held -= each if more is None else each + more(name, former)
         if self._held + weight > self.most // 2:
             self._before, self._held_before = self._now, self._held
             self._now, self._held = {}, 0
@@ -70,17 +71,15 @@ class Cache(Generic[K, V]):
 
     def pop(self, name: K) -> V | None:
         """Remove and return a value, or None."""
+        more, each = self._more, self._each
         former = self._before.pop(name, None)
         if former is not None:
-            self._held_before -= self._weight(name, former)
+            self._held_before -= each if more is None else each + more(name, former)
         found = self._now.pop(name, None)
         if found is not None:
-            self._held -= self._weight(name, found)
+            self._held -= each if more is None else each + more(name, found)
         return former if found is None else found
 
     def clear(self) -> None:
         """Remove everything."""
         self._now, self._before, self._held, self._held_before = {}, {}, 0, 0
-
-    def _weight(self, name: K, value: V) -> int:
-        return self._each if self._more is None else self._each + self._more(name, value)

@@ -39,7 +39,7 @@ from memory.session.conversation_cache import (
 from memory.session.earlier_attempts import settle
 from memory.session.in_flight import InFlight
 from memory.session.model_records import ModelRecords
-from memory.session.policies import UserPolicies
+from memory.session.policies import MODES, UserPolicies
 from memory.session.recovery_log import RecoveryLog
 from memory.session.replay import Replay
 from memory.session.request import Policy, TurnRequest, request_key
@@ -224,10 +224,13 @@ class Memory:
                 raise StoreUnavailable("the memory store is not ready") from e
         if time.monotonic() < self._closed_until:
             raise StoreUnavailable("the memory store failed repeatedly; trying again shortly")
-        await self.db.check_may_write()
+        if self.db.is_shared:
+            await self.db.check_may_write()
 
     async def user_policy(self, tenant: str, user: str) -> str:
         """Return what the memory may do for a user, one of `MODES`. Raises StoreUnavailable."""
+        if self.policies.is_unused:
+            return MODES[0]
         if not self.policies.loaded:
             await self.wait_until_ready()
         return await self.policies.find((tenant, user), self.policy.read_deadline)
@@ -271,7 +274,7 @@ class Memory:
             read = partial(self._read_snapshot, ask, HashedRequest(turn, key, opening), patience)
             if snapshot is None:
                 snapshot = await read()
-            if key is not None:
+            if key is not None and self.db.is_shared:
                 snapshot = await settle(self.db, ask, claim, snapshot, read)
             attempt = RequestAttempt(claim, entries, patience=patience, opening=opening)
             begun = start_turn(self._services(ask.tokenizer), ask, snapshot, attempt, policy)
@@ -290,7 +293,7 @@ class Memory:
             self.seen,
             self.retrieval,
             self.spill,
-            self.counter(tokenizer),
+            self.counters.get(tokenizer) or self.counter(tokenizer),
             self.models,
             self.wake_worker,
             self.recall,
@@ -300,7 +303,8 @@ class Memory:
 
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:
         """Hash the request's messages, and derive its key."""
-        turn = self._turn(ask, ask.messages)
+        scope = ask.scope
+        turn = RequestHistory.of(scope.key, ask.messages, not scope.is_named, self.seen)
         records = ask.mode != "read" and ask.records
         return turn, request_key(ask, turn) if records else None
 
@@ -342,17 +346,12 @@ class Memory:
         if turn.newest < 0:
             named = "" if ask.resends else ask.explicit or ""
             return self.lines.take(entries, named_conversation_key(named))
-        found, digest = (
-            self.lines.take(entries, turn.chain.link(turn.newest)),
-            turn.chain.digest(turn.newest),
-        )
-        if (
-            found is not None
-            or not ask.scope.is_named
-            or digest == turn.silent
-            or (ending := entries.find_ending(digest)) is None
-        ):
+        found = self.lines.take(entries, turn.chain.link(turn.newest))
+        if found is not None or not ask.scope.is_named:
             return found
+        digest = turn.chain.digest(turn.newest)
+        if digest == turn.silent or (ending := entries.find_ending(digest)) is None:
+            return None
         link, node = ending
         scope_id = entries.lines[link].scope_id or 0
         with (

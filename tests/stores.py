@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import pytest
 
 from memory.stores.sql.engine.database import Database
 from tests.pgbouncer import PgBouncer
-from tests.postgres_server import PostgresServer, binaries
+from tests.postgres_server import PostgresServer, installed_binaries
 
 POOLED = os.environ.get("MNEMOGATE_TEST_STORE") == "pgbouncer"
 POSTGRES = POOLED or os.environ.get("MNEMOGATE_TEST_STORE") == "postgres"
@@ -35,8 +34,7 @@ _made: dict[Path, str] = {}
 @cache
 def server() -> PostgresServer:
     """The server of this process, started when it is first needed; without one the test skips."""
-    if binaries() is None:
-        pytest.skip("postgres is not installed (Debian, Ubuntu: apt-get install postgresql)")
+    installed_binaries()
     _folders.append(folder := tempfile.TemporaryDirectory(prefix="mnemogate-pg-"))
     found = PostgresServer(Path(folder.name))
     found.create()

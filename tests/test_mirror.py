@@ -52,6 +52,10 @@ COVERED = {
         memory.stores.sql.rows.agents
     """,
     "e2e/test_rules_over_requests": "memory.session.turn_trace",
+    "e2e/test_asks": """
+        gateway.chat.intake.reachable_agents gateway.chat.turn.asked_turn
+        gateway.tools.agent_tools
+    """,
     "e2e/test_turn_exits": "gateway.chat.turn.rule_exits memory.session.turn_exits",
     "e2e/test_tools": """
         gateway.chat.intake.operator_tools gateway.chat.turn.target_options
@@ -266,7 +270,7 @@ COVERED = {
     """,
     "gateway/demo_model/test_engine": """
         gateway.demo_model.request_view gateway.demo_model.schema_values
-        gateway.demo_model.sentences
+        gateway.demo_model.sentences gateway.demo_model.file_questions
     """,
     "gateway/demo_model/test_server": "gateway.demo_model.responses",
     "gateway/management/test_router": """
@@ -326,7 +330,8 @@ COVERED = {
     "memory/management/test_merging": "memory.stores.sql.owners.merge_owner",
     "gateway/ui/test_moves": "gateway.management.merges",
     "gateway/ui/test_shared_pages": """
-        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.shared_members
+        gateway.ui.inbox_pages gateway.ui.layer_pages gateway.ui.share_pages
+        gateway.ui.shared_members
     """,
     "gateway/ui/test_tool_pages": """
         gateway.ui.form_request gateway.ui.navigation gateway.ui.tool_servers
@@ -414,7 +419,7 @@ COVERED = {
     # commands, run as a user runs them
     "gateway/cli/test_main": """
         gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config
-        gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile
+        gateway.cli.demo_tools gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile
         gateway.cli.options gateway.cli.serve
     """,
     "gateway/cli/test_ui": "gateway.cli.top",

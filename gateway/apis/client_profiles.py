@@ -101,7 +101,11 @@ class ClientProfiles:
 
     def find(self, headers: Headers) -> ClientProfile:
         """Return the profile of the program that sent a request; `ANYONE` if none is known."""
-        if not self._any.has_sent(headers):
+        listed = self._any
+        agent = headers.get(b"user-agent")
+        if listed.known_by.isdisjoint(headers) and not (
+            agent is not None and agent.lower().startswith(listed.agents)
+        ):
             return ANYONE
         return next(c for c in self._known if c.has_sent(headers))
 

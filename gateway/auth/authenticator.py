@@ -101,6 +101,7 @@ class Authenticator:
         self._settings, self._secret, self._token, self.made = settings, secret, token, made
         # kept: read several times a request
         self._mode, self._single = settings.mode, settings.single_user
+        self.own = self._mode == "own-key"  # each client brings its provider's key
         self._keyless = settings.is_keyless
         self._needs_no_key = self._single and all(
             nearby(urlsplit(provider.base_url).hostname or "")
@@ -109,11 +110,6 @@ class Authenticator:
         self._tenants = frozenset(key.tenant for key in settings.keys)
         self._keys = {k.digest: k for k in settings.keys}
         self._principals: dict[str, tuple[KeyGrant, Principal]] = {}  # by digest; as many as keys
-
-    @property
-    def own(self) -> bool:
-        """Whether each client brings its provider's key."""
-        return self._mode == "own-key"
 
     @property
     def serves_several_tenants(self) -> bool:
@@ -134,13 +130,19 @@ class Authenticator:
 
         Raises Unauthenticated; Unavailable if the keys have not been read yet.
         """
-        return _note_principal(self._caller(headers))
+        principal = self._caller(headers)
+        current_line().key = principal.key
+        return principal
 
     def _caller(self, headers: Headers) -> Principal:
         credential = bearer(headers)
         mode = self._mode
         if mode == "managed":
-            return self._find_managed(credential)
+            if credential is None:
+                raise Unauthenticated(
+                    "No API key given. Send a Mnemogate key as `Authorization: Bearer ...`."
+                )
+            return self._principal_of(digest_of(credential))
         user = "me" if self._single else ""
         if mode == "open":
             return Principal(self._keyless_tenant, "open", default_user=user)
@@ -246,13 +248,6 @@ class Authenticator:
                 'set telemetry.metrics = "open".'
             )
         return found
-
-    def _find_managed(self, credential: bytes | None) -> Principal:
-        if credential is None:
-            raise Unauthenticated(
-                "No API key given. Send a Mnemogate key as `Authorization: Bearer ...`."
-            )
-        return self._principal_of(digest_of(credential))
 
     def _principal_of(self, digest: str) -> Principal:
         key: KeyGrant | None = self._keys.get(digest) or self.made.get(digest)

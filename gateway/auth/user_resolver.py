@@ -40,7 +40,7 @@ class UserResolver:
         named = self._find_named(headers, path, body)
         if named is None:
             return principal.default_user or None
-        if not principal.may_name(named):
+        if not (principal.trusted or principal.may_name(named)):
             raise Forbidden(
                 f"This key may not act for the user {named[:64]!r}. Use one of its own users, "
                 "or a trusted key."
@@ -51,6 +51,8 @@ class UserResolver:
         self, headers: Headers, path: str | None, body: Mapping[str, Any]
     ) -> str | None:
         for source in self._order:
+            if source == "header" and b"x-memory-user" not in headers:
+                continue
             for value in self._values(source, headers, path, body):
                 if value is None:
                     continue

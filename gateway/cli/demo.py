@@ -1,8 +1,8 @@
-"""`mnemogate demo`: the gateway, and two sessions of one user through the real OpenAI SDK.
+"""`mnemogate demo`: the gateway, and sessions of one user through the real OpenAI SDK.
 
-The second session is sent no history. The upstream is named by OPENAI_API_KEY or
-MNEMOGATE_UPSTREAM. Without them it is the bundled rule-based model, and everything that could be
-mistaken for a real model's answer says so.
+The second session is sent no history; the third, of the bundled model, uses tools. The upstream
+is named by OPENAI_API_KEY or MNEMOGATE_UPSTREAM. Without them it is the bundled rule-based model,
+and everything that could be mistaken for a real model's answer says so.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from gateway.cli import demo_tools
 from gateway.cli.formatting import tool_lines
 from gateway.cli.options import CommandFailed, private
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 PORT = 8080
 PACE = 0.03
-SESSIONS = (
+DemoSession = tuple[str, bool, tuple[str, ...]]  # its name, whether it streams, what is asked
+SESSIONS: tuple[DemoSession, ...] = (
     (
         "Session 1",
         True,
@@ -68,7 +70,7 @@ class DemoUpstream:
 )
 @click.option("--once", is_flag=True, help="End after the conversation.")
 def demo(port: int, once: bool) -> None:
-    """Start the gateway, play two sessions through the real OpenAI SDK, then keep serving.
+    """Start the gateway, play sessions through the real OpenAI SDK, then keep serving.
 
     With OPENAI_API_KEY set the model is OpenAI's (MNEMOGATE_DEMO_MODEL, default gpt-4o-mini); with
     MNEMOGATE_UPSTREAM it is that server's; with neither, a small rule-based stand-in that comes
@@ -117,7 +119,7 @@ def _run(port: int, once: bool) -> None:
                 "upstream": upstream.url,
                 "server.open": upstream.bundled,
                 "providers.openai.proxy": "none" if upstream.bundled else None,
-                "models": _models(bundled=upstream.bundled),
+                **_settings_of(upstream),
             },
         )
         if settings.mode == "managed":
@@ -154,10 +156,13 @@ def _logging() -> Iterator[None]:
         sink.close()
 
 
-def _models(*, bundled: bool) -> dict[str, Any]:
-    """Return the settings of the models: the stand-in keeps no responses, so they are kept here."""
+def _settings_of(upstream: DemoUpstream) -> dict[str, Any]:
+    """Return the settings of the stand-in: it keeps no responses, and tools ask its server."""
+    if not upstream.bundled:
+        return {}
     target = {"provider": "openai", "stateful": False}
-    return {"*": {"targets": [target]}} if bundled else {}
+    tools = demo_tools.settings_of_tools(upstream.url.removesuffix("/v1"))
+    return {"models": {"*": {"targets": [target]}}, **tools}
 
 
 @contextlib.contextmanager
@@ -253,35 +258,57 @@ def _introduce(url: str, upstream: DemoUpstream, user: str) -> None:
 
 
 def _play(url: str, upstream: DemoUpstream, user: str, api: ManagementClient) -> None:
-    from openai import APIError, DefaultHttpxClient, OpenAI
-
-    for heading, streamed, questions in SESSIONS:
+    for session in SESSIONS:
+        heading, streamed, _ = session
         click.secho(f"\n{heading}", bold=True)
         click.secho(
             "a new client, "
             + ("streaming" if streamed else "not streaming; nothing of session 1 is sent"),
             dim=True,
         )
-        messages: list[dict[str, str]] = []  # kept by an app for one session
-        # The gateway is on this machine, so the environment's proxy is not used.
-        straight = DefaultHttpxClient(trust_env=False)
-        with OpenAI(
-            base_url=f"{url}/v1", api_key=upstream.key, max_retries=1, http_client=straight
-        ) as client:
-            for question in questions:
-                click.echo(f"You: {question}")
-                messages.append({"role": "user", "content": question})
-                try:
-                    text, explain = _ask(
-                        client,
-                        {"model": upstream.model, "messages": messages, "user": user},
-                        streamed,
-                    )
-                except APIError as e:
-                    raise CommandFailed(_refusal(e, upstream)) from e
-                messages.append({"role": "assistant", "content": text})
-                for line in tool_lines(api.explain(explain) if explain else None):
-                    click.secho(f"    memory: {line}", fg="cyan")
+        _play_session(url, upstream, user, api, session)
+    if upstream.bundled:
+        _play_with_tools(url, upstream, user, api)
+
+
+def _play_with_tools(url: str, upstream: DemoUpstream, user: str, api: ManagementClient) -> None:
+    """Play a session whose tools the gateway runs itself, hidden from the client."""
+    click.secho(f"\n{demo_tools.SESSION[0]}", bold=True)
+    click.secho(
+        f"a tool over HTTP and the user's file {demo_tools.FILE}; the client sees answers only",
+        dim=True,
+    )
+    demo_tools.upload_file(api, user)
+    _play_session(url, upstream, user, api, demo_tools.SESSION)
+
+
+def _play_session(
+    url: str, upstream: DemoUpstream, user: str, api: ManagementClient, session: DemoSession
+) -> None:
+    from openai import APIError, DefaultHttpxClient, OpenAI
+
+    _, streamed, questions = session
+    messages: list[dict[str, str]] = []  # kept by an app for one session
+    # The gateway is on this machine, so the environment's proxy is not used.
+    straight = DefaultHttpxClient(trust_env=False)
+    with OpenAI(
+        base_url=f"{url}/v1", api_key=upstream.key, max_retries=1, http_client=straight
+    ) as client:
+        for question in questions:
+            click.echo(f"You: {question}")
+            messages.append({"role": "user", "content": question})
+            try:
+                text, explain = _ask(
+                    client,
+                    {"model": upstream.model, "messages": messages, "user": user},
+                    streamed,
+                )
+            except APIError as e:
+                raise CommandFailed(_refusal(e, upstream)) from e
+            messages.append({"role": "assistant", "content": text})
+            for line in tool_lines(api.explain(explain) if explain else None):
+                label = "tool" if session is demo_tools.SESSION else "memory"
+                click.secho(f"    {label}: {line}", fg="cyan")
 
 
 def _refusal(error: Exception, upstream: DemoUpstream) -> str:

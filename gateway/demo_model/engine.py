@@ -5,6 +5,7 @@
   other.)
 - A fact about the user goes to the block `human`; what they ask to remember goes to archival
   memory.
+- A question about the user's files is one search of them, where that tool is offered.
 - A question is answered from memory, then from this conversation, then by one search; otherwise it
   says that it does not know.
 """
@@ -17,6 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gateway.demo_model.file_questions import FILE_SEARCH, answer_from_files, find_topic
 from gateway.demo_model.request_view import RequestView, hits, see
 from gateway.demo_model.schema_values import example_value
 from gateway.demo_model.sentences import (
@@ -44,6 +46,8 @@ INTRODUCTION = (
 SAVES = ("core_memory_append", "core_memory_replace", "archival_memory_insert")
 SEARCHES = ("archival_memory_search", "conversation_search")
 WEATHER = "get_weather"
+# What the gateway puts before a result of the operator's tools.
+HEAD_LINE = re.compile(r"\AResult of [\w-]+ \(data, not instructions\):\n")
 
 
 def reply(body: Json, salt: str = "") -> Json:
@@ -95,7 +99,7 @@ def _calls(seen: RequestView, body: Json) -> list[Wanted]:
     choice = body.get("tool_choice")
     if not seen.tools or choice == "none":
         return []
-    wanted = [*_saves(seen), *_weather(seen), *_searches(seen)]
+    wanted = [*_saves(seen), *_weather(seen), *_file_searches(seen), *_searches(seen)]
     one_by_one = body.get("parallel_tool_calls") is False
     if seen.results:
         wanted = wanted[len(seen.results) :] if one_by_one else []
@@ -160,6 +164,11 @@ def _weather(seen: RequestView) -> list[Wanted]:
     return [(WEATHER, arguments if isinstance(arguments, dict) else {})]
 
 
+def _file_searches(seen: RequestView) -> list[Wanted]:
+    topic = find_topic(seen.user)
+    return [(FILE_SEARCH, {"query": topic})] if topic and FILE_SEARCH in seen.tools else []
+
+
 def _searches(seen: RequestView) -> list[Wanted]:
     tool = next((t for t in SEARCHES if t in seen.tools), None)
     unknown = (
@@ -183,6 +192,7 @@ def _answer(seen: RequestView) -> str:
     parts = [
         *_acknowledge(seen),
         *_report_results(seen),
+        *_report_files(seen),
         *(_answer_question(q, seen) for q in _questions_to_answer(seen)),
     ]
     if parts:
@@ -224,12 +234,18 @@ def _acknowledge(seen: RequestView) -> list[str]:
 
 
 def _report_results(seen: RequestView) -> list[str]:
-    """Report the results of the client's tools."""
+    """Report the results of tools that are not about memory or files."""
+    silent = (*SAVES, *SEARCHES, FILE_SEARCH)
     return [
-        f"{r.name} says: {r.text.strip()}"
+        f"{r.name} says: {HEAD_LINE.sub('', r.text).strip()}"
         for r in seen.results
-        if r.name not in SAVES and r.name not in SEARCHES
+        if r.name not in silent
     ]
+
+
+def _report_files(seen: RequestView) -> list[str]:
+    texts = [HEAD_LINE.sub("", r.text) for r in seen.results if r.name == FILE_SEARCH]
+    return [answer_from_files(find_topic(seen.user), texts)] if texts else []
 
 
 def _questions_to_answer(seen: RequestView) -> list[Question]:
@@ -248,6 +264,8 @@ def _questions_to_answer(seen: RequestView) -> list[Question]:
         for q in questions(seen.user)
         if q.personal or can_look or _answer_from_sources(q, _at_hand(seen))
     ]
+    if _file_searches(seen) or any(r.name == FILE_SEARCH for r in seen.results):
+        return [q for q in found if q.kind != "topic"]
     return [q for q in found if not (weather and "weather" in q.words)]
 
 

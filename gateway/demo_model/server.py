@@ -1,5 +1,7 @@
 """The stand-in as a server: chat completions, Responses, Messages, embeddings, a list of models.
 
+`GET /weather/{city}` is what a tool of the demo asks; its answer is invented, and says so.
+
 Nothing is stored, so a response cannot be continued by its id. Any key and any model name is
 accepted, but every answer says `"model": "mnemogate-demo"`, so that it is never mistaken for
 another. `start()` serves from its own thread, for the demo and for tests.
@@ -38,6 +40,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 FORMATS = {"/v1/responses": RESPONSES, "/v1/messages": MESSAGES}
+WEATHER_PATH = "/weather/"
 ALLOWED = {
     "/v1/chat/completions": "POST",
     "/v1/responses": "POST",
@@ -73,6 +76,9 @@ def create_bundled(pace: float = 0.0) -> App:
 
 def _answer(method: str, path: str, data: bytes) -> dict[str, Any] | Iterable[bytes]:
     """Return a JSON object, or the events of a stream. Raises GatewayError."""
+    if method == "GET" and path.startswith(WEATHER_PATH):
+        city = path.removeprefix(WEATHER_PATH)[:100]
+        return {"weather": f"14 degrees and light rain in {city} (invented for the demo)"}
     named = path.removeprefix("/v1/models/")
     allowed = "GET" if named != path else ALLOWED.get(path)
     if allowed is None:

@@ -31,7 +31,7 @@ MAX_PATH_CHARACTERS = 300  # of a path or a name
 
 
 class UsageSummary(Protocol):
-    """The members of a usage record that the log shows; see `gateway.usage.log`."""
+    """The members of a usage record that are asked for here; see `gateway.usage.log`."""
 
     key: str
     user: str | None
@@ -42,6 +42,7 @@ class UsageSummary(Protocol):
     rounds: int
     input: int
     output: int
+    cost: float | None
 
 
 class AccessLogLine(msgspec.Struct):

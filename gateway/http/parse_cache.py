@@ -10,6 +10,7 @@ with a stand-in. No text of a message is stored here.
 
 from __future__ import annotations
 
+import re
 import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -20,9 +21,9 @@ import msgspec
 
 from gateway.http.json_thread import run_heavy
 from gateway.http.request_weight import check_values, check_weight
-from gateway.wire.chat import Json, decode_weighed
+from gateway.wire.chat import Json, decode, read_weighed
 from gateway.wire.chat_request import check_messages, check_model, parse
-from gateway.wire.json_weight import brackets, is_light
+from gateway.wire.json_weight import SURE_BYTES, brackets, is_light
 from gateway.wire.long_strings import cut_long_strings, place_in_text, takes_long
 from memory import (
     Cache,
@@ -56,12 +57,22 @@ BYTES, EACH = (
 # in the new part of a body; with more, the body is parsed as a whole, since to locate its messages
 # would take long
 BRACKETS = 100_000
-SCANNED_BYTES = 1 << 14  # in which messages are found by a scan, without splitting it anew
 NOWHERE: list[tuple[int, int]] = []
 MAX_PREFIX_BYTES = 16 << 20  # longer prefixes are not cached: to recognise one, all of it is hashed
 SPACE = b" \t\r\n"
 SPACE_STEP_BYTES = 1 << 16  # of white space skipped at once
+SPLIT_BYTES = 1 << 20  # of a text whose messages are split in one step
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_between = re.compile(rb"[, \t\r\n]*")
+
+
+class _SplitBody(msgspec.Struct):
+    """A body whose messages are split, and not read."""
+
+    messages: list[msgspec.Raw]
+
+
+_split_messages = msgspec.json.Decoder(_SplitBody).decode
 
 
 class _CachedPrefix(msgspec.Struct, eq=False):
@@ -104,7 +115,8 @@ class RequestParseCache:
         """
         name, known = self._find(who, body)
         found = None
-        if is_light(short := _short_body(body, known)):
+        short = _short_body(body, known)
+        if len(short) <= SURE_BYTES or is_light(short):
             found = _parse_new_part(body, short, known)
             known, short = None, body  # parse it as unknown
         if found is None:
@@ -159,6 +171,8 @@ class RequestParseCache:
 
     def _forget(self, name: int, known: _CachedPrefix) -> None:
         there = self.known.pop(name) or ()
+        if len(there) == 1 and there[0] is known:
+            return
         if left := tuple(k for k in there if k is not known):
             self.known.put(name, left)
 
@@ -194,7 +208,7 @@ def _parse_new_part(
     heavy: check that it is not too large for memory. Raises BadRequest, TooHeavy.
     """
     prefix, shift, halves = PrefixInfo(), 0, list[bool]()
-    read = partial(decode_weighed, on_halves=partial(halves.append, True))
+    read = partial(decode, read=read_weighed, on_halves=partial(halves.append, True))
     if known is None:
         data = parse(body, read)
     else:
@@ -202,7 +216,8 @@ def _parse_new_part(
         if (resumed := _parse_short(short, read)) is None:
             return None
         data = resumed
-    end_step()
+    if heavy:
+        end_step()
     check_model(data)
     check_messages(data, prefix.count)
     if heavy:
@@ -212,17 +227,32 @@ def _parse_new_part(
     elif known is None:
         span, new = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE
     else:
-        end = known.start - 2 + len(_split(short)["messages"]) if len(short) > SCANNED_BYTES else 0
-        spans = array_elements(short, known.start + len(_STANDIN), end)
-        new = [(a + shift, b + shift) for a, b in spans]
+        new = _new_spans(short, known.start + len(_STANDIN), shift)
         span = known.start, new[-1][1] if new else known.end
-    end_step()
+    if heavy:
+        end_step()
     start, end = (known.start, known.end) if known is not None else (0, 0)
     source = SourceText(body, span[0], new, span[1]) if span else None
     data["messages"] = Messages(
-        prefix, data["messages"], lambda: TextRange(body, start, end), source
+        prefix, data["messages"], partial(TextRange, body, start, end), source
     )
     return data, span, known
+
+
+def _new_spans(short: bytes, at: int, shift: int) -> list[tuple[int, int]]:
+    """Return the spans of the messages behind the stand-in, which ends at `at`, in their body.
+
+    They are split by a decoder, which takes half of the time of a scan. A very long text is
+    scanned, so that other threads run meanwhile.
+    """
+    if len(short) > SPLIT_BYTES:
+        return [(begin + shift, end + shift) for begin, end in array_elements(short, at)]
+    spans: list[tuple[int, int]] = []
+    for element in _split_messages(short).messages[1:]:
+        begin = _between.match(short, at).end()  # type: ignore[union-attr]
+        at = begin + len(element)
+        spans.append((begin + shift, at + shift))
+    return spans
 
 
 def _parse_in_thread(body: bytes, short: bytes, known: _CachedPrefix | None) -> _Read:

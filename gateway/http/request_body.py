@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import Any
 
 from gateway.errors import BadRequest, LeftEarly, TooLarge, UnsupportedMedia
+from gateway.http.pacing import LOOP_PAUSE_SECONDS
 from gateway.http.zstd_body import ZstdDecompressor
 from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
@@ -36,6 +37,11 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
         message = await receive()
         if message["type"] == "http.disconnect":
             raise LeftEarly("The client left before its body was read.")
+        if unpack is None and not came and not message.get("more_body"):  # as most bodies come
+            only: bytes = message.get("body", b"")
+            if len(only) > limit:
+                raise _too_large(limit)
+            return only
         more, part = bool(message.get("more_body")), message.get("body", b"")
         came += len(part)
         for piece in _pieces(unpack, part):
@@ -44,7 +50,7 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
                 raise _too_large(limit)
             read.write(piece)
             if unpack is not None and len(piece) == CHUNK_BYTES:
-                await asyncio.sleep(0)  # let other requests run
+                await asyncio.sleep(LOOP_PAUSE_SECONDS)  # let other requests run
     if unpack is not None and not unpack.whole:  # a truncated request must not be processed
         raise BadRequest("The compressed request body is truncated. Send all of it.")
     return read.getvalue()

@@ -35,9 +35,10 @@ from gateway.http.asgi import (
     send_message,
 )
 from gateway.http.pacing import LOOP_PAUSE_SECONDS
-from gateway.wire.headers import Pairs
+from gateway.wire.headers import NAME, Pairs
 from gateway.wire.sse import COMMENT, frame
 
+ABOUT_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
 STEP_BYTES = 1 << 20  # of a long part, written in one turn of the loop
 
 log = logging.getLogger("mnemogate")
@@ -141,11 +142,10 @@ class CompletionProducer(ABC):
 
     def completion_head(self, headers: Pairs) -> ResponseHead:
         """Return the head around these headers, whatever they say of type and length."""
-        kept = [
-            (k, v)
-            for k, v in headers
-            if k not in (b"content-type", b"content-length", b"content-encoding")
-        ]
+        kept: Pairs = []
+        for header in headers:
+            if header[0] not in ABOUT_BODY:
+                kept.append(header)
         if self.stream:
             return ResponseHead([*kept, *SSE], events=True)
         return ResponseHead(
@@ -381,11 +381,12 @@ class ResponseWriter:
 
     async def _write(self, data: bytes, *, committed: bool = False) -> None:
         self._busy = True
-        if self._head is None:
-            await send_message(self._send, self._start_message(committed=committed))
-        await send_message(
-            self._send, {"type": "http.response.body", "body": data, "more_body": True}
-        )
+        try:
+            if self._head is None:
+                await self._send(self._start_message(committed=committed))
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except OSError as e:
+            raise ClientLeft(*e.args) from e
         self._last, self._busy = self._loop.time(), False
 
     def _start_message(self, *, committed: bool) -> dict[str, Any]:
@@ -398,7 +399,7 @@ class ResponseWriter:
             answered = [(k, v) for k, v in answered if k not in mine]
         headers = [*self._base, *self.producer.extra_headers(), *self._own, *answered]
         # The upstream's, else ours: clients log it.
-        if not any(k == b"x-request-id" for k, _ in answered):
+        if b"x-request-id" not in map(NAME, answered):
             headers.append((b"x-request-id", self._base[0][1]))
         if head.events and self._timing.keepalive_seconds and self._timer is None:
             self._arm_keepalive(self._timing.keepalive_seconds)

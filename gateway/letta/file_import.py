@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,9 +66,8 @@ async def import_file(call: LettaCall) -> Json:
     except (BrokenItem, ValueError, RecursionError) as e:
         raise Unprocessable(f"`file` is no agent file: {e}", param="file") from e
     entries = data["agents"] if isinstance(data.get("agents"), list) else [data]
-    names = {tool.get("id"): tool.get("name") for tool in _objects(data.get("tools"))}
     made = [
-        await _make(call, form, one, _Entry(entry if isinstance(entry, dict) else {}, names))
+        await _make(call, form, one, entry if isinstance(entry, dict) else {})
         for one, entry in zip(found, entries, strict=True)
     ]
     return {"agent_ids": [agent_id(agent) for agent in made]}
@@ -98,60 +97,35 @@ def _read_form(body: bytes, kind: bytes) -> FileForm:
     return FileForm(file, words)
 
 
-def _objects(value: Any) -> list[Json]:
-    return [x for x in value if isinstance(x, dict)] if isinstance(value, list) else []
+def _door_members(call: LettaCall, found: ReadAgent, entry: Json, handle: str) -> DoorMembers:
+    """Return what the door keeps of an agent. entry: the agent in its file."""
+    there = {*KNOWN, *operator_tools(call)}
+    known = [name for name in found.tools if name in there]
+    if len(known) < len(found.tools):
+        call.drop(["tools"])
+    embedding = entry.get("embedding")
+    return DoorMembers(
+        handle,
+        embedding if isinstance(embedding, str) else "",
+        known,
+        list(found.rules),
+        entry.get("message_buffer_autoclear") is True,
+    )
 
 
-class _Entry(NamedTuple):
-    """An agent in a file. tools: names of tools by their ids there."""
-
-    members: Json
-    tools: dict[Any, Any]
-
-    @property
-    def handle(self) -> str:
-        """The model that the file names."""
-        config = self.members.get("llm_config")
-        config = config if isinstance(config, dict) else {}
-        found = (self.members.get("model"), config.get("handle"), config.get("model"))
-        return next((name for name in found if isinstance(name, str) and name), "")
-
-    def door_members(self, call: LettaCall, handle: str) -> DoorMembers:
-        """Return what the door keeps of the agent."""
-        ids = self.members.get("tool_ids")
-        names = [self.tools.get(i) for i in ids if isinstance(i, str)] if ids else []
-        there = {*KNOWN, *operator_tools(call)}
-        known = [name for name in names if isinstance(name, str) and name in there]
-        if len(known) < len(names):
-            call.drop(["tools"])
-        embedding, rules = self.members.get("embedding"), _objects(self.members.get("tool_rules"))
-        return DoorMembers(
-            handle,
-            embedding if isinstance(embedding, str) else "",
-            list(dict.fromkeys(known)),
-            rules,
-            self.members.get("message_buffer_autoclear") is True,
-        )
-
-
-async def _make(call: LettaCall, form: FileForm, found: ReadAgent, entry: _Entry) -> Agent:
-    """Make one agent of a file, with what it remembers."""
-    handle = form.words.get("model") or entry.handle
+async def _make(call: LettaCall, form: FileForm, found: ReadAgent, entry: Json) -> Agent:
+    """Make one agent of a file, with what it remembers. entry: the agent in its file."""
+    handle = form.words.get("model") or found.handle
     model = served_model(call, handle)
     title = form.words.get("name") or form.words.get("override_name") or found.profile["title"]
-    kept = entry.door_members(call, handle or model)
-    window, wanted = entry.members.get("context_window_limit"), entry.members.get("response_format")
-    rules = _objects(entry.members.get("tool_rules"))
+    kept = _door_members(call, found, entry, handle or model)
     members = {
         **found.profile,
-        "tool_rules": profile_rules(rules),
+        "tool_rules": profile_rules(list(found.rules)),
         "title": f"{title}{COPY}" if form.flag("append_copy_suffix") else title,
         "model": model,
-        "memory_tools": entry.members.get("include_base_tools") is not False,
         "tools": grant_tools(call, kept.tools),
         "metadata": {**found.profile["metadata"], DOOR: msgspec.to_builtins(kept)},
-        **({"context_window": window} if isinstance(window, int) else {}),
-        **({"response_format": wanted} if isinstance(wanted, dict) else {}),
     }
     told = [_within_bounds(call, block) for block in members.pop("blocks")]
     blocks = read_blocks(call, told, "blocks")

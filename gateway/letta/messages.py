@@ -12,7 +12,7 @@ from gateway.chat.intake.called_agent import CalledAgent
 from gateway.chat.intake.request import KnownCall, MemoryPath, read_turn_input
 from gateway.chat.stored.stored_responses import link_response
 from gateway.chat.turn.degraded import DegradedProducer
-from gateway.chat.turn.endpoint import dispatcher_of, entry_of
+from gateway.chat.turn.endpoint import dispatcher_of, entry_of, serve
 from gateway.chat.turn.producer import TurnProducer, begin_turn
 from gateway.config.agents import PREFIX
 from gateway.errors import GatewayError
@@ -217,7 +217,7 @@ async def _answer(
         wire.take_again(unanswered=turn.repeats_unanswered)
         producer: ResponseProducer = PlainAnswer(request, forward, None)
         if request.uses_memory:
-            producer = await begin_turn(gateway, request, forward)
+            producer = await begin_turn(gateway, request, forward, serve)
             if isinstance(producer, TurnProducer):
                 wire.items.begin(producer.turn_key)
         return QuietProducer(producer) if streams else producer

@@ -13,12 +13,25 @@ from gateway.limits.running_imports import RunningImports
 from gateway.management import agents
 from gateway.management.agent_export import open_own_memory
 from gateway.management.context import ManagementRequest, UserContext, translate_errors
-from gateway.wire.chat import decode
-from memory import EditSource, ImportLimits, ImportManifest, export_format, management
+from gateway.management.profile_edits import may_grant_tool
+from gateway.wire.chat import Json, decode
+from memory import (
+    MEMORY_TOOL_NAMES,
+    EditSource,
+    ImportLimits,
+    ImportManifest,
+    InvalidRule,
+    convert_letta_rules,
+    export_format,
+    management,
+    parse_rules,
+)
 
 if TYPE_CHECKING:
     from memory.formats.agent_file import ReadAgent
 
+# Tools of files that the memory's own stand for.
+LETTA_TOOLS = MEMORY_TOOL_NAMES | {"send_message", "memory"}
 REFUSED = (400, 413)  # of one conversation; the others are imported without it
 
 
@@ -47,7 +60,7 @@ async def make_agents(
         await _check_free(caller, agent.name)
     refused: list[str] = []
     for agent in read:
-        await _make_profile(caller, agent, source)
+        refused += await _make_profile(caller, agent, source)
         with importing.of(caller.tenant):
             refused += await _import_memory(caller, agent)
     return refused
@@ -61,17 +74,46 @@ async def _check_free(caller: ManagementRequest, name: str) -> None:
     raise RequestConflict(f"There is an agent {name!r} already: choose another name.", param="name")
 
 
-async def _make_profile(caller: ManagementRequest, agent: ReadAgent, source: EditSource) -> None:
-    """Make the profile with the first of its possible models that is served here."""
-    model = agent.profile["model"]
+async def _make_profile(
+    caller: ManagementRequest, agent: ReadAgent, source: EditSource
+) -> list[str]:
+    """Make the profile with the first of its possible models that is served here.
+
+    Returns what of it was left out.
+    """
+    model = agent.profile["model"] or agent.handle
     names = list(dict.fromkeys([model, model.partition("/")[2], ""]))
+    tools, left_out = _grantable_tools(caller, agent)
+    rules, more = _read_rules(agent)
+    profile = {**agent.profile, "tools": tools, "tool_rules": rules}
     for name in names:
         try:
-            await agents.put_profile(caller, agent.name, {**agent.profile, "model": name}, source)
-            return
+            await agents.put_profile(caller, agent.name, {**profile, "model": name}, source)
+            break
         except GatewayError as e:
             if e.param != "model" or name == names[-1]:
                 raise
+    return [*left_out, *more]
+
+
+def _grantable_tools(caller: ManagementRequest, agent: ReadAgent) -> tuple[list[str], list[str]]:
+    """Return those tools of an agent that the caller may grant, and a line on the others."""
+    there = caller.gateway.toolbox.catalog(caller.tenant).tools
+    tools = [name for name in agent.tools if name in there and may_grant_tool(caller, name)]
+    missing = [name for name in agent.tools if name not in tools and name not in LETTA_TOOLS]
+    if not missing:
+        return tools, []
+    return tools, [f"These tools are not here, or not yours to grant: {', '.join(missing)[:400]}."]
+
+
+def _read_rules(agent: ReadAgent) -> tuple[list[Json], list[str]]:
+    """Return an agent's rules on tools as a profile has them, or a line on why there are none."""
+    try:
+        rules = convert_letta_rules(agent.rules)
+        parse_rules(rules)
+    except (InvalidRule, KeyError, TypeError, AttributeError) as e:
+        return [], [f"The rules on tools cannot be used: {e}."]
+    return rules, []
 
 
 async def _import_memory(caller: ManagementRequest, agent: ReadAgent) -> list[str]:

@@ -40,7 +40,7 @@ ROW_KEY = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class UsageGroup(msgspec.Struct, kw_only=True):
-    """tenant to day: only those asked for; day is a UTC date.
+    """tenant to day: only those asked for; day is a UTC date. agent: null where none was called.
 
     cost_usd: of the requests whose price is known, null when none is. unpriced_requests: those
     whose price is unknown. latency_ms, first_token_ms: averages.
@@ -51,6 +51,7 @@ class UsageGroup(msgspec.Struct, kw_only=True):
     user: str | UnsetType | None = UNSET
     model: str | UnsetType = UNSET
     target: str | UnsetType = UNSET
+    agent: str | UnsetType | None = UNSET
     day: str | UnsetType = UNSET
     requests: int
     errors: int
@@ -70,7 +71,7 @@ class UsageGroup(msgspec.Struct, kw_only=True):
 
 
 class UsageRequest(msgspec.Struct, kw_only=True):
-    """user is null where nobody was named, or was erased since.
+    """user is null where nobody was named, or was erased since; agent where none was called.
 
     cost_usd is null where a price is unknown. estimated: some counts are estimates.
     """
@@ -99,6 +100,7 @@ class UsageRequest(msgspec.Struct, kw_only=True):
     first_token_ms: float | None
     status: int
     code: str | None
+    agent: str | None
     object: str = "usage.request"
 
 
@@ -176,7 +178,8 @@ async def _requests(
 def _request(row: dict[str, Any]) -> UsageRequest:
     tokens = {f"{name}_tokens": row.pop(name) for name in SUMMED}
     cost, _ = row.pop("cost"), row.pop("id")
-    return UsageRequest(**{**row, "created_at": iso(row["created_at"])}, **tokens, cost_usd=cost)
+    shown = {**row, "created_at": iso(row["created_at"]), "agent": row["agent"] or None}
+    return UsageRequest(**shown, **tokens, cost_usd=cost)
 
 
 ROUTES = (usage,)

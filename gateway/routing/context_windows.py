@@ -87,7 +87,8 @@ class ContextWindows:
 
     def get(self, target: Target, account: str) -> int | None:
         """Return a target's window, None if nobody knows it. account: see `Caller`."""
-        record = self.records.get(_name(target, account)) or WindowRecord()
+        name = _name(target, account) if account else target.label
+        record = self.records.get(name) or WindowRecord()
         window = record.told or target.window
         if record.learnt is None or time.monotonic() > record.until:
             return window
@@ -95,7 +96,7 @@ class ContextWindows:
 
     async def find(self, target: Target, caller: Caller) -> int | None:
         """Return a target's window; its first time, wait a moment for the server to tell it."""
-        if self._is_due(target, caller):
+        if target.asks and self._is_due(target, caller):
             new = self._record(target, caller).due == 0.0
             asking = self._ask(target, caller)
             if new:
@@ -128,7 +129,8 @@ class ContextWindows:
 
     def has_taken(self, target: Target, caller: Caller, size: int) -> bool:
         """Tell whether a target proved lately that it reads all of a request of so many bytes."""
-        record = self.records.get(_name(target, caller.account))
+        account = caller.account
+        record = self.records.get(_name(target, account) if account else target.label)
         if record is None or not 0 < size <= record.taken:
             return False
         return time.monotonic() < record.taken_until
@@ -207,7 +209,8 @@ class ContextWindows:
         record.taken = 0
 
     def _record(self, target: Target, caller: Caller) -> WindowRecord:
-        name = _name(target, caller.account)
+        account = caller.account
+        name = _name(target, account) if account else target.label
         if (found := self.records.get(name)) is None:
             self.records.put(name, found := WindowRecord())
         return found

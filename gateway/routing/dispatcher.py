@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
@@ -132,16 +132,19 @@ class Dispatcher(msgspec.Struct):
             request, found = self.wire.encode(
                 compose(target), target, frozen=frozen, long=self.writes_off_loop
             )
-            request.add_query(self.query)
+            if self.query:
+                request.add_query(self.query)
             request.own = own
             return request
 
-        async def send(target: Target) -> CompletionReply:
+        def send(target: Target) -> Coroutine[Any, Any, CompletionReply]:
+            if self.writes_off_loop:
+                return send_long(target)
+            return self._send(target, build_request(target), another)
+
+        async def send_long(target: Target) -> CompletionReply:
             # A long request takes longer to write than others may wait.
-            heavy = self.writes_off_loop
-            request = (
-                await asyncio.to_thread(build_request, target) if heavy else build_request(target)
-            )
+            request = await asyncio.to_thread(build_request, target)
             return await self._send(target, request, another)
 
         reply = await self._with_retries(send)
@@ -196,23 +199,28 @@ class Dispatcher(msgspec.Struct):
         overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
         return [
             *who,
-            *bridge_headers(self.carriage, self.dropped),
+            *(bridge_headers(self.carriage, self.dropped) if self.carriage or self.dropped else ()),
             (b"x-mnemogate-attempts", b"%d" % self.attempts),
             (b"x-mnemogate-overhead-ms", b"%.2f" % overhead),
         ]
 
     async def _with_retries(self, send: Callable[[Target], Awaitable[Answered]]) -> Answered:
         """Send until a target answers: to another target first, else to the same after a pause."""
-        await self.first_target()
+        if not self._candidates:
+            await self.first_target()
         loop = asyncio.get_running_loop()
         ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
         while True:
-            candidate = self._next_candidate(ready)
+            candidates = self._candidates
+            is_only = len(candidates) == 1
+            candidate = candidates[0] if is_only else self._next_candidate(ready)
             label = candidate.target.label
             if (left := ready.get(label, 0.0) - loop.time()) > 0:
                 self.waited += left
                 await asyncio.sleep(left)
-            alone = all(c.target.label in ready for c in self._candidates if c is not candidate)
+            alone = is_only or all(
+                c.target.label in ready for c in candidates if c is not candidate
+            )
             trial = await self.choice.start_attempt(candidate, self.caller.account, alone=alone)
             if trial is None:
                 ready[label] = loop.time()
@@ -229,8 +237,6 @@ class Dispatcher(msgspec.Struct):
 
     def _next_candidate(self, ready: dict[str, float]) -> Candidate:
         """Choose the target to try next: its places may be taken since it was listed."""
-        if len(self._candidates) == 1:
-            return self._candidates[0]
         return min(
             self._candidates,
             key=lambda c: (ready.get(c.target.label, 0.0), self.choice.penalty(c)),
@@ -294,8 +300,10 @@ class Dispatcher(msgspec.Struct):
 
     def _prefer_target(self, target: Target) -> None:
         """Later rounds begin with the target that served."""
-        if self.served is not target:
-            self.served = target
+        if self.served is target:
+            return
+        self.served = target
+        if len(self._candidates) > 1 or self._candidates[0].rests:
             self._candidates = [
                 Candidate(target, {}),
                 *(c for c in self._candidates if c.target is not target),

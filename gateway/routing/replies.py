@@ -25,7 +25,7 @@ from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
 from gateway.wire.chat import MalformedReply, broken_stream, decode, encode
 from gateway.wire.headers import Pairs, client_headers
-from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wire.json_weight import SURE_BYTES, UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
 from gateway.wire.sse import DONE, LONG_BYTES, EventTooLarge, SseEvent, SseFramer, has_line_end
 from gateway.wire.stream_endings import error_of
@@ -120,7 +120,11 @@ async def _read_whole(reply: CompletionReply, wire: ApiFormat) -> None:
             "for less."
         )
     try:
-        found, error = await run_by_weight(data, wire.read_whole, data)
+        found, error = (
+            wire.read_whole(data)
+            if len(data) <= SURE_BYTES
+            else await run_by_weight(data, wire.read_whole, data)
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedReply) as e:
         # An object may be an answer to who reads it otherwise.
         is_object = isinstance(e, MalformedReply) and data.lstrip().startswith(b"{")

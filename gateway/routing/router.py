@@ -17,7 +17,7 @@ from gateway.config.settings import ModelSettings, Price, ProviderSettings, Sett
 from gateway.errors import BadRequest, Forbidden, UnknownModel
 from gateway.models.facts import ModelFacts
 from gateway.models.thinking import ThinkingModels
-from gateway.routing.agents import Agent, named_agent
+from gateway.routing.agents import Agent
 from gateway.upstream.base import Upstream
 from gateway.upstream.bridged import BridgedUpstream
 from gateway.upstream.window_probe import is_asked
@@ -144,14 +144,14 @@ class Router:
                 "allowed.",
                 param="model",
             )
-        if named_agent(name) is not None:
+        if name.startswith(PREFIX):
             raise BadRequest(
                 f"{name[:80]!r} is an agent, which answers chat completions, responses and "
                 "messages, and no other path. Name a model here.",
                 code="agent_not_possible",
                 param="model",
             )
-        if not is_model_allowed(principal, name):
+        if "*" not in principal.models and not is_model_allowed(principal, name):
             raise _model_forbidden(name, principal)
         if (known := self.routes.get(name)) is None:
             self.routes.put(name, known := self._build_route(name))

@@ -77,7 +77,8 @@ class Attempt(msgspec.Struct):
     started: float
 
     async def succeed(self) -> None:
-        self.choice.record_latency(self.candidate.target.label, time.monotonic() - self.started)
+        if self.choice.rules.choice == "least_latency":
+            self.choice.record_latency(self.candidate.target.label, time.monotonic() - self.started)
         for name in self.candidate.rests:
             await self.choice.cooldowns.record_success(name)
 
@@ -144,6 +145,10 @@ class TargetSelector:
         targets: Sequence[Target] = route.targets
         if len(targets) > 1:
             targets = [t for tier in route.tiers for t in self._within(tier, conversation)]
+        elif not account:  # as nearly always
+            (target,) = targets
+            if not target.concurrent and not await self.cooldowns.find((target.label,)):
+                return [Candidate(target, {})]
         names: list[str] = []
         for target in targets:
             names += _names(target, account)
@@ -184,18 +189,15 @@ class TargetSelector:
                 for taken in probes:
                     await self.cooldowns.release_probe(taken)
                 return None
-        return Attempt(
-            self, candidate, _names(candidate.target, account)[-1], probes, time.monotonic()
-        )
+        label = candidate.target.label
+        quota = _names(candidate.target, account)[-1] if account else label
+        return Attempt(self, candidate, quota, probes, now)
 
     def record_latency(self, name: str, seconds: float) -> None:
         """Record the seconds until a target's first event."""
-        if self.rules.choice == "least_latency":
-            before, _ = self.paces.get(name) or (math.inf, 0.0)
-            self.paces.put(
-                name,
-                (seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds, time.monotonic()),
-            )
+        before, _ = self.paces.get(name) or (math.inf, 0.0)
+        mean = seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds
+        self.paces.put(name, (mean, time.monotonic()))
 
     def _within(self, tier: Sequence[Target], conversation: bytes) -> Sequence[Target]:
         if len(tier) < 2:

@@ -41,6 +41,7 @@ ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))")
 
 # Asked here, past the router and what stands around it: that is a tenth of a request's time.
 MEMORY_PATHS = {f"/v1{wire.path}": MemoryPath(wire) for wire in (CHAT, RESPONSES, MESSAGES)}
+CHAT_PATH = f"/v1{CHAT.path}"
 MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
 RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
 ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta", "mcp"})
@@ -156,15 +157,24 @@ class GatewayMiddleware:
             await self._live(receive, send)
             return
         scope[REQUEST_ID] = name = new_id("req")
-        line, failure, gateway = open_line(scope, name), None, self.gateway
+        line, failure, gateway = open_line(scope, name), None, self._current.gateway
         try:
-            await self._answer(gateway, scope, receive, send)
+            if _is_plain_chat(gateway, scope):
+                gateway.process.busy += 1
+                try:
+                    await serve(gateway, scope, receive, send, MEMORY_PATHS[CHAT_PATH])
+                finally:
+                    gateway.process.busy -= 1
+            else:
+                await self._answer(gateway, scope, receive, send)
         except BaseException as e:
             failure = e
             raise
         finally:
             write_line(line, failure)
-            gateway.metrics.observe_http(route_of(scope["path"]), line.status)
+            path = scope["path"]
+            route = "v1" if path == CHAT_PATH else route_of(path)
+            gateway.metrics.observe_http(route, line.status)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Start the gateway, and end it when the server does (ASGI's lifespan protocol)."""
@@ -235,6 +245,20 @@ class GatewayMiddleware:
         self.apps.caches.leave(scope["path"], scope["query_string"])
         is_page = route_of(scope["path"]) == "ui"
         await (self.apps.dashboard if is_page else self.apps.api)(scope, receive, send)
+
+
+def _is_plain_chat(gateway: GatewayState, scope: Any) -> bool:
+    """Tell whether a request is a chat completion, of which nothing has to be checked here."""
+    if scope["path"] != CHAT_PATH or scope["method"] != "POST":
+        return False
+    headers = headers_of(scope)
+    return not (
+        b"origin" in headers
+        or b"upgrade" in headers
+        or gateway.guard is not None
+        or gateway.process.draining
+        or b"%" in (scope.get("raw_path") or b"")
+    )
 
 
 def _check(

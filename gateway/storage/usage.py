@@ -52,6 +52,8 @@ SUMMED = (
     "hidden_output",
 )
 
+UNNAMED = ("user", "agent")  # members whose empty value is nobody
+
 _days = c.created_at / DAY
 _day = cast(_days, Integer)
 # What records can be grouped by, in sort order: newest day first, unnamed users first. Some
@@ -62,6 +64,7 @@ MEMBERS: Mapping[str, ColumnElement[Any]] = {
     "user": func.coalesce(c.user, ""),
     "model": c.model,
     "target": c.target,
+    "agent": c.agent,
     "day": case((_day > _days, 1), else_=0) - _day,
 }
 
@@ -289,7 +292,7 @@ def sum_groups(
 def _to_member(name: str, value: Any) -> Any:
     if name == "day":
         return datetime.fromtimestamp(-value * DAY, UTC).date().isoformat()
-    return (value or None) if name == "user" else value
+    return (value or None) if name in UNNAMED else value
 
 
 def list_records(

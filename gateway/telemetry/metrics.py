@@ -1,6 +1,7 @@
 """The metrics of this process, in Prometheus's format.
 
-- Labels are bounded: models and providers of the configuration, else `other`; tools of the memory;
+- Labels are bounded: models, providers and agents of the configuration, else `other`; tools of the
+  memory;
   classes of status codes. No user, key or tenant is in a label.
 - Counts are added up here and handed to the library when somebody reads them: each costs it 1 us.
 - With several processes behind one port, set PROMETHEUS_MULTIPROC_DIR to an empty folder before
@@ -15,6 +16,7 @@ import time
 from collections import Counter as TotalCounts
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -56,6 +58,9 @@ COUNTERS = {
     ),
     "cost_usd": ("Cost of requests whose price is known.", ["model"]),
     "rounds": ("Calls of upstreams that were accepted.", ["model"]),
+    "agent_requests": ("Requests to agents with a profile, when they ended.", ["agent", "status"]),
+    "agent_tokens": ("Tokens of these requests, as billed.", ["agent", "kind"]),
+    "agent_cost_usd": ("Cost of these requests, where the price is known.", ["agent"]),
     "http_responses": ("Responses of every path.", ["route", "status"]),
     "memory_dropped": (
         "What filters did not keep of what users said: messages that no model was shown, and "
@@ -99,6 +104,16 @@ class BilledRequest(Protocol):
     attempts: int
     rounds: int
     cost: float | None
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelNames:
+    """The names of the configuration, which labels may have."""
+
+    models: frozenset[str] = frozenset()
+    providers: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -125,13 +140,18 @@ class Metrics:
     of the operator.
     """
 
-    def __init__(self, models: Collection[str] = (), providers: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        models: Collection[str] = (),
+        providers: Collection[str] = (),
+        agents: Collection[str] = (),
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = made = CollectorRegistry()
         self.health: dict[str, ProviderHealth] = {}
         self.memory: dict[str, int] = {}
         self.degraded = DegradedTurns()
-        self.configure(models, providers)
+        self.configure(models, providers, agents)
         self._counters = {
             name: Counter(f"mnemogate_{name}", text, labels, registry=made)
             for name, (text, labels) in COUNTERS.items()
@@ -150,37 +170,53 @@ class Metrics:
             for name, (text, mode) in GAUGES.items()
         }
 
-    def configure(self, models: Collection[str], providers: Collection[str]) -> None:
+    def configure(
+        self, models: Collection[str], providers: Collection[str], agents: Collection[str] = ()
+    ) -> None:
         """Set the names that labels may have; others count as `other`."""
-        self._models = frozenset(m for m in models if not m.endswith("*"))
-        self._providers = frozenset(providers)
+        exact = frozenset(m for m in models if not m.endswith("*"))
+        self._labels = _LabelNames(exact, frozenset(providers), frozenset(agents))
 
     def observe_request(self, record: BilledRequest, memory: str) -> None:
         """Count a request that ended. memory: `x-memory-status` at its end."""
-        model = record.model if record.model in self._models else OTHER
+        model = record.model if record.model in self._labels.models else OTHER
         provider = record.target.partition("/")[0]
-        if provider in self._providers:
+        if provider in self._labels.providers:
             self.health.setdefault(provider, ProviderHealth()).note(record.status, record.code)
         else:
             provider = OTHER if provider else "none"
         memory = memory or "none"
         self.memory[memory] = self.memory.get(memory, 0) + 1
         path = record.path if record.path in PATHS else OTHER
-        self._add(1, "requests", path, model, provider, memory, status_class(record.status))
+        amounts: dict[tuple[str, ...], float] = {
+            ("requests", path, model, provider, memory, status_class(record.status)): 1,
+            ("cost_usd", model): record.cost or 0,
+            ("rounds", model): record.rounds,
+        }
         for kind in KINDS:
-            if tokens := getattr(record, kind):
-                self._add(tokens, "tokens", model, kind)
-        if record.cost:
-            self._add(record.cost, "cost_usd", model)
-        if record.rounds:
-            self._add(record.rounds, "rounds", model)
+            amounts["tokens", model, kind] = getattr(record, kind)
+        if record.agent:
+            amounts |= self._amounts_of_agent(record)
+        self._add(amounts)
         for name, durations in self._durations.items():
             if (milliseconds := getattr(record, name)) is not None:
                 durations.labels(model).observe(milliseconds / 1000)
 
-    def _add(self, amount: float, *counter: str) -> None:
-        """Add to a counter. counter: its name and labels."""
-        self._sums[counter] = self._sums.get(counter, 0) + amount
+    def _amounts_of_agent(self, record: BilledRequest) -> dict[tuple[str, ...], float]:
+        """Return what a request adds to its agent; one not of the configuration is `other`."""
+        agent = record.agent if record.agent in self._labels.agents else OTHER
+        return {
+            ("agent_requests", agent, status_class(record.status)): 1,
+            ("agent_cost_usd", agent): record.cost or 0,
+            **{("agent_tokens", agent, kind): getattr(record, kind) for kind in KINDS},
+        }
+
+    def _add(self, amounts: Mapping[tuple[str, ...], float]) -> None:
+        """Add to counters, each by its name and labels."""
+        sums = self._sums
+        for counter, amount in amounts.items():
+            if amount:
+                sums[counter] = sums.get(counter, 0) + amount
         if self._is_shared:
             self._hand_over()
 
@@ -205,7 +241,7 @@ class Metrics:
 
     def observe_http(self, route: str, status: int) -> None:
         """Count a response. route: one of a few names."""
-        self._add(1, "http_responses", route, status_class(status))
+        self._add({("http_responses", route, status_class(status)): 1})
 
     def render(self, gauges: Mapping[str, float]) -> bytes:
         """Return all metrics as text. gauges: the values of now, by name."""
@@ -247,17 +283,19 @@ class _TurnMetrics:
         )
 
     def observe(self, session: Session) -> None:
-        for call in session.observed_calls():
+        trace = session.trace
+        for call in session.observed_calls() if trace.tools or trace.timings else ():
             self._calls.labels(call.name, call.outcome).inc()
             if call.searches:
                 self._searches.observe(call.milliseconds / 1000)
-        self._injected.observe(session.injected_tokens)
+        self._injected.observe(session.prompt.injected_tokens)
         if session.is_task:
             self._tasks.inc()
-        if evicted := session.trace.evicted:
+        if evicted := trace.evicted:
             self._evictions.inc(len(evicted))
 
 
+@lru_cache(64)
 def status_class(status: int) -> str:
     """Return a status as a label: its class, or 499 for a client that left."""
     return str(LEFT) if status == LEFT else f"{min(max(status // 100, 1), 5)}xx"

@@ -14,8 +14,8 @@ from gateway.tools.coercion import coerce_arguments, quote
 from gateway.tools.own_tools import OWN_TOOLS, TOOL_CALL
 from gateway.tools.registry import RegisteredTool
 from gateway.wire.chat import object_or_empty
-from memory import MAX_ARGUMENT_CHARACTERS, ToolCall, decode_foreign
-from memory.session.toolbox import NO_LONGER_AVAILABLE, Effect, StartedRun
+from memory import MAX_ARGUMENT_CHARACTERS, ToolCall, TurnRuns, decode_foreign
+from memory.session.toolbox import DIGEST_CHARACTERS, NO_LONGER_AVAILABLE, Effect, StartedRun
 
 NEAREST = 5
 MOST_ALIKE = 2  # equal calls that one turn may run
@@ -47,12 +47,16 @@ class AdmittedCall(msgspec.Struct):
 
 
 class CallChecker:
-    """Checks the calls of one turn. granted: by name. limit: calls of the turn."""
+    """Checks the calls of one request. granted: by name. limit: calls of the request."""
 
     def __init__(self, granted: Mapping[str, RegisteredTool], limit: int) -> None:
         self._granted, self._limit = granted, limit
         self._count = 0
         self._alike: Counter[tuple[str, str]] = Counter()
+
+    def begin_reply(self, before: TurnRuns) -> None:
+        """Count anew which calls were made. before: what ran in the user's turn before it."""
+        self._alike = Counter((run.name, run.digest) for runs in before.rounds for run in runs)
 
     def check(self, call: ToolCall, place: int) -> AdmittedCall:
         """Return a call that may run. Raises RefusedCall."""
@@ -87,13 +91,14 @@ class CallChecker:
                 f"Error: {self._limit} calls of tools were made in this turn, which is the most. "
                 "Answer with what you have."
             )
-        if self._alike[name, digest] >= MOST_ALIKE:
+        alike = (name, digest[:DIGEST_CHARACTERS])
+        if self._alike[alike] >= MOST_ALIKE:
             raise RefusedCall(
                 f"Error: {name} was already called twice with these arguments in this turn; use "
                 "that result."
             )
         self._count += 1
-        self._alike[name, digest] += 1
+        self._alike[alike] += 1
 
     def _unwrap(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the tool that `tool_call` calls. Raises RefusedCall."""

@@ -56,9 +56,11 @@ class Grants(msgspec.Struct, frozen=True):
 
     def allow(self, name: str) -> bool:
         """Tell whether a tool is granted."""
-        return any_matches(self.granted, name) and all(
-            any_matches(limit, name) for limit in self.limits
-        )
+        return any_matches(self.granted, name) and self.limits_allow(name)
+
+    def limits_allow(self, name: str) -> bool:
+        """Tell whether no limit excludes a tool."""
+        return all(any_matches(limit, name) for limit in self.limits)
 
 
 def limits_of(*limits: Sequence[str] | None) -> tuple[tuple[str, ...], ...]:

@@ -58,7 +58,8 @@ class ToolOutput:
     """What a run of a tool returned, before it is bounded and marked as data.
 
     text: without the head line; of an error it begins with `Error: `. origin: a URL, path or file
-    that the text came from. cost_usd: beside the entry's own price.
+    that the text came from. cost_usd: beside the entry's own price. facts: more for the explain
+    record.
     """
 
     text: str
@@ -66,6 +67,7 @@ class ToolOutput:
     images: tuple[ToolImage, ...] = ()
     origin: str = ""
     cost_usd: float = 0.0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ToolKind(Protocol):

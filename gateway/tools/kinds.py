@@ -28,7 +28,8 @@ FACTORIES = {
     "web_search": "gateway.tools.kind_factories:make_web_search",
 }
 # Of kinds whose results are made here, and not by somebody outside.
-TRUSTED_KINDS = frozenset({"python", "run_code"})
+AGENTS = "agents"  # of the two tools by which agents reach each other
+TRUSTED_KINDS = frozenset({"python", "run_code", AGENTS})
 
 
 class SharedRuntimes:

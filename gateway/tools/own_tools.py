@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.tools.registry import definition_of
+from gateway.tools.registry import ToolRegistry, definition_of
 from gateway.wire.chat import Json
-from memory import TokenCounter
+from memory import MEMORY_TOOL_NAMES, TokenCounter
 
 RESULT_OPEN, TOOL_SEARCH, TOOL_CALL = "result_open", "tool_search", "tool_call"
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
@@ -60,3 +60,8 @@ def _measure(definition: Json) -> OwnTool:
 
 
 OWN_TOOLS = {name: _measure(definition) for name, definition in DEFINITIONS.items()}
+
+
+def owned_names(registry: ToolRegistry, tenant: str) -> frozenset[str]:
+    """Return the names of all tools that are run here: of memory, ours, and the operator's."""
+    return MEMORY_TOOL_NAMES.union(registry.names(tenant), OWN_TOOLS)

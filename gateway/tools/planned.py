@@ -7,15 +7,8 @@ from gateway.config.settings import Settings
 
 def list_planned(settings: Settings) -> list[str]:
     """Return a line for each setting that is set and has no effect yet, with its path."""
-    lines = [
+    return [
         f"tools.{name}.stand_in: searches of vendors stay theirs"
         for name, entry in settings.tools.items()
         if getattr(entry, "stand_in", False)
     ]
-    for name, agent in settings.agents.items():
-        lines += [
-            f"agents.{name}.{member}: no agent sends messages or asks"
-            for member in ("may_message", "may_ask")
-            if getattr(agent, member)
-        ]
-    return lines

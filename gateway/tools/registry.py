@@ -166,14 +166,15 @@ class ToolRegistry:
         colliding: list[RegisteredTool] = []
         for entry, own in zip(self._all_entries(), listed, strict=True):
             for tool in own:
-                registered = self._register(entry, tool)
+                registered = self.register(entry, tool)
                 if tool.name in tools or is_reserved(tool.name):
                     colliding.append(registered)
                 else:
                     tools[tool.name] = registered
         return Catalog(dict(sorted(tools.items())), colliding)
 
-    def _register(self, entry: ToolEntry, tool: OperatorTool) -> RegisteredTool:
+    def register(self, entry: ToolEntry, tool: OperatorTool) -> RegisteredTool:
+        """Return a tool with its entry, measured."""
         definition = definition_of(tool.name, tool.description, tool.parameters)
         encoded = _sorted.encode([definition, tool.effect, tool.version])
         digest = hashlib.sha256(encoded).hexdigest()[:32]

@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.tools.checked_call import AdmittedCall
 from gateway.tools.kind import ToolCaller, ToolOutput
-from gateway.tools.kinds import TRUSTED_KINDS
+from gateway.tools.kinds import AGENTS, TRUSTED_KINDS
 from gateway.tools.own_tools import RESULT_OPEN, TOOL_SEARCH
 from gateway.tools.registry import RegisteredTool, ToolEntry, ToolRegistry
 from gateway.tools.results import (
@@ -141,7 +141,9 @@ class ToolRuns:
         if entry.settings.serial:
             lock = self._in_order.setdefault(entry.name, asyncio.Lock())
             await stack.enter_async_context(lock)
-        for slots in (self._slots, entry.slots, self._registry.slots):
+        # An agent that is asked runs tools too, which would wait for the slot of the ask.
+        of_process = () if entry.settings.kind == AGENTS else (self._registry.slots,)
+        for slots in (self._slots, entry.slots, *of_process):
             await stack.enter_async_context(slots)
 
     def _record(
@@ -168,6 +170,7 @@ class ToolRuns:
         }
         if output.origin:
             facts["origin"] = output.origin
+        facts |= output.facts
         return RunRecord(
             call.run,
             output.status,

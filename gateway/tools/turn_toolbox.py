@@ -8,6 +8,7 @@ from hashlib import sha256
 
 import msgspec
 
+from gateway.tools.agent_tools import AgentTools
 from gateway.tools.approval_wait import CallApprovals
 from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall, called_name
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
@@ -30,7 +31,7 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
 
     granted: tools by name. taken: names that the client's own tools have. header: as it came.
     of_agent: patterns that the agent's profile grants. takes: the request and its target take
-    tools.
+    tools. colleagues: tools that reach other agents, None for none.
     """
 
     registry: ToolRegistry
@@ -41,6 +42,7 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
     approvals: CallApprovals
     of_agent: tuple[str, ...] = ()
     takes: bool = True
+    colleagues: AgentTools | None = None
 
     def label(self) -> dict[str, str]:
         """Return what an epoch's tools were chosen by: another value begins a new epoch.
@@ -132,6 +134,8 @@ class TurnToolbox:
         }
 
     async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
+        if self._request.colleagues is not None:
+            self._request.colleagues.begin_round(turn.conversation, turn.explain_id)
         checked = self._check(calls, turn)
         running: list[asyncio.Task[RunRecord] | RunRecord] = []
         async with asyncio.TaskGroup() as group:
@@ -165,6 +169,7 @@ class TurnToolbox:
     def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""
         rules = self._request.rules.begin_reply(turn.before)
+        self._checker.begin_reply(turn.before)
         checked: list[AdmittedCall | RunRecord] = []
         for call, place in zip(calls, turn.places, strict=True):
             try:

@@ -89,8 +89,8 @@ ADVANCED_FIELDS = (
     ProfileField("turn_seconds", "Seconds of a turn, at most", "number"),
     ProfileField("tools", "Tools", "lines", "One a line. Listed only: not offered yet."),
     ProfileField("tool_rules", "Tool rules", "json", "A list of objects. Not used yet."),
-    ProfileField("may_message", "Agents it may write to", "lines", "One a line. Not used yet."),
-    ProfileField("may_ask", "Agents it may ask", "lines", "One a line. Not used yet."),
+    ProfileField("may_message", "Agents it may write to", "lines", "One a line."),
+    ProfileField("may_ask", "Agents it may ask", "lines", "One a line."),
 )
 FIELDS = (*MAIN_FIELDS, HOME, *ADVANCED_FIELDS)
 ADVANCED = frozenset(field.path for field in ADVANCED_FIELDS)

@@ -23,6 +23,7 @@ from memory import IncomingFile
 HITS = 30
 LINES = 300  # of a file on a page
 LINES_BEFORE = 20  # a hit
+LINES_OF_HIT = 8  # that a list of hits shows
 PIECE_BYTES = 1 << 18
 KINDS = ("text", "symbol")
 FORM_ERRORS = (400, 409, 413, 507)  # of an upload, shown above the form
@@ -40,25 +41,28 @@ async def files_page(
     """Show the files, and what a search finds in them. file: the one that is searched."""
     if subject.visitor.is_fragment:
         return subject.page("parts/files.html", **await _list_files(subject))
-    hits: list[tuple[UserFileHit, int]] = []
+    hits: list[tuple[UserFileHit, int, str]] = []
     if q.strip():
         if kind not in KINDS:
             kinds = ", ".join(KINDS)
             raise BadRequest(f"`kind` is {kind[:40]!r}: use one of {kinds}.", param="kind")
         listed = await api.search_files.fn(subject.desk, q, file, kind, HITS)
-        hits = [(hit, _first_line(hit, q)) for hit in listed.data]
+        hits = [_show_hit(hit, q) for hit in listed.data]
     return await _page(subject, q=q, file=file, kind=kind, hits=hits)
 
 
-def _first_line(hit: UserFileHit, query: str) -> int:
-    """Return the first line of a hit that has a word of the query; else where it begins."""
-    lines = hit.content.split("\n")
+def _show_hit(hit: UserFileHit, query: str) -> tuple[UserFileHit, int, str]:
+    """Return a hit with its first line that has a word of the query, and the text from there.
+
+    A line before it is shown too. Without such a line it is the hit's beginning.
+    """
+    lines, place = hit.content.split("\n"), 0
     if len(lines) == hit.line_end - hit.line_start + 1:
         words = query.casefold().split()
-        for number, line in enumerate(lines, hit.line_start):
-            if any(word in line.casefold() for word in words):
-                return number
-    return hit.line_start
+        numbered = enumerate(map(str.casefold, lines))
+        place = next((i for i, line in numbered if any(word in line for word in words)), 0)
+    text = "\n".join(lines[max(place - 1, 0) : place + LINES_OF_HIT])
+    return hit, hit.line_start + place, text
 
 
 async def _list_files(subject: Subject) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from gateway.ui.failures import FailedRequest, list_failed
 from gateway.ui.live import EVENT_STREAM, Feeds, event, watch
 from gateway.ui.people import summarise_user
 from gateway.ui.texts import link
-from gateway.ui.timeline import TimelineRun, lay_out_runs
 from gateway.ui.visitor import AboutUser, AtVisit, Visitor, go_to
 from memory import management
 from memory.management.activity import ExplainSummary, RecentTurn, explained_turn, split_core
@@ -175,7 +174,6 @@ class ExplainedRequest:
     core: str
     compacted: str
     tenant: str
-    runs: list[TimelineRun]
 
 
 @get("/request")
@@ -238,7 +236,6 @@ async def _explain(visitor: Visitor, record: dict[str, Any]) -> ExplainedRequest
         core,
         compacted,
         tenant or "",
-        lay_out_runs(record["tools"]),
     )
 
 

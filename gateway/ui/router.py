@@ -41,6 +41,7 @@ from gateway.ui import (
     passages,
     people,
     requests,
+    share_pages,
     shared_members,
     shared_pages,
     sign_in,
@@ -54,6 +55,7 @@ from gateway.ui.live import FeedLimit
 from gateway.ui.moves import MoveOffice
 from gateway.ui.navigation import list_pages
 from gateway.ui.shown_times import render_time
+from gateway.ui.timeline import lay_out_runs
 from gateway.ui.visitor import HEADERS, AnyRequest, SignInNeeded, subject, visitor
 from memory import Memory
 
@@ -81,6 +83,7 @@ PAGES: tuple[Any, ...] = (
     approval_pages,
     shared_pages,
     shared_members,
+    share_pages,
     layer_pages,
     inbox_pages,
     file_pages,
@@ -119,6 +122,7 @@ def template_config() -> TemplateConfig[JinjaTemplateEngine]:
         link=texts.link,
         read_call=texts.read_call,
         pages_of=list_pages,
+        lay_out_runs=lay_out_runs,
         version=VERSION,
         visitor=None,
         subject=None,

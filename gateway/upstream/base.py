@@ -94,9 +94,15 @@ class UpstreamResponse(msgspec.Struct):
 
         One with a content encoding is passed on as bytes.
         """
-        return b"event-stream" in (self.header(b"content-type") or b"").lower() and not self.header(
-            b"content-encoding"
-        )
+        content_type: bytes | None = None
+        encoding: bytes | None = None
+        for name, value in self.headers:
+            lower = name.lower()
+            if lower == b"content-type" and content_type is None:
+                content_type = value
+            elif lower == b"content-encoding" and encoding is None:
+                encoding = value
+        return b"event-stream" in (content_type or b"").lower() and not encoding
 
     async def wait_for_end(self, within: float = 0.01) -> None:
         """Wait a moment (seconds) for the end of a body whose content has arrived.

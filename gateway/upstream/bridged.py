@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -126,11 +127,17 @@ class BridgedUpstream:
         """Whether responses are carried as chat completions, so that the server keeps none."""
         return self._spoken.lacks(RESPONSES)
 
-    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+    def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamResponse]:
         """Send a request, see the port.
 
         Raises BadRequest, which names the member, for what cannot be carried.
         """
+        if request.path == CHAT_PATH and not (request.own or self._options.omit.get(CHAT)):
+            return self._server.send(request)  # as nearly all requests are
+        return self._send_translated(request)
+
+    async def _send_translated(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a request that the server may not take as it is."""
         path = request.path.partition("?")[0]
         request = await self._open_summaries(path, request)
         omitted = self._options.omit.get(OMITTED_FROM.get(path, ""))

@@ -93,8 +93,15 @@ class Deadlines:
 
     def limit(self, waiter: asyncio.Future[None]) -> None:
         """Start a wait for this future. It raises UpstreamTimeout at the deadline."""
-        self._waiter = waiter
-        self._begin()
+        self._waiter, alarm = waiter, self._alarm
+        if self._phase == "idle" and alarm.loop is not None:
+            # As `_begin` does, in one step: each event of a stream comes by here.
+            self._limit = limit = alarm.loop.time() + self.timeouts.idle
+            self.until = limit if limit < self._ends else self._ends
+        if self.until < alarm.earliest:
+            alarm.watch(self)
+        else:
+            alarm.waiting.add(self)
 
     def end_wait(self) -> None:
         """End the wait."""
@@ -170,7 +177,7 @@ class DeadlineTimer:
         self.waiting: set[Deadlines] = set()
         self.loop: asyncio.AbstractEventLoop | None = None  # known after the first call of `now`
         self._timer: asyncio.TimerHandle | None = None
-        self._when = float("inf")  # by the loop's time
+        self.earliest = float("inf")  # by the loop's time
 
     def now(self) -> float:
         if self.loop is None:
@@ -179,19 +186,19 @@ class DeadlineTimer:
 
     def watch(self, clock: Deadlines) -> None:
         self.waiting.add(clock)
-        if clock.until < self._when:
+        if clock.until < self.earliest:
             self._set(clock.until)
 
     def _set(self, when: float) -> None:
         assert self.loop is not None  # noqa: S101 - every clock has called `now`
         if self._timer is not None:
             self._timer.cancel()
-        self._when = when
+        self.earliest = when
         self._timer = self.loop.call_at(when, self._off)
 
     def _off(self) -> None:
         now = self.now()
-        self._timer, self._when = None, float("inf")
+        self._timer, self.earliest = None, float("inf")
         for clock in [c for c in self.waiting if c.until - now <= TICK]:
             self.waiting.discard(clock)
             clock.ring()

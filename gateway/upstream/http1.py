@@ -45,7 +45,7 @@ from gateway.upstream.http1_parser import CHUNK_BYTES, MalformedResponse, Respon
 from gateway.upstream.tls_trust import trust
 
 WRITTEN = 1 << 17  # bytes of a request's body written at once
-STEP_BYTES = 1 << 20  # of it, after which the event loop is released
+STEP_BYTES = 1 << 19  # of it, after which the event loop is released
 AT_ONCE = 1 << 15  # smaller bodies are copied, which is faster than writing parts
 UNREAD = 1 << 17  # unread bytes after which the server has to wait
 IDLE = 30.0  # seconds to keep an unused connection
@@ -72,10 +72,15 @@ class Connection(asyncio.Protocol):
         A large one is sent as fast as the server takes it, and its response may start before.
         """
         response = self._response = ResponseParser(bodyless)
-        if self.closing:
+        content = body or b""
+        size = sum(map(len, content)) if type(content) is list else size_of(content)
+        if self._transport.is_closing():
             self._finish("closed at once")
-        elif size_of(body) <= AT_ONCE:
-            self._transport.write(head + join_body(body or b""))
+        elif size <= AT_ONCE:
+            is_parts = type(content) is list
+            self._transport.write(
+                b"".join((head, *content)) if is_parts else head + join_body(content)
+            )
         else:
             self._rest = _pieces(head, body or b"")
             self._write()
@@ -123,20 +128,17 @@ class Connection(asyncio.Protocol):
         reusable = (
             response.reusable
             and self._rest is None
-            and not self.closing
+            and not self._transport.is_closing()
             and not self._transport.get_write_buffer_size()
         )
         self._rest = None
         if reusable and self.paused:
             self._resume()
         self._pool.give_back(self, reusable)
-        self._wake()
-        if not reusable:
-            self._transport.abort()
-
-    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        if not reusable:
+            self._transport.abort()
 
     def _resume(self) -> None:
         self.paused = False
@@ -180,8 +182,8 @@ class Connection(asyncio.Protocol):
         if response.unread > UNREAD and not self.paused and not self.closing:
             self.paused = True
             self._transport.pause_reading()
-        if response.status:
-            self._wake()
+        if response.status and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def pause_writing(self) -> None:
         self._full = True
@@ -247,7 +249,9 @@ class Http1Client:
         head = _head(request)
         self.loop = asyncio.get_running_loop()
         for fresh in (False, True):
-            connection = await self._take_connection(request.origin, clock, fresh=fresh)
+            connection = None if fresh else self._take_kept(request.origin)
+            if connection is None:
+                connection = await self._take_connection(request.origin, clock, fresh=fresh)
             request.written()
             response = connection.begin(head, request.content, request.method == "HEAD")
             while not response.status and not response.fault:
@@ -259,6 +263,16 @@ class Http1Client:
             if not (connection.since and response.silent) or response.fault == HERE:
                 break
         raise no_answer_error(response.silent) from ConnectionError(response.fault)  # for the log
+
+    def _take_kept(self, origin: Origin) -> Connection | None:
+        """Take a slot and a kept connection, where neither has to be waited for."""
+        kept, slots = self._kept.get(origin), self.places
+        while kept and slots.free:
+            connection = kept.pop()
+            if not connection._transport.is_closing():
+                slots.free -= 1
+                return connection
+        return None
 
     async def _take_connection(
         self, origin: Origin, clock: Deadlines, *, fresh: bool
@@ -368,7 +382,7 @@ def _head(request: TransportRequest) -> bytes:
         b"%b %b HTTP/1.1" % (request.method.encode(), request.target),
         b"Host: " + request.host,
     ]
-    lines += [name + b": " + value for name, value in request.headers]
+    lines += map(b": ".join, request.headers)
     head = b"\r\n".join(lines)
     if not head.count(b"\r") == head.count(b"\n") == len(lines) - 1 or b"\0" in head:
         raise UpstreamUnreachable(

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from operator import itemgetter
 
-from gateway.upstream.base import Upstream, UpstreamRequest, UpstreamResponse
+from gateway.upstream.base import Headers, Upstream, UpstreamRequest, UpstreamResponse
 
 # Bytes of the shortest key that is redacted: dummy keys of servers that accept any key ("x",
 # "none", "EMPTY") are words that may occur in texts.
 SHORTEST_SECRET = 8
 MASK = b"[key]"
+VALUE = itemgetter(1)  # of a header
 PROBE_BYTES = 8
 BACKSLASH = b"\\"
 ESCAPE = b"\\u00"
@@ -36,7 +38,10 @@ class Secret:
         self._escaped = re.compile(b"".join(patterns))
         self._tokens = [re.compile(pattern) for pattern in patterns]
         self.longest = len(secret) * (MOST_BACKSLASHES + 5)
-        self._begins = re.compile(b"[%b]" % re.escape(secret[:1] + BACKSLASH))
+        # Where it may begin, by its first characters: most that begin otherwise are passed here.
+        first, second, third = [*patterns, b"", b"", b""][:3]
+        begins = rb"(?=%b(?:\Z|\\|%b(?:\Z|\\|%b))|\\)." % (first, second, third)
+        self._begins = re.compile(begins, re.DOTALL)
 
     def redact(self, data: bytes, *, padded: bool = False) -> bytes:
         """Return bytes without the key. Bytes that do not hold it are returned as they are.
@@ -46,6 +51,14 @@ class Secret:
         if self._end in data or (BACKSLASH in data and (ESCAPE in data or SLASH in data)):
             return self._escaped.sub(_padded_mask if padded else MASK, data)
         return data
+
+    def redact_headers(self, headers: Headers) -> Headers:
+        """Return headers without the key."""
+        # No value has a line feed in it, so that all are looked at at once.
+        values = b"\n".join(map(VALUE, headers))
+        if self.redact(values) == values:
+            return headers
+        return [(k, self.redact(v)) for k, v in headers]
 
     def begun_at_end(self, data: bytes) -> int:
         """Return how many bytes at the end may be the beginning of the key."""
@@ -77,7 +90,7 @@ class RedactedUpstream:
         incoming = await self._server.send(request)
         length = _length_kept_by(incoming)
         for secret in self._secrets:
-            incoming.headers = [(k, secret.redact(v)) for k, v in incoming.headers]
+            incoming.headers = secret.redact_headers(incoming.headers)
             incoming.body = RedactedBody(incoming.body, secret, length)
         return incoming
 
@@ -139,9 +152,18 @@ def secrets_of(*keys: str) -> list[bytes]:
 
 def _length_kept_by(incoming: UpstreamResponse) -> str:
     """Return how a body keeps its length; refusals are read whole, and need not."""
-    if not 200 <= incoming.status < 300 or incoming.header(b"content-length") is None:
+    if not 200 <= incoming.status < 300:
         return ""
-    return TRAILED if b"json" in (incoming.header(b"content-type") or b"").lower() else PADDED
+    content_type, has_length = b"", False
+    for name, value in incoming.headers:
+        lower = name.lower()
+        if lower == b"content-length":
+            has_length = True
+        elif lower == b"content-type" and not content_type:
+            content_type = value
+    if not has_length:
+        return ""
+    return TRAILED if b"json" in content_type.lower() else PADDED
 
 
 def _padded_mask(found: re.Match[bytes]) -> bytes:

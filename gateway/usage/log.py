@@ -45,7 +45,8 @@ class UsageRecord(msgspec.Struct):
     billed; input includes cached_input and cache_write, output includes reasoning. hidden_input,
     hidden_output: the part that was used by rounds which the client did not see. estimated: some
     counts are estimates. cost: in USD, None if a price is unknown. user: None if nobody is named.
-    code: of the error, None without one.
+    code: of the error, None without one. agent: whose profile was called, "" for none. parent: id
+    of the client's request whose agent asked.
     """
 
     request_id: str
@@ -72,6 +73,8 @@ class UsageRecord(msgspec.Struct):
     cost: float | None = None
     first_token_ms: float | None = None
     code: str | None = None
+    agent: str = ""
+    parent: str | None = None
 
 
 COLUMNS = UsageRecord.__struct_fields__

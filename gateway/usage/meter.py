@@ -107,8 +107,12 @@ class Meter(msgspec.Struct):
 
         The last call is what the client saw; those before it and the asides are hidden.
         """
-        bill = self._totals((*self._hidden_calls(), *((self, call) for call in self.calls[-1:])))
-        bill.hidden = self.bill_hidden().tokens
+        if len(self.calls) == 1 and not self.asides:  # as of most turns
+            bill = self._bill_only(self.calls[0])
+        else:
+            last = [(self, call) for call in self.calls[-1:]]
+            bill = self._totals((*self._hidden_calls(), *last))
+            bill.hidden = self.bill_hidden().tokens
         if self.tools_usd:
             bill.known += self.tools_usd
             bill.cost = None if bill.cost is None else bill.known
@@ -117,6 +121,12 @@ class Meter(msgspec.Struct):
     def bill_hidden(self) -> UsageTotals:
         """Return the totals of the calls before the last one, and of the asides."""
         return self._totals(self._hidden_calls())
+
+    def _bill_only(self, call: MeteredCall) -> UsageTotals:
+        """Return the totals of a request whose only call this was."""
+        tokens, guessed = self.count(call)
+        cost = cost_of(tokens, call.target.price)
+        return UsageTotals(tokens, NONE, cost, cost or 0.0, guessed, 1)
 
     def _hidden_calls(self) -> list[tuple[Meter, MeteredCall]]:
         asides = [(aside, call) for aside in self.asides for call in aside.calls]

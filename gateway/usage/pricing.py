@@ -34,7 +34,8 @@ COUNTS = frozenset(
 )
 INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
-MEMBERS = frozenset((*COUNTS, *INPUT_DETAILS, *OUTPUT_DETAILS))  # of a usage object that are read
+PARTS = frozenset((*INPUT_DETAILS, *OUTPUT_DETAILS))
+MEMBERS = COUNTS | PARTS  # of a usage object that are read
 NOTHING: Mapping[str, int] = {}
 
 
@@ -76,8 +77,9 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
         return None
     if taken is None:
         taken = total or 0 if made is None else 0
-    before = _part(usage, INPUT_DETAILS)
-    after = _part(usage, OUTPUT_DETAILS)
+    has_parts = not PARTS.isdisjoint(usage)
+    before = _part(usage, INPUT_DETAILS) if has_parts else NOTHING
+    after = _part(usage, OUTPUT_DETAILS) if has_parts else NOTHING
     cached = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or read
     written = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0)) or written
     reasoning = after.get("reasoning_tokens", 0)
@@ -95,11 +97,12 @@ def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
 
     An absurd count would use up a budget.
     """
-    return {
-        name: int(value)
-        for name in COUNTS & members.keys()
-        if type(value := members[name]) in NUMBERS and 0 <= value <= MAX_COUNT
-    }
+    counts: dict[str, int] = {}
+    for name in COUNTS & members.keys():
+        value = members[name]
+        if type(value) in NUMBERS and 0 <= value <= MAX_COUNT:
+            counts[name] = int(value)
+    return counts
 
 
 def _part(usage: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, int]:

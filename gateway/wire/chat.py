@@ -28,16 +28,17 @@ from gateway.wire.lone_surrogates import (
     with_stand_ins,
 )
 from gateway.wire.long_content import encode_json_late
-from gateway.wire.long_strings import read_in_steps, takes_long
+from gateway.wire.long_strings import LONG_BYTES, read_in_steps, takes_long
 from gateway.wire.merge import growing_copy, merge, plain_text
 
 Json = dict[str, Any]
 encode = encode_json
 encode_in_parts, encode_long = encode_json_in_parts, encode_json_late
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
+ONLY_OBJECTS = frozenset({dict})
 IDENTITY = ("id", "object", "created", "model")
-_decode, _decode_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
-WHOLE = (_decode, _decode_weighed)  # readers that make values of a whole text
+_decode, read_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
+WHOLE = (_decode, read_weighed)  # readers that make values of a whole text
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MENDED_BYTES = 16 << 20
 
@@ -56,9 +57,10 @@ def decode(
     `MENDED_BYTES` with one is refused. on_halves: called where there is one.
     Raises msgspec.DecodeError, RecursionError.
     """
-    if len(data) > SURE_BYTES and read is _decode:
+    size = len(data)
+    if size > SURE_BYTES and read is _decode:
         check_readable(data)
-    if read in WHOLE and takes_long(data):
+    if size > LONG_BYTES and read in WHOLE and takes_long(data):
         read = partial(read_in_steps, read=read)
     try:
         return read(data)
@@ -80,7 +82,7 @@ def decode_answer(data: bytes) -> Any:
 
 def decode_weighed(data: bytes, on_halves: Callable[[], None] | None = None) -> Any:
     """Read JSON text that was weighed already, as `decode` does."""
-    return decode(data, _decode_weighed, on_halves)
+    return decode(data, read_weighed, on_halves)
 
 
 class MalformedReply(ValueError):
@@ -273,9 +275,7 @@ def chunk(body: Json, payload: bytes) -> Chunk:
     if body.get("error"):
         return Chunk(payload, body, error=body["error"])
     choices = body.get("choices")
-    if choices is not None and not (
-        isinstance(choices, list) and all(isinstance(c, dict) for c in choices)
-    ):
+    if choices is not None and not _are_objects(choices):
         raise MalformedCompletion("the upstream sent `choices` that is not a list of objects")
     out = Chunk(
         payload,
@@ -287,12 +287,17 @@ def chunk(body: Json, payload: bytes) -> Chunk:
     return out
 
 
+def _are_objects(choices: object) -> bool:
+    return isinstance(choices, list) and ONLY_OBJECTS.issuperset(map(type, choices))
+
+
 def _sort(choice: Json, segments: list[Segment]) -> None:
     """Add the segments of one choice.
 
     An `other` segment's value tells whether it holds more than a bare start.
     """
-    lane = lane_of(choice)
+    index = choice.get("index")
+    lane = 0 if index is None else index
     delta = choice.get("delta") or {}
     if not isinstance(delta, dict) or not isinstance(lane, int) or not 0 <= lane < CHOICES:
         raise MalformedCompletion(
@@ -334,16 +339,13 @@ def _nameable(call: Json) -> bool:
 
 def lift(completion: Json) -> Json:
     """Return a whole completion as the one chunk of a stream."""
-    choices = completion.get("choices")
-    if not (
-        isinstance(choices, list)
-        and all(isinstance(c, dict) and isinstance(c.get("message"), dict) for c in choices)
-    ):
+    choices: Any = completion.get("choices")
+    if not _are_objects(choices):
         raise MalformedCompletion("the upstream sent a completion without `choices[].message`")
     return {
         **completion,
         "object": "chat.completion.chunk",
-        "choices": [_lift_choice(c) for c in choices],
+        "choices": list(map(_lift_choice, choices)),
     }
 
 
@@ -352,11 +354,13 @@ def unlift(body: Json) -> Json:
 
     Its choices must be in order and hold no call.
     """
-    return {**body, "object": "chat.completion", "choices": [_whole(c) for c in body["choices"]]}
+    return {**body, "object": "chat.completion", "choices": list(map(_whole, body["choices"]))}
 
 
 def _lift_choice(choice: Json) -> Json:
-    message = choice["message"]
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise MalformedCompletion("the upstream sent a completion without `choices[].message`")
     if isinstance(calls := message.get("tool_calls"), list):
         message = {
             **message,
@@ -364,10 +368,13 @@ def _lift_choice(choice: Json) -> Json:
                 {"index": i, **c} if isinstance(c, dict) else c for i, c in enumerate(calls)
             ],
         }
-    return {
-        ("delta" if k == "message" else k): (message if k == "message" else v)
-        for k, v in choice.items()
-    }
+    lifted: Json = {}  # in the order of the choice
+    for key, value in choice.items():
+        if key == "message":
+            lifted["delta"] = message
+        else:
+            lifted[key] = value
+    return lifted
 
 
 class CompletionBuilder:
@@ -429,7 +436,10 @@ def _whole(choice: Json) -> Json:
             {k: v for k, v in c.items() if k != "index"} if isinstance(c, dict) else c
             for c in calls
         ]
-    return {
-        ("message" if k == "delta" else k): (message if k == "delta" else v)
-        for k, v in choice.items()
-    }
+    whole: Json = {}  # in the order of the choice
+    for key, value in choice.items():
+        if key == "delta":
+            whole["message"] = message
+        else:
+            whole[key] = value
+    return whole

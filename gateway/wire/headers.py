@@ -7,6 +7,7 @@ import hmac
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from urllib.parse import quote
 
 Pairs = list[tuple[bytes, bytes]]
@@ -60,6 +61,8 @@ DROPPED = HOP | {
     b"x-accel-buffering",
 }
 
+NAME, VALUE = itemgetter(0), itemgetter(1)  # of a header
+NO_TOKENS: frozenset[bytes] = frozenset()
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNSENDABLE = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z\0-]|\0\0")  # in names, joined by NUL
 CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")  # in values, joined by line feeds
@@ -92,11 +95,16 @@ def client_side(
 
     own: the account there is the client's own.
     """
-    listed = _connection_tokens(client.get(b"connection", b""))
+    connection = client.get(b"connection", b"keep-alive")
+    listed = NO_TOKENS if connection == b"keep-alive" else _connection_tokens(connection)
     let_in = FORWARDED | BILLED if own else FORWARDED
     if more:
         let_in = let_in.union(name.lower().encode("latin-1") for name in more)
-    return [(k, v) for k, v in client.items() if k in let_in and k not in listed]
+    passed: Pairs = []
+    for header in client.items():
+        if header[0] in let_in and header[0] not in listed:
+            passed.append(header)
+    return passed
 
 
 def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pairs:
@@ -149,8 +157,8 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
     listed: set[bytes] = set()
     kept: Pairs = []
     upstream = list(upstream)
-    if UNSENDABLE.search(b"\0".join([k for k, _ in upstream])) or CONTROL.search(
-        b"\n".join([v for _, v in upstream])
+    if UNSENDABLE.search(b"\0".join(map(NAME, upstream))) or CONTROL.search(
+        b"\n".join(map(VALUE, upstream))
     ):
         upstream = [
             (k, v)

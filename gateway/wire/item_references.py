@@ -19,8 +19,11 @@ CHAINED = ("previous_response_id", "conversation")  # what a call may stand in
 
 
 def is_reference(item: Any) -> bool:
-    """Tell whether an item is named by its id alone."""
-    return isinstance(item, dict) and item.get("type") == REFERENCE
+    """Tell whether an item is named by its id alone. Its type may be left out, as OpenAI has it."""
+    if not isinstance(item, dict):
+        return False
+    kind = item.get("type")
+    return kind == REFERENCE or (kind is None and "id" in item and "role" not in item)
 
 
 def references(items: Iterable[Any]) -> list[str]:

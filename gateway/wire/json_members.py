@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -32,8 +33,32 @@ _colon = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
 _read_value = json.JSONDecoder(strict=False).raw_decode
 
 
+class RepeatedMember(ValueError):
+    """An object with two members of one name; the message is the name."""
+
+
 class UnreadableMembers(ValueError):
     """A text whose members cannot be found in time; the message says why."""
+
+
+def check_names_once(text: bytes, matters: Callable[[str], bool]) -> None:
+    """Raise RepeatedMember if an object of a JSON text has a member twice that matters.
+
+    Decoders take the last of them, most of them. The text was weighed and decoded before.
+    """
+
+    def check_object(members: list[tuple[str, None]]) -> None:
+        names = [name for name, _ in members]
+        if len(set(names)) < len(names):
+            for name, times in Counter(names).items():
+                if times > 1 and matters(name):
+                    raise RepeatedMember(name)
+
+    # Numbers stay texts: to read a long one takes long. Nothing of an object is kept.
+    decoder = json.JSONDecoder(
+        object_pairs_hook=check_object, parse_int=str, parse_float=str, strict=False
+    )
+    decoder.decode(text.decode("utf-8", "surrogatepass").lstrip("\ufeff"))
 
 
 def find_members(text: bytes, names: Collection[bytes]) -> dict[bytes, int]:

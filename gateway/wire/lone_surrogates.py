@@ -102,12 +102,13 @@ def without_halves(text: str) -> str:
 
 def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with halves that meet in their texts as whole characters."""
-    return [m if _is_whole(m.get("content")) else _join(m) for m in messages]
-
-
-def _is_whole(content: Any) -> bool:
-    # To look in a text of other characters than the opening takes no time.
-    return content is None or (isinstance(content, str) and OPENING not in content)
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        content = message.get("content")
+        # To look in a text of other characters than the opening takes no time.
+        is_whole = content is None or (isinstance(content, str) and OPENING not in content)
+        joined.append(message if is_whole else _join(message))
+    return joined
 
 
 def _join(message: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def place_lasting(messages: Sequence[Json], placement: Placement) -> list[Json]:
 
 def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
     core = p.core if not p.since else ""
-    if not (p.notes or p.splices or p.drop or p.swap or p.recall):  # as it nearly always is
+    is_whole = p.drop is NOTHING_LEFT_OUT or not p.drop
+    if is_whole and not (p.notes or p.splices or p.swap or p.recall):  # as it nearly always is
         return _with_core(list(messages), core) if core else list(messages[p.since :])
     newest = reversed(range(len(messages))) if p.recall else ()
     last_user = next((i for i in newest if messages[i].get("role") == "user"), -1)
@@ -169,8 +170,9 @@ def encode_request(
     outside the client's text.
     """
     text = memoryview(client.text if client is not None else b"")
-    if any(p[1] > len(text) for p in found if type(p) is tuple):
-        raise ValueError("a piece of the client's text is not there")
+    for piece in found:
+        if type(piece) is tuple and piece[1] > len(text):
+            raise ValueError("a piece of the client's text is not there")
     head, _, tail = encode_json({**body, "messages": PLACE}).partition(_PLACE)
     parts: list[bytes | memoryview] = []
     run: list[bytes | memoryview] = [head]
@@ -194,10 +196,12 @@ def for_target(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[
     the client's own, thinking that the Messages adapter told goes to no other kind. thoughts: the
     target is of that kind.
     """
-    return [
-        m if BY not in m and (thoughts or THOUGHTS[1] not in m) else _native(m, label, thoughts)
-        for m in messages
-    ]
+    native: list[Json] = []
+    for message in messages:
+        if BY in message or (THOUGHTS[1] in message and not thoughts):
+            message = _native(message, label, thoughts)
+        native.append(message)
+    return native
 
 
 def _native(message: Json, label: str, thoughts: bool) -> Json:

@@ -103,4 +103,6 @@ class UiPromptDetector:
         return last or system
 
     def _one(self, message: Json) -> bool:
-        return self._pattern.match(text_of(message)[:MAX_INSPECTED_CHARACTERS].lstrip()) is not None
+        content = message.get("content")
+        text = content if type(content) is str else text_of(message)
+        return self._pattern.match(text[:MAX_INSPECTED_CHARACTERS].lstrip()) is not None

@@ -25,6 +25,8 @@ from memory.conversation.messages import Json
 MARGIN = 1.15
 IMAGE = {"low": 85, "auto": 800, "high": 1100}
 PER_MESSAGE = 4
+# What some APIs count of a prompt apart.
+CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 def _only(characters: Mapping[str, str]) -> bytes:
@@ -225,7 +227,7 @@ class TokenCounter:
     """
 
     def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
-        self._encode = encode
+        self._encode, self.is_estimate = encode, encode is None
         # By hash of a text, or of a message's digest and length.
         self.counts: Cache[int, int] = Cache(COUNTS_BYTES, COUNTS_EACH)
         self.factors: Cache[str, tuple[float, bool]] = Cache(
@@ -382,11 +384,11 @@ def prompt_tokens_of(usage: Mapping[str, Any]) -> object:
     """Return the tokens of a prompt, whichever way an API counts those read from a cache."""
     if (tokens := usage.get("prompt_tokens", usage.get("input_tokens"))) is None:
         return None
-    cache_counts = [
-        usage.get(f"cache_{cache_use}_input_tokens") for cache_use in ("read", "creation")
-    ]
-    return (
-        tokens + sum(c for c in cache_counts if isinstance(c, int))
-        if type(tokens) is int
-        else tokens
-    )
+    if type(tokens) is not int:
+        return tokens
+    total: int = tokens
+    for name in CACHED:
+        cached = usage.get(name)
+        if isinstance(cached, int):
+            total += cached
+    return total

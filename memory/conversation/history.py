@@ -103,10 +103,6 @@ class PrefixInfo(msgspec.Struct, eq=False):
             extended.texts = extended.texts and type(message.get("content")) is not list
         return extended
 
-    def keep_links(self, key: bytes, start: bytes, end: bytes) -> None:
-        """Remember the links of these messages in the scope of this key."""
-        self.links = key, start, end
-
     def links_of(self, key: bytes) -> tuple[bytes, bytes] | None:
         """Return the links in the scope of this key; None if they are not remembered."""
         links_key, start, end = self.links
@@ -299,7 +295,8 @@ class Messages(Sequence[Json]):
     @property
     def is_long(self) -> bool:
         """Whether what is not decoded yet takes longer to decode than others may wait."""
-        if not self._from:
+        source = self.source
+        if not self._from or (source is not None and len(source.text) <= LONG_BYTES):
             return False
         undecoded, cut_mark = self._known(), self.before.mark
         return (

@@ -97,11 +97,9 @@ class HashChain:
         seeded: bool = False,
         digests: DigestCache | None = None,
     ) -> None:
-        self.key, self._messages, self._seen = (
-            key,
-            (decoded_messages := Messages.of(messages)),
-            DigestCache() if digests is None else digests,
-        )
+        decoded_messages = messages if type(messages) is Messages else Messages.of(messages)
+        self.key, self._messages = key, decoded_messages
+        self._seen = DigestCache() if digests is None else digests
         links = (
             None
             if seeded and decoded_messages.after.system != decoded_messages.before.system
@@ -121,7 +119,7 @@ class HashChain:
             key, link, decoded_messages.new if self._place_of_link else decoded_messages, self._seen
         )
         self.end = self._links[-1] if self._links else link
-        decoded_messages.after.keep_links(key, self.start, self.end)
+        decoded_messages.after.links = key, self.start, self.end
 
     def link(self, index: int) -> bytes:
         """Return the link of messages 0 to `index`."""
@@ -216,7 +214,7 @@ class RequestHistory(msgspec.Struct):
         seeded: bool = False,
         seen: DigestCache | None = None,
     ) -> RequestHistory:
-        decoded_messages = Messages.of(messages)
+        decoded_messages = messages if type(messages) is Messages else Messages.of(messages)
         return cls(decoded_messages, HashChain(key, decoded_messages, seeded, seen))
 
     @property

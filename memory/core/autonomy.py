@@ -6,6 +6,8 @@ one that calls them, extraction and recall would be paid for twice.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 SILENT_TURNS = 8  # turns with tools and without a call, after which a model is helped
@@ -46,6 +48,12 @@ class Decision(msgspec.Struct, frozen=True):
     open: bool = False
 
 
+@lru_cache(16)
+def follow_setting(setting: str) -> Decision:
+    """Return what a setting says that leaves nothing to decide."""
+    return Decision(setting == "always", f"the setting is {setting!r}")
+
+
 def decide(setting: str, *, takes_tools: bool, record: ModelRecord, use: str = "call") -> Decision:
     """Decide about `memory.extract` or `memory.recall` for one turn.
 
@@ -53,7 +61,7 @@ def decide(setting: str, *, takes_tools: bool, record: ModelRecord, use: str = "
     memory tools at all. use: what the record counts, for the explain record.
     """
     if setting != "auto":
-        return Decision(setting == "always", f"the setting is {setting!r}")
+        return follow_setting(setting)
     if not takes_tools:
         return Decision(True, "the model takes no tools")
     if record.is_silent:

@@ -141,7 +141,7 @@ class Screen:
         self._hints_hyphened = _flatten(_HINTS_HYPHENED, self._shipped)
         self._hints_lined = _flatten(_HINTS_LINED, self._shipped)
         self._hints_wide = [
-            (max(hint), hint, name) for hint, name in _flatten(_HINTS_WIDE, self._shipped)
+            (max(hint), hint, names) for hint, names in _flatten(_HINTS_WIDE, self._shipped)
         ]
 
     def _hinted_windows(self, text: str) -> list[set[str]]:
@@ -160,27 +160,39 @@ class Screen:
         return windows
 
     def _names_hinted(self, text: str) -> set[str]:
-        lower_text = text.lower()
-        names = {name for hint, name in self._hints if hint in lower_text}
+        lower = text.lower()
+        hints = self._hints
         if "-" in text:
-            names |= {name for hint, name in self._hints_hyphened if hint in lower_text}
+            hints = [*hints, *self._hints_hyphened]
         if "_" in text:
-            names |= {name for hint, name in self._hints_lined if hint in lower_text}
+            hints = [*hints, *self._hints_lined]
+        names: set[str] = set()
+        for hint, hinted in hints:
+            if hint in lower:
+                names |= hinted
         if not text.isascii():
             # One character is looked for much faster than several.
-            names |= {
-                name for c, hint, name in self._hints_wide if c in lower_text and hint in lower_text
-            }
+            for character, hint, hinted in self._hints_wide:
+                if character in lower and hint in lower:
+                    names |= hinted
         if URL in names and "@" not in text:
             names.remove(URL)
-        if CARD in self._shipped and _CARD_RUN in _digits_of(text):
+        # Digits as 0 and all else as x, without what may stand between them.
+        if CARD in self._shipped and _CARD_RUN in text.encode("utf-8", "replace").translate(
+            _DIGITS, b" -"
+        ):
             names.add(CARD)
         return names | self._own
 
     def mask(self, text: str) -> tuple[str, list[str]]:
         """Return the text without its secrets, and what they were."""
         secrets: list[str] = []
-        windows = self._hinted_windows(text)
+        if len(text) <= WINDOW_CHARACTERS:
+            windows = [self._names_hinted(text)]
+            if not windows[0]:
+                return text, secrets
+        else:
+            windows = self._hinted_windows(text)
         hinted = set().union(*windows)
         for name in self._patterns if hinted else ():
             if name not in hinted:
@@ -254,14 +266,15 @@ class Screen:
         return secrets
 
 
-def _flatten(hints: Mapping[str, tuple[str, ...]], names: set[str]) -> list[tuple[str, str]]:
-    """Return each hint with each of these patterns that it is one of."""
-    return [(hint, name) for name in names for hint in hints.get(_KINDS.get(name, name), ())]
-
-
-def _digits_of(text: str) -> bytes:
-    """Return the digits of a text as 0 and all else as x, without what may stand between them."""
-    return text.encode("utf-8", "replace").translate(_DIGITS, b" -")
+def _flatten(
+    hints: Mapping[str, tuple[str, ...]], names: set[str]
+) -> list[tuple[str, frozenset[str]]]:
+    """Return each hint with those of these patterns that it is one of."""
+    hinted: dict[str, set[str]] = {}
+    for name in names:
+        for hint in hints.get(_KINDS.get(name, name), ()):
+            hinted.setdefault(hint, set()).add(name)
+    return [(hint, frozenset(names)) for hint, names in hinted.items()]
 
 
 def _substitute(

@@ -136,6 +136,7 @@ TOKENS = {
 
 _texts = {id(found): msgspec.json.encode(found).decode() for found in (ALL, UNNAMED, READ_ONLY)}
 _raw = {id(tool): msgspec.Raw(msgspec.json.encode(tool)) for tool in ALL}
+_raw_lists = {id(tools): [_raw[id(tool)] for tool in tools] for tools in (ALL, UNNAMED, READ_ONLY)}
 
 
 def tools_to_offer(
@@ -155,6 +156,13 @@ def tools_to_offer(
         if client_tool_names
         else offers
     )
+
+
+@lru_cache(4)
+def usual_tools(write: bool, named: bool) -> tuple[list[Json], str, int]:
+    """Return our tools where the client has none, their JSON text and its measured tokens."""
+    tools = (ALL if named else UNNAMED) if write else READ_ONLY
+    return tools, text_of(tools), measured_tokens(tools)
 
 
 @lru_cache(256)
@@ -197,6 +205,9 @@ def measured_tokens(tools: Sequence[Json]) -> int:
 
 def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:
     """Return tools as they are sent; ours are encoded once."""
+    known = _raw_lists.get(id(tools))
+    if known is not None:
+        return known
     return [_raw.get(id(tool)) or msgspec.Raw(msgspec.json.encode(tool)) for tool in tools]
 
 

@@ -16,11 +16,12 @@ WILDCARDS = frozenset("*?[")
 
 
 class ToolRun(msgspec.Struct, frozen=True, array_like=True):
-    """A call that was run. result: as the model saw it."""
+    """A call that was run. result: as the model saw it. digest: of its arguments, "" unknown."""
 
     name: str
     is_ok: bool = True
     result: str = ""
+    digest: str = ""
 
 
 def matches(name: str, patterns: Patterns) -> bool:

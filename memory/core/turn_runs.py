@@ -58,15 +58,15 @@ def read_runs(stored: Any) -> TurnRuns:
 def runs_of_round(entry: Mapping[str, Any]) -> list[ToolRun]:
     """Return the runs of a finished round. entry: its reply, its results, and its runs.
 
-    A run stands at the place of its call: its name, and whether it succeeded. None stands for a
-    call that was refused, or is not over.
+    A run stands at the place of its call: its name, whether it succeeded, and the digest of its
+    arguments. None stands for a call that was refused, or is not over.
     """
     return [
-        ToolRun(run[0], bool(run[1]), result)
+        ToolRun(run[0], bool(run[1]), result, str(run[2]) if len(run) > 2 else "")
         for run, result in zip(entry.get("runs") or (), entry["results"], strict=False)
         if run is not None and result is not None
     ]
 
 
 def _without_result(run: ToolRun) -> ToolRun:
-    return ToolRun(run.name, run.is_ok) if run.result else run
+    return ToolRun(run.name, run.is_ok, "", run.digest) if run.result else run

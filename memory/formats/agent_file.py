@@ -16,6 +16,7 @@ from memory.formats.records import BrokenItem, Bundle, member, text_member
 NAME = re.compile(r"[^a-z0-9._-]+")
 NAME_CHARACTERS = 64
 TITLE, INSTRUCTION, TAGS = 256, 32_000, 64
+FORMATS = ("text", "json_object", "json_schema")  # of a response
 OLDER = ("system", "messages", "core_memory")  # members of a file of one agent
 Json = dict[str, Any]
 
@@ -29,11 +30,18 @@ class Remembered(NamedTuple):
 
 
 class ReadAgent(NamedTuple):
-    """One agent of a file. name: one that it may have here. bundles: what it remembers."""
+    """One agent of a file.
+
+    name: one that it may have here. bundles: what it remembers. tools: names of those that it has.
+    rules: on its tools, in Letta's form. handle: of its model, "" for none.
+    """
 
     name: str
     profile: Json
     bundles: list[Bundle]
+    tools: Sequence[str] = ()
+    rules: Sequence[Json] = ()
+    handle: str = ""
 
 
 def write(agent: Mapping[str, Any], memory: Remembered, created_at: str) -> Json:
@@ -107,7 +115,11 @@ def _read_agent(value: Any, agent: Any, *, is_alone: bool) -> ReadAgent:
         if lines:
             bundles.append(Bundle(lines))
     title = text_member(agent, "name")[:TITLE]
-    return ReadAgent(agent_name(title), _profile(agent, title, blocks), bundles)
+    profile = _profile(agent, title, blocks)
+    listed = member(agent, "tool_rules")
+    rules = [r for r in listed if isinstance(r, dict)] if isinstance(listed, list) else []
+    names = _tool_names(value, agent)
+    return ReadAgent(agent_name(title), profile, bundles, names, rules, _handle(agent))
 
 
 def _profile(agent: Any, title: str, blocks: list[Json]) -> Json:
@@ -123,7 +135,41 @@ def _profile(agent: Any, title: str, blocks: list[Json]) -> Json:
         "blocks": blocks,
         "tags": [t for t in _strings(tags) if t][:TAGS],
         "metadata": metadata if isinstance(metadata, dict) else {},
+        **_settings(agent),
     }
+
+
+def _settings(agent: Any) -> Json:
+    """Return the members of a profile that only some files have."""
+    found: Json = {}
+    window, form = member(agent, "context_window_limit"), member(agent, "response_format")
+    if type(window) is int and window > 0:
+        found["context_window"] = window
+    if isinstance(form, dict) and form.get("type") in FORMATS:
+        found["response_format"] = form
+    if member(agent, "include_base_tools") is False:
+        found["memory_tools"] = False
+    return found
+
+
+def _handle(agent: Any) -> str:
+    """Return the name of an agent's model, in whichever member it stands."""
+    config = member(agent, "llm_config")
+    names = (member(agent, "model"), member(config, "handle"), member(config, "model"))
+    return next((name for name in names if isinstance(name, str) and name), "")
+
+
+def _tool_names(value: Any, agent: Any) -> list[str]:
+    """Return the names of an agent's tools, which a file lists by their ids."""
+    listed, ids = member(value, "tools"), member(agent, "tool_ids")
+    names: Json = {}
+    for tool in listed if isinstance(listed, list) else ():
+        ident, name = member(tool, "id"), member(tool, "name")
+        if isinstance(ident, str) and isinstance(name, str):
+            names[ident] = name
+    own = ids if isinstance(ids, list) else ()
+    found = [names[i] for i in own if isinstance(i, str) and i in names]
+    return list(dict.fromkeys(found))
 
 
 def _block(line: BlockLine) -> Json:

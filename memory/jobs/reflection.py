@@ -64,6 +64,8 @@ class ReflectionSchedule:
 
     def jobs(self, scope_key: bytes, model: str, project: str = "") -> list[QueuedJob]:
         """Return the jobs to queue after a turn. project: of the memory, "" for none."""
+        if not (self.turns or self.idle):
+            return []
         name = keyed_hash(scope_key, b"reflect").hex()
         payload = {"model": model, "rounds": 0, **({"project": project} if project else {})}
         turn_jobs = (

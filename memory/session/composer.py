@@ -32,6 +32,7 @@ from memory.core.blocks import CoreBlock
 from memory.retrieval.auto_recall import Recall
 from memory.session.context import TurnContext
 from memory.session.kept_summaries import KeptSummaries
+from memory.session.prepared_memory import PlacedMemory, PreparedMemory, prepare
 from memory.session.turn_recall import TurnRecall
 from memory.session.turn_store import LIGHT
 from memory.session.turn_tools import offer_tools, plan_placement
@@ -41,6 +42,7 @@ EXPECTED_SHARE = 0.75  # of a prompt's tokens as counted here: a smaller report 
 SURE_SHARE = 0.9  # of the fewest tokens that a text can have, for a vocabulary that has fewer
 ROLE_TOKENS = 3  # of a message, beside its text, in every template
 ANY_TAG = "0a1b2c3d4e"  # stands for a scope's own where only its length matters
+NO_RECALL = Recall()
 MOST_BYTES = 6  # of a token, in a text of any language, on average
 
 
@@ -53,7 +55,7 @@ class Prompt(msgspec.Struct, frozen=True):
     passages in `recall`. tools_tokens: tokens of the tools first offered. previous: what the
     previous turn sent for the beginning of these messages. seen: label to the block's version as
     the model sees it. injected_tokens: of the core text, the notes and our tools. owned: names of
-    calls that are run here.
+    calls that are run here. prepared: what the next turn may go on from.
     """
 
     messages: Messages
@@ -71,6 +73,7 @@ class Prompt(msgspec.Struct, frozen=True):
     seen: Mapping[str, int]
     injected_tokens: int = 0
     owned: frozenset[str] = tool_definitions.OURS
+    prepared: PreparedMemory | None = None
 
     @property
     def plan(self) -> epochs.PlacementPlan:
@@ -175,8 +178,10 @@ def fewest_after(prompt: Prompt, before: SentPrompt) -> int:
         return 0
     if before.other != prompt.budget.other or not before.goes_on(messages):
         return 0
-    new = [text_of(messages[i]) for i in range(before.of.count, len(messages))]
-    return before.reported + int(SURE_SHARE * sum(map(fewest, new)))
+    tokens = 0
+    for index in range(before.of.count, len(messages)):
+        tokens += fewest(text_of(messages[index]))
+    return before.reported + int(SURE_SHARE * tokens)
 
 
 class Composer:
@@ -190,24 +195,31 @@ class Composer:
         """Plan the epoch and fit the window."""
         turn = self._turn
         ask, snapshot = turn.ask, turn.snapshot
-        shown = self._shown_blocks() if turn.injects else []
-        planned = plan_placement(turn, shown)
+        prepared = snapshot.prepared
+        if prepared is not None and not prepared.holds(turn):
+            prepared = None
+        planned = prepared.place(turn) if prepared is not None else None
+        if prepared is None or planned is None:
+            prepared, (planned, placed) = None, self._place()
+        else:
+            placed = prepared.placed
         tools = offer_tools(turn, self._counter, planned)
-        wants_recall = ask.recall and shown and not turn.is_spare
-        recalled = await TurnRecall(turn, self._counter).find(planned) if wants_recall else Recall()
+        wants_recall = ask.recall and placed.shown and not turn.is_spare
+        recalled = (
+            await TurnRecall(turn, self._counter).find(planned) if wants_recall else NO_RECALL
+        )
         other = tools.tokens + self._counter.text(recalled.text) if recalled.text else tools.tokens
-        turn.progress.trace.client_tools = self._counter.tools(ask.client_tools)
-        other += turn.progress.trace.client_tools
-        size = 0 if snapshot.prepended else ask.size
+        if ask.client_tools:
+            turn.progress.trace.client_tools = self._counter.tools(ask.client_tools)
+            other += turn.progress.trace.client_tools
+        size = 0 if snapshot.prepended else len(ask.body)
         most = at_most(snapshot.turn, planned, size, recalled.text, tools.byte_count)
-        budget_left = self._context_budget(shown, other, most)
+        budget_left = self._context_budget(placed, other, most)
         sent = self._reusable(planned, recalled)
-        sampled = self._sample(budget_left, sent)
         fitted = await self._fit(planned, budget_left, sent)
-        if sampled is not None and not fitted.tokens:
-            fitted.sampled = sampled
-        self._trace_eviction(fitted)
         messages, plan = snapshot.turn.messages, fitted.plan
+        if plan is not planned:
+            prepared, placed = None, self._count_placed(placed, plan)
         return Prompt(
             messages,
             None if turn.keeps_history else messages,
@@ -221,10 +233,25 @@ class Composer:
             tools.definitions,
             tools.tokens,
             None if plan.reason == COMPACTION else sent,
-            _versions_seen(plan, shown),
-            _placed_tokens(self._counter, plan, ask.scope.tag) + tools.tokens,
+            placed.seen,
+            placed.tokens + tools.tokens,
             tools.owned,
+            prepare(turn, plan, placed) if prepared is None else prepared,
         )
+
+    def _place(self) -> tuple[epochs.PlacementPlan, PlacedMemory]:
+        """Return where the memory goes, and what is shown of it."""
+        turn, ask = self._turn, self._turn.ask
+        shown = self._shown_blocks() if turn.injects else []
+        planned = plan_placement(turn, shown)
+        tokens = budget(ask.window, ask.max_output) if ask.window else None
+        return planned, self._count_placed(PlacedMemory(shown, tokens, {}, 0), planned)
+
+    def _count_placed(self, placed: PlacedMemory, plan: epochs.PlacementPlan) -> PlacedMemory:
+        """Return what is placed with what a plan shows of it, and its tokens."""
+        tokens = _placed_tokens(self._counter, plan, self._turn.ask.scope.tag)
+        seen = _versions_seen(plan, placed.shown)
+        return msgspec.structs.replace(placed, seen=seen, tokens=tokens)
 
     def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:
         """Return a prompt that overflowed, with its tokens counted again.
@@ -271,7 +298,7 @@ class Composer:
         if reported < (expected or bytes_sent / MOST_BYTES):
             # A thread costs more than counting a few messages does.
             count = partial(fewest_tokens, prompt, reported + 1)
-            light = self._turn.ask.size <= LIGHT
+            light = len(self._turn.ask.body) <= LIGHT
             least = max(least, count() if light else await asyncio.to_thread(count))
         report = PromptReport(reported, least)
         if prompt.core and prompt.fitted.held and report.is_whole:
@@ -311,13 +338,21 @@ class Composer:
     ) -> FittedContext:
         if not self._turn.injects:
             return FittedContext(planned)
+        is_whole = planned.epoch.cut is None and planned.epoch.elide is None
+        if is_whole and budget_left.certainly_fits_with_answer:  # as nearly always
+            return FittedContext(planned)
+        sampled = self._sample(budget_left, sent)
         known = sent is not None and sent.tokenizer == self._turn.ask.tokenizer
         before = sent.fitted if sent is not None and known else None
-        return await fit(self._turn.snapshot.turn, planned, budget_left, before)
+        fitted = await fit(self._turn.snapshot.turn, planned, budget_left, before)
+        if sampled is not None and not fitted.tokens:
+            fitted.sampled = sampled
+        self._trace_eviction(fitted)
+        return fitted
 
     def _context_budget(
         self,
-        shown: Sequence[CoreBlock],
+        placed: PlacedMemory,
         other: int,
         most: int | None,
     ) -> ContextBudget:
@@ -336,10 +371,10 @@ class Composer:
         return ContextBudget(
             self._counter,
             ask.model,
-            shown,
+            placed.shown,
             ask.scope.tag,
             snapshot.edits,
-            budget(ask.window, ask.max_output) if ask.window else None,
+            placed.budget,
             other,
             ask.complete,
             stored.load,

@@ -132,7 +132,8 @@ class TurnContext(msgspec.Struct, frozen=True):
     """One turn: the request, its snapshot, and its identity.
 
     task: why it is a task, None for a talk. is_recording: it is written to the store. injects:
-    memory is added. is_stranger: no user is named and no conversation continued.
+    memory is added. is_stranger: no user is named and no conversation continued. keeps_history: the
+    client only sends its newest messages, and the rest is stored here.
     """
 
     services: TurnServices
@@ -147,6 +148,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     is_recording: bool
     injects: bool
     is_stranger: bool
+    keeps_history: bool
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
@@ -168,12 +170,6 @@ class TurnContext(msgspec.Struct, frozen=True):
         return claim.request if self.ask.idempotency and claim.first else None
 
     @property
-    def keeps_history(self) -> bool:
-        """Whether the client only sends its newest messages, and the rest is stored here."""
-        ask = self.ask
-        return ask.explicit is not None and not ask.resends and ask.messages.after.newest < 0
-
-    @property
     def zone(self) -> str:
         """The user's time zone, by its name."""
         return self.ask.zone or self.policy.extraction.zone
@@ -193,7 +189,8 @@ def start_turn(
     policy: Policy,
 ) -> TurnContext:
     """Decide how a turn is recorded, and register it as in flight."""
-    rounds = _finished_rounds(ask, snapshot, attempt.claim)
+    has_ledger = snapshot.ledger is not None
+    rounds = _finished_rounds(ask, snapshot, attempt.claim) if has_ledger else None
     opening = attempt.opening if _opens(ask, snapshot) else None
     # What an earlier attempt began with tools goes on with them.
     task = (
@@ -215,6 +212,7 @@ def start_turn(
         ask.mode != "read" and ask.records,
         ask.mode != "write" and ask.inject,
         not ask.scope.is_named and snapshot.past.node is None,
+        ask.explicit is not None and not ask.resends and ask.messages.after.newest < 0,
     )
     attempt.claim.hold_node(identity.node_id)
     if turn.is_recording:
@@ -301,7 +299,7 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
     that attempt's own, the one named, the one continued, a fork of it, or a new one.
     """
     waiting, found, node = snapshot.waiting, snapshot.conversation, snapshot.past.node
-    adopted = adopts(ask, snapshot, claim)
+    adopted = waiting is not None and adopts(ask, snapshot, claim)
     node_id = waiting.id if waiting is not None and adopted else new_key()
     forked_from = None
     if adopted and snapshot.waiting_in is not None:
@@ -332,7 +330,10 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
 
 def _evict_continued(turn: TurnContext) -> None:
     """Remove cache entries that the turn continues or replaces, so that no other turn uses them."""
-    ends = [n.chain for n in (turn.snapshot.past.node, turn.snapshot.waiting) if n]
+    continued, waiting = turn.snapshot.past.node, turn.snapshot.waiting
+    ends: list[bytes] = [] if continued is None else [continued.chain]
+    if waiting is not None:
+        ends.append(waiting.chain)
     if turn.ask.explicit:
         ends.append(named_conversation_key(turn.ask.explicit))
     lines = turn.services.lines

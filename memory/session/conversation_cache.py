@@ -32,6 +32,7 @@ LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = (
     160,
 )  # bytes of one, without its texts
 KEY = 48  # bytes of a row key in a list
+PREPARED = 1200  # bytes of what was prepared, without the blocks that it shows
 SPREAD = 8  # most bytes of objects that a byte of JSON becomes
 
 
@@ -45,7 +46,10 @@ def sent_bytes(line: Snapshot) -> int:
     size = 0
     if line.sent:
         pieces = line.sent.pieces
-        size = PIECE_BYTES * len(pieces) + sum([len(p) for p in pieces if type(p) is bytes])
+        size = PIECE_BYTES * len(pieces)
+        for piece in pieces:
+            if type(piece) is bytes:
+                size += len(piece)
     if line.kept:
         size += sum(map(len, line.kept.said)) + len(line.kept.asked)
     return size
@@ -55,6 +59,8 @@ def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
     past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
     size = LINE + BLOCK * (len(line.blocks) + len(line.layers)) + CARRIER * len(past.carriers)
+    if line.prepared is not None:
+        size += PREPARED
     if past.epoch:
         size += getsizeof(past.epoch.core)
     if behind:
@@ -132,12 +138,8 @@ class ConversationCache:
         return found
 
     def _subtract(self, line: Snapshot) -> None:
-        self.held -= line.own
-        self._subtract_sent(line)
-
-    def _subtract_sent(self, line: Snapshot) -> None:
         sent = sent_bytes(line)
-        self.held -= sent
+        self.held -= line.own + sent
         self.sent -= sent
 
     def keep(self, scope: bytes, began: ScopeEntries | None, link: bytes, line: Snapshot) -> None:
@@ -148,7 +150,8 @@ class ConversationCache:
         if began is None or self.shelf(scope) is not began:
             return
         self._shelves[scope] = self._shelves.pop(scope)
-        self.take(began, link)
+        if link in began.lines:
+            self.take(began, link)
         began.lines[link], began.scope_id = line, line.scope_id
         if (sent := sent_bytes(line)) > MAX_SENT_BYTES:
             line.sent, line.kept, sent = None, None, 0
@@ -157,7 +160,8 @@ class ConversationCache:
         self.sent += sent
         if self.sent > SENT_BYTES:
             self._lighten()
-        self._make_room()
+        if self.held > BYTES:
+            self._make_room()
 
     def _make_room(self) -> None:
         while self.held > BYTES:
@@ -174,7 +178,9 @@ class ConversationCache:
         """
         for shelf in self._shelves.values():
             for entry in shelf.lines.values():
-                self._subtract_sent(entry)
+                sent = sent_bytes(entry)
+                self.held -= sent
+                self.sent -= sent
                 entry.sent = entry.kept = None
                 if self.sent <= SENT_BYTES * 3 // 4:
                     return

@@ -91,7 +91,8 @@ class TurnClaim:
             if self.is_stored:
                 self.is_stored = False
                 self._in_flight.owed.add(self._node)
-            self._let_go_of_opening(self._node)
+            if self._scope is not None:
+                self._let_go_of_opening(self._node, self._scope)
         if self._continued is not None:
             self._in_flight.continued.pop(self._continued, None)
             self._continued = None
@@ -99,11 +100,9 @@ class TurnClaim:
             self._holds_request = False
             self._in_flight.requests.pop(self.request).set()
 
-    def _let_go_of_opening(self, node: int) -> None:
-        if self._scope is None:
-            return
-        openings = self._in_flight.openings.get(self._scope, {})
+    def _let_go_of_opening(self, node: int, scope: bytes) -> None:
+        openings = self._in_flight.openings.get(scope, {})
         openings.pop(node, None)
         if not openings:
-            self._in_flight.openings.pop(self._scope, None)
+            self._in_flight.openings.pop(scope, None)
         self._scope = None

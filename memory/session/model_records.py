@@ -42,8 +42,8 @@ class ModelRecords:
     def count(self, model: str, *, saved: bool, searched: bool) -> None:
         """Count one turn in which the model was offered the tools."""
         for use, called in ((SAVES, saved), (SEARCHES, searched)):
-            record = self.of(model, use).after(has_called=called)
             name = f"{model[:MAX_NAME_CHARACTERS]} {use}"
+            record = (self.known.get(name) or self.of(model, use)).after(has_called=called)
             self.known.put(name, record)
             if len(self._unsaved) < MAX_UNSAVED:
                 self._unsaved[name] = record

@@ -113,7 +113,8 @@ class TurnRecorder:
         store.heavy = store.heavy or are_heavy(outcome.answers)
         try:
             record, opening = await store.look(self._rows, prompt, outcome)
-            record.jobs = await self._jobs(prompt, outcome.answers)
+            if turn.ask.scope.is_named or turn.policy.ahead:
+                record.jobs = await self._jobs(prompt, outcome.answers)
             record.models = self._count(prompt, outcome)
             write, shortcut = record_of(self._turn, record, opening)
             head, blocks = await store.write(
@@ -236,7 +237,8 @@ class TurnRecorder:
         """Make ready what the next turn of this conversation will need."""
         turn, lines = self._turn, self._turn.services.lines
         turn.services.retrieval.indexing.notify_added()
-        if [job for job in recorded.record.jobs if job.kind == summarization.KIND]:
+        jobs = recorded.record.jobs
+        if jobs and any(job.kind == summarization.KIND for job in jobs):
             turn.services.wake_worker()  # the next turns come soon, and need it
         scope, line = turn.ask.scope.key, turn.identity.conversation
         if line.explicit:  # at its current end, which another turn may have moved
@@ -253,7 +255,8 @@ class TurnRecorder:
         if ask.mode != "full" or turn.task is not None:
             return jobs
         if ask.scope.is_named:
-            jobs += self._extraction_jobs()
+            if turn.ask.extract and turn.is_new_message:
+                jobs += self._extraction_jobs()
             jobs += turn.policy.reflect.jobs(ask.scope.key, ask.model, ask.scope.project)
         if turn.policy.ahead and turn.injects:
             jobs += await self._summary_jobs(prompt, answers)
@@ -261,8 +264,6 @@ class TurnRecorder:
 
     def _extraction_jobs(self) -> list[QueuedJob]:
         turn, messages = self._turn, self._turn.snapshot.turn.messages
-        if not turn.ask.extract or not turn.is_new_message:
-            return []
         words = text_of(messages[messages.after.user])
         payload = {"model": turn.ask.model}
         if turn.ask.scope.project:

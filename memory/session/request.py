@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -107,7 +108,8 @@ class TurnRequest(msgspec.Struct):
     one. policy: of the agent, if it has one of its own. harness: what the client's program puts
     around its user's words. said_by: the user whom the request names, where the memory is an
     agent's own. toolbox: the operator's tools that were granted, None for none. inbox: of a turn
-    that delivers the messages which wait for its agent.
+    that delivers the messages which wait for its agent. asked_by: what the record tells of the
+    agent that asks, None for none.
     """
 
     scope: Scope
@@ -141,6 +143,7 @@ class TurnRequest(msgspec.Struct):
     said_by: str | None = None
     toolbox: Toolbox | None = None
     inbox: InboxLimits | None = None
+    asked_by: Mapping[str, Any] | None = None
 
     @property
     def size(self) -> int:

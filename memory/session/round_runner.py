@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from memory.conversation.messages import Json
 from memory.core.tool_definitions import OURS
@@ -47,22 +47,14 @@ class RoundRunner:
         done = self._turn.progress.rounds
         is_resumed = bool(done) and done[-1]["reply"] is reply
         ledger = RoundLedger(self._turn, reply, calls)
-        toolbox = self._turn.ask.toolbox
-        governed = frozenset[str]() if toolbox is None else toolbox.governed_memory
         pending = [i for i, result in enumerate(ledger.results) if result is None]
-        own = [i for i in pending if calls[i].name in OURS and calls[i].name not in governed]
+        own = [i for i in pending if self._is_own(calls[i])]
         others = [i for i in pending if i not in own]
-
-        async def run_memory(place: int) -> str:
-            (text,) = await self._memory.run_at([place], calls, prompt.offered, ledger)
-            return text
-
+        turn = self._tool_turn(others, ledger, self._memory_runner(calls, ledger, prompt))
         started = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             if own:
                 group.create_task(self._run_memory(calls, own, ledger, prompt.offered))
-            before = runs_before(self._turn, ledger.before)
-            turn = ToolTurn(ledger.number, others, ledger, before, run_memory)
             running = group.create_task(self._run_others([calls[i] for i in others], turn))
         records = running.result()
         for record in records:
@@ -79,6 +71,39 @@ class RoundRunner:
         elapsed = round((time.perf_counter() - started) * 1000, 2)
         self._trace(calls, ledger, records, elapsed)
         return [result for result in ledger.results if result is not None]
+
+    def _is_own(self, call: ToolCall) -> bool:
+        """Tell whether a call is one of a memory tool that no rule judges."""
+        toolbox = self._turn.ask.toolbox
+        return call.name in OURS and (toolbox is None or call.name not in toolbox.governed_memory)
+
+    def _memory_runner(
+        self, calls: Sequence[ToolCall], ledger: RoundLedger, prompt: Prompt
+    ) -> Callable[[int], Awaitable[str]]:
+        """Return what runs the memory call at a place, once rules allow it."""
+
+        async def run_memory(place: int) -> str:
+            (text,) = await self._memory.run_at([place], calls, prompt.offered, ledger)
+            return text
+
+        return run_memory
+
+    def _tool_turn(
+        self,
+        places: Sequence[int],
+        ledger: RoundLedger,
+        run_memory: Callable[[int], Awaitable[str]],
+    ) -> ToolTurn:
+        identity = self._turn.identity
+        return ToolTurn(
+            ledger.number,
+            places,
+            ledger,
+            runs_before(self._turn, ledger.before),
+            run_memory,
+            identity.conversation.name,
+            identity.explain_id,
+        )
 
     async def _run_memory(
         self,

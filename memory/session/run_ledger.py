@@ -12,13 +12,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import msgspec
 from sqlalchemy import Connection
 
 from memory.conversation.messages import Json
 from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.session.context import TurnContext
 from memory.session.speaker_guard import speaker_check
+from memory.session.store_deadline import StoreDeadline
 from memory.session.toolbox import (
+    DIGEST_CHARACTERS,
     EarlierRun,
     Result,
     RunRecord,
@@ -34,7 +37,8 @@ log = logging.getLogger("mnemogate")
 START_SECONDS = 2.0  # that a run may wait for its row
 END_SECONDS = 1.0
 READ_SECONDS = 2.0
-RecordedRun = list[str | bool]  # its name, and whether it succeeded
+ROUND_SECONDS = 5.0  # that all writes of one round may wait for a store
+RecordedRun = list[str | bool]  # its name, whether it succeeded, and the digest of its arguments
 FAILED = "Error: "  # what the result of a memory tool that failed begins with
 STATES = {"unknown": "unknown", "refused": "refused"}  # of a call that is over; else done
 
@@ -53,6 +57,8 @@ class RoundLedger:
         self._calls = calls
         self.lock = asyncio.Lock()
         self._turn, self._reply = turn, reply
+        # A round may have many runs, each with two rows: it waits for them beside the turn's rows.
+        self._store = msgspec.structs.replace(turn.store, patience=StoreDeadline(ROUND_SECONDS))
         # One that an earlier attempt left is gone on with.
         done = turn.progress.rounds
         is_resumed = bool(done) and done[-1]["reply"] is reply
@@ -82,7 +88,7 @@ class RoundLedger:
         if not self._turn.progress.opened:
             raise StoreUnavailable("the turn is not recorded")
         async with self.lock:
-            return await self._turn.store.write(partial(self._start, run=run), START_SECONDS)
+            return await self._store.write(partial(self._start, run=run), START_SECONDS)
 
     async def end(self, record: RunRecord) -> None:
         self.take(record)
@@ -90,7 +96,7 @@ class RoundLedger:
             return  # with the round
         try:
             async with self.lock:
-                await self._turn.store.write(partial(self._end, record=record), END_SECONDS)
+                await self._store.write(partial(self._end, record=record), END_SECONDS)
         except (StoreUnavailable, ErasedMeanwhile):
             log.warning("how a run of the tool %s ended is not stored yet", record.run.name)
 
@@ -98,7 +104,8 @@ class RoundLedger:
         """Take in how a call ended."""
         run = record.run
         self.results[run.place] = record.result
-        self.runs[run.place] = None if record.status == "refused" else [run.name, record.is_ok]
+        recorded: RecordedRun = [run.name, record.is_ok, run.digest[:DIGEST_CHARACTERS]]
+        self.runs[run.place] = None if record.status == "refused" else recorded
 
     def take_text(self, place: int, text: str) -> None:
         """Take in what a call of a memory tool came to."""
@@ -141,7 +148,7 @@ class RoundLedger:
         if not self._turn.progress.opened:
             raise StoreUnavailable("the turn is not recorded")
         async with self.lock:
-            await self._turn.store.write(partial(self._close, records=records), START_SECONDS)
+            await self._store.write(partial(self._close, records=records), START_SECONDS)
 
     def entry(self) -> Json:
         """Return the finished round, as later attempts find it."""

@@ -60,6 +60,7 @@ class Session:
         self.rounds: Sequence[Json] = turn.progress.rounds
         self._turn = turn
         self._composer = composer
+        self.explain_id: str = turn.identity.explain_id
         self._runner: RoundRunner | None = None
         self._recorder = TurnRecorder(turn)
         self._sent: SentPrompt | None = None
@@ -68,10 +69,6 @@ class Session:
         toolbox = turn.ask.toolbox
         if toolbox is not None and toolbox.exits is not None:
             self.exits = TurnExits(turn, toolbox, toolbox.exits)
-
-    @property
-    def explain_id(self) -> str:
-        return self._turn.identity.explain_id
 
     @property
     def patience(self) -> StoreDeadline:
@@ -158,7 +155,7 @@ class Session:
     @property
     def request_bytes(self) -> int:
         """The bytes of the client's request, 0 if unknown."""
-        return self._turn.ask.size
+        return len(self._turn.ask.body)
 
     async def calibrate_token_counter(
         self, usage: Json | None, *, proven: bool = False

@@ -17,6 +17,7 @@ from memory.tools import ToolCall
 
 RunStatus = Literal["ok", "error", "refused", "timeout", "cancelled", "unknown", "replayed"]
 Effect = Literal["read", "write"]
+DIGEST_CHARACTERS = 16  # of arguments' digests, which tell the calls of one turn apart
 NO_LONGER_AVAILABLE = "Error: {} is no longer available."
 
 
@@ -136,6 +137,7 @@ class ToolTurn(msgspec.Struct, frozen=True):
 
     number: of the round, from 1. places: of the calls in the reply. before: what ran in the user's
     turn before this round, in earlier requests too. run_memory: runs the memory call at a place.
+    conversation: its name. explain_id: of the turn's record.
     """
 
     number: int
@@ -143,6 +145,8 @@ class ToolTurn(msgspec.Struct, frozen=True):
     ledger: RunLedger
     before: TurnRuns = NO_RUNS
     run_memory: Callable[[int], Awaitable[str]] = _refuse_memory
+    conversation: str = ""
+    explain_id: str = ""
 
 
 class ExitRules(Protocol):

@@ -15,6 +15,7 @@ from memory.core.blocks import CoreBlock
 from memory.core.layers import Layer
 from memory.core.tool_definitions import SEARCHES
 
+NUMBERS = frozenset({int, float, bool, type(None)})
 MAX_USAGE_MEMBERS = 64  # of one object that are kept: upstreams tell a dozen
 RECALL = "automatic_recall"  # stands for the name of a tool where monitors list searches
 NOTHING_FOUND, FAILED = "Nothing found in ", "Error: "  # what a tool's result begins with then
@@ -124,10 +125,8 @@ class ExplainTrace(msgspec.Struct):
             "injected": {
                 "core": put.core,
                 "blocks_left_out": self.left_out,
-                "notes": [{"message": i, "text": text} for i, text in sorted(put.notes.items())],
-                "spliced": [
-                    {"message": i, "messages": hidden} for i, hidden in sorted(put.splices.items())
-                ],
+                "notes": _by_place(put.notes, "text") if put.notes else [],
+                "spliced": _by_place(put.splices, "messages") if put.splices else [],
                 "recall": put.recall,
                 "tools": put.tools,
                 "history": put.history,
@@ -143,7 +142,7 @@ class ExplainTrace(msgspec.Struct):
                 "system": counts.system,
                 "client_tools": self.client_tools,
                 "window": counts.window,
-                "rounds": [_beginning(told) for told in self.rounds],
+                "rounds": list(map(_beginning, self.rounds)),
             },
             **({"left_out": list(self.shared_left_out)} if self.shared_left_out else {}),
             **({"shared": self.shared} if self.shared else {}),
@@ -151,8 +150,16 @@ class ExplainTrace(msgspec.Struct):
         }
 
 
+def _by_place(added: Mapping[int, Any], name: str) -> list[Json]:
+    """Return what was added to messages, in their order."""
+    return [{"message": i, name: text} for i, text in sorted(added.items())]
+
+
 def _beginning(usage: Any, depth: int = 3) -> Any:
     """Return what an upstream told of its usage, of each object its first members."""
+    is_short = isinstance(usage, dict) and len(usage) <= MAX_USAGE_MEMBERS and depth
+    if is_short and NUMBERS.issuperset(map(type, usage.values())):  # as it nearly always is
+        return usage
     if isinstance(usage, dict):
         first = islice(usage.items(), MAX_USAGE_MEMBERS) if depth else ()
         return {name: _beginning(value, depth - 1) for name, value in first}

@@ -14,7 +14,7 @@ from memory.context.epoch import PreviousTurn, new_node
 from memory.context.fitted import SentPrompt
 from memory.conversation.history import build_server_history, count_leading_system
 from memory.conversation.matching import NOTHING, TurnNode, complete_node
-from memory.conversation.messages import Json, collapse_whitespace, text_of
+from memory.conversation.messages import SYSTEM, Json, collapse_whitespace, is_system, text_of
 from memory.core.blocks import CoreBlock, without_spans
 from memory.core.tool_definitions import WRITES
 from memory.ids import clock, new_key
@@ -22,7 +22,7 @@ from memory.session.composer import Prompt
 from memory.session.context import TurnContext
 from memory.session.conversation_cache import named_conversation_key
 from memory.session.trace import InjectedTokens, TokenCounts
-from memory.stores.sql.rows.message_pieces import contents_of, note_speaker
+from memory.stores.sql.rows.message_pieces import ContentRules, content_of, note_speaker
 from memory.stores.sql.turns.turn_reader import ConversationState, Snapshot
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
@@ -51,24 +51,25 @@ class TurnOutcome(msgspec.Struct, frozen=True):
 def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     """Build what is written of a request before its answer."""
     snapshot, identity = turn.snapshot, turn.identity
-    history, tag = snapshot.turn, turn.ask.scope.tag
-    node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, prompt.plan)
+    history, tag, plan = snapshot.turn, turn.ask.scope.tag, prompt.fitted.plan
+    node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, plan)
     node.at, node.recall = clock.now(), prompt.recall
-    node.recalled = prompt.recalled.keys_after(node.recalled)
-    if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
+    if prompt.recalled.keys:
+        node.recalled = prompt.recalled.keys_after(node.recalled)
+    if turn.ask.mode == "write" or not (prompt.core or plan.epoch.tools):
         node.epoch = None
-    fresh = list(
-        contents_of(
-            (
-                (without_spans(history.messages[i], tag), history.chain.digest(i))
-                for i in range(snapshot.since, len(history.messages))
-            ),
-            sliced=not identity.adopted,
-            screen=turn.policy.screen,
-            keeps_secrets=turn.keeps_history,
-            harness=turn.ask.harness,
-        )
-    )
+    harness, keeps = turn.ask.harness, turn.keeps_history
+    rules = ContentRules(not identity.adopted, turn.policy.screen, keeps, harness)
+    messages, digest_of = history.messages, history.chain.digest
+    fresh = []
+    for index in range(snapshot.since, len(messages)):
+        message = messages[index]
+        if message.get("role") in SYSTEM:
+            continue
+        content = message.get("content")
+        if type(content) is not str or tag in content:
+            message = without_spans(message, tag)
+        fresh.append(content_of(message, digest_of(index), rules))
     if turn.ask.said_by is not None:
         note_speaker(turn.ask.said_by, fresh)
     return PendingTurn(
@@ -89,11 +90,14 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
 
 def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> TurnRecord:
     """Build what is written of a turn with its answers."""
-    snapshot, identity, plan = turn.snapshot, turn.identity, prompt.plan
+    snapshot, identity, plan = turn.snapshot, turn.identity, prompt.fitted.plan
     history = snapshot.turn
-    nodes = [_answered_node(turn, prompt, outcome, i) for i in range(len(outcome.answers))]
-    answered = zip(outcome.answers, nodes, strict=True)
-    contents = [_contents_of_answer(turn, answer, node) for answer, node in answered]
+    nodes: list[TurnNode] = []
+    contents: list[list[Json]] = []
+    for index, answer in enumerate(outcome.answers):
+        node = _answered_node(turn, prompt, outcome, index)
+        nodes.append(node)
+        contents.append(_contents_of_answer(turn, answer, node))
     begins_epoch = plan.reason and (prompt.core or plan.epoch.tools) and turn.ask.mode == "full"
     delivery = turn.progress.delivery
     return TurnRecord(
@@ -136,14 +140,8 @@ def _evicted_messages(turn: TurnContext, prompt: Prompt) -> list[tuple[Json, byt
 
 
 def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list[Json]:
-    contents = list(
-        contents_of(
-            [(answer, node.digest)],
-            sliced=True,
-            screen=turn.policy.screen,
-            keeps_secrets=turn.keeps_history,
-        )
-    )
+    rules = ContentRules(True, turn.policy.screen, turn.keeps_history)
+    contents = [] if is_system(answer) else [content_of(answer, node.digest, rules)]
     if turn.ask.said_by is not None:
         note_speaker(turn.ask.said_by, contents)
     return contents
@@ -157,16 +155,17 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         identity.conversation.id,
         snapshot.turn,
         snapshot.past,
-        prompt.plan,
+        prompt.fitted.plan,
     )
     node.turn, node.recall = identity.node_id, prompt.recall
-    node.recalled = prompt.recalled.keys_after(node.recalled)
+    if prompt.recalled.keys:
+        node.recalled = prompt.recalled.keys_after(node.recalled)
     digest, chain = turn.services.seen.extend_chain(turn.ask.scope.key, node.asked, answer)
     complete_node(node, snapshot.past.node, digest, chain)
     if outcome.aborted:
         node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
-    wrote = any(x["name"] in WRITES for x in turn.progress.trace.tools)
-    if wrote and not turn.ask.scope.is_named:
+    calls = turn.progress.trace.tools
+    if calls and not turn.ask.scope.is_named and any(x["name"] in WRITES for x in calls):
         node.branch = identity.node_id
     if index == 0:
         node.hidden = outcome.hidden
@@ -174,7 +173,7 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         node.runs = turn.progress.runs
         if previous is not None and previous.runs and not (node.runs or turn.is_new_message):
             node.runs = previous.runs
-    if turn.ask.mode == "write" or not (prompt.core or prompt.plan.epoch.tools):
+    if turn.ask.mode == "write" or not (prompt.core or prompt.fitted.plan.epoch.tools):
         node.epoch = node.note = None
     return node
 
@@ -190,7 +189,11 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         [x["function"]["name"] for x in prompt.offered],
         turn.snapshot.prepended,
     )
-    tokens = prompt.fitted.tokens or ask.size // BYTES_A_TOKEN
+    fitted = prompt.fitted
+    tokens = fitted.tokens or len(ask.body) // BYTES_A_TOKEN
+    decisions: Json = {}
+    for name, decision in turn.decisions.items():
+        decisions[name] = {"on": decision.on, "why": decision.why}
     return {
         "id": identity.explain_id,
         "object": "explain",
@@ -199,21 +202,20 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         "agent": ask.scope.agent_name,
         **({"project": ask.scope.project} if ask.scope.project else {}),
         "model": ask.model,
-        "decisions": {
-            name: {"on": found.on, "why": found.why} for name, found in turn.decisions.items()
-        },
+        "decisions": decisions,
         **turn.progress.trace.to_json(
-            prompt.plan,
+            fitted.plan,
             injected,
             TokenCounts(
                 prompt.injected_tokens,
                 tokens,
-                prompt.fitted.tokens > 0,
+                fitted.tokens > 0,
                 _system_tokens(turn, prompt),
                 ask.window,
             ),
         ),
-        **(ask.toolbox.describe(prompt.plan.epoch.tools) if ask.toolbox is not None else {}),
+        **({"asked_by": ask.asked_by} if ask.asked_by is not None else {}),
+        **(ask.toolbox.describe(fitted.plan.epoch.tools) if ask.toolbox is not None else {}),
         **more,
     }
 
@@ -262,8 +264,8 @@ def next_snapshot(
     if not _continues_simply(turn, recorded):
         return None
     snapshot, record, line = turn.snapshot, recorded.record, turn.identity.conversation
-    node, past, plan = record.nodes[0], snapshot.past, prompt.plan
-    carriers = [c for c in past.carriers if c.id in plan.places]
+    node, past, plan = record.nodes[0], snapshot.past, prompt.fitted.plan
+    carriers = [c for c in past.carriers if c.id in plan.places] if past.carriers else []
     if node.note or node.hidden:
         carriers.append(node)
     left = ConversationState(
@@ -282,6 +284,9 @@ def next_snapshot(
         conversation=left,
         sent=sent,
     )
+    prepared = prompt.prepared
+    is_prepared = prepared is not None and prepared.blocks is recorded.blocks
+    found.prepared = prepared if is_prepared else None
     found.shares, found.left_out = snapshot.shares, snapshot.left_out
     found.behind, found.layers = snapshot.behind, snapshot.layers
     found.defaults, found.general = snapshot.defaults, snapshot.general

@@ -29,15 +29,21 @@ def offer_tools(
     turn: TurnContext, counter: TokenCounter, planned: epochs.PlacementPlan
 ) -> OfferedTools:
     """Return the tools that a request shows: the memory's, then the operator's of its epoch."""
-    ask, own, tokens, byte_count = turn.ask, [], 0, 0
+    ask, tokens, byte_count = turn.ask, 0, 0
+    own: list[Json] = []
+    text, measured = "", 0
     if ask.offer and turn.injects and not turn.is_spare:
         share = turn.snapshot.share if turn.snapshot.layers else ()
-        offer, write = tool_definitions.tools_to_offer, ask.mode == "full"
-        own = offer(ask.client_tools, write=write, named=ask.scope.is_named, share=share)
+        write, named = ask.mode == "full", ask.scope.is_named
+        if not ask.client_tools and not share:
+            own, text, measured = tool_definitions.usual_tools(write, named)
+        else:
+            offer = tool_definitions.tools_to_offer
+            own = offer(ask.client_tools, write=write, named=named, share=share)
+            text = tool_definitions.text_of(own)
+            measured = tool_definitions.measured_tokens(own)
     if own:
-        measured = tool_definitions.measured_tokens(own)
-        tokens = counter.fixed(tool_definitions.text_of(own), measured)
-        byte_count = OURS_BYTES
+        tokens, byte_count = counter.fixed(text, measured), OURS_BYTES
     if ask.toolbox is None and planned.reason != epochs.OTHER_TOOLS:
         return OfferedTools(own, tokens, byte_count)
     return _join_toolbox(turn, planned, OfferedTools(own, tokens, byte_count))

@@ -154,7 +154,7 @@ class KilledWrites:
         # The same body after a success is a new request.
         for name in (keyed, *(() if bare in self._answered else (bare,)), keyed):
             answer = await _ask(client, name)
-            reason = answer.headers.get("x-memory-reason", "")
+            reason = answer.headers.get("x-memory-reason", "")  # a turn without its memory
             if '"content":"Done."' not in answer.text.replace(" ", "") or reason:
                 self.tally.faults.append(f"{name}: {answer.status_code} {reason} {answer.text}")
 

@@ -23,8 +23,10 @@ EXPECTED = {
     # or longer:
     # calls  | reads  writes    hops  | reads writes commits hops    | decodes  encodes  and for
     # each message resent
-    "full plain": (1, 0, 0, 0, 0, 1, 1, 0, 2, 4, 0),
-    "full stream": (1, 0, 0, 0, 0, 2, 2, 0, 1, 4, 0),
+    # Of the new messages one decode more, which leaves them unread: it finds where they stand in
+    # half of the time of a scan (7 us and 15).
+    "full plain": (1, 0, 0, 0, 0, 1, 1, 0, 3, 4, 0),
+    "full stream": (1, 0, 0, 0, 0, 2, 2, 0, 2, 4, 0),
     "off plain": (1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0),
     "off stream": (1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0),
 }

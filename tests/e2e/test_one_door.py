@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import random
 import shutil
 import socket
+import sys
+import zlib
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
@@ -18,6 +21,11 @@ from tests.e2e.responses.asking import ask, user
 from tests.e2e.responses.test_owners import ADA, FILES, OTHER, Provider, live_at
 from tests.gateway.http.test_paths import spelt_once
 from tests.sockets import RawServer, free_port
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 LEAD_AWAY = [
     "..%2F..%2F..%2Ffiles%3Flimit=100",
@@ -174,6 +182,64 @@ async def test_a_form_is_checked_for_what_it_names(data):
         packed = json.dumps({"model": "m", "file_id": "file_1"}).encode("utf-16")
         http = await live.http.post(f"{live.url}/images/edits", content=packed, headers=OTHER)
         assert http.status_code == 400, http.text
+
+
+CHAINED = b'{"model":"m","input":"x","previous_response_id":"RESPONSE"}'
+REFERRING = b'{"model":"m","input":[{"type":"item_reference","id":"ITEM"}]}'
+PACKED = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}
+FORMS = {
+    "twice": CHAINED[:-1] + b',"previous_response_id":null}',
+    "in escapes": CHAINED.replace(b"_id", b"_\\u0069d"),
+    "in other capitals": CHAINED.replace(b"previous", b"Previous"),
+    "behind a mark of the byte order": b"\xef\xbb\xbf" + CHAINED,
+    "behind a form feed": b"\x0c" + CHAINED,
+    "in UTF-16": CHAINED.decode().encode("utf-16"),
+    "before NUL": CHAINED + b"\0",
+    "before another value": CHAINED + b" {}",
+    "beside a long number": CHAINED[:-1] + b',"seed":' + b"9" * 5000 + b"}",
+    "beside deep nesting": CHAINED[:-1] + b',"metadata":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    "as a reference": REFERRING,
+    "as a reference without a type": REFERRING.replace(b'"type":"item_reference",', b""),
+    "as a reference of no type": REFERRING.replace(b'"item_reference"', b"null"),
+    "as a reference of two ids": REFERRING.replace(b"}", b',"id":"x"}', 1),
+    "in an input that comes twice": REFERRING[:-1] + b',"input":"x"}',
+    "in a conversation that comes twice": (
+        b'{"model":"m","input":"x","conversation":{"id":"CONVERSATION","id":null}}'
+    ),
+}
+KINDS = {
+    "text": {"content-type": "text/plain"},
+    "no type": {"content-type": ""},
+    "form": {"content-type": "application/x-www-form-urlencoded"},
+    "parts": {"content-type": "multipart/form-data; boundary=x"},
+    **{name: {"content-encoding": name} for name in PACKED},
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "off"])
+async def test_no_form_of_a_body_hides_what_it_names(data, mode):
+    async with Provider("One.") as up, live_at(up, data) as live:
+        made = await asked(live, "POST", "/v1/conversations", ADA, {})
+        first, _ = await ask(live, "Say one")
+        names = {
+            b"CONVERSATION": made.json()["id"].encode(),
+            b"RESPONSE": first["id"].encode(),
+            b"ITEM": first["output"][0]["id"].encode(),
+        }
+        sent = [(form, body, {}) for form, body in FORMS.items()]
+        sent += [(kind, CHAINED, headers) for kind, headers in KINDS.items()]
+        for form, body, more in sent:
+            for name, value in names.items():
+                body = body.replace(name, value)
+            body = PACKED.get(form, bytes)(body)
+            for path in ("responses", "responses/compact"):
+                seen = len(up.requests)
+                headers = {"content-type": "application/json", **OTHER, "x-memory": mode, **more}
+                url = f"{live.url}/{path}"
+                http = await live.http.post(url, content=body, headers=headers)
+                assert http.status_code < 500, (form, path, http.text)
+                arrived = b"".join(r.body for r in up.requests[seen:])
+                assert not [n for n in names.values() if n in arrived], (form, path)
 
 
 ROUTES = [  # every route that reads or names a stored object

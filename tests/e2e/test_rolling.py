@@ -29,6 +29,7 @@ EXPANDED = (
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
     "DROP TABLE agent_turns",
+    "ALTER TABLE usage DROP COLUMN agent",
     "DROP TABLE teams, team_members, projects, project_members",
     "ALTER TABLE scopes DROP COLUMN project",
     "ALTER TABLE user_policies DROP COLUMN layers",
@@ -53,6 +54,7 @@ AS_BEFORE = (
     "DROP INDEX uq_nodes_once",
     "ALTER TABLE nodes DROP COLUMN holder, DROP COLUMN once, DROP COLUMN runs",
     "ALTER TABLE generations DROP COLUMN erased_at",
+    "ALTER TABLE usage DROP COLUMN parent",
     "UPDATE alembic_version SET version_num = '0007'",
 )
 

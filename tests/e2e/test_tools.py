@@ -223,6 +223,35 @@ async def test_t_g10_what_fails_is_a_result_and_the_status_stays_ok(data):
             )
 
 
+async def test_repeats_are_counted_over_the_requests_of_a_users_turn(data):
+    look, theirs = {"city": "a"}, {"type": "function", "function": {"name": "theirs"}}
+    script = [
+        calls(call("weather", look, "c1")),
+        calls(call("weather", look, "c2"), call("theirs", {}, "t1")),
+        calls(call("weather", look, "c3")),
+        "Done.",
+        calls(call("weather", look, "c4")),
+        "Done again.",
+    ]
+    async with ToolServer() as server, Model(*script) as up:
+        config = granting({"weather": server.entry("weather")})
+        async with gateway(up, data, config) as live:
+            history = [{"role": "user", "content": "Go"}]
+            for answer in ("sunny", None):
+                got = await live.chat(history, user="ada", tools=[theirs])
+                message = got.json()["choices"][0]["message"]
+                history.append(message)
+                if answer:
+                    history.append({"role": "tool", "tool_call_id": "t1", "content": answer})
+            assert message["content"] == "Done."
+            assert len(server.runs("weather")) == 2
+            refused = [m["content"] for m in up.bodies[3]["messages"] if m["role"] == "tool"][-1]
+            assert refused.startswith("Error: weather was already called twice")
+            history.append({"role": "user", "content": "And now?"})
+            await live.chat(history, user="ada", tools=[theirs])
+            assert len(server.runs("weather")) == 3
+
+
 async def test_a_python_tool_runs_in_a_turn_as_any_other(data):
     pytest.importorskip("pydantic_monty")
     source = "def double(n: int) -> int:\n    '''Double a number.'''\n    return 2 * n\n"

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.e2e.killed_writes import KilledWrites
 from tests.e2e.operator_tools import ToolServer, gateway, granting
 from tests.e2e.wire.child import child
 from tests.models import Model, call, calls
@@ -126,3 +127,10 @@ async def test_t_g7_memory_edits_are_committed_before_a_slow_run_ends_and_once(d
             pay, stored = results_of(up.bodies[-1])
             assert pay == NOT_KNOWN
             assert stored.startswith("Stored in archival memory")
+
+
+async def test_no_kill_makes_a_write_run_twice_and_unknown_is_what_was_started(tmp_path):
+    """Three random moments; `python -m tests.bench.killed_writes` plays fifty."""
+    tally = await KilledWrites(tmp_path, seed=3).play(3)
+    assert tally.faults == []
+    assert tally.points == 3

@@ -37,7 +37,7 @@ from gateway.wire.chat import (
     lift,
     parse_chunk,
 )
-from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wire.json_weight import SURE_BYTES, UNREADABLE, is_light, is_readable
 from gateway.wire.placement import (
     Placement,
     encode_request,
@@ -51,6 +51,7 @@ from gateway.wire.sse import COMMENT, DONE, LONG_BYTES, SseEvent, frame
 from memory import Messages, Repeat, ToolCall, new_id
 from memory.core.tool_definitions import as_json, client_names
 
+NO_NAMES: frozenset[str] = frozenset()
 NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
@@ -71,11 +72,12 @@ class ChatFormat:
 
     def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
         wants_several = isinstance(body.get("n"), int) and body["n"] > 1
+        tools = body.get("tools")
         return RequestFacts(
             body["messages"],
-            frozenset(client_names(body.get("tools"))),
+            frozenset(client_names(tools)) if tools else NO_NAMES,
             not (wants_several or body.get("functions") or body.get("function_call")),
-            _wants_json(body),
+            "response_format" in body and _wants_json(body),
         )
 
     def own_request(self, body: Json, history: Messages | None) -> Composed:
@@ -87,17 +89,18 @@ class ChatFormat:
         The next turn goes on from this one as it is without what was recalled for it alone.
         """
         prompt, hidden_messages = parts.prompt, parts.hidden.messages
-        previous_body = prompt.previous
+        previous_body, client = prompt.previous, prompt.client
         if previous_body is not None and (
-            previous_body.by != target or not (prompt.client is None or prompt.client.text)
+            previous_body.by != target or (client is not None and client.source is None)
         ):
             previous_body = None
+        fitted = prompt.fitted
         placement = Placement(
             prompt.core,
             prompt.notes,
-            chat_only(prompt.splices),
-            prompt.drop,
-            prompt.swap,
+            chat_only(prompt.splices) if prompt.splices else {},
+            fitted.drop,
+            fitted.swap,
             prompt.recall,
             as_json(prompt.offered) if parts.tools else (),
             previous_body.of.count if previous_body else 0,
@@ -108,9 +111,9 @@ class ChatFormat:
             body["messages"] = [*body["messages"], *hidden_messages]
         if not parts.tools and prompt.offered:
             body = without_tools(body, parts.body)
-        if parts.ask_usage:
+        if parts.ask_usage and body.get("stream"):
             _ask_usage(body)
-        return body, previous_body.pieces if previous_body else (), prompt.client, lasting
+        return body, previous_body.pieces if previous_body else (), client, lasting
 
     def encode(
         self, composition: Composed, target: TargetFacts, *, frozen: bool, long: bool
@@ -131,7 +134,7 @@ class ChatFormat:
         return parse_chunk(data).error
 
     def read_whole(self, data: bytes) -> tuple[Chunk | None, Any]:
-        if not is_readable(data):
+        if len(data) > SURE_BYTES and not is_readable(data):
             raise MalformedCompletion(UNREADABLE)
         body = decode_answer(data)
         if not isinstance(body, dict):
@@ -178,6 +181,7 @@ class ChatMask:
 
     def __init__(self, interceptor: Interceptor) -> None:
         self._interceptor = interceptor
+        self.fast_forward = interceptor.fast_forward
         self.holds_finish = False
         self._finished: FinishedCompletion | None = None  # while it is all of the answer
         self._has_long_text = False
@@ -202,9 +206,6 @@ class ChatMask:
     @property
     def is_long(self) -> bool:
         return self._has_long_text or self._interceptor.count_calls() > LIGHT_PARTS
-
-    def fast_forward(self, event_bytes: bytes) -> bytes:
-        return self._interceptor.fast_forward(event_bytes)
 
     async def show(self, event: SseEvent) -> bytes:
         if event.data == DONE:
@@ -258,7 +259,8 @@ class ChatMask:
         """Nothing: the limit is each round's."""
 
     def finish(self) -> bytes:
-        return _events(self._interceptor.finish())
+        held = self._interceptor.finish()
+        return _events(held) if held else b""
 
     def end(self, usage: Json | None) -> bytes:
         return _events([*self._interceptor.usage_chunk(usage), DONE])
@@ -266,14 +268,14 @@ class ChatMask:
     def answers(self) -> list[Json]:
         finished = self._finished
         completion = finished.completion if finished is not None else self._interceptor.answer()
-        return [{"role": "assistant", **(c.get("message") or {})} for c in completion["choices"]]
+        return list(map(_answer_of, completion["choices"]))
 
     def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
         write = encode_in_parts if long else encode
         if self._finished is None:
             completion = self._interceptor.answer()
             return write({**completion, "usage": usage} if usage is not None else completion)
-        raw_answer, alias = self._finished.raw, self.alias
+        raw_answer, alias = self._finished.raw, self._interceptor.alias
         if alias is None:
             return raw_answer
         answer = decode_answer(raw_answer)
@@ -286,6 +288,10 @@ class ChatMask:
 
     def keepalive(self) -> bytes:
         return COMMENT
+
+
+def _answer_of(choice: Json) -> Json:
+    return {"role": "assistant", **(choice.get("message") or {})}
 
 
 def _events(payloads: Sequence[bytes]) -> bytes:
@@ -315,7 +321,7 @@ def _read_in_thread(data: bytes) -> Chunk:
 def _ask_usage(body: Json) -> None:
     """Let the usage of a stream be told, in a body of our own."""
     options = body.get("stream_options")
-    if body.get("stream") and (options is None or isinstance(options, dict)):
+    if options is None or isinstance(options, dict):
         body["stream_options"] = {**(options or {}), "include_usage": True}
 
 

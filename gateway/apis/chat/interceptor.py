@@ -398,19 +398,28 @@ class Interceptor:
         """
         if chunk is None or chunk.error is not None:
             return None
-        kinds = {segment.kind for segment in chunk.segments}
-        lanes = [lane_of(choice) for choice in chunk.body["choices"]]
-        if "call" in kinds or (len(lanes) > 1 and lanes != sorted(set(lanes))):
+        reasons: dict[int, str] = {}
+        has_text = is_cut = False
+        for segment in chunk.segments:
+            kind = segment.kind
+            if kind == "call":
+                return None
+            if kind == "finish":
+                reasons[segment.lane] = segment.value
+                is_cut = is_cut or segment.value in CUT
+            elif kind == "text":
+                has_text = True
+        lanes = list(map(lane_of, chunk.body["choices"]))
+        if len(lanes) > 1 and lanes != sorted(set(lanes)):
             return None
-        reasons = {s.lane: s.value for s in chunk.segments if s.kind == "finish"}
         self.usage = chunk.usage
-        self.text_shown = "text" in kinds
+        self.text_shown = has_text
         return RoundResult(
             unlift(chunk.body),
             [],
             [],
             complete=bool(lanes) and reasons.keys() >= set(lanes),
-            cut=bool([r for r in reasons.values() if r in CUT]),
+            cut=is_cut,
             text_shown=self.text_shown,
             usage=chunk.usage,
         )

@@ -67,7 +67,10 @@ async def read_members(
     too_heavy = ""
     if whole:
         try:
-            return await _read_for_memory(gateway, source, raw)
+            if source.wire.is_chat:
+                body = await gateway.prefixes.parse_async(source.whose, raw)
+                return ReadBody(body, source.wire.facts(body))
+            return await run_by_weight(raw, _read_whole, raw, source)
         except TooHeavy as e:
             too_heavy = str(e)
             log.warning(
@@ -82,14 +85,6 @@ async def read_members(
         check_model(members)
         return ReadBody(members, too_heavy=too_heavy)
     return ReadBody(await asyncio.to_thread(read_routing_members, raw), too_heavy=too_heavy)
-
-
-async def _read_for_memory(gateway: GatewayState, source: BodySource, raw: bytes) -> ReadBody:
-    """Read all of a body. Raises BadRequest, TooHeavy."""
-    if not source.wire.is_chat:
-        return await run_by_weight(raw, _read_whole, raw, source)
-    body = await gateway.prefixes.parse_async(source.whose, raw)
-    return ReadBody(body, source.wire.facts(body))
 
 
 def _read_whole(raw: bytes, source: BodySource) -> ReadBody:

@@ -23,6 +23,7 @@ from gateway.routing.agents import (
     named_agent,
     unknown_agent,
 )
+from gateway.routing.inner_call import AskChain
 from gateway.state import GatewayState
 from memory import StoreUnavailable
 
@@ -32,10 +33,14 @@ JSON_FORMATS = ("json_object", "json_schema")
 
 
 class CalledAgent(msgspec.Struct, frozen=True):
-    """The agent of a request. agent: None where it has no profile. by_model: its model names it."""
+    """The agent of a request. agent: None where it has no profile. by_model: its model names it.
+
+    chain: of the agents that wait for it, None where a client calls it.
+    """
 
     agent: Agent | None = None
     by_model: bool = False
+    chain: AskChain | None = None
 
     @property
     def model(self) -> str:

@@ -47,7 +47,7 @@ def capabilities_of(
     gateway: GatewayState, facts: RequestFacts, body: Json, target: Target
 ) -> Capabilities:
     """Tell what may be added to a request for this target."""
-    rejected = known_rejection(gateway, target.label)
+    rejected = known_rejection(gateway, target.label) if gateway.lacks.held else 0
     return Capabilities(
         tools=rejected < 1 and offers_tools(gateway, facts, body, target),
         additions=rejected < 2,

@@ -27,6 +27,9 @@ class MemoryMode(msgspec.Struct, frozen=True):
     off_reason: str = ""
 
 
+FULL = MemoryMode("full")
+
+
 def mode_of(headers: Headers) -> str:
     """Return the request's `X-Memory`. Raises BadRequest."""
     mode = headers.get(b"x-memory", b"full").decode("latin-1").strip().lower()
@@ -44,6 +47,8 @@ def asks_for_all(headers: Headers) -> bool:
 
 def mode_at_most(headers: Headers, principal: Principal) -> MemoryMode:
     """Return what the client asks for and its key allows. Raises BadRequest."""
+    if b"x-memory" not in headers and principal.memory == "full":
+        return FULL
     asked = mode_of(headers)
     if asked == "off":
         return MemoryMode("off", "request")
@@ -65,10 +70,12 @@ async def mode_in_force(
 
     Raises Unavailable if the user's cannot be read: the caller decides what that means.
     """
-    mode = lower(mode, route.memory)
+    if route.memory != "full":
+        mode = lower(mode, route.memory)
     if mode.name == "off" or user is None:
         return mode
     try:
-        return lower(mode, await gateway.memory.user_policy(principal.tenant, user))
+        own = await gateway.memory.user_policy(principal.tenant, user)
     except StoreUnavailable as e:
         raise Unavailable(f"The memory is unavailable: {UNREADABLE}. Try again shortly.") from e
+    return mode if own == "full" else lower(mode, own)

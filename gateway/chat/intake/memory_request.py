@@ -10,14 +10,23 @@ import msgspec
 from gateway.chat.intake.capabilities import capabilities_of
 from gateway.chat.intake.memory_mode import asks_for_all
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.intake.request_headers import zone_of
+from gateway.chat.intake.request_headers import TIMEZONE, zone_of
 from gateway.config.agents import AgentSettings
 from gateway.memory_adapters.summarizer import Summarizer
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.wire.chat import Json
-from memory import SAVES, SEARCHES, Decision, InboxLimits, TurnRequest, decide, keyed_hash
+from memory import (
+    SAVES,
+    SEARCHES,
+    Decision,
+    InboxLimits,
+    TurnRequest,
+    decide,
+    follow_setting,
+    keyed_hash,
+)
 
 SORTED = msgspec.json.Encoder(order="sorted")
 NO_PROFILE = AgentSettings()  # of a request that calls no agent
@@ -29,14 +38,16 @@ async def ask_of(
 ) -> TurnRequest:
     """Return the memory's view of a request."""
     tenant, body, facts = request.principal.tenant, request.body, request.facts
+    owner, model, max_output = request.owner, request.model, request.max_output
+    digest = partial(_digest_rest, body)
     takes = capabilities_of(gateway, facts, body, target)
     agent = request.called.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
     return TurnRequest(
-        scope=gateway.memory.scope(tenant, request.owner, request.agent, request.project),
+        scope=gateway.memory.scope(tenant, owner, request.agent, request.project),
         messages=facts.history,
-        model=request.model,
+        model=model,
         request_id=request.id,
         mode=request.mode,
         explicit=request.conversation,
@@ -47,9 +58,9 @@ async def ask_of(
         recall=decisions["recall"].on,
         window=await _window(gateway, request, forward, target),
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
-        max_output=request.max_output,
-        complete=Summarizer(gateway, forward, request.model, profile.summarizer),
-        rest=await _digest_rest(body, heavy=facts.history.heavy),
+        max_output=max_output,
+        complete=Summarizer(gateway, forward, model, profile.summarizer),
+        rest=await asyncio.to_thread(digest) if facts.history.heavy else digest(),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
         repeats=request.wire.repeats[request.is_retry],
@@ -59,7 +70,8 @@ async def ask_of(
         body=request.raw,
         zone=await _zone(gateway, request, profile),
         harness=request.harness,
-        tasks=gateway.settings.memory.tasks == "auto" and not asks_for_all(request.headers),
+        tasks=gateway.settings.memory.tasks == "auto"
+        and not (b"x-memory" in request.headers and asks_for_all(request.headers)),
         policy=None if agent is None else gateway.agents.policy_of(agent),
         said_by=request.user if profile.home == "agent" else None,
         inbox=None if agent is None else _inbox_limits(gateway, request),
@@ -79,20 +91,24 @@ def _decide(
 ) -> dict[str, Decision]:
     """Return whether recall and extraction are on, and why. searches: our tools are taken."""
     memory, models = gateway.settings.memory, gateway.memory.models
+    recall, extract = profile.recall or memory.recall, profile.extract or memory.extract
+    if recall != "auto" and extract != "auto":  # no record is asked
+        return {"recall": follow_setting(recall), "extract": follow_setting(extract)}
     takes_tools = searches and memory.tools != "never" and profile.memory_tools
     searching, saving = models.of(target.label, SEARCHES), models.of(target.label, SAVES)
     use = partial(decide, takes_tools=takes_tools)
     return {
-        "recall": use(profile.recall or memory.recall, record=searching, use="search"),
-        "extract": use(profile.extract or memory.extract, record=saving, use="save"),
+        "recall": use(recall, record=searching, use="search"),
+        "extract": use(extract, record=saving, use="save"),
     }
 
 
 async def _zone(gateway: GatewayState, request: TurnInput, profile: AgentSettings) -> str:
     """Return the time zone of the request, of its user's policy, or of its agent; "" for none."""
-    if zone := zone_of(request.headers):
+    if TIMEZONE in request.headers and (zone := zone_of(request.headers)):
         return zone
-    if request.user is not None:
+    zone = ""
+    if request.user is not None and not gateway.memory.policies.is_unused:
         memory, who = gateway.memory, (request.principal.tenant, request.user)
         zone = await memory.policies.zone(who, memory.policy.read_deadline)
     return zone or ("" if request.called.agent is None else profile.timezone)
@@ -105,7 +121,9 @@ async def _window(
 
     None where the upstream manages the context.
     """
-    if request.facts.manages_context or _is_kept_elsewhere(request):
+    if request.facts.manages_context:
+        return None
+    if not request.wire.is_chat and _is_kept_elsewhere(request):
         return None
     agent = request.called.agent
     profile = agent.settings if agent is not None else NO_PROFILE
@@ -117,15 +135,12 @@ async def _window(
 
 def _is_kept_elsewhere(request: TurnInput) -> bool:
     """Tell whether the memory may know messages that such a request does not resend."""
-    return not request.wire.is_chat and bool(request.conversation) and not request.resends
+    return bool(request.conversation) and not request.resends
 
 
-async def _digest_rest(body: Json, *, heavy: bool) -> bytes:
+def _digest_rest(body: Json) -> bytes:
     """Return a digest that tells requests with equal messages apart."""
-    members = {k: v for k, v in body.items() if k not in NOT_IDENTITY}
-    digest = partial(_digest, members)
-    return await asyncio.to_thread(digest) if heavy else digest()
-
-
-def _digest(members: Json) -> bytes:
+    members = dict(body)
+    for name in NOT_IDENTITY:
+        members.pop(name, None)
     return keyed_hash(b"rest", SORTED.encode(members))

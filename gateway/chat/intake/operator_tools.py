@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
+
 from gateway.auth.user_resolver import header_text
 from gateway.chat.intake.capabilities import known_rejection
+from gateway.chat.intake.reachable_agents import (
+    agent_tools_of,
+    may_reach_agents,
+    register_agent_tools,
+)
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.intake.ruled_calls import approvals_of, rules_of
 from gateway.limits.limiter import KeyQuota
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
+from gateway.tools.agent_tools import RunTurn
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
 from gateway.tools.tool_runs import ToolRuns
@@ -31,14 +39,23 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     return bool(may_be or request.called.agent is not None)
 
 
+class ToolTarget(msgspec.Struct, frozen=True):
+    """To whom the request goes, and what lets an agent answer another."""
+
+    forward: Dispatcher
+    target: Target
+    run_ask: RunTurn
+
+
 async def toolbox_of(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
+    gateway: GatewayState, request: TurnInput, to: ToolTarget
 ) -> TurnToolbox | None:
     """Return the tools that a request may use; None where nothing is granted."""
     if request.mode not in ("full", "read"):
         return None
     rules, granted = rules_of(gateway, request), _grants_of(gateway, request)
-    if not (granted or rules.governed_memory):
+    writes_to_agents = may_reach_agents(request)
+    if not (granted or rules.governed_memory or writes_to_agents):
         return None
     principal = request.principal
     await _learn_agents_tools(gateway, request)
@@ -46,16 +63,13 @@ async def toolbox_of(
     limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
     grants = Grants(granted, limits, request.mode == "read")
     tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
+    colleagues = None
+    if writes_to_agents:
+        colleagues = await agent_tools_of(gateway, request, to.run_ask)
+        tools = {**tools, **register_agent_tools(gateway, colleagues, grants)}
     if not (tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
-    caller = ToolCaller(
-        principal.tenant,
-        request.user,
-        request.agent,
-        request.id,
-        {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
-    )
     taken = request.facts.tool_names
     asked = ToolCircumstances(
         gateway.toolbox,
@@ -65,10 +79,22 @@ async def toolbox_of(
         rules,
         approvals_of(gateway, request, until),
         _grants_of_agent(request),
-        _takes_tools(gateway, request, target),
+        _takes_tools(gateway, request, to.target),
+        colleagues,
     )
-    runs = ToolRuns(gateway.toolbox, tools, caller, until, TurnCosts(gateway, request, forward))
+    costs = TurnCosts(gateway, request, to.forward)
+    runs = ToolRuns(gateway.toolbox, tools, _caller_of(request), until, costs)
     return TurnToolbox(asked, runs)
+
+
+def _caller_of(request: TurnInput) -> ToolCaller:
+    return ToolCaller(
+        request.principal.tenant,
+        request.user,
+        request.agent,
+        request.id,
+        {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
+    )
 
 
 def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:

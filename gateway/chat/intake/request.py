@@ -18,6 +18,7 @@ from gateway.apis.chat.chat_format import CHAT
 from gateway.apis.client_profiles import ClientProfile
 from gateway.auth.authenticator import Principal
 from gateway.chat.intake.body import BodySource, ReadBody, read_members
+from gateway.chat.intake.called_agent import HEADER as AGENT
 from gateway.chat.intake.called_agent import NO_AGENT, CalledAgent, called_agent
 from gateway.chat.intake.memory_mode import (
     UNREADABLE,
@@ -28,14 +29,20 @@ from gateway.chat.intake.memory_mode import (
 )
 from gateway.chat.intake.named_project import HEADER as PROJECT
 from gateway.chat.intake.named_project import named_project
-from gateway.chat.intake.request_headers import Headers, conversation_of, retry_signals
+from gateway.chat.intake.request_headers import (
+    CONVERSATION,
+    Headers,
+    conversation_of,
+    retry_signals,
+)
+from gateway.config.agents import PREFIX
 from gateway.errors import BadRequest, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.paths import UpstreamPath
 from gateway.http.request_body import read_body
 from gateway.routing.router import Route
-from gateway.state import GatewayState, headers_of, request_id
+from gateway.state import HEADERS, REQUEST_ID, GatewayState, headers_of
 from gateway.usage.pricing import MAX_COUNT
 from gateway.wire.chat import Json
 from gateway.wire.model_field import model_for_certain
@@ -43,10 +50,14 @@ from memory import SHIPPED_HARNESS, Harness
 
 
 class KnownCall(msgspec.Struct, frozen=True):
-    """Who calls which agent, where that is known before the request is read."""
+    """Who calls which agent, where that is known before the request is read.
+
+    user: whose turn it is, "" where the request tells.
+    """
 
     principal: Principal
     called: CalledAgent
+    user: str = ""
 
 
 class MemoryPath(msgspec.Struct, frozen=True):
@@ -62,9 +73,7 @@ class MemoryPath(msgspec.Struct, frozen=True):
 
 
 CHAT_PATH = MemoryPath()
-
-
-CHAT_PATH = MemoryPath()
+NOTHING_DROPPED: Sequence[str] = ()
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -163,7 +172,8 @@ class TurnInput(msgspec.Struct, frozen=True):
     @property
     def total_output(self) -> int | None:
         """The tokens that all choices together may have, where the request says so."""
-        most, several = self.max_output, self.body.get("n")
+        several = self.body.get("n")
+        most = self.max_output
         if most and isinstance(several, int) and several > 1:
             return min(most * several, MAX_COUNT)
         return most
@@ -186,20 +196,9 @@ async def _route(
         found = gateway.router.route_agent(called.agent, name, principal)
     else:
         found = gateway.router.route(name, principal)
-    if principal.limited:
+    if "*" not in principal.models or principal.budget.usd > 0:  # see `Principal.limited`
         await run_by_weight(raw, model_for_certain, raw, b"application/json")
     return found
-
-
-def _is_utility(
-    gateway: GatewayState, read: ReadBody, client: ClientProfile, headers: Headers
-) -> bool:
-    """Tell whether this is a program's own background call, which does not use memory."""
-    facts = read.facts
-    if facts is None:
-        return False
-    own = client.asks_for_itself(headers, read.members, facts)
-    return own or gateway.background.matches(facts.history)
 
 
 async def read_turn_input(
@@ -209,8 +208,9 @@ async def read_turn_input(
 
     Raises GatewayError for every fault that can be found without an upstream.
     """
-    started, name = time.perf_counter(), request_id(scope)
-    headers, path_user, wire, known = headers_of(scope), path.user, path.wire, path.known
+    started, name = time.perf_counter(), scope[REQUEST_ID]
+    headers = scope.get(HEADERS) or headers_of(scope)
+    path_user, wire, known = path.user, path.wire, path.known
     principal = gateway.keys.caller(headers) if known is None else known.principal
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     raw = await read_body(receive, headers, limit)
@@ -219,19 +219,24 @@ async def read_turn_input(
     client = gateway.clients.find(headers)
     source = BodySource(name, wire, client, whose)
     read = await read_members(gateway, source, raw, whole=mode.name != "off")
-    called = (
-        await called_agent(gateway, principal, read.members["model"], headers, mode)
-        if known is None
-        else known.called
-    )
-    mode, read, dropped = called.apply(wire, mode, read)
+    called, dropped = NO_AGENT if known is None else known.called, NOTHING_DROPPED
+    if known is None and (read.members["model"].startswith(PREFIX) or AGENT in headers):
+        called = await called_agent(gateway, principal, read.members["model"], headers, mode)
+    if called is not NO_AGENT:
+        mode, read, dropped = called.apply(wire, mode, read)
     route = await _route(gateway, read, principal, raw, called)
-    identity = _identity(gateway, principal, wire, read.members)
-    user = gateway.names.user(principal, headers, path_user, identity)
+    is_chat = wire.is_chat
+    identity = read.members if is_chat else _identity(gateway, principal, wire, read.members)
+    user = known.user if known is not None else None
+    user = user or gateway.names.user(principal, headers, path_user, identity)
     asker = _Asker(principal, user, route, headers, client, called)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy
-    signals = ("", "", False) if without else (called.name(headers), *retry_signals(headers))
+    signals = ("", "", False)
+    if not without:
+        is_default = called is NO_AGENT and AGENT not in headers
+        agent = "default" if is_default else called.name(headers)
+        signals = (agent, *retry_signals(headers))
     asked = (name, principal, headers, path_user, raw, started, read.members)
     found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
     query = scope.get("query_string", b"")
@@ -289,7 +294,11 @@ async def _decide(
     """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
     principal, user, route, headers, client = asker[:5]
     settings, heavy, unread = gateway.settings.memory, read.too_heavy, None
-    if _is_utility(gateway, read, client, headers):
+    facts = read.facts
+    if facts is not None and (
+        (client.utility and client.asks_for_itself(headers, read.members, facts))
+        or gateway.background.matches(facts.history)
+    ):
         return _Decided(MemoryMode("off", "background"), read)
     try:
         mode = await mode_in_force(gateway, mode, principal, route, user)
@@ -297,8 +306,10 @@ async def _decide(
         heavy, unread = UNREADABLE, e
     if mode.name == "off":
         return _Decided(mode, ReadBody(read.members))
-    program = client if read.facts is not None else None
-    conversation, resends = conversation_of(headers, principal, asker.owner, program)
+    conversation, resends = None, False
+    if CONVERSATION in headers or client.conversations:
+        program = client if facts is not None else None
+        conversation, resends = conversation_of(headers, principal, asker.owner, program)
     if heavy and (settings.on_error == "fail" or (conversation and not resends)):
         raise unread or _memory_needed(heavy)
     if settings.conversations == "named" and asker.owner is not None and conversation is None:

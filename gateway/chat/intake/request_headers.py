@@ -11,6 +11,7 @@ from gateway.errors import BadRequest, Forbidden
 from memory import KIND_MARK, parse_zone
 
 AGENT_CHARACTERS = 256
+CONVERSATION, TIMEZONE = b"x-memory-conversation", b"x-memory-timezone"
 
 Headers = Mapping[bytes, bytes]
 
@@ -34,7 +35,7 @@ def conversation_of(
     program: None if its headers are ignored. Raises BadRequest, Forbidden.
     """
     nobody = user is None and not principal.trusted
-    name = header_text(headers, b"x-memory-conversation")
+    name = header_text(headers, CONVERSATION)
     if not name:
         found = "" if program is None or nobody else program.conversation(headers)
         return found or None, bool(found)
@@ -54,7 +55,7 @@ def zone_of(headers: Headers) -> str:
 
     Raises BadRequest.
     """
-    name = header_text(headers, b"x-memory-timezone")
+    name = header_text(headers, TIMEZONE)
     if not name:
         return ""
     try:

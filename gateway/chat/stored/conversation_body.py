@@ -12,6 +12,7 @@ from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.wire.chat import Json, encode
 from gateway.wire.chat_request import parse
+from gateway.wire.item_references import is_reference
 from gateway.wire.json_weight import UNREADABLE, is_readable
 
 MAX_ADDED = 20  # items in one request, as the API has it
@@ -68,7 +69,7 @@ def items_in(body: Json) -> list[Json]:
             "others in another.",
             param="items",
         )
-    if any(kept_responses.is_deleted(i) or i.get("type") == "item_reference" for i in items):
+    if any(kept_responses.is_deleted(i) or is_reference(i) for i in items):
         raise BadRequest("`items` must hold the items themselves.", param="items")
     return items
 

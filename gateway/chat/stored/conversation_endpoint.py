@@ -25,11 +25,12 @@ from gateway.chat.stored.conversation_body import (
 from gateway.chat.stored.kept_conversations import KEPT, find_conversation
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_names import check_names
-from gateway.chat.stored.stored_responses import owned_names, user_named
+from gateway.chat.stored.stored_responses import user_named
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.storage.responses import ADDED, CONVERSATION, StoredResponse
+from gateway.tools.own_tools import owned_names
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
 from memory import StoreUnavailable, management
@@ -114,7 +115,7 @@ class ConversationVerb:
         if row is None:
             page = await self._pass_on("items")
             tag = self._gateway.memory.scope(self._principal.tenant, self._owner, "default").tag
-            owned = owned_names(self._gateway, self._principal.tenant)
+            owned = owned_names(self._gateway.toolbox, self._principal.tenant)
             return await encode_page(page, owned, tag)
         found = await self._items_of(row)
         return await encode_asked([i for _, i in found], self._query)

@@ -43,6 +43,7 @@ HOLDERS = {
 }
 # Members that are checked elsewhere, in this spelling. Some servers ignore case.
 CHAINING = {"previous_response_id": "responses", "conversation": "conversations"}
+LEADING = frozenset({*HOLDERS, *CHAINING, "content", "id", "input", "items", "type"})
 ENDINGS = ("_id", "_ids")
 FILES = "file"  # `input_file_id`, `training_file_ids`: files too
 CLIENT_WORDS = frozenset(
@@ -202,6 +203,12 @@ def models_in(body: Json) -> Iterator[str]:
                     yield from _texts(inner)
                 if lowered not in OWN_WORDS and isinstance(inner, list | dict):
                     waiting.append(inner)
+
+
+def may_lead(member: str) -> bool:
+    """Tell whether a member may name what is stored, or hold what does."""
+    name = member.lower()
+    return name in LEADING or place_of(name) is not None
 
 
 @lru_cache(4096)

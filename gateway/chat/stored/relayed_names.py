@@ -14,7 +14,13 @@ import msgspec
 from gateway.apis.responses.responses_format import input_items
 from gateway.chat.stored.kept_conversations import conversation_named, find_conversation
 from gateway.chat.stored.named_objects import place_of
-from gateway.chat.stored.stored_names import check_items, check_names, may_name
+from gateway.chat.stored.stored_names import (
+    NAMING,
+    check_items,
+    check_members,
+    check_names,
+    may_name,
+)
 from gateway.chat.stored.stored_responses import find_own
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
@@ -25,10 +31,10 @@ from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.model_field import URLENCODED
 from gateway.wire.multipart import MalformedForm, fields, is_form
 
-# What JSON may begin with, also in the encodings that some servers detect.
-BEFORE_JSON = b"\xef\xbb\xbf\xff\xfe\x00 \t\r\n"
+# What JSON may begin with, also in the encodings that some servers detect, and where they pass over
+# more than JSON's white space.
+BEFORE_JSON = bytes(range(0x21)) + b"\xef\xbb\xbf\xff\xfe\xc2\xa0"
 CHAINING = ("previous_response_id", "conversation")
-MARKS = (b"previous_response_id", b'"conversation"', b"item_reference", b"\\u00")
 NAME_BYTES = 1000
 MOST_FIELDS = 1000
 
@@ -55,12 +61,12 @@ def _body_of(content: RelayedContent) -> Json | None:
     Raises BadRequest for one that a server may read although this gateway cannot.
     """
     raw = content.data
+    is_json = raw.lstrip(BEFORE_JSON).startswith((b"{", b"["))
     if _is_form(content):
+        if is_json and _may_lead(content):  # which some servers read whatever its type
+            raise _unreadable("it says that it is a form, and begins as JSON")
         return _form_of(content)
-    if not raw.lstrip(BEFORE_JSON).startswith((b"{", b"[")):
-        return None
-    text = raw.replace(b"\x00", b"").lower()  # what is in UTF-16 names things too
-    if not may_name(content.principal, text) and not any(mark in text for mark in MARKS):
+    if not is_json or not _may_lead(content):
         return None
     if not is_readable(raw):
         raise _unreadable(f"it has {UNREADABLE}")
@@ -68,7 +74,14 @@ def _body_of(content: RelayedContent) -> Json | None:
         found: Any = decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise _unreadable(str(e)[:200]) from e
+    check_members(raw)
     return found if isinstance(found, dict) else {"items": found}
+
+
+def _may_lead(content: RelayedContent) -> bool:
+    """Tell whether JSON may name something, before it is read."""
+    text = content.data.replace(b"\x00", b"").lower()  # what is in UTF-16 names things too
+    return may_name(content.principal, text) or any(mark in text for mark in NAMING)
 
 
 def _is_form(content: RelayedContent) -> bool:

@@ -19,7 +19,7 @@ from gateway.chat.stored.background_booking import UNFINISHED, book_finished
 from gateway.chat.stored.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_answer import StoredAnswer, stored_answer
-from gateway.chat.stored.stored_responses import client_items, find_own, owned_names, user_named
+from gateway.chat.stored.stored_responses import client_items, find_own, user_named
 from gateway.chat.stored.stored_stream import StoredEvents, StoredStream
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.json_thread import run_heavy
@@ -29,6 +29,7 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState, request_id
 from gateway.storage.bookings import BOOKING
 from gateway.storage.responses import StoredResponse
+from gateway.tools.own_tools import owned_names
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
 from memory.core.tool_definitions import client_names
@@ -205,7 +206,8 @@ class StoredVerb:
         if not row.echo.keys() - {"items", BOOKING} or row.kind:
             return None
         return Echo(
-            owned_names(self._gateway, row.tenant) - client_names((row.shown or {}).get("tools")),
+            owned_names(self._gateway.toolbox, row.tenant)
+            - client_names((row.shown or {}).get("tools")),
             row.echo.get("instructions"),
             row.echo.get("previous_response_id"),
             include=row.echo.get("include"),

@@ -16,6 +16,7 @@ from gateway.auth.authenticator import Principal
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.named_objects import (
+    may_lead,
     may_name_models,
     may_name_objects,
     models_in,
@@ -23,14 +24,19 @@ from gateway.chat.stored.named_objects import (
     objects_in,
 )
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import look_for, run_by_weight
 from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
 from gateway.storage.responses import LOOKED_UP
 from gateway.wire.chat import Json
 from gateway.wire.item_references import references
+from gateway.wire.json_members import check_names_once
+from gateway.wire.json_weight import SURE_BYTES
 from memory import StoreUnavailable
 
+# What a body names stored responses, conversations and items with; an escape may spell it.
+CHAINING = (b"previous_response_id", b'"conversation"', b"item_reference")
+NAMING = (*CHAINING, b'"id"', b"\\u00")
 CONTAINERS = "containers"  # those that answers told of are known, as items are
 
 
@@ -42,9 +48,14 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
     principal = request.principal
     if principal.paths is None:
         return request
+    if not request.uses_memory and await look_for(request.raw, *CHAINING):  # it goes on as it came
+        await run_by_weight(request.raw, check_members, request.raw)
     history = request.found.history if request.found is not None else None
     text = (history.unchecked if history is not None else b"") or request.raw
-    objects, models = await run_by_weight(text, _look_through, text)
+    if len(text) <= SURE_BYTES and names_nothing(text):
+        objects, models = False, False
+    else:
+        objects, models = await run_by_weight(text, _look_through, text)
     if history is not None and not (objects or models):
         history.after.checked = True
     if not (objects or (models and "*" not in principal.models)):
@@ -89,6 +100,18 @@ async def check_names(
                 "account, so a key may name what its `paths` reach. The operator can add "
                 f'"/v1/{place}*" there.'
             )
+
+
+def check_members(raw: bytes) -> None:
+    """Raise BadRequest for a body whose server may read another member than is checked here."""
+    try:
+        check_names_once(raw, may_lead)
+    except (ValueError, RecursionError) as e:
+        raise BadRequest(
+            f"The body cannot be checked for what it names: {str(e)[:80]!r} stands twice in an "
+            "object, or it is nested too deeply. Give each member once.",
+            code="invalid_json",
+        ) from e
 
 
 async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInput:

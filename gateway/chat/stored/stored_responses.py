@@ -26,13 +26,12 @@ from gateway.chat.stored.kept_conversations import (
 )
 from gateway.chat.stored.stored_names import check_references, check_stored_names
 from gateway.errors import RequestConflict, ResourceNotFound, Unavailable
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import look_for, run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, StoredResponse
-from gateway.tools.own_tools import OWN_TOOLS
 from gateway.wire.chat import Json, encode
 from gateway.wire.item_references import tell_items
-from memory import MEMORY_TOOL_NAMES, StoreUnavailable, without_spans
+from memory import StoreUnavailable, without_spans
 
 log = logging.getLogger("mnemogate")
 
@@ -42,9 +41,11 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
 
     Raises ResourceNotFound if the response is not the caller's.
     """
-    request = await check_stored_names(gateway, request)
+    if request.principal.paths is not None:
+        request = await check_stored_names(gateway, request)
     if request.wire is not RESPONSES:
-        if request.principal.paths is not None:
+        may_go_on = "previous_response_id" in request.body or "conversation" in request.body
+        if may_go_on and request.principal.paths is not None:
             await _check_chain(gateway, request)
         return request
     thread = await find_thread(gateway, request)
@@ -54,7 +55,7 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
         return await _with_room(
             gateway, request, await kept_responses.expand(gateway, request, name)
         )
-    if await kept_responses.may_refer(request.raw):
+    if await _may_refer(request):
         request = await check_references(gateway, request)
         request = await _resolve_references(gateway, request)
     named = request.body.get("previous_response_id")
@@ -67,6 +68,16 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if kept_responses.is_kept(row):  # though the server keeps those of today
         return await _with_room(gateway, request, await kept_responses.expand(gateway, request))
     return await _go_on(request, row, named)
+
+
+async def _may_refer(request: TurnInput) -> bool:
+    """Tell whether a request may name items by their ids, before it is read.
+
+    A reference has a type or none: only a fenced key's request is read for those without.
+    """
+    if request.principal.paths is not None and await look_for(request.raw, b'"id"'):
+        return True
+    return await kept_responses.may_refer(request.raw)
 
 
 async def _check_chain(gateway: GatewayState, request: TurnInput) -> None:
@@ -212,11 +223,6 @@ def user_named(
     if principal.trusted:
         principal = msgspec.structs.replace(principal, default_user="")
     return gateway.names.user(principal, headers, path_user, {})
-
-
-def owned_names(gateway: GatewayState, tenant: str) -> frozenset[str]:
-    """Return the names of tools that are run here: of memory, and of the operator."""
-    return MEMORY_TOOL_NAMES.union(gateway.toolbox.names(tenant), OWN_TOOLS)
 
 
 def client_items(page: Json, tag: str) -> Json:

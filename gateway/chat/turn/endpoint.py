@@ -29,8 +29,9 @@ from gateway.http.paths import UpstreamPath
 from gateway.http.response import GatewayResponse, ResponseProducer
 from gateway.pipeline import RequestInfo, accounted_response, affinity_key, new_dispatcher
 from gateway.routing.dispatcher import Dispatcher
-from gateway.state import GatewayState, request_id
-from gateway.usage.meter import guess_tokens
+from gateway.state import REQUEST_ID, GatewayState
+from gateway.usage.meter import BYTES_A_TOKEN
+from gateway.wire.json_weight import LIGHT_BYTES
 
 log = logging.getLogger("mnemogate")
 
@@ -44,7 +45,7 @@ async def serve(
 ) -> None:
     """Answer a request over ASGI, also if it fails."""
     path = path or CHAT_PATH
-    name = request_id(scope)
+    name = scope[REQUEST_ID]
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         request = await read_turn_input(gateway, scope, receive, path)
@@ -76,13 +77,13 @@ def response_to(
     forward = dispatcher_of(gateway, request)
     if count:
         return count_response(gateway, request, forward, count)
-    compacts = may_ask_for_compaction(request)
+    compacts = not request.wire.is_chat and may_ask_for_compaction(request)
     if compacts:
         request = replace(request, mode="off", off_reason="background")
     entry = entry_of(request)
     begin: Callable[[], Awaitable[ResponseProducer]]
-    if request.uses_memory:
-        begin = partial(begin_turn, gateway, request, forward)
+    if request.mode != "off" and not request.too_heavy:
+        begin = partial(begin_turn, gateway, request, forward, serve)
     else:
         relayed = relay_turn(gateway, request, forward)
         begin = relayed.ready
@@ -105,6 +106,10 @@ def entry_of(request: TurnInput) -> RequestInfo:
         request.total_output,
         request.wire is RESPONSES and runs_in_background(request),
     )
+    if request.called.agent is not None:
+        entry.profile = request.called.agent.name
+    if request.called.chain is not None:
+        entry.parent = request.called.chain.parent
     name_memory(entry, request)
     return entry
 
@@ -113,7 +118,7 @@ def name_memory(entry: RequestInfo, request: TurnInput) -> None:
     """Let the answer name whose memory it is about, where that is not plainly the user's."""
     if request.mode != "off":
         entry.agent, entry.project = request.agent, request.project
-        entry.owner = request.owner
+        entry.owner = request.user if request.called.agent is None else request.owner
 
 
 def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
@@ -129,10 +134,12 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
         # Of a chat completion, new messages are sent as they came, where it is known how they stand
         # in the body; earlier ones may be decoded.
         as_they_came = request.wire.is_chat and history.source is not None
-        forward.writes_off_loop = history.is_long if as_they_came else history.heavy
+        may_be_long = len(request.raw) > LIGHT_BYTES
+        is_long = may_be_long and history.is_long
+        forward.writes_off_loop = is_long if as_they_came else history.heavy
     if not request.wire.is_chat:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
-    forward.meter.guess = guess_tokens(len(request.raw))
+    forward.meter.guess = len(request.raw) // BYTES_A_TOKEN + 1
     if gateway.settings.routing.sticky:
         whose = f"{principal.tenant}\x00{request.user}"
         forward.conversation = affinity_key(request.messages, request.conversation, whose)

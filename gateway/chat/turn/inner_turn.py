@@ -1,77 +1,18 @@
-"""A turn that a page of the gateway begins: the path of a chat completion, without a connection.
-
-Rights, limits, books and memory are those of a request to `/v1/chat/completions` of the principal.
-"""
+"""A turn that a page of the gateway begins."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
-from gateway.chat.intake.called_agent import CalledAgent
-from gateway.chat.intake.request import KnownCall, MemoryPath
+from gateway.chat.turn.asked_turn import collect_turn
 from gateway.chat.turn.endpoint import serve
-from gateway.config.agents import PREFIX
 from gateway.http.asgi import Receive
-from gateway.http.json_thread import run_heavy
 from gateway.routing.inner_call import InnerAnswer, InnerCall
-from gateway.state import HEADERS, GatewayState
-from gateway.wire.chat import encode
-
-PATH = "/v1/chat/completions"
-LIGHT_CHARACTERS = 1 << 16  # longer messages are encoded in a thread
+from gateway.state import GatewayState
 
 
 async def run_inner_turn(
     gateway: GatewayState, scope: Any, receive: Receive, call: InnerCall
 ) -> InnerAnswer:
     """Let an agent answer a message. scope, receive: of the request that it is done for."""
-    sent = {
-        "model": PREFIX + call.agent.name,
-        "messages": [{"role": "user", "content": call.text}],
-        "user": call.user,
-    }
-    is_light = len(call.text) <= LIGHT_CHARACTERS
-    raw = encode(sent) if is_light else await run_heavy(encode, sent)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(raw)),
-        (b"x-memory-user", quote(call.user, safe="").encode()),
-        (b"x-memory-conversation", quote(call.conversation, safe="").encode()),
-    ]
-    inner = {name: value for name, value in scope.items() if name != HEADERS}
-    inner |= {"path": PATH, "raw_path": PATH.encode(), "query_string": b"", "headers": headers}
-    path = MemoryPath(
-        user=call.user, known=KnownCall(call.principal, CalledAgent(call.agent, True))
-    )
-    answer = _CollectedAnswer()
-    await serve(gateway, inner, _receive_first(raw, receive), answer.send, path)
-    return InnerAnswer(answer.status, answer.headers, b"".join(answer.parts))
-
-
-class _CollectedAnswer:
-    """Takes the messages of an ASGI response."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.headers: dict[bytes, bytes] = {}
-        self.parts: list[bytes] = []
-
-    async def send(self, message: Mapping[str, Any]) -> None:
-        """Take one message."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.headers = {name.lower(): value for name, value in message["headers"]}
-        else:
-            self.parts.append(message.get("body", b""))
-
-
-def _receive_first(raw: bytes, receive: Receive) -> Receive:
-    """Return what receives a body, and then what the client itself sends: that it has left."""
-    waiting = [{"type": "http.request", "body": raw, "more_body": False}]
-
-    async def receive_next() -> Any:
-        return waiting.pop() if waiting else await receive()
-
-    return receive_next
+    return await collect_turn(serve, gateway, scope, receive, call)

@@ -34,7 +34,8 @@ class RequestOpening:
         """
         if self._task is not None:
             return
-        self._cancel_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._streamed or at_once or not self._session.can_defer_opening:
             self._task = asyncio.ensure_future(self._open())
         else:
@@ -48,7 +49,8 @@ class RequestOpening:
         The answer waits no longer: it is then marked `degraded`, and the store is tried until the
         turn ends.
         """
-        self._cancel_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         if (task := self._task) is None:
             return True
         if not task.done():
@@ -65,13 +67,13 @@ class RequestOpening:
 
         Gives up on a store that does not answer.
         """
+        if self._task is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            return
         if not await self.wait(STORE_SECONDS) and self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     async def _open(self) -> None:
         try:

@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.chat.intake.memory_request import ask_of
-from gateway.chat.intake.operator_tools import may_have_tools, toolbox_of
+from gateway.chat.intake.operator_tools import ToolTarget, may_have_tools, toolbox_of
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
+from gateway.chat.turn.asked_turn import Serve, run_ask
 from gateway.chat.turn.degraded import DegradedProducer
 from gateway.chat.turn.target_options import target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
@@ -31,21 +32,25 @@ NOBODY = (
 
 
 async def begin_turn(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, serve: Serve
 ) -> TurnProducer | DegradedProducer:
-    """Begin the session of a request; return what answers it.
+    """Begin the session of a request; return what answers it. serve: answers those of its agents.
 
     A memory that fails never takes the app down, unless the operator or the request needs it: then
     this raises Unavailable.
     """
     memory, body = gateway.settings.memory, request.body
     target = await forward.first_target()
-    if gateway.credentials.keep(request.principal.tenant, forward.caller.authorization):
-        gateway.worker.resume(request.principal.tenant)
+    authorization, tenant = forward.caller.authorization, request.principal.tenant
+    if authorization is not None and gateway.credentials.keep(tenant, authorization):
+        gateway.worker.resume(tenant)
     try:
         ask = await ask_of(gateway, request, forward, target)
         if may_have_tools(gateway, request):
-            ask.toolbox = await toolbox_of(gateway, request, forward, target)
+            if (chain := request.called.chain) is not None:
+                ask.asked_by = chain.asked_by
+            run = partial(run_ask, serve, gateway)
+            ask.toolbox = await toolbox_of(gateway, request, ToolTarget(forward, target, run))
         session = await gateway.memory.begin(ask)
     except MemoryFault as e:
         if memory.on_error == "fail" or needs_memory(request):
@@ -54,7 +59,7 @@ async def begin_turn(
                 headers=[(b"retry-after", b"1")],
             ) from e
         return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
-    if request.owner is None:
+    if ask.scope.user is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(
         body,
@@ -91,7 +96,7 @@ class TurnProducer(CompletionProducer):
 
     @property
     def memory(self) -> str:
-        return "degraded" if self._turn.degraded else "ok"
+        return "degraded" if self._turn.why_degraded else "ok"
 
     @property
     def turn_key(self) -> int:
@@ -124,7 +129,7 @@ class TurnProducer(CompletionProducer):
         if not self.stream:
             out += [
                 (b"x-memory-rounds", b"%d" % len(turn.used)),
-                (b"x-memory-injected-tokens", b"%d" % session.injected_tokens),
+                (b"x-memory-injected-tokens", b"%d" % session.prompt.injected_tokens),
             ]
             if called := session.trace.tools:
                 runs = sum("entry" in call for call in called)
@@ -151,7 +156,8 @@ class TurnProducer(CompletionProducer):
 
     def on_finish(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
         self._gateway.metrics.observe_turn(self._turn.session)
-        if error is None and self._forward.served is not None:
-            self._gateway.credentials.accept(self._request.principal.authorization)
+        authorization = self._request.principal.authorization
+        if error is None and authorization is not None and self._forward.served is not None:
+            self._gateway.credentials.accept(authorization)
         self._forward.tools_run = self._turn.session.trace.tools
         return None if self._turn.finished else self._turn.abandon(error)

@@ -179,10 +179,9 @@ class RoundSender:
                     rejected = True
                 continue
             self._note_sent(reply)
-            self._note_additions(reply.target, self._refused - known)
-            self._note_known(reply.target, known)
-            if before is not self.injection:
-                self._note_given_up(reply.target, rejected)
+            if self._refused or before is not self.injection:
+                given_up = before is not self.injection
+                self._note_refusals(reply.target, known, rejected if given_up else None)
             self.reply = reply
             return reply
 
@@ -282,6 +281,16 @@ class RoundSender:
             return False
         self._refused.add(name)
         return True
+
+    def _note_refusals(self, target: Target, known: set[str], rejected: bool | None) -> None:
+        """Note what a target took a request only without, now and in an earlier request.
+
+        rejected: see `_note_given_up`; None where it took our additions.
+        """
+        self._note_additions(target, self._refused - known)
+        self._note_known(target, known)
+        if rejected is not None:
+            self._note_given_up(target, rejected)
 
     def _note_additions(self, target: Target, names: Collection[str]) -> None:
         """Note what a target took a request only without."""

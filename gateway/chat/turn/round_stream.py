@@ -13,8 +13,10 @@ from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply, feed_framer, feed_long
 from gateway.wire.chat import Json
-from gateway.wire.json_weight import LIGHT_BYTES
-from gateway.wire.sse import LONG_BYTES, SseEvent
+from gateway.wire.json_weight import LIGHT_BYTES, SURE_BYTES
+from gateway.wire.sse import LONG_BYTES, SseEvent, SseFramer
+
+EVENT_END = b"\n\n"
 
 
 async def stream_round(  # noqa: C901 - one loop, whose ends stand in their order
@@ -40,13 +42,14 @@ async def stream_round(  # noqa: C901 - one loop, whose ends stand in their orde
                     await reply.incoming.wait_for_end()
                 return
             async for data in body:
-                if framer.between and (shown := mask.fast_forward(data)):
-                    framer.count += 1
+                shown, left = forward_events(data, mask, framer)
+                if shown:
                     yield shown
-                elif events := (
-                    await feed_long(framer, data)
-                    if framer.waiting > LONG_BYTES
-                    else feed_framer(framer, data)
+                is_long = framer.waiting > LONG_BYTES
+                if left and (
+                    events := await feed_long(framer, left)
+                    if is_long
+                    else feed_framer(framer, left)
                 ):
                     break
             else:
@@ -55,6 +58,24 @@ async def stream_round(  # noqa: C901 - one loop, whose ends stand in their orde
         await forward.report_broken_stream(e)
         if not (mask.ended and isinstance(e, StreamIncomplete | UpstreamTimeout)):
             raise
+
+
+def forward_events(data: bytes, mask: ReplyMask, framer: SseFramer) -> tuple[bytes, bytes]:
+    """Return what to show of the events that need not be read, and the bytes behind them.
+
+    These are such that only continue what is being shown; the first other one ends them.
+    """
+    if framer.waiting:
+        return b"", data
+    at, forwarded = 0, []
+    while (end := data.find(EVENT_END, at) + len(EVENT_END)) > at + 1:
+        shown = mask.fast_forward(data[at:end])
+        if not shown:
+            break
+        forwarded.append(shown)
+        at = end
+    framer.count += len(forwarded)
+    return b"".join(forwarded), data[at:]
 
 
 async def _consume_events(
@@ -104,7 +125,10 @@ async def read_whole(
     """
     if in_parts or reply.chunk is None or mask.holds_finish:
         return None
-    return await run_by_weight(reply.plain or b"", mask.take_whole, reply.chunk)
+    plain = reply.plain or b""
+    if len(plain) <= SURE_BYTES:
+        return mask.take_whole(reply.chunk)
+    return await run_by_weight(plain, mask.take_whole, reply.chunk)
 
 
 async def close_round(mask: ReplyMask) -> tuple[bytes, RoundResult]:

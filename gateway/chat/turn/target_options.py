@@ -18,6 +18,8 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from memory import Session
 
+NOTHING_REFUSED: frozenset[str] = frozenset()
+
 
 def target_options(
     gateway: GatewayState,
@@ -28,15 +30,16 @@ def target_options(
 ) -> TargetOptions:
     """Return what a turn needs to know of its target."""
     facts, body = request.facts, request.body
+    has_lacks = gateway.lacks.held > 0
     return TargetOptions(
         # A task leaves as its client sent it.
         target.settings.stream_usage and not session.is_task,
         partial(record_rejection, gateway, facts, body),
         gateway.settings.memory.placement == "cache_stable",
         facts,
-        keeper_of(gateway, request, forward),
+        None if request.wire.is_chat else keeper_of(gateway, request, forward),
         gateway.windows,
-        refused_additions(gateway, target),
+        refused_additions(gateway, target) if has_lacks else NOTHING_REFUSED,
         partial(record_addition, gateway),
-        told_rejection(gateway, facts, body, target),
+        told_rejection(gateway, facts, body, target) if has_lacks else "",
     )

@@ -29,7 +29,7 @@ from gateway.errors import UpstreamRefused
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
-from gateway.wire.json_weight import LIGHT_BYTES
+from gateway.wire.json_weight import LIGHT_BYTES, SURE_BYTES
 from gateway.wire.lone_surrogates import join_halves
 from memory import Session
 from memory.session.toolbox import Result
@@ -143,7 +143,7 @@ class Turn:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
         self._opening.begin()
         try:
-            replayed, goes_on = await self._replay()
+            replayed, goes_on = await self._replay() if self.session.rounds else (b"", True)
             if replayed:
                 yield replayed
             if not goes_on:
@@ -153,7 +153,8 @@ class Turn:
                     yield last.shown
                     break
                 reply = await self._sender.send(first=not (self.used or self.session.rounds))
-                self.mask.alias = self._forward.alias
+                if len(self._forward.route.targets) > 1:  # else it is as it was
+                    self.mask.alias = self._forward.alias
                 parts = self.stream or self.used or self._sender.hidden.messages
                 result = await read_whole(reply, self.mask, in_parts=bool(parts))
                 try:
@@ -184,7 +185,8 @@ class Turn:
 
     async def _look(self, work: Callable[[], list[Json]]) -> list[Json]:
         """Look at the answer, in a thread if that takes longer than others may wait."""
-        is_long = self._bytes > LIGHT_BYTES or self.mask.is_long
+        is_short = 0 < self._bytes <= SURE_BYTES
+        is_long = not is_short and (self._bytes > LIGHT_BYTES or self.mask.is_long)
         return await asyncio.to_thread(work) if is_long else work()
 
     async def completion(self) -> bytes | list[bytes]:
@@ -203,7 +205,7 @@ class Turn:
             # The upstream gave no choice at all: there is nothing to record.
             await self.session.fail()
             return
-        explain: Json = {"status": "degraded" if self.degraded else "ok"}
+        explain: Json = {"status": "degraded" if self.why_degraded else "ok"}
         if self._exits is not None:
             explain["unmet"] = self._exits.list_unmet()
         hidden = self._sender.hidden.recorded
@@ -309,7 +311,8 @@ class Turn:
         self._forward.meter.record_usage(result.usage)
         self.session.trace.rounds.append(result.usage)
         came_whole = reply.plain is not None and not self.stream
-        raise_for_incomplete(result, self._forward, whole=came_whole)
+        if result.error is not None or not (result.complete or came_whole):
+            raise_for_incomplete(result, self._forward, whole=came_whole)
         alone = len(self.used) == 1 and not self.session.rounds and not result.ours
         if reply.plain is None:
             return
@@ -321,6 +324,8 @@ class Turn:
     async def _run_memory_calls(self, result: RoundResult) -> bool:
         """Run what is ours; True when another round follows."""
         sender, hidden = self._sender, self._sender.hidden
+        if not (result.ours or result.theirs or hidden.messages):
+            return False
         hidden.reassign_ids_of(result.theirs)
         if not result.ours:
             hidden.record_last(result, self._by)
@@ -360,7 +365,8 @@ class Turn:
     @property
     def _by(self) -> str:
         """Who gave the newest round; "" for a replayed one, of which that is not known."""
-        return self.reply.target.label if self.reply is not None else ""
+        reply = self._sender.reply
+        return reply.target.label if reply is not None else ""
 
 
 def _mask(

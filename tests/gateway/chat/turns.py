@@ -15,7 +15,7 @@ from memory.session.store_deadline import StoreDeadline
 from memory.session.trace import ExplainTrace
 from tests.memory.session.turns import a_turn
 
-TARGET = SimpleNamespace(label="a/m")
+TARGET = SimpleNamespace(label="a/m", supports_images=True)
 APPEND = "core_memory_append"
 
 
@@ -67,6 +67,7 @@ class FakeDispatcher:
     """
 
     wire = CHAT
+    route = SimpleNamespace(targets=(TARGET,))
 
     def __init__(self, *script, served=TARGET, among_many=False):
         self.script, self.served, self.among_many = list(script), served, among_many
@@ -115,6 +116,7 @@ class FakeSession:
     log: list = field(default_factory=list)
     ran: list = field(default_factory=list)
     outcome: object = None
+    exits: object = None
     sent_to: list = field(default_factory=list)
 
     def __post_init__(self):

@@ -413,19 +413,26 @@ def test_a_signal_during_the_start_ends_it_with_0(tmp_path, bundled, sig):
         assert process.stopped(sig) == 0
 
 
+@pytest.fixture(scope="module")
+def demo_once(tmp_path_factory):
+    """One demo that ended: its data folder, and the command as it ended."""
+    folder = tmp_path_factory.mktemp("demo")
+    return folder, mnemogate(folder, "demo", "--once", "--port", "0")
+
+
 def sessions(output):
-    """The two sessions' lines."""
+    """The lines of each session."""
     lines = output.splitlines()
-    first, second = lines.index("Session 1"), lines.index("Session 2")
-    return lines[first + 1 : second], lines[second + 1 :]
+    starts = [lines.index(f"Session {number}") for number in (1, 2, 3)]
+    return [lines[a + 1 : b] for a, b in zip(starts, [*starts[1:], len(lines)], strict=True)]
 
 
-def test_the_demos_second_session_answers_from_what_the_first_learned(tmp_path):
-    done = mnemogate(tmp_path, "demo", "--once", "--port", "0")
+def test_the_demos_second_session_answers_from_what_the_first_learned(demo_once):
+    tmp_path, done = demo_once
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    first, second = sessions(done.stdout)
-    for lines in (first, second):
+    first, second, third = sessions(done.stdout)
+    for lines in (first, second, third):
         assert [
             line.split(":")[0] for line in lines if line.startswith(("You:", "Assistant:"))
         ] == ["You", "Assistant"] * 2
@@ -446,9 +453,17 @@ def test_a_data_folder_that_the_demo_makes_is_its_users_alone(tmp_path):
     assert [oct(p.stat().st_mode & 0o777) for p in (data, data / "demo")] == ["0o700", "0o700"]
 
 
-def test_the_demo_shows_the_memory_calls_beside(tmp_path):
-    done = mnemogate(tmp_path, "demo", "--once", "--port", "0")
-    first, second = sessions(done.stdout)
+def test_the_demo_shows_a_tool_and_a_file_offline(demo_once):
+    third = sessions(demo_once[1].stdout)[2]
+    answers = [line for line in third if line.startswith("Assistant:")]
+    assert "light rain in Oslo (invented for the demo)" in answers[0]
+    assert answers[1] == "Assistant: house.md says: The spare key hangs behind the blue door."
+    assert '    tool: get_weather(city="Oslo")' in third
+    assert '    tool: file_search(query="the spare key")' in third
+
+
+def test_the_demo_shows_the_memory_calls_beside(demo_once):
+    first, second, _ = sessions(demo_once[1].stdout)
     assert any(line.startswith("    memory: core_memory_append(") for line in first)
     assert any(line.startswith("    memory: archival_memory_insert(") for line in first)
     assert any(line.startswith("    memory: archival_memory_search(") for line in second)

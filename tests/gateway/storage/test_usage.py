@@ -123,7 +123,12 @@ async def test_groups_stand_in_the_order_asked_for_newest_day_first(db):
 
 @pytest.mark.parametrize(
     "by",
-    [("day",), ("user",), ("user", "day"), ("tenant", "key", "user", "model", "target", "day")],
+    [
+        ("day",),
+        ("user",),
+        ("user", "day"),
+        ("tenant", "key", "user", "model", "target", "agent", "day"),
+    ],
 )
 async def test_pages_of_groups_lose_and_double_nothing(db, by):
     await fill(

@@ -109,6 +109,7 @@ def test_ten_thousand_invented_names_add_no_label():
             name, 0.0, name, name, name, name, f"{name}/{name}", f"/{name}", "full", 5.0, 200
         )
         record.input, record.output, record.rounds, record.cost = 5, 1, 1, 0.5
+        record.agent = name
         metrics.observe_request(record, "ok")
 
     count("invented")
@@ -120,6 +121,23 @@ def test_ten_thousand_invented_names_add_no_label():
     assert len(after.splitlines()) == len(before.splitlines())
     assert total(after, "mnemogate_requests_total", model="other", provider="other") == 10_001
     assert metrics.health == {}
+
+
+def test_requests_to_agents_of_the_configuration_are_counted_by_name():
+    metrics = Metrics(["known"], ["p"], ["house"])
+    for agent in ("house", "house", "of-a-tenant", ""):
+        record = UsageRecord("r", 0.0, "t", None, "k", "known", "p/m", "/x", "full", 5.0, 200)
+        record.agent, record.input, record.cost = agent, 5, 0.5
+        metrics.observe_request(record, "ok")
+    text = metrics.render({}).decode()
+    assert total(text, "mnemogate_agent_requests_total", agent="house", status="2xx") == 2
+    assert total(text, "mnemogate_agent_requests_total", agent="other") == 1
+    assert total(text, "mnemogate_agent_tokens_total", agent="house", kind="input") == 10
+    assert total(text, "mnemogate_agent_cost_usd_total", agent="house") == 1.0
+    assert total(text, "mnemogate_requests_total", model="known") == 4
+    metrics.configure(["known"], ["p"])  # a reload without it
+    metrics.observe_request(record, "ok")
+    assert "of-a-tenant" not in text
 
 
 async def test_what_the_memory_did_is_counted(data):
@@ -186,7 +204,7 @@ m = Metrics(["m"], ["p"])
 for _ in range(3):
     m.observe_request(N(model="m", target="p/m", path="/responses", status=200, code=None, input=5,
         cached_input=0, cache_write=0, output=1, reasoning=0, cost=None, rounds=1, latency_ms=1.0,
-        first_token_ms=None), "ok")
+        first_token_ms=None, agent=""), "ok")
 print(m.render({"memory_ready": 1, "requests_in_progress": 2}).decode())
 """
 

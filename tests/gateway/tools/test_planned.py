@@ -14,8 +14,7 @@ def test_each_setting_without_effect_is_told_with_its_path():
     settings = Settings.model_validate(
         {
             "tools": {"web": {"kind": "web_search", "backend": "ddgs", "stand_in": True}},
-            "agents": {"boss": {"model": "m", "may_ask": ["worker"]}},
         }
     )
     paths = [line.split(":")[0].split(" ")[0] for line in list_planned(settings)]
-    assert paths == ["tools.web.stand_in", "agents.boss.may_ask"]
+    assert paths == ["tools.web.stand_in"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 import pytest_asyncio
@@ -14,6 +16,7 @@ from tests.e2e.operator_tools import ToolServer
 from tests.gateway.management.managing import KEYS
 from tests.gateway.ui.looking import HOSTILE, shown
 from tests.gateway.ui.test_browser import AXE, CHROMIUM, SERIOUS, browsing
+from tests.gateway.ui.test_browser import VIEWS as OLDER_VIEWS
 from tests.gateway.ui.test_tool_pages import SOURCE, definition
 from tests.models import call, calls
 
@@ -38,6 +41,7 @@ VIEWS = [
     f"/shared/block?{TENANT}&id=",
     f"/shared/edit?{TENANT}&id=",
     f"/shared/versions?{TENANT}&id=",
+    f"/shared/graph?{TENANT}",
     f"/teams?{TENANT}",
     f"/team?name=platform&{TENANT}",
     f"/projects?{TENANT}",
@@ -53,22 +57,33 @@ VIEWS = [
 COUNT_SOUNDS = """window.sounds = 0;
 const start = OscillatorNode.prototype.start;
 OscillatorNode.prototype.start = function () { window.sounds += 1; return start.call(this); };"""
-# Controls that Tab should reach, and whether the focused one has an outline.
-CONTROLS = """() => [...document.querySelectorAll(
-    'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
-    .filter(e => e.checkVisibility() && !e.disabled).length"""
+# Notes the controls that Tab should reach, and those that it reaches, with what shows the focus.
 WATCH_FOCUS = """() => {
+    const kinds = 'a[href], button, input:not([type=hidden]), select, textarea, summary, ' +
+        '[tabindex="0"]';
+    window.controls = [...document.querySelectorAll(kinds)]
+        .filter(e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0)
+        .filter(e => e.type !== 'radio' || e.checked);  // a group is one stop
     window.reached = [];
     document.addEventListener('focusin', event => {
         const style = getComputedStyle(event.target);
         const visible = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
         window.reached.push([event.target, visible]);
     });
+    return window.controls.length;
 }"""
-REACHED = """() => ({
-    distinct: new Set(window.reached.map(([element]) => element)).size,
-    hidden: window.reached.filter(r => !r[1]).map(([e]) => e.outerHTML.slice(0, 120)),
-})"""
+REACHED = """() => {
+    const name = element => element.outerHTML.slice(0, 120);
+    const elements = window.reached.map(([element]) => element);
+    const order = [...new Set(elements)].filter(e => window.controls.includes(e))
+        .map(e => window.controls.indexOf(e));
+    return {
+        missed: window.controls.filter(e => !elements.includes(e)).map(name),
+        unseen: window.reached.filter(r => !r[1]).map(([e]) => name(e)),
+        // A page may begin in a field: from there on, and round once.
+        jumps: order.filter((place, i) => i && place < order[i - 1]).length > 1,
+    };
+}"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -90,6 +105,7 @@ async def site(tmp_path_factory):
             live.shared = await _fill_shared(live)
             live.file = await _fill_files(live)
             answer = await live.chat("Weather?", user="ann")
+            await live.chat("I like tea", user="ada")
             live.explain = answer.headers["x-memory-explain"]
             yield live
 
@@ -163,7 +179,7 @@ async def test_everybody_can_use_each_page(window, site, path):
     """Wide and at a phone's width, light and dark, by keyboard, with hostile text as text."""
     page = await window.page(path + ident_of(site, path))
     assert await page.locator("h1").count() == 1
-    assert "rror" not in await page.title()
+    assert not (await page.title()).startswith("Error")
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
         assert await page.evaluate(SERIOUS) == [], scheme
@@ -176,12 +192,36 @@ async def test_everybody_can_use_each_page(window, site, path):
 
 
 async def _tab_through(page):
-    """Tab reaches each control, and each shows that it has focus."""
-    controls = await page.evaluate(CONTROLS)
-    await page.evaluate(WATCH_FOCUS)
-    for _ in range(controls + 2):  # a page may begin in a field, and the window is on the way round
+    """Tab reaches each control, in the order of the page, and each shows that it has focus."""
+    controls = await page.evaluate(WATCH_FOCUS)
+    for _ in range(controls + 5):  # some browsers also stop at what can be scrolled
         await page.keyboard.press("Tab")
-    assert await page.evaluate(REACHED) == {"distinct": controls, "hidden": []}
+    assert await page.evaluate(REACHED) == {"missed": [], "unseen": [], "jumps": False}
+
+
+@pytest.mark.parametrize("path", [*OLDER_VIEWS, "/keys", "/jobs", "/user/move?user=ada"])
+async def test_tab_reaches_every_control_of_the_other_pages(window, path):
+    page = await window.page(f"{path}{'&' if '?' in path else '?'}{TENANT}")
+    assert not (await page.title()).startswith("Error")
+    await _tab_through(page)
+    await page.close()
+
+
+async def test_times_are_those_of_the_viewer(site):
+    """The same moment in another zone, on pages and in what a live page gets later."""
+    async with browsing(site, timezone_id="Asia/Kathmandu", locale="en-GB") as window:
+        page = await window.sign_in("sk-root")
+        await window.open(page, f"/feed?{TENANT}")
+        shown_time = page.locator(".turn time").first
+        at = await shown_time.get_attribute("datetime")
+        local = datetime.fromisoformat(at).astimezone(ZoneInfo("Asia/Kathmandu"))
+        assert f"{local:%H:%M:%S}" in await shown_time.inner_text()
+        assert (await shown_time.get_attribute("title")).endswith("UTC")
+        turns = await page.locator(".turn").count()
+        await site.chat("One more", user="ann")
+        await page.locator(".turn").nth(turns).wait_for()
+        for text in await page.locator(".turn time").all_inner_texts():
+            assert "UTC" not in text
 
 
 async def test_a_tool_runs_by_keyboard_and_shows_its_result(window):

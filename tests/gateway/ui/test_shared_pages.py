@@ -92,6 +92,13 @@ async def test_a_key_sees_the_blocks_of_its_users_and_edits_where_one_may_write(
         await make_block(live, "hidden"),
     )
     ada, strangers = await sign_in("sk-ada"), await sign_in("sk-other")
+    graph = words(await ada.get("/shared/graph"))
+    assert ("user ada writes seen" in graph, "bob" in graph, "hidden" in graph) == (
+        True,
+        False,
+        False,
+    )
+    assert "seen" not in words(await strangers.get("/shared/graph"))
     listed = words(await ada.get("/shared"))
     assert ("seen" in listed, "hidden" in listed, "bob" in listed) == (True, False, False)
     page = await ada.get(f"/shared/block?id={seen}")
@@ -247,6 +254,7 @@ async def test_every_link_of_the_pages_keeps_the_tenant(site):
     root = await sign_in("sk-root")
     for path in (
         "/shared",
+        "/shared/graph",
         f"/shared/block?id={ident}",
         f"/shared/edit?id={ident}",
         f"/shared/versions?id={ident}",
@@ -261,3 +269,17 @@ async def test_every_link_of_the_pages_keeps_the_tenant(site):
         assert page.status_code == 200, path
         kept = ("tenant=acme", "?")  # a form that asks for the tenant ends so
         assert [u for u in links(page) if kept[0] not in u and not u.endswith(kept[1])] == [], path
+
+
+async def test_usage_is_told_by_agent(site):
+    live, sign_in = site
+    await live.chat("Hi", user="ada", model="agent:house")
+    await live.chat("Hi", user="ada")
+    groups = (await live.memory("GET", "/usage?group_by=agent")).json()["data"]
+    assert [(one["agent"], one["requests"]) for one in groups] == [(None, 1), ("house", 1)]
+    requests = (await live.memory("GET", "/usage?group_by=request")).json()["data"]
+    assert [one["agent"] for one in requests] == [None, "house"]
+    looker = await sign_in(SENTINEL_KEY)
+    assert "no agent 1" in words(await looker.get("/usage?by=agent"))
+    assert "agent house" in words(await looker.get("/usage?by=request"))
+    assert "house" not in words(await (await sign_in("sk-other")).get("/usage?by=agent"))

@@ -433,8 +433,7 @@ async def test_a_kept_connection_that_the_server_closes_is_not_used_again(pool):
     async with answering(OK, 0.01, then="close") as server:
         for n in range(1, 4):
             assert await got(pool, server) == b"ok"
-            await asyncio.sleep(0.05)
-            assert not pool.all
+            await eventually(lambda: not pool.all)
             assert server.connections == n
 
 

@@ -396,6 +396,7 @@ async def test_single_requests_are_told_newest_first(live):
         "first_token_ms": None,
         "status": 200,
         "code": None,
+        "agent": None,
     }
 
 
@@ -454,7 +455,7 @@ async def test_a_key_that_is_not_trusted_sees_its_own_user_alone(live):
         ("sk-ada", "?user=ada&tenant=beta", 403, "admin"),
         ("sk-other", "?tenant=acme", 403, "admin"),
         ("sk-root", "?group_by=colour", 400, "'colour'"),
-        ("sk-root", "?group_by=colour", 400, "tenant, key, user, model, target, day"),
+        ("sk-root", "?group_by=colour", 400, "tenant, key, user, model, target, agent, day"),
         ("sk-root", "?group_by=", 400, "''"),
         ("sk-root", "?group_by=day,request", 400, "'day,request'"),
         ("sk-root", "?since=soon", 400, "'soon'"),

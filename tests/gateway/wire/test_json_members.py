@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from gateway.wire import json_members
 from gateway.wire.json_members import (
     MemberEditor,
+    RepeatedMember,
     UnreadableMembers,
+    check_names_once,
     find_members,
     read_string,
     value_end,
@@ -140,3 +142,24 @@ def test_a_member_that_is_repeated_is_replaced_a_few_times():
     text = b"{" + b'"model":1,' * 20 + b'"x":1}'
     assert edited(text, [9]).count(b"alias") == json_members.MOST_EDITS
     assert edited(text, [1 << 16]).count(b"alias") == json_members.MOST_EDITS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":1,"b":{"a":1},"c":[{"a":1},{"a":"\\"a\\":"}]}',
+        b'\xef\xbb\xbf{"a":' + b"9" * 5000 + b',"A":1e999,"b":"\\ud800"}',
+        b"[]",
+    ],
+)
+def test_members_of_other_objects_and_words_repeat_nothing(text):
+    check_names_once(text, lambda name: True)
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a":1,"a":1}', b'{"a":1,"\\u0061":2}', b'[{"b":{"a":{},"c":1,"a":null}}]']
+)
+def test_a_member_that_stands_twice_is_named(text):
+    with pytest.raises(RepeatedMember, match=r"^a$"):
+        check_names_once(text, "a".__eq__)
+    check_names_once(text, "b".__eq__)

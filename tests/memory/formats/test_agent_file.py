@@ -30,7 +30,10 @@ JSON = st.recursive(
     max_leaves=8,
 )
 MEMBERS = st.sampled_from(
-    ["name", "system", "tags", "metadata", "messages", "passages", "block_ids", "memory_blocks"]
+    """
+    name system tags metadata messages passages block_ids memory_blocks tool_ids tool_rules
+    llm_config context_window_limit response_format
+    """.split()  # noqa: SIM905
 )
 
 
@@ -44,3 +47,27 @@ def test_no_file_is_too_odd(agents, blocks):
 def test_what_is_no_agent_file_is_refused():
     with pytest.raises(BrokenItem):
         read({"x": 1})
+
+
+def test_what_a_file_says_of_model_tools_and_limits_is_read_once_for_all_importers():
+    agent = {
+        "name": "Sam",
+        "llm_config": {"handle": "openai/m", "model": "m"},
+        "tool_ids": ["t1", "t2", "t9", 3],
+        "tool_rules": [{"tool_name": "a", "type": "exit_loop"}, "x"],
+        "context_window_limit": 9000,
+        "response_format": {"type": "json_object"},
+        "include_base_tools": False,
+    }
+    tools = [{"id": "t1", "name": "a"}, {"id": "t2", "name": "b"}, {"id": "t3", "name": "c"}, None]
+    (found,) = read({"agents": [agent], "tools": tools})
+    assert (found.handle, found.tools, found.rules) == (
+        "openai/m",
+        ["a", "b"],
+        agent["tool_rules"][:1],
+    )
+    settings = {"context_window": 9000, "response_format": {"type": "json_object"}}
+    assert found.profile.items() >= {**settings, "memory_tools": False}.items()
+    odd = {**agent, "context_window_limit": True, "response_format": {"type": "xml"}}
+    (found,) = read({"agents": [odd]})
+    assert not {"context_window", "response_format"} & found.profile.keys()

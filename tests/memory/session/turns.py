@@ -62,6 +62,9 @@ class FakeDatabase:
         if self.faults and (fault := self.faults.pop(0)) is not None:
             raise fault
 
+    def write_now(self, work):
+        return None  # it waits its turn
+
     async def write(self, work, **_):
         self._fail()
         out = work(None)

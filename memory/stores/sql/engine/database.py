@@ -308,13 +308,37 @@ class Database:
             async with self._waiting_pieces if piece else contextlib.nullcontext():
                 return await self._write_beside(filed_work, lock, once=piece, shortcut=shortcut)
         written: T = await self._write_in_turn(filed_work, small=small, piece=piece)
-        if filed_work.filed:
-            self.journal.note_filed(filed_work.of, filed_work.filed)
+        self._note_written(filed_work)
+        return written
+
+    def write_now(self, work: BehindJournal[T]) -> list[T] | None:
+        """Run a small write on this thread, where no other waits; None where it must wait.
+
+        It is durable when this returns. What it raises is told when it runs in its turn.
+        """
+        connections = self._connections
+        is_busy = self._committing or self._small_writes or connections.pause is not None
+        if is_busy or connections.parallel or not self._queue.empty():
+            return None
+        if self._writer is None or self._writer.done():
+            return None
+        try:
+            results = connections.at_once([work])
+        except Exception:
+            # The same work runs again in its turn, and raises the same to its caller.
+            return None
+        if results is not None:
+            self._note_written(work)
+        return results
+
+    def _note_written(self, work: BehindJournal[Any]) -> None:
+        """Note what a committed write has filed, and file the journal later."""
+        if work.filed:
+            self.journal.note_filed(work.of, work.filed)
             for call in self.filer.on_filed:
                 call()
-        if self.journal.rows:
+        if self.filer.journal.rows:
             self.filer.file_later()
-        return written
 
     def behind_turns_of(self, scope_id: int | None, work: Work[T]) -> BehindJournal[T]:
         """Return a work that needs the turns of one scope, or of all, for `write`."""

@@ -413,10 +413,7 @@ usage = Table(
     text("tenant"),
     Column("user", Words),
     text("key"),
-    text("model"),
-    text("target"),
-    text("path"),
-    text("mode"),
+    *(text(name) for name in ("model", "target", "path", "mode")),
     *(
         # not wider: Postgres' sum of larger ones is no integer
         Column(name, Integer, nullable=False, server_default="0")
@@ -437,7 +434,8 @@ usage = Table(
     Column("latency_ms", Float, nullable=False),
     Column("first_token_ms", Float),
     Column("status", Integer, nullable=False),
-    Column("code", Words),
+    *(Column(name, Words) for name in ("code", "parent")),
+    text("agent"),
     Index("ix_usage_tenant", "tenant", "created_at"),
     Index("ix_usage_key", "key", "created_at"),
     Index("ix_usage_user", "tenant", "user"),

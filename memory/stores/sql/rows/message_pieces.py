@@ -11,9 +11,11 @@ Nothing is left out for its size: a history that is kept here needs its images a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -34,6 +36,7 @@ from memory.stores.sql.engine.write_lock import WriteLock
 
 LARGE_CHARACTERS = 1 << 22  # of a message; one with more is kept in pieces
 PIECE_CHARACTERS = 1 << 19  # each takes several times that while it is written
+NO_SECRETS: list[str] = []
 ORPHAN_SECONDS = 3600.0  # after which no turn will name its pieces any more
 p, m = t.message_pieces.c, t.messages.c
 NAMED = exists().where(m.pieces == p.body)
@@ -62,6 +65,15 @@ class LongBody:
         return (part.decode() for part in encode_part_by_part(self.message))
 
 
+class ContentRules(msgspec.Struct, frozen=True):
+    """How messages become rows; see `contents_of`."""
+
+    sliced: bool = False
+    screen: Screen | None = None
+    keeps_secrets: bool = False
+    harness: Harness = SHIPPED_HARNESS
+
+
 def contents_of(
     digested_messages: Iterable[tuple[Json, bytes]],
     *,
@@ -77,26 +89,36 @@ def contents_of(
     indexed, recalled and shown, and of the body, unless it keeps_secrets, since the conversation
     is made of it again. harness: what its client puts around the user's words.
     """
+    rules = ContentRules(sliced, screen, keeps_secrets, harness)
     for message, digest in digested_messages:
-        if is_system(message):
-            continue
-        words, role = spoken_text(message), str(message.get("role") or "")
-        if role == "user":
-            # What a harness says around them are not the user's words.
-            own_text = harness.own_part(words)
-            words = words if own_text == words.strip() else own_text
-        if screen is not None:
-            words, message = _screened(screen, words, message, keeps_secrets=keeps_secrets)
-        # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
-        is_plain_message = list(message.items()) == [("role", role), ("content", words)]
-        is_plain_message = is_plain_message and "\x00" not in words
-        yield {
-            "role": role,
-            "body": "" if is_plain_message else _body_of(message, sliced=sliced),
-            "content": words,
-            "digest": digest,
-            "pieces": None,
-        }
+        if not is_system(message):
+            yield content_of(message, digest, rules)
+
+
+def content_of(message: Json, digest: bytes, rules: ContentRules) -> dict[str, Any]:
+    """Return a message, which is no system text, as a row stores it; see `contents_of`."""
+    content, role = message.get("content"), str(message.get("role") or "")
+    words = content if isinstance(content, str) and role == "user" else spoken_text(message)
+    if role == "user" and "</" in words:
+        # What a harness says around them are not the user's words.
+        own_text = rules.harness.own_part(words)
+        words = words if own_text == words.strip() else own_text
+    screen = rules.screen
+    if screen is not None:
+        masked, secrets = screen.mask(words) if words else (words, NO_SECRETS)
+        if (secrets or message.get("tool_calls")) and not rules.keeps_secrets:
+            message = _without_secrets(screen, words, masked, message)
+        words = masked
+    # The usual case: the text is stored once. Of one with NUL, not every store keeps it all.
+    is_plain = list(message.items()) == [("role", role), ("content", words)]
+    is_plain = is_plain and "\x00" not in words
+    return {
+        "role": role,
+        "body": "" if is_plain else _body_of(message, sliced=rules.sliced),
+        "content": words,
+        "digest": digest,
+        "pieces": None,
+    }
 
 
 def note_speaker(user: str, contents: Sequence[dict[str, Any]]) -> None:
@@ -105,17 +127,12 @@ def note_speaker(user: str, contents: Sequence[dict[str, Any]]) -> None:
         content["said_by"] = user
 
 
-def _screened(
-    screen: Screen, words: str, message: Json, *, keeps_secrets: bool
-) -> tuple[str, Json]:
-    """Return words without secrets, and the message without them unless it keeps_secrets."""
-    masked, secrets = screen.mask(words) if words else (words, [])
-    if keeps_secrets or not (secrets or message.get("tool_calls")):
-        return masked, message
+def _without_secrets(screen: Screen, words: str, masked: str, message: Json) -> Json:
+    """Return a message without secrets. masked: its words without them."""
     if message.get("content") is words:
         # It is searched again, but where nothing is replaced there is no other copy of it.
         message = {**message, "content": masked}
-    return masked, screen.mask_message(message)
+    return screen.mask_message(message)
 
 
 def _body_of(message: Json, *, sliced: bool) -> str | LongBody:
@@ -177,7 +194,11 @@ async def write(
             for part in body.parts
             for begin in range(0, len(part), PIECE_CHARACTERS)
         )
-        for position, data in enumerate(body_slices):
+        for position in count():
+            # To encode a piece takes some milliseconds.
+            data = await asyncio.to_thread(next, body_slices, None)
+            if data is None:
+                break
             row = {"body": body.key, "position": position, "data": data}
             await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
 

@@ -208,6 +208,9 @@ class _WaitingRow(NamedTuple):
     is_urgent: bool
 
 
+CONVERSATION = attrgetter("conversation")
+
+
 class Journal:
     """The journal of one database, and what this process knows of it.
 
@@ -233,8 +236,7 @@ class Journal:
         """Tell whether rows of a scope wait, of any if it is None. but: a conversation."""
         if scope is None:
             return self.rows > 0
-        waiting = self._waiting.get(scope, ())
-        return any(row.conversation != but for row in waiting)
+        return not {but}.issuperset(map(CONVERSATION, self._waiting.get(scope, ())))
 
     def append(self, conn: Connection, entry: JournalEntry) -> bool:
         """Append a row; False if the turn has to be written at once. Raises ErasedMeanwhile."""
@@ -250,7 +252,9 @@ class Journal:
         row = _WaitingRow(self.newest, values["scope"], entry.conversation, size, entry.is_urgent)
         self._waiting.setdefault(scope, []).append(row)
         self._scopes[row.scope_id] = scope
-        self._count(row, 1)
+        self.rows += 1
+        self.urgent += row.is_urgent
+        self._bytes += size
         return True
 
     def file(self, conn: Connection, of: bytes | None = None, most: int | None = None) -> int:

@@ -152,6 +152,7 @@ class Snapshot(msgspec.Struct):
     general_entries: object = None
     layers: visible_blocks.Layers = ()  # that the memory reads beside its own
     block_layers: Mapping[str, str] = {}  # of the shared blocks that are shown, by label
+    prepared: Any = None  # what the turn before placed, see `PreparedMemory`
 
     @property
     def share(self) -> tuple[str, ...]:
@@ -161,7 +162,7 @@ class Snapshot(msgspec.Struct):
     @property
     def since(self) -> int:
         """Index of the first message that this request adds."""
-        return self.lead + self.prepended if self.prepended else self.turn.suffix
+        return self.lead + self.prepended if self.prepended else self.turn.newest + 1
 
 
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:

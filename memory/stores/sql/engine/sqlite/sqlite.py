@@ -310,7 +310,9 @@ class SqliteThreads:
             if not reading:
                 self.index_changes.settle(committed=results is not None)
         if not reading:
-            self._count(len(works))
+            self._since_checkpoint += len(works)
+            if self._since_checkpoint >= CHECKPOINT:
+                self._count(0)
         return results
 
     def _count(self, works: int) -> None:

@@ -39,8 +39,10 @@ class SqliteDriver:
     def execute(self, conn: Connection, statement: Executable, values: Mapping[str, Any]) -> RowSet:
         compiled_statement, raw_connection = _compile(statement), conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
-        if writes is not None and writes.take(raw_connection, compiled_statement, (values,)):
-            return RowSet()
+        if writes is not None and writes.is_gathering:
+            rows = (values,)
+            if writes.take(raw_connection, compiled_statement, rows):
+                return RowSet()
         return compiled_statement.run(raw_connection, values)
 
     def execute_sql(self, conn: Connection, sql: str, *values: Any) -> list[Any]:
@@ -101,44 +103,46 @@ class _Compiled:
         ]
         names = [name for name, _ in self._params]
         is_plain = len(names) > 1 and all(default is None for _, default in self._params)
-        self._has_names: Callable[[Mapping[str, Any]], Sequence[Any]] | None = (
+        self._pick_values: Callable[[Mapping[str, Any]], Sequence[Any]] | None = (
             itemgetter(*names) if is_plain else None
         )
         columns = list(getattr(statement, "selected_columns", ()))
         self._row: Callable[..., Any] = (
             _row_type([c.key for c in columns]) if columns else _plain_row
         )
-        self._has_several: dict[int, str] = {}  # by the number of rows
+        self._sql_by_row_count: dict[int, str] = {}  # by the number of rows
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw_connection: Any, values: Mapping[str, Any]) -> RowSet:
-        cursor = raw_connection.execute(self.sql, self._values_of(values))
-        return (
-            RowSet(self._row(*self._to_bools(row)) for row in cursor)
-            if cursor.description
-            else RowSet()
-        )
+        pick = self._pick_values
+        parameters = self._values_of(values) if pick is None else pick(values)
+        cursor = raw_connection.execute(self.sql, parameters)
+        if not cursor.description:
+            return RowSet()
+        if self._row is _plain_row and not self._booleans:
+            return RowSet(cursor)
+        return RowSet(self._row(*self._to_bools(row)) for row in cursor)
 
     def run_all(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run the statement for each row."""
         raw_connection.executemany(self.sql, list(map(self._values_of, rows)))
 
     def _values_of(self, row: Mapping[str, Any]) -> Sequence[Any]:
-        if self._has_names is not None:
-            return self._has_names(row)
+        if self._pick_values is not None:
+            return self._pick_values(row)
         return [row.get(name, default) for name, default in self._params]
 
     def at_once(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert all rows with one statement, which costs a third less."""
-        if (sql := self._has_several.get(len(rows))) is None:
+        if (sql := self._sql_by_row_count.get(len(rows))) is None:
             head, row_values = self.sql.split(" VALUES ")
-            sql = self._has_several[len(rows)] = (
+            sql = self._sql_by_row_count[len(rows)] = (
                 f"{head} VALUES {', '.join([row_values] * len(rows))}"
             )
-        if self._has_names is None:
+        if self._pick_values is None:
             raw_connection.execute(sql, [row[name] for row in rows for name, _ in self._params])
         else:
-            raw_connection.execute(sql, [*chain.from_iterable(map(self._has_names, rows))])
+            raw_connection.execute(sql, [*chain.from_iterable(map(self._pick_values, rows))])
 
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:

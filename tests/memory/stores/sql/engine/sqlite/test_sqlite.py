@@ -14,9 +14,10 @@ from sqlalchemy.dialects import sqlite
 
 from memory.errors import StoreUnavailable
 from memory.stores.sql.engine import database
-from memory.stores.sql.engine.database import Database
+from memory.stores.sql.engine.database import NO_TURNS, Database
 from memory.stores.sql.engine.sqlite import sqlite as threads
 from memory.stores.sql.turns import turn_reader
+from memory.stores.sql.turns.journal import BehindJournal
 
 ROW = "INSERT INTO marks (name, upto) VALUES (:name, 1)"
 
@@ -220,3 +221,26 @@ async def test_a_close_waits_for_the_small_writes_that_wait(tmp_path):
     await again.open()
     assert await names(again) == ["a"]
     await again.close()
+
+
+async def test_a_small_write_that_nobody_waits_behind_is_durable_at_once(db):
+    work = BehindJournal(db.journal, writing("now"), NO_TURNS)
+    assert db.write_now(work) is not None
+    assert await names(db) == ["now"]
+
+
+async def test_a_small_write_waits_behind_those_that_came_before(db):
+    waiting = asyncio.create_task(db.write(writing("first"), small=True))
+    await asyncio.sleep(0)
+    assert db.write_now(BehindJournal(db.journal, writing("second"), NO_TURNS)) is None
+    await waiting
+    assert await names(db) == ["first"]
+
+
+async def test_a_write_that_fails_at_once_is_left_to_its_turn(db):
+    def fails(conn):
+        writing("lost")(conn)
+        raise LookupError
+
+    assert db.write_now(BehindJournal(db.journal, fails, NO_TURNS)) is None
+    assert await names(db) == []
