@@ -159,6 +159,8 @@ def is_vague(name: str, is_brief: bool) -> bool:
 # others may only come down.
 GONE_THROUGH = 2.0
 CEILINGS: dict[str, float] = {
+    "memory.formats": 2.5,
+    "memory.core": 2.5,
     "gateway.apis": 3.0,
     "gateway.app": 7.0,
     "gateway.auth": 14.5,

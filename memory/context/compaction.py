@@ -326,8 +326,8 @@ async def _cutter(
     otherwise the whole history.
     """
     places = [(fitted.cut, fitted.plan.epoch.cut)] if fitted.cut >= 0 else []
-    if places and (cut_mark := turn.mark) is not None and cut_mark.index <= fitted.cut:
-        places.append((cut_mark.index - 1, cut_mark.link))
+    if places and (cut_record := turn.mark) is not None and cut_record.index <= fitted.cut:
+        places.append((cut_record.index - 1, cut_record.link))
     for cut_index, link in places:
         tail = UncompactedMessages(turn, context.counter, cut_index, link)
         summaries = await context.load(list(tail.links))

@@ -298,9 +298,10 @@ class Messages(Sequence[Json]):
         source = self.source
         if not self._from or (source is not None and len(source.text) <= LONG_BYTES):
             return False
-        undecoded, cut_mark = self._known(), self.before.mark
+        undecoded, cut_record = self._known(), self.before.mark
         return (
-            undecoded.end - (cut_mark.at if cut_mark is not None else undecoded.start) > LONG_BYTES
+            undecoded.end - (cut_record.at if cut_record is not None else undecoded.start)
+            > LONG_BYTES
         )
 
     @property
@@ -322,15 +323,15 @@ class Messages(Sequence[Json]):
 
     def enter(self) -> None:
         """Decode what follows the newest cut, and what is kept before it."""
-        cut_mark = self.before.mark
-        if cut_mark is None or self._mark is not None or not self._from:
+        cut_record = self.before.mark
+        if cut_record is None or self._mark is not None or not self._from:
             return
         undecoded = self._known()
-        self._few = {i: decode(undecoded.text[a:b]) for i, (a, b) in cut_mark.stays.items()}
+        self._few = {i: decode(undecoded.text[a:b]) for i, (a, b) in cut_record.stays.items()}
         self._from, self._mark, self._tail = (
-            cut_mark.index,
-            cut_mark,
-            [*undecoded.decode(cut_mark.at, undecoded.end), *self.new],
+            cut_record.index,
+            cut_record,
+            [*undecoded.decode(cut_record.at, undecoded.end), *self.new],
         )
 
     def first(self, count: int) -> list[int]:

@@ -220,20 +220,20 @@ class RequestHistory(msgspec.Struct):
     @property
     def mark(self) -> CompactionMark | None:
         """The mark of the newest cut; None if this scope has none."""
-        cut_mark = self.messages.after.mark
-        return cut_mark if cut_mark is not None and cut_mark.key == self.chain.key else None
+        cut_record = self.messages.after.mark
+        return cut_record if cut_record is not None and cut_record.key == self.chain.key else None
 
     def enter(self) -> None:
         """Decode and hash what follows the newest cut, if the rest is not needed."""
-        if (cut_mark := self.mark) is not None:
-            self.reach(cut_mark.index, cut_mark.link)
+        if (cut_record := self.mark) is not None:
+            self.reach(cut_record.index, cut_record.link)
 
     def reach(self, index: int, link: bytes) -> None:
         """Decode and hash the messages from `index` on.
 
         link: of the messages before `index`.
         """
-        if (cut_mark := self.messages.before.mark) is not None and cut_mark.index <= index:
+        if (cut_record := self.messages.before.mark) is not None and cut_record.index <= index:
             self.messages.enter()
         self.chain.reach(index, link)
 
