@@ -55,6 +55,7 @@ PLACES = {
     "memory.stores.sql.rows.conversations": OWN_ROWS,
     "memory.stores.sql.turns.exchanges": OWN_ROWS,
     "memory.stores.sql.transfer.exporter": OWN_ROWS,
+    "memory.stores.sql.rows.agent_memberships": OWN_ROWS,
     "memory.stores.sql.rows.jobs": OWN_ROWS,
     "memory.stores.sql.index.scope_postings": "numbers that SQLite lists of at most 4,096 rows",
     "memory.stores.sql.index.message_index": OWN_ROWS,

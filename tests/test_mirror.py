@@ -177,7 +177,7 @@ COVERED = {
         memory.management.policies
         memory.stores.sql.rows.policies
     """,
-    "e2e/wire/test_clocks": "gateway.chat.turn.opening gateway.chat.turn.round_stream",
+    "e2e/wire/test_clocks": "gateway.chat.turn.opening",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
     "e2e/wire/test_other_relay": "gateway.relay.endpoint",
     "e2e/test_block_space": "memory.stores.sql.transfer.import_space",

@@ -27,7 +27,7 @@ from gateway.config.settings import (
     TimeoutSettings,
 )
 from gateway.wire.headers import DROPPED, FORWARDED, HOP
-from tests import redis_server, stores
+from tests import postgres_server, redis_server, stores
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -446,7 +446,7 @@ def test_no_file_names_a_path_of_the_machine_it_was_written_on():
 
 def test_without_a_server_its_tests_skip_and_say_what_to_install(monkeypatch, tmp_path):
     """On a bare machine they were errors: a fixture looked for programs that are not there."""
-    monkeypatch.setattr(stores, "binaries", lambda: None)
+    monkeypatch.setattr(postgres_server, "binaries", lambda: None)
     monkeypatch.setattr(redis_server.shutil, "which", lambda name: None)
     with pytest.raises(pytest.skip.Exception, match="apt-get install postgresql"):
         stores.server.__wrapped__()

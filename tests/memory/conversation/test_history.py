@@ -53,7 +53,7 @@ def test_a_list_of_parts_is_no_plain_text():
 def test_links_are_known_in_their_own_scope_alone():
     known = PrefixInfo()
     assert known.links_of(b"ada") is None
-    known.keep_links(b"ada", b"start", b"end")
+    known.links = b"ada", b"start", b"end"
     assert known.links_of(b"ada") == (b"start", b"end")
     assert known.links_of(b"bob") is None
 
