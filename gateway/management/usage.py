@@ -73,7 +73,8 @@ class UsageGroup(msgspec.Struct, kw_only=True):
 class UsageRequest(msgspec.Struct, kw_only=True):
     """user is null where nobody was named, or was erased since; agent where none was called.
 
-    cost_usd is null where a price is unknown. estimated: some counts are estimates.
+    parent: the request whose agent asked for this one, null where a client did. cost_usd is null
+    where a price is unknown. estimated: some counts are estimates.
     """
 
     request_id: str
@@ -101,6 +102,7 @@ class UsageRequest(msgspec.Struct, kw_only=True):
     status: int
     code: str | None
     agent: str | None
+    parent: str | None
     object: str = "usage.request"
 
 

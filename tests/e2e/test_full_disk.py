@@ -103,7 +103,6 @@ async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
 
         with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, "mnemogate"):
             patch.setattr(Database, "write", write)
-            patch.setattr(Database, "write_now", lambda *_: None)  # each waits its turn
             patch.setattr(line_file, "write_parts", nothing_fits)
             response = await live.chat("hi", stream=stream, user="ada")
         assert (response.status_code, words(response, stream)) == (200, "fine")
