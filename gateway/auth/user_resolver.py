@@ -38,14 +38,7 @@ class UserResolver:
         Raises BadRequest, Forbidden.
         """
         named = self._find_named(headers, path, body)
-        if named is None:
-            return principal.default_user or None
-        if not (principal.trusted or principal.may_name(named)):
-            raise Forbidden(
-                f"This key may not act for the user {named[:64]!r}. Use one of its own users, "
-                "or a trusted key."
-            )
-        return named
+        return (principal.default_user or None) if named is None else may_act_for(principal, named)
 
     def _find_named(
         self, headers: Headers, path: str | None, body: Mapping[str, Any]
@@ -120,3 +113,13 @@ def header_text(headers: Headers, name: bytes) -> str | None:
             f"The header {label} is not UTF-8. Encode the value as UTF-8, percent-encoded.",
             param=label,
         ) from e
+
+
+def may_act_for(principal: Principal, user: str) -> str:
+    """Return the user, for whom a caller may act. Raises Forbidden."""
+    if principal.trusted or user == principal.default_user or principal.may_name(user):
+        return user
+    raise Forbidden(
+        f"This key may not act for the user {user[:64]!r}. Use one of its own users, or a trusted "
+        "key."
+    )

@@ -173,7 +173,7 @@ async def test_an_agent_is_made_in_the_page(data):
         ("blocks.0.label", "Not a label", "a label must match"),
         ("blocks.0.limit", "-1", "greater than 0"),
         ("title", "x" * 257, "256"),
-        ("tools", "run_code", "may grant no tools"),
+        ("tools", "run_code", "may not grant the tool"),
     ],
 )
 async def test_an_error_stands_at_its_field(data, member, value, text):

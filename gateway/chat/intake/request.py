@@ -17,6 +17,7 @@ from gateway.apis.base import ApiFormat, RequestFacts
 from gateway.apis.chat.chat_format import CHAT
 from gateway.apis.client_profiles import ClientProfile
 from gateway.auth.authenticator import Principal
+from gateway.auth.user_resolver import may_act_for
 from gateway.chat.intake.body import BodySource, ReadBody, read_members
 from gateway.chat.intake.called_agent import HEADER as AGENT
 from gateway.chat.intake.called_agent import NO_AGENT, CalledAgent, called_agent
@@ -226,9 +227,9 @@ async def read_turn_input(
     if called is not NO_AGENT:
         mode, read, dropped = called.apply(wire, mode, read)
     route = await _route(gateway, read, principal, raw, called)
-    identity = read.members if wire.is_chat else _identity(gateway, principal, wire, read.members)
+    sources = headers, path_user, _identity(gateway, principal, wire, read.members)
     user = known.user if known is not None else None
-    user = user or gateway.names.user(principal, headers, path_user, identity)
+    user = may_act_for(principal, user) if user else gateway.names.user(principal, *sources)
     asker = _Asker(principal, user, route, headers, client, called)
     decided = await _decide(gateway, read, mode, asker)
     without = decided.mode.name == "off" or decided.read.too_heavy
