@@ -116,8 +116,8 @@ async def test_anything_that_makes_our_reader_raise_is_passed_on(api, stream, da
         def fails(*args, **options):
             raise KeyError("a defect")
 
-        monkeypatch.setattr("gateway.chat.turn.turn.stream_round", fails)
-        monkeypatch.setattr("gateway.chat.turn.round_stream.run_by_weight", fails)
+        reader = "stream_round" if stream else "read_whole"
+        monkeypatch.setattr(f"gateway.chat.turn.turn.{reader}", fails)
         http = await post(live, api, "full", stream=stream)
         assert (http.status_code, http.text) == (plain.status_code, plain.text)
         assert http.headers["x-memory-status"] == "degraded"
