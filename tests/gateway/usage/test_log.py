@@ -397,6 +397,7 @@ async def test_single_requests_are_told_newest_first(live):
         "status": 200,
         "code": None,
         "agent": None,
+        "parent": None,
     }
 
 
