@@ -110,7 +110,7 @@ async def _own_tool(visitor: Visitor, name: str) -> StoredTool:
 
 @post("/tool/source", status_code=200)
 async def save_source(visitor: AtVisit, name: FromQuery[str]) -> Template | Redirect:
-    """Replace source and description; hosts, secrets and the sandbox stay as they are."""
+    """Replace source and description; hosts and the sandbox stay as they are."""
     version, source = version_of(visitor), visitor.field("source")
     description = visitor.field("description")
     stored = await _own_tool(visitor, name)
