@@ -23,11 +23,11 @@ SCHEMA = SchemaRenderer(path=["/", "/openapi.json"])
 
 def build_api(current: CurrentState, caches: RouterCaches) -> Litestar:
     """Return the application of `/v1`, `/memory/v1` and `/schema`."""
-    return _serving(copy(_api()), current, caches)
+    return _serving(copy(shared_api()), current, caches)
 
 
 @cache
-def _api() -> Litestar:
+def shared_api() -> Litestar:
     """Return the application without a state.
 
     It is built once in a process, since that takes a quarter of a second and applications differ

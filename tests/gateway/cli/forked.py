@@ -15,18 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _context = multiprocessing.get_context("forkserver")
-# A server loads the last four when something first asks for them, and each command asks.
-_context.set_forkserver_preload(
-    [
-        "gateway.cli.main",
-        "gateway.cli.embedded",
-        "gateway.app",
-        "gateway.server.api_app",
-        "gateway.server.uvicorn_server",
-        "uvicorn.protocols.http.httptools_impl",
-        "httpx",
-    ]
-)
+_context.set_forkserver_preload(["tests.gateway.cli.preloaded"])
 
 
 def run_forked(
