@@ -6,7 +6,7 @@ import itertools
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memory.conversation.history import Messages
@@ -78,6 +78,8 @@ def test_what_neither_begins_nor_ends_alike_is_not_alike(one, two):
 
 @given(st.text(LETTERS, max_size=COLUMNS - 1))
 def test_a_short_message_is_like_no_other(words):
+    # Of a ligature several letters are left: what is compared counts.
+    assume(len(_normalise(words)) < COLUMNS)
     first = opened(words, system="a")
     assert not first.has_edges
     assert not first.is_like(opened(words, system="b"))
