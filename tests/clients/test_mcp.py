@@ -17,7 +17,7 @@ import pytest
 from tests.clients.test_clients import HERE, ROOT
 from tests.conftest import running
 from tests.models import Model
-from tests.wire_models import MessagesModel, ResponsesModel, use
+from tests.wire_models import MessagesModel, ResponsesModel, native, use
 
 SECRET = "mg-0123456789abcdef0123"
 KEYS = {"keys": [{"name": "app", "key": SECRET, "tenant": "t", "default_user": "ada"}]}
@@ -71,8 +71,17 @@ def calls_once(name: str, done: str):
         told = json.dumps(body.get("messages") or body.get("input"))
         if done in told:
             return "Noted."
-        prefix = "mcp__memory__"
-        return [use(prefix + name, {"label": "human", "content": "Likes tea"})]
+        if "call_once" in told:
+            return "It failed."
+        arguments = {"label": "human", "content": "Likes tea"}
+        spaces = [tool["name"] for tool in body["tools"] if tool.get("type") == "namespace"]
+        if not spaces:
+            return [use(f"mcp__memory__{name}", arguments)]
+        # Codex offers the tools of a server in a namespace.
+        [space] = [space for space in spaces if space.startswith("mcp__memory")]
+        call = {"type": "function_call", "id": "fc_once", "call_id": "call_once"}
+        call |= {"name": name, "namespace": space, "arguments": json.dumps(arguments)}
+        return [native({**call, "status": "completed"})]
 
     return answer
 
