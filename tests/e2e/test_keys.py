@@ -201,6 +201,8 @@ async def test_a_credential_that_was_brought_pays_for_nothing_once_keys_are_aske
     async with Model("ok") as up, running(up.url, data, config) as live:
         token = (data / "token").read_text().strip()
         assert await status(live, "sk-own") == 200
+        # Else its job fails after the reload, and the next waits.
+        assert await comes_within(10, lambda: any("embeddings" in r.path for r in up.requests))
         key = (
             await live.memory(
                 "POST",
@@ -224,9 +226,10 @@ async def test_a_credential_that_was_brought_pays_for_nothing_once_keys_are_aske
         before = len(up.requests)
         assert await status(live, key) == 200
         await live.memory("GET", "/users/me/search?query=hi", **bearer(key))
-        live.gateway.worker.wake()
 
         def embeds():
+            # Its job comes once the turn is filed.
+            live.gateway.worker.wake()
             return any(r.path.endswith("/embeddings") for r in up.requests[before:])
 
         assert await comes_within(10, embeds)
