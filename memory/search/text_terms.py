@@ -98,7 +98,7 @@ def text_words(text: str) -> TextWords:
     words = list(dict.fromkeys(plain_words))
     guess = guess_languages(words)
     language = guess[0] if guess and guess != UNLISTED else "en"
-    terms = words if is_ascii and language == "en" else [*_stored_words(words, language)]
+    terms = words if is_ascii and language == "en" else _stored_words(words, language)
     return TextWords(terms, [*identifier_words(spaced)], _roots(words, language))
 
 
@@ -176,14 +176,24 @@ def _bare_head(head: str) -> str:
     return head[:-1] if has_linking_letter else head
 
 
-def _stored_words(words: Iterable[str], language: str) -> Iterator[str]:
-    """Yield words as they are indexed. language: of those in Latin letters."""
+def _stored_words(words: Iterable[str], language: str) -> list[str]:
+    """Return words as they are indexed. language: of those in Latin letters."""
+    if language in PARTED:
+        words = _with_parts(words, language)
+    return [
+        _stored_form(word, language)
+        if len(word) <= WORD_CHARACTERS
+        else _stored_form.__wrapped__(word, language)
+        for word in words
+    ]
+
+
+def _with_parts(words: Iterable[str], language: str) -> Iterator[str]:
+    """Yield words, each compound with its parts behind it."""
     for word in words:
-        form = _stored_form if len(word) <= WORD_CHARACTERS else _stored_form.__wrapped__
-        yield form(word, language)
-        if language in PARTED and len(word) >= MIN_COMPOUND and word[0] <= LAST_LATIN:
-            for part in parts_of(word, language):
-                yield form(part, language)
+        yield word
+        if len(word) >= MIN_COMPOUND and word[0] <= LAST_LATIN:
+            yield from parts_of(word, language)
 
 
 @lru_cache(CACHED_WORDS)
