@@ -74,8 +74,8 @@ class Matches:
 
     weight: keyword weight by row key. asked: weight of a row with every word of the query. named,
     voiced: rows of a speaker that the query names or implies. size: documents of the scope. narrow:
-    the weight of the query's own words, where others were added. sharing: rows that say a word of
-    the query that is rare in its language.
+    the weight of the query's own words, where others were added. sharing: rows that say a topical
+    word of the query.
     """
 
     weight: dict[int, float] = field(default_factory=dict)
@@ -109,12 +109,13 @@ class Matches:
 
 
 def weigh_postings(
-    postings: Iterable[tuple[int, str, Sequence[int]]], size: int, rare_terms: Collection[int] = ()
+    postings: Iterable[tuple[int, str, Sequence[int]]],
+    size: int,
+    topics: Collection[int] = (),
 ) -> Matches:
     """Compute keyword weights.
 
-    postings: (term, column, row keys). size: documents of the scope. rare_terms: terms that are so
-    in their language.
+    postings: (term, column, row keys). size: documents of the scope. topics: topical terms.
     """
     by_term: dict[int, dict[int, float]] = {}
     everywhere: dict[int, set[int]] = {}
@@ -127,7 +128,7 @@ def weigh_postings(
         if column == "speaker":
             matches.named.update(keys)
             continue
-        if column == "body" and term in rare_terms:
+        if column == "body" and term in topics:
             matches.sharing.update(keys)
         weight_by_key, weight = by_term.setdefault(term, {}), COLUMNS[column]
         for key in keys:
@@ -173,7 +174,7 @@ class Ranked:
     """A hit's score and the parts that it is the sum of.
 
     coverage: the share of the query's weight that its own words have, about 1 for all of them.
-    is_sharing: it says a word of the query that is rare in its language.
+    is_sharing: it says a topical word of the query.
     """
 
     score: float
