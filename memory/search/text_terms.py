@@ -57,6 +57,8 @@ ROOTED = ("ru", "el")  # of the scripts that are not Latin
 MIN_CODE = 5  # characters of a word with digits that tells something, such as a model's number
 PARTED = ("de", "nl", "sv")  # languages that write compounds in one word
 MIN_COMPOUND, MIN_PART = 9, 4  # letters
+# Characters of the first part of a compound in Katakana, and of what follows it.
+MIN_KATAKANA_PART, MAX_KATAKANA_PART, MIN_KATAKANA_REST = 3, 10, 2
 
 
 class QueryWord(NamedTuple):
@@ -298,7 +300,8 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
         words = pairs_of(script_run)
         if len(script_run) > 2 and _KATAKANA.fullmatch(script_run):
             is_rare = script_run not in frequent_words
-            yield QueryWord(script_run, (script_run,), is_rare, True, is_topical=is_rare)
+            forms = (script_run, *_first_parts(script_run))
+            yield QueryWord(script_run, forms, is_rare, True, is_topical=is_rare)
         elif len(script_run) > 1 and _ALL_HAN.match(script_run):
             words += [c for c in script_run if c not in frequent_words]
         # Two Chinese characters between others are a Japanese word, and no accident.
@@ -310,6 +313,15 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
             is_telling = tells_something and not is_usual(word, language)
             is_topical = is_rare or (is_telling and bool(is_word))
             yield QueryWord(word, (word,), is_rare, is_telling, is_topical=is_topical)
+
+
+def _first_parts(run: str) -> Sequence[str]:
+    """Return what a compound in Katakana may begin with, such as the nut of a nut cake.
+
+    A text has it as a word of its own, if at all.
+    """
+    last_end = min(len(run) - MIN_KATAKANA_REST, MAX_KATAKANA_PART)
+    return [run[:end] for end in range(MIN_KATAKANA_PART, last_end + 1)]
 
 
 def _is_bound(pair: str, language: str) -> bool:

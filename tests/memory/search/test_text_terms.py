@@ -135,6 +135,20 @@ def test_an_arabic_preposition_that_is_written_with_its_word_hides_nothing():
     assert "كل" not in looked_for("لكل")
 
 
+@pytest.mark.parametrize(
+    ("fact", "task"),
+    [
+        ("パクチーが苦手です。", "パクチーサラダの作り方は?"),
+        ("ピーナッツは食べられません。", "ピーナッツバターのレシピ"),
+        ("グルテンを避けています。", "グルテンフリーのパン"),
+    ],
+)
+def test_a_compound_in_katakana_finds_what_it_begins_with(fact, task):
+    words = [w for w in query_words(task) if len(w.word) > 2]
+    assert any(w.is_topical and set(w.forms) & set(index_words(fact)) for w in words)
+    assert all(len(w.forms) <= 9 for w in query_words("ア" * 500))
+
+
 FINNISH = "Minulla on vaikea pähkinäallergia joten en voi syödä mitään mikä sisältää pähkinöitä."
 
 
