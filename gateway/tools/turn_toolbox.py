@@ -14,6 +14,7 @@ from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall, c
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
 from gateway.tools.registry import RegisteredTool, ToolRegistry
 from gateway.tools.results import ERROR
+from gateway.tools.skill_tool import SKILL_OPEN
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.verdicts import ALLOW, ReplyRules, RunRules
 from gateway.wire.chat import Json
@@ -77,6 +78,8 @@ class TurnToolbox:
         self.deferred: tuple[str, ...] = ()
         settings = request.registry.settings
         self._checker = CallChecker(self._usable, settings.calls_per_turn)
+        # As long as no block lists a skill, the turn is one without tools of ours.
+        self.is_idle = self._usable.keys() == {SKILL_OPEN}
         self.exits = request.rules.exits
         self.governed_memory = request.rules.governed_memory
 

@@ -249,7 +249,11 @@ class TurnRecorder:
         jobs: list[QueuedJob] = []
         if ask.scope.is_named:
             jobs += turn.services.retrieval.jobs(turn.progress.scope_id)
-        if ask.mode != "full" or turn.task is not None:
+        if ask.mode != "full":
+            return jobs
+        if turn.policy.skills.is_on and ask.scope.is_named and turn.has_run_tools:
+            jobs.append(turn.policy.skills.job(ask.scope.key, ask.model, ask.scope.project))
+        if turn.task is not None:
             return jobs
         if ask.scope.is_named:
             if turn.ask.extract and turn.is_new_message:

@@ -170,10 +170,11 @@ class Toolbox(Protocol):
 
     names: of all calls that are run here. Those of the client are not among them. exits: the rules
     that act on the turn itself, None where there are none. governed_memory: names of memory tools
-    whose calls it judges too.
+    whose calls it judges too. is_idle: it has nothing to run but what an epoch shows.
     """
 
     names: Collection[str]
+    is_idle: bool
     exits: ExitRules | None
     governed_memory: frozenset[str]
 

@@ -16,6 +16,7 @@ from gateway.chat.intake.reachable_agents import (
 )
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.intake.ruled_calls import approvals_of, rules_of
+from gateway.chat.intake.skill_offer import add_skill_tool, may_open_skills
 from gateway.limits.limiter import KeyQuota
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
@@ -36,7 +37,8 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     """
     granted, toolbox = request.principal.tools.granted, gateway.toolbox
     may_be = granted or toolbox.has_tools or toolbox.judges_memory
-    return bool(may_be or request.called.agent is not None)
+    has_agent = request.called.agent is not None
+    return bool(may_be or has_agent or may_open_skills(gateway, request))
 
 
 class ToolTarget(msgspec.Struct, frozen=True):
@@ -54,8 +56,8 @@ async def toolbox_of(
     if request.mode not in ("full", "read"):
         return None
     rules, granted = rules_of(gateway, request), _grants_of(gateway, request)
-    writes_to_agents = may_reach_agents(request)
-    if not (granted or rules.governed_memory or writes_to_agents):
+    writes_to_agents, opens_skills = may_reach_agents(request), may_open_skills(gateway, request)
+    if not (granted or rules.governed_memory or writes_to_agents or opens_skills):
         return None
     principal = request.principal
     await _learn_agents_tools(gateway, request)
@@ -67,6 +69,8 @@ async def toolbox_of(
     if writes_to_agents:
         colleagues = await agent_tools_of(gateway, request, to.run_ask)
         tools = {**tools, **register_agent_tools(gateway, colleagues, grants)}
+    if opens_skills:
+        tools = add_skill_tool(gateway, tools, grants)
     if not (tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
@@ -94,6 +98,8 @@ def _caller_of(request: TurnInput) -> ToolCaller:
         request.agent,
         request.id,
         {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
+        request.owner,
+        request.project,
     )
 
 
