@@ -59,7 +59,7 @@ def accounted_response(
     """
     forward.request = entry.id
     principal = entry.principal
-    if principal.tenant in gateway.process.bookings.waiting and principal.authorization:
+    if principal.tenant in gateway.process.bookings.tenants_without_key and principal.authorization:
         gateway.credentials.keep(principal.tenant, principal.authorization)
         gateway.process.bookings.resume(principal.tenant)
     account = _account(gateway, forward, entry)

@@ -166,7 +166,7 @@ class PassthroughProducer:
             if not self._ending.ended:
                 await self._forward.report_broken_stream(e)
                 raise
-        if not self._ending.whole:
+        if not self._ending.is_complete:
             raise StreamIncomplete(
                 "The upstream's stream ended before the answer was complete. What came is "
                 "above; try again."
@@ -174,12 +174,12 @@ class PassthroughProducer:
 
     async def _edit_events(self, events: list[SseEvent]) -> bytes:
         """Return what to show for these events; long ones are read in a thread."""
-        if all(is_light(e.raw) for e in events):
+        if all(is_light(e.event_bytes) for e in events):
             return self._show(events)
         return await asyncio.to_thread(self._show_heavy, events)
 
     def _show_heavy(self, events: list[SseEvent]) -> bytes:
-        if not all(is_readable(e.raw) for e in events):
+        if not all(is_readable(e.event_bytes) for e in events):
             raise StreamIncomplete(
                 f"The stream broke off: the upstream sent an event of {UNREADABLE}. Try again."
             )
@@ -190,15 +190,15 @@ class PassthroughProducer:
         for event in events:
             if (
                 not event.ended
-                and not self._ending.whole
+                and not self._ending.is_complete
                 and event.data != DONE
                 and not is_object(event.data or b"")
             ):
                 continue  # cut before its last brace
             shown = self._edit(event)
             self._ending.see(shown)
-            out.append(shown.raw)
-            if not event.ended and not self._ending.whole:
+            out.append(shown.event_bytes)
+            if not event.ended and not self._ending.is_complete:
                 out.append(b"\n\n")  # so that what tells of the cut is an event of its own
         return out[0] if len(out) == 1 else b"".join(out)
 
@@ -207,7 +207,7 @@ class PassthroughProducer:
         if not event.data or event.data == DONE:
             return event
         text = CutText(event.data) if len(event.data) > LONG_BYTES else None
-        data = event.data if text is None else text.cut
+        data = event.data if text is None else text.cut_text
         if USAGE.search(data):
             self._forward.meter.record_usage(usage_of(data))
         alias = self._forward.alias
@@ -220,7 +220,7 @@ class PassthroughProducer:
         if text is not None:
             edited = join_body(text.restore(edited))
         framed = frame(edited)
-        return event._replace(raw=head + framed if head else framed, data=edited)
+        return event._replace(event_bytes=head + framed if head else framed, data=edited)
 
     def build_head(self, *, committed: bool) -> ResponseHead:
         if self._passed is None:

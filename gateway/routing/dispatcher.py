@@ -312,7 +312,11 @@ class Dispatcher(msgspec.Struct):
 
         Raises Unavailable if no slot is free in time.
         """
-        outgoing.until, outgoing.model, outgoing.written = self.deadline, target.model, self._leaves
+        outgoing.until, outgoing.model, outgoing.on_written = (
+            self.deadline,
+            target.model,
+            self._leaves,
+        )
         outgoing.tenant = self.caller.tenant
         limited = target.concurrent or self.caller.shares
         places = await self._take_slots(target) if limited else None

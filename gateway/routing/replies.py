@@ -160,7 +160,7 @@ def _check_forerun(before: int, batch: Sequence[SseEvent]) -> int:
     for event in batch:
         if event.data:
             return size
-        size += len(event.raw)
+        size += len(event.event_bytes)
     if size > FORERUN_BYTES:
         raise StreamIncomplete(
             f"The upstream sent more than {FORERUN_BYTES >> 10} KiB of comments before its first "
@@ -240,7 +240,7 @@ class EventReader:
         try:
             while True:
                 data = await self._body.__anext__()
-                if self._framer.waiting > LONG_BYTES:
+                if self._framer.waiting_bytes > LONG_BYTES:
                     events = await feed_long(self._framer, data)
                 else:
                     events = feed_framer(self._framer, data)

@@ -125,7 +125,7 @@ async def book_pending(current: Callable[[], GatewayState]) -> None:
     """
     bookings = current().process.bookings
     while True:
-        bookings.changed.clear()
+        bookings.change_event.clear()
         try:
             pause = await _look_at_all(current())
         except MemoryFault as e:
@@ -137,7 +137,7 @@ async def book_pending(current: Callable[[], GatewayState]) -> None:
             pause = LONGEST_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
-                await bookings.changed.wait()
+                await bookings.change_event.wait()
         # However many requests come, at most one look a second.
         await asyncio.sleep(min(FIRST_SECONDS, 1.0))
 

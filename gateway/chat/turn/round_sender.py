@@ -320,10 +320,12 @@ class RoundSender:
         if self.injection is not Injection.NONE and not self.hidden.messages:
             self._session.remember_sent_prompt(reply.target.label, reply.messages)
         if (carriage := reply.incoming.carriage) is not None:
-            lost_reasoning = HIDDEN_REASONING in carriage.lost and not self._session.continues
-            if lost_reasoning or LOST_ITEMS in carriage.lost:
+            lost_reasoning = (
+                HIDDEN_REASONING in carriage.lost_members and not self._session.continues
+            )
+            if lost_reasoning or LOST_ITEMS in carriage.lost_members:
                 self.lost_rounds = True
-            lost = ", ".join(carriage.lost)
+            lost = ", ".join(carriage.lost_members)
             note = f"{reply.target.label} was sent {SENT[carriage.form]}"
             note += f"; dropped: {lost}" if lost else ""
             notes = self._session.trace.notes
