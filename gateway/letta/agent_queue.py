@@ -47,7 +47,8 @@ class QueuedTurn:
         if self._queue.requests >= max_waiting:
             raise AgentBusy(
                 f"{max_waiting} messages to this agent wait for an answer already, which is "
-                "all that server.letta_waiting allows. Send this one again when one of them is answered.",
+                "all that server.letta_waiting allows. Send this one again when one of them is "
+                "answered.",
                 headers=[RETRY_AFTER],
             )
         self._counts = True

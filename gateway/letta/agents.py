@@ -144,7 +144,7 @@ async def edit_profile(call: LettaCall, ident: str, change: Change) -> Agent:
     """Change an agent's profile, and return it. change: gives its new members."""
     for tries_left in reversed(range(TRIES)):
         agent = await find_own(call, ident)
-        stored_agent = agent.stored
+        stored_agent = agent.row
         assert stored_agent is not None  # noqa: S101 - it is no agent of the configuration
         before = msgspec.json.decode(stored_agent.profile)
         members = await change(agent, before)

@@ -56,7 +56,7 @@ def rules_of(agent: Agent) -> list[Json]:
 
 async def agent_state(call: LettaCall, agent: Agent) -> Json:
     """Return all that a Letta client is told of an agent."""
-    profile, members_of_door, stored_agent = agent.settings, door_members(agent), agent.stored
+    profile, members_of_door, stored_agent = agent.settings, door_members(agent), agent.row
     blocks = [block.to_json() for block in await BLOCKS.list_of(call, agent)]
     memory = {"blocks": blocks, "agent_type": AGENT_TYPE, "file_blocks": [], "prompt_template": ""}
     return {

@@ -65,7 +65,7 @@ def booking_of(request: TurnInput, forward: Dispatcher) -> Json:
         booking |= place._asdict()
     before = forward.meter.bill_hidden()
     if before.tokens != TokenUsage():
-        booking[BEFORE] = {"tokens": asdict(before.tokens), "usd": before.known}
+        booking[BEFORE] = {"tokens": asdict(before.tokens), "usd": before.known_cost}
     billed = {k.decode(): v.decode("latin-1") for k, v in request.headers.items() if k in BILLED}
     return {BOOKING: booking | ({"headers": billed} if billed else {})}
 

@@ -247,9 +247,11 @@ class RoundSender:
         if not managed and compactions < COMPACTIONS:
             told = sizes_told(refusal)
             smaller = await self._session.compact_harder(compactions, told)
-            if (windows := self._options.windows) is not None and self._forward.tried is not None:
+            if (
+                windows := self._options.windows
+            ) is not None and self._forward.last_target is not None:
                 counted = self._session.refused_tokens
-                windows.note_refusal(self._forward.tried, self._forward.caller, counted, told)
+                windows.note_refusal(self._forward.last_target, self._forward.caller, counted, told)
             if smaller:
                 return True
         if not (self._session.prompt.adds_anything or self.hidden.messages):
