@@ -35,14 +35,14 @@ LEASE_MARGIN = 60.0  # seconds
 class RequestAccount(msgspec.Struct):
     """The accounting of one request: admission, then the callbacks of its response.
 
-    record: what is known of the request so far. started: by perf_counter. output: most tokens that
-    the answer may have; None if unknown. background: it goes on after the request, so what it used
-    is not known at the end: then what was reserved counts.
+    record: what is known of the request so far. started_at: by perf_counter. output: most tokens
+    that the answer may have; None if unknown. background: it goes on after the request, so what it
+    used is not known at the end: then what was reserved counts.
     """
 
     forward: Dispatcher
     record: UsageRecord
-    started: float
+    started_at: float
     limits: Limiter
     usage: UsageLog
     allowance: KeyQuota
@@ -81,7 +81,7 @@ class RequestAccount(msgspec.Struct):
             self.allowance, usage.input + usage.output, usd, lease
         )
         if (hold := self._ticket.hold) is not None:
-            self.forward.meter.counted_in = CountedIn(hold.period, hold.second, hold.shared)
+            self.forward.meter.counted_in = CountedIn(hold.period, hold.window_second, hold.shared)
 
     def _expect(self) -> tuple[TokenUsage, float]:
         """Return what the request may use, and what that may cost in USD."""
@@ -97,7 +97,7 @@ class RequestAccount(msgspec.Struct):
         """Note the status, and the time to the first byte unless only a comment was sent."""
         self._status = status
         if not committed:
-            self.record.first_token_ms = (time.perf_counter() - self.started) * 1000
+            self.record.first_token_ms = (time.perf_counter() - self.started_at) * 1000
 
     def on_finish(
         self, memory: str, error: BaseException | None
@@ -113,7 +113,7 @@ class RequestAccount(msgspec.Struct):
         bill = self._bill()
         if self._ticket is not None:
             await self.limits.settle(
-                self._ticket, bill.tokens.input + bill.tokens.output, bill.known
+                self._ticket, bill.tokens.input + bill.tokens.output, bill.known_cost
             )
         self._record(bill, memory, error)
 
@@ -122,19 +122,19 @@ class RequestAccount(msgspec.Struct):
         bill = self.forward.meter.bill()
         if not (self.background and bill.estimated):
             return bill
-        expected, usd = self._expect()
+        expected_tokens, usd = self._expect()
         before = self.forward.meter.bill_hidden()
         bill.tokens = msgspec.structs.replace(
             bill.tokens,
-            input=max(bill.tokens.input, before.tokens.input + expected.input),
-            output=max(bill.tokens.output, before.tokens.output + expected.output),
+            input=max(bill.tokens.input, before.tokens.input + expected_tokens.input),
+            output=max(bill.tokens.output, before.tokens.output + expected_tokens.output),
         )
-        bill.known = max(bill.known, before.known + usd)
-        bill.cost = bill.known if bill.cost is not None else None
+        bill.known_cost = max(bill.known_cost, before.known_cost + usd)
+        bill.cost = bill.known_cost if bill.cost is not None else None
         return bill
 
     def _record(self, bill: UsageTotals, memory: str, error: BaseException | None) -> None:
-        record = bill_record(self.record, self.forward, bill, self.started)
+        record = bill_record(self.record, self.forward, bill, self.started_at)
         record.status, record.code = self._status or 200, None
         if error is not None:
             record.status, record.code = _outcome(error)
@@ -156,15 +156,15 @@ class RequestAccount(msgspec.Struct):
 
 
 def bill_record(
-    record: UsageRecord, forward: Dispatcher, bill: UsageTotals, started: float
+    record: UsageRecord, forward: Dispatcher, bill: UsageTotals, started_at: float
 ) -> UsageRecord:
     """Complete a record with the results of the request's upstream calls.
 
-    These are the target, the usage, its cost, and the time since `started` (perf_counter).
+    These are the target, the usage, its cost, and the time since `started_at` (perf_counter).
     """
-    last, tokens = forward.served or forward.tried, bill.tokens
-    record.latency_ms = (time.perf_counter() - started) * 1000
-    record.target = last.label if last is not None else ""
+    last_target, tokens = forward.served or forward.last_target, bill.tokens
+    record.latency_ms = (time.perf_counter() - started_at) * 1000
+    record.target = last_target.label if last_target is not None else ""
     record.attempts, record.rounds, record.cost, record.estimated = (
         forward.attempts,
         bill.rounds,
@@ -221,9 +221,9 @@ def _priced_route(route: Route, key: str) -> Route:
     left.
     """
     tiers = tuple(
-        known
+        priced_targets
         for tier in route.tiers
-        if (known := tuple(t for t in tier if t.price is not None or not t.model))
+        if (priced_targets := tuple(t for t in tier if t.price is not None or not t.model))
     )
     if not tiers:
         raise Forbidden(

@@ -114,17 +114,19 @@ def create_app(
         probes = {} if upstreams else build_probes(settings.providers, serving)
         return upstreams or build_upstreams(settings, serving, carrying), probes
 
-    current = CurrentState(build_state(settings, connect_upstreams(settings)))
+    current_state = CurrentState(build_state(settings, connect_upstreams(settings)))
     caches = RouterCaches()
     return GatewayMiddleware(
-        current,
+        current_state,
         FrameworkApps(
-            LazyApp(lambda: _framework().build_api(current, caches)),
-            LazyApp(lambda: _framework().build_dashboard(current, caches)),
+            LazyApp(lambda: _framework().build_api(current_state, caches)),
+            LazyApp(lambda: _framework().build_dashboard(current_state, caches)),
             caches,
         ),
-        lambda running, settings: reload_state(running, settings, connect_upstreams(settings)),
-        lambda: lifespan.run(current, transports.values()),
+        lambda running_gateway, settings: reload_state(
+            running_gateway, settings, connect_upstreams(settings)
+        ),
+        lambda: lifespan.run(current_state, transports.values()),
     )
 
 
@@ -224,36 +226,40 @@ def _database(settings: Settings, secret: bytes) -> Database:
     return database
 
 
-def reload_state(running: GatewayState, settings: Settings, servers: Servers) -> GatewayState:
+def reload_state(
+    running_gateway: GatewayState, settings: Settings, servers: Servers
+) -> GatewayState:
     """Return the state for new settings, with the same memory, worker and counters.
 
     Raises ConfigError, in which case nothing has changed.
     """
     router = Router(settings, servers[0], ModelFacts.load(facts_file()))
     state = replace(
-        running,
+        running_gateway,
         settings=settings,
-        keys=_authenticator(settings, running.secret, running.keys.made),
+        keys=_authenticator(settings, running_gateway.secret, running_gateway.keys.key_store),
         names=UserResolver(settings),
         router=router,
         prefixes=RequestParseCache(),
         background=UiPromptDetector(settings.memory.ignore),
         lacks=no_lacks(),
         windows=ContextWindows(servers[1]),
-        choice=running.choice.with_rules(settings.routing),
-        toolbox=_reload_toolbox(running, settings),
+        choice=running_gateway.choice.with_rules(settings.routing),
+        toolbox=_reload_toolbox(running_gateway, settings),
     )
-    running.choice.cooldowns.rules = _cooldown_policy(settings)
-    running.metrics.configure(_model_names(settings), settings.providers, settings.agents)
-    running.metrics.tools.configure(settings.tools)
-    memory = running.memory
+    running_gateway.choice.cooldowns.rules = _cooldown_policy(settings)
+    running_gateway.metrics.configure(_model_names(settings), settings.providers, settings.agents)
+    running_gateway.metrics.tools.configure(settings.tools)
+    memory = running_gateway.memory
     memory.policy = _policy(settings)
     memory.db.index_limit.characters = settings.memory.index_characters
     _register(
-        running.worker,
+        running_gateway.worker,
         memory,
-        BackgroundModelClient(settings, router, state.choice, running.credentials, running.usage),
-        running.metrics,
+        BackgroundModelClient(
+            settings, router, state.choice, running_gateway.credentials, running_gateway.usage
+        ),
+        running_gateway.metrics,
     )
     if memory.retrieval.meaning is not None and isinstance(
         embed := memory.retrieval.meaning.embed, UpstreamEmbedder
@@ -267,16 +273,16 @@ def _toolbox(settings: Settings, memory: Memory, secret: bytes) -> ToolRegistry:
     return build_registry(KindServices(settings, memory, secret, shared))
 
 
-def _reload_toolbox(running: GatewayState, settings: Settings) -> ToolRegistry:
+def _reload_toolbox(running_gateway: GatewayState, settings: Settings) -> ToolRegistry:
     """Return the registry of new settings; replaced entries end with their runs."""
-    shared = running.toolbox.shared
+    shared = running_gateway.toolbox.shared
     if shared.settings != settings.sandbox:
         shared = SharedRuntimes(settings.sandbox)
-    services = KindServices(settings, running.memory, running.secret, shared)
-    toolbox = build_registry(services, running.toolbox)
-    retiring = asyncio.ensure_future(running.toolbox.retire(toolbox))
-    running.process.jobs.add(retiring)
-    retiring.add_done_callback(running.process.jobs.discard)
+    services = KindServices(settings, running_gateway.memory, running_gateway.secret, shared)
+    toolbox = build_registry(services, running_gateway.toolbox)
+    retiring = asyncio.ensure_future(running_gateway.toolbox.retire(toolbox))
+    running_gateway.process.jobs.add(retiring)
+    retiring.add_done_callback(running_gateway.process.jobs.discard)
     return toolbox
 
 
@@ -293,13 +299,13 @@ def _traces(settings: Settings) -> TurnTraces | None:
     return open_traces(telemetry.traces, content=telemetry.trace_content)
 
 
-def _authenticator(settings: Settings, secret: bytes, made: KeyStore) -> Authenticator:
+def _authenticator(settings: Settings, secret: bytes, key_store: KeyStore) -> Authenticator:
     path = settings.data / "token"
     # Who had the dashboard before there were managed keys keeps it, on loopback.
     stays = settings.mode == "managed" and settings.server.loopback and path.exists()
     is_used = settings.is_keyless or stays
     token = load_or_create_secret(path, 24).hex() if is_used else ""
-    return Authenticator(settings, secret, token, made)
+    return Authenticator(settings, secret, token, key_store)
 
 
 def _counters(shared: RedisClient | None, sharers: Callable[[], int]) -> Counters:
@@ -316,9 +322,9 @@ def _cooldown_policy(settings: Settings) -> CooldownPolicy:
     return CooldownPolicy(cooldown.failures, cooldown.window, cooldown.seconds)
 
 
-def _blocks_of(listed: Iterable[BlockDefault]) -> dict[str, CoreBlock]:
+def _blocks_of(defaults: Iterable[BlockDefault]) -> dict[str, CoreBlock]:
     return {
-        b.label: CoreBlock(b.label, b.value, b.description, b.limit, b.read_only) for b in listed
+        b.label: CoreBlock(b.label, b.value, b.description, b.limit, b.read_only) for b in defaults
     }
 
 

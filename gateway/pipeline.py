@@ -34,7 +34,7 @@ class RequestInfo(msgspec.Struct):
     id: str
     principal: Principal
     path: str
-    started: float
+    started_at: float
     model: str = ""
     mode: str = "off"
     user: str | None = None
@@ -59,7 +59,7 @@ def accounted_response(
     """
     forward.request = entry.id
     principal = entry.principal
-    if principal.tenant in gateway.process.bookings.waiting and principal.authorization:
+    if principal.tenant in gateway.process.bookings.tenants_without_key and principal.authorization:
         gateway.credentials.keep(principal.tenant, principal.authorization)
         gateway.process.bookings.resume(principal.tenant)
     account = _account(gateway, forward, entry)
@@ -105,7 +105,7 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
     return RequestAccount(
         forward,
         record,
-        entry.started,
+        entry.started_at,
         gateway.limits,
         gateway.usage,
         allowance,
@@ -116,28 +116,30 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
     )
 
 
-def affinity_key(messages: object, explicit: str | None, whose: str) -> bytes:
+def affinity_key(messages: object, explicit: str | None, owner: str) -> bytes:
     """Return what stays the same in a conversation, for it to stay with its target.
 
     It keeps a conversation on one target. Made of the conversation's explicit name, or else of its
     first user message.
     """
     if isinstance(messages, Messages):
-        first = messages.after.first
+        first_message = messages.after.first
     else:
-        listed = messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
-        first = next(
+        message_list = (
+            messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
+        )
+        first_message = next(
             (
                 conversation_key(m)
-                for m in listed
+                for m in message_list
                 if isinstance(m, dict) and m.get("role") == "user"
             ),
             b"",
         )
     return keyed_hash(
         b"beginning",
-        whose.encode("utf-8", "surrogatepass"),
-        explicit.encode("utf-8", "surrogatepass") if explicit else first,
+        owner.encode("utf-8", "surrogatepass"),
+        explicit.encode("utf-8", "surrogatepass") if explicit else first_message,
     )
 
 
@@ -153,10 +155,10 @@ def new_dispatcher(
     user: whom it is for. Its deadline is the longest total timeout of these targets.
     """
     settings = gateway.settings
-    own = gateway.keys.own
-    client = client_side(headers, settings.server.forward_headers, own=own)
-    bound = b"idempotency-key" in headers and (not own or user)
-    if bound:  # the account of an app is shared by its users
+    is_own_key = gateway.keys.own
+    client = client_side(headers, settings.server.forward_headers, own=is_own_key)
+    is_keyed = b"idempotency-key" in headers and (not is_own_key or user)
+    if is_keyed:  # the account of an app is shared by its users
         owner = f"{principal.tenant}\x00{user or ''}"
         client = with_owners_idempotency_key(client, gateway.secret, owner)
     return Dispatcher(
@@ -165,8 +167,8 @@ def new_dispatcher(
         Caller(
             client,
             principal.authorization,
-            not own,
-            account=principal.tenant if own else "",
+            not is_own_key,
+            account=principal.tenant if is_own_key else "",
             tenant=principal.tenant,
             shares=gateway.keys.serves_several_tenants,
         ),

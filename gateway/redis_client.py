@@ -78,9 +78,8 @@ class RedisClient:
         self._pause = pause
         self._client: Redis | None = None
         self._up = False
-        self._slots = asyncio.Semaphore(
-            16
-        )  # as many connections; Redis executes one command at a time anyway
+        # As many connections; Redis executes one command at a time anyway.
+        self._slots = asyncio.Semaphore(16)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reconnecting: asyncio.Task[Any] | None = None
         self.when_back: list[Callable[[], Awaitable[None]]] = []

@@ -142,7 +142,9 @@ class Memory:
             work = [self._replay.follow()]
             if self.db.holder is not None:
                 work += [self.policies.follow(), self.agents.follow()]
-            self._following = [asyncio.create_task(one, name="memory-follow") for one in work]
+            self._following = [
+                asyncio.create_task(follower, name="memory-follow") for follower in work
+            ]
         self._ready.set()
 
     def _on_beat(self, lost: bool) -> None:
@@ -150,14 +152,16 @@ class Memory:
         if lost:
             self.policies.forget()  # others may have changed them
             self.agents.forget()
-        if (owed := self.in_flight.owed) and self._letting_go is None:
-            self._letting_go = asyncio.create_task(self._let_go(set(owed)), name="memory-let-go")
+        if (owed_nodes := self.in_flight.owed) and self._letting_go is None:
+            self._letting_go = asyncio.create_task(
+                self._let_go(set(owed_nodes)), name="memory-let-go"
+            )
 
     async def _let_go(self, nodes: set[int]) -> None:
         """Let other workers go on with nodes that this one does nothing more with."""
         try:
-            free = nodes - self.in_flight.nodes
-            let_go = partial(node_holders.let_go, nodes=free, me=self.db.holder or 0)
+            free_nodes = nodes - self.in_flight.nodes
+            let_go = partial(node_holders.let_go, nodes=free_nodes, me=self.db.holder or 0)
             await self.db.write(let_go, lock=NOTHING)
             self.in_flight.owed -= nodes
         except StoreUnavailable:
@@ -195,9 +199,9 @@ class Memory:
         """Return a scope; its keys are derived once and cached."""
         agent = memory_name(agent, project) if project else agent
         name = (tenant, user, agent)
-        if (found := self.scopes.get(name)) is None:
-            self.scopes.put(name, found := Scope(tenant, user, agent, self.secret))
-        return found
+        if (known_scope := self.scopes.get(name)) is None:
+            self.scopes.put(name, known_scope := Scope(tenant, user, agent, self.secret))
+        return known_scope
 
     def counter(self, family: str) -> TokenCounter:
         """Return the token counter of a tokenizer family.
@@ -268,17 +272,19 @@ class Memory:
         try:
             takes = ask.mode == "full" and ask.records  # what another turn left for the next
             entries = self.lines.shelf(ask.scope.key) if takes else None
-            cached = await self._take_cached(ask, turn, entries, patience)
-            snapshot = self._snapshot_from_cache(ask, turn, cached)
+            cached_snapshot = await self._take_cached(ask, turn, entries, patience)
+            snapshot = self._snapshot_from_cache(ask, turn, cached_snapshot)
             opening = await self._find_opening(ask, turn) if snapshot is None else None
-            read = partial(self._read_snapshot, ask, HashedRequest(turn, key, opening), patience)
+            read_snapshot = partial(
+                self._read_snapshot, ask, HashedRequest(turn, key, opening), patience
+            )
             if snapshot is None:
-                snapshot = await read()
+                snapshot = await read_snapshot()
             if key is not None and self.db.is_shared:
-                snapshot = await settle(self.db, ask, claim, snapshot, read)
+                snapshot = await settle(self.db, ask, claim, snapshot, read_snapshot)
             attempt = RequestAttempt(claim, entries, patience=patience, opening=opening)
-            begun = start_turn(self._services(ask.tokenizer), ask, snapshot, attempt, policy)
-            session = await begin_session(begun)
+            started_turn = start_turn(self._services(ask.tokenizer), ask, snapshot, attempt, policy)
+            session = await begin_session(started_turn)
             if ask.idempotency and self.db.holder is not None:
                 await session.open()  # before the model is asked, so that no other worker asks too
             return session
@@ -326,10 +332,10 @@ class Memory:
         patience: StoreDeadline,
     ) -> turn_reader.Snapshot | None:
         """Return the cached snapshot that the turn continues, if it still holds."""
-        found = await self._find_cached(ask, turn, entries, patience)
-        if found is not None and self.db.is_shared:
-            return await self._compare(found, patience)
-        return found
+        cached_snapshot = await self._find_cached(ask, turn, entries, patience)
+        if cached_snapshot is not None and self.db.is_shared:
+            return await self._compare(cached_snapshot, patience)
+        return cached_snapshot
 
     async def _find_cached(
         self,
@@ -344,11 +350,11 @@ class Memory:
         if ask.certain or entries is None:
             return None
         if turn.newest < 0:
-            named = "" if ask.resends else ask.explicit or ""
-            return self.lines.take(entries, named_conversation_key(named))
-        found = self.lines.take(entries, turn.chain.link(turn.newest))
-        if found is not None or not ask.scope.is_named:
-            return found
+            explicit_name = "" if ask.resends else ask.explicit or ""
+            return self.lines.take(entries, named_conversation_key(explicit_name))
+        cached_snapshot = self.lines.take(entries, turn.chain.link(turn.newest))
+        if cached_snapshot is not None or not ask.scope.is_named:
+            return cached_snapshot
         digest = turn.chain.digest(turn.newest)
         if digest == turn.silent or (ending := entries.find_ending(digest)) is None:
             return None
@@ -366,57 +372,79 @@ class Memory:
         return None
 
     async def _compare(
-        self, found: turn_reader.Snapshot, patience: StoreDeadline
+        self, cached_snapshot: turn_reader.Snapshot, patience: StoreDeadline
     ) -> turn_reader.Snapshot | None:
         """Return the cached snapshot if nobody wrote what it holds since; one look by key."""
-        scope_id, line = found.scope_id, found.conversation
+        scope_id, line = cached_snapshot.scope_id, cached_snapshot.conversation
         if scope_id is None or line is None:
             return None
-        scope, expected = found.owner.scope, [found.version, line.version, found.shares]
+        scope, expected_versions = (
+            cached_snapshot.owner.scope,
+            [cached_snapshot.version, line.version, cached_snapshot.shares],
+        )
         if scope.project:
             look = scopes.versions(scope_id, line.id, scope.agent_name)
-            expected.append(found.general)
+            expected_versions.append(cached_snapshot.general)
         else:
             look = scopes.versions(scope_id, line.id)
         rows = await self._read(look, patience, single=True)
-        return found if [list(row) for row in rows] == [expected] else None
+        return cached_snapshot if [list(row) for row in rows] == [expected_versions] else None
 
     def _snapshot_from_cache(
-        self, ask: TurnRequest, turn: RequestHistory, found: turn_reader.Snapshot | None
+        self, ask: TurnRequest, turn: RequestHistory, cached_snapshot: turn_reader.Snapshot | None
     ) -> turn_reader.Snapshot | None:
         """Return the snapshot as the store would, from the cache; None if it must be read."""
         policy, project = ask.policy or self.policy, ask.scope.project
         if (
-            found is None
-            or found.conversation is None
-            or found.defaults is not (policy.project_blocks if project else policy.blocks)
-            or (project and not self.lines.is_general_same(ask.scope, found))
-            or (not self.db.is_shared and found.shares != self.shared.counts.get(ask.scope.tenant))
-            or ask.explicit not in (None, found.conversation.name)
+            cached_snapshot is None
+            or cached_snapshot.conversation is None
+            or cached_snapshot.defaults is not (policy.project_blocks if project else policy.blocks)
+            or (project and not self.lines.is_general_same(ask.scope, cached_snapshot))
+            or (
+                not self.db.is_shared
+                and cached_snapshot.shares != self.shared.counts.get(ask.scope.tenant)
+            )
+            or ask.explicit not in (None, cached_snapshot.conversation.name)
         ):
             return None
-        lead = prepended = 0
+        lead = prepended_count = 0
         if turn.newest < 0:
             again = ask.repeats != "new"
-            messages = found.kept.continue_with(turn.messages, again) if found.kept else None
+            messages = (
+                cached_snapshot.kept.continue_with(turn.messages, again)
+                if cached_snapshot.kept
+                else None
+            )
             if messages is None:
                 return None
-            turn, lead, prepended = (
+            turn, lead, prepended_count = (
                 self._turn(ask, messages),
                 count_leading_system(ask.messages),
                 len(messages) - len(ask.messages),
             )
         at = turn.newest
-        sent = found.sent if found.sent is not None and found.sent.goes_on(turn.messages) else None
-        # Taken out of the cache, so not shared.
-        found.turn, found.sent, found.lead, found.prepended = (
-            turn,
-            sent,
-            lead,
-            prepended,
+        sent_pieces = (
+            cached_snapshot.sent
+            if cached_snapshot.sent is not None and cached_snapshot.sent.goes_on(turn.messages)
+            else None
         )
-        found.past.at, found.past.places = at, sent.places if sent else None
-        return found
+        # Taken out of the cache, so not shared.
+        (
+            cached_snapshot.turn,
+            cached_snapshot.sent,
+            cached_snapshot.lead,
+            cached_snapshot.prepended,
+        ) = (
+            turn,
+            sent_pieces,
+            lead,
+            prepended_count,
+        )
+        cached_snapshot.past.at, cached_snapshot.past.places = (
+            at,
+            sent_pieces.places if sent_pieces else None,
+        )
+        return cached_snapshot
 
     async def _read_snapshot(
         self,
@@ -428,53 +456,53 @@ class Memory:
 
         A request whose history is stored here cannot continue without it, and waits longer.
         """
-        asked = query_of(ask, request, ask.policy or self.policy, self.shared)
+        query = query_of(ask, request, ask.policy or self.policy, self.shared)
         # Asked for before the read, so that what is written meanwhile outdates what is read.
-        entries = self.lines.shelf(ask.scope.general.key) if asked.general is not None else None
-        found = await self._read_query(asked, patience)
-        found.general_entries = entries
-        return found
+        entries = self.lines.shelf(ask.scope.general.key) if query.general is not None else None
+        snapshot = await self._read_query(query, patience)
+        snapshot.general_entries = entries
+        return snapshot
 
     async def _read_query(
-        self, asked: turn_reader.SnapshotQuery, patience: StoreDeadline
+        self, query: turn_reader.SnapshotQuery, patience: StoreDeadline
     ) -> turn_reader.Snapshot:
-        needed = asked.explicit is not None and not asked.resends and asked.turn.newest < 0
-        await self.db.filer.file_of(asked.scope.key, self.policy.read_deadline)
-        small = not needed and len(asked.turn.messages) <= SMALL_HISTORY_MESSAGES
+        needed = query.explicit is not None and not query.resends and query.turn.newest < 0
+        await self.db.filer.file_of(query.scope.key, self.policy.read_deadline)
+        is_small = not needed and len(query.turn.messages) <= SMALL_HISTORY_MESSAGES
         if self.db.is_shared and not needed:
-            look = partial(turn_prefetch.snapshot, ask=asked)
-            if (found := await self._read(look, patience, single=True)) is not None:
-                return found
+            look = partial(turn_prefetch.snapshot, ask=query)
+            if (snapshot := await self._read(look, patience, single=True)) is not None:
+                return snapshot
         return await self._read(
-            lambda conn: turn_reader.snapshot(conn, asked),
+            lambda conn: turn_reader.snapshot(conn, query),
             StoreDeadline(NEEDED_SECONDS) if needed else patience,
             NEEDED_SECONDS if needed else None,
-            small=small,
+            small=is_small,
         )
 
     async def _read(
         self,
         work: Callable[[Connection], T],
         patience: StoreDeadline,
-        most: float | None = None,
+        max_seconds: float | None = None,
         *,
         small: bool = False,
         single: bool = False,
     ) -> T:
         """Read what a request begins with; after some failures the store is probed.
 
-        most: seconds, the read deadline if not given. Raises StoreUnavailable.
+        max_seconds: seconds, the read deadline if not given. Raises StoreUnavailable.
         """
         try:
-            with patience.of(most or self.policy.read_deadline) as seconds:
-                found = await self.db.read(work, seconds, small=small, single=single, of=NO_TURNS)
+            with patience.of(max_seconds or self.policy.read_deadline) as seconds:
+                result = await self.db.read(work, seconds, small=small, single=single, of=NO_TURNS)
         except StoreUnavailable:
             self._failures += 1
             if self._failures >= FAILURES and self._probe is None:
                 self._probe = asyncio.create_task(self._probe_store(), name="memory-probe")
             raise
         self._failures = 0
-        return found
+        return result
 
     async def _probe_store(self) -> None:
         """Run the smallest query, after several reads in a row failed or were late.

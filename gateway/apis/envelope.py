@@ -204,10 +204,10 @@ class EnvelopeMask(ABC):
         data = event.data or b""
         if data == DONE:
             self.over = True
-            return event.raw if not self.rounds and not self._hid else b""
+            return event.event_bytes if not self.rounds and not self._hid else b""
         if is_light(data):
-            return self.take(read_event(data), event.raw)
-        return self.take(await asyncio.to_thread(_read_heavy, data), event.raw)
+            return self.take(read_event(data), event.event_bytes)
+        return self.take(await asyncio.to_thread(_read_heavy, data), event.event_bytes)
 
     def take(self, event: Json, event_bytes: bytes) -> bytes:
         """Return what to show for an event. event_bytes: as it came, b"" for one of ours."""

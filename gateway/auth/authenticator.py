@@ -94,16 +94,21 @@ class Authenticator:
     """Turns credentials into principals.
 
     secret: the server's, for the tenants of own-key mode. token: the local token, where clients
-    need no key. made: the keys created at run time.
+    need no key. key_store: the keys created at run time.
     """
 
-    def __init__(self, settings: Settings, secret: bytes, token: str, made: KeyStore) -> None:
-        self._settings, self._secret, self._token, self.made = settings, secret, token, made
+    def __init__(self, settings: Settings, secret: bytes, token: str, key_store: KeyStore) -> None:
+        self._settings, self._secret, self._token, self.key_store = (
+            settings,
+            secret,
+            token,
+            key_store,
+        )
         # kept: read several times a request
-        self._mode, self._single = settings.mode, settings.single_user
+        self._mode, self._is_single_user = settings.mode, settings.single_user
         self.own = self._mode == "own-key"  # each client brings its provider's key
         self._keyless = settings.is_keyless
-        self._needs_no_key = self._single and all(
+        self._needs_no_key = self._is_single_user and all(
             nearby(urlsplit(provider.base_url).hostname or "")
             for provider in settings.providers.values()
         )
@@ -115,15 +120,19 @@ class Authenticator:
     def serves_several_tenants(self) -> bool:
         """Whether tenants have to share what this gateway has, such as connections."""
         if self._mode == "managed":
-            made = self.made.tenants
+            stored_tenants = self.key_store.tenants
             # The last one only where both have at most one.
-            return len(self._tenants) > 1 or len(made) > 1 or len(self._tenants.union(made)) > 1
-        return self._mode == "own-key" and not self._single
+            return (
+                len(self._tenants) > 1
+                or len(stored_tenants) > 1
+                or len(self._tenants.union(stored_tenants)) > 1
+            )
+        return self._mode == "own-key" and not self._is_single_user
 
     @property
     def admins(self) -> int:
         """How many keys may manage every tenant, including the keys themselves."""
-        return sum(key.admin for key in self._settings.keys) + self.made.admins
+        return sum(key.admin for key in self._settings.keys) + self.key_store.admins
 
     def caller(self, headers: Headers) -> Principal:
         """Return the principal of a request to `/v1`.
@@ -143,7 +152,7 @@ class Authenticator:
                     "No API key given. Send a Mnemogate key as `Authorization: Bearer ...`."
                 )
             return self._principal_of(digest_of(credential))
-        user = "me" if self._single else ""
+        user = "me" if self._is_single_user else ""
         if mode == "open":
             return Principal(self._keyless_tenant, "open", default_user=user)
         if self._needs_no_key and not any(headers.get(name, b"").strip() for name in CREDENTIALS):
@@ -155,19 +164,19 @@ class Authenticator:
             )
         if (
             credential.startswith(PREFIX.encode())
-            and self.made.get(digest_of(credential)) is not None
+            and self.key_store.get(digest_of(credential)) is not None
         ):
             raise Unauthenticated(
                 "Mnemogate keys are not active yet: restart or reload the gateway. Until then, "
                 "send your provider's API key."
             )
-        if self._single and hmac.compare_digest(credential, self._token.encode()):
+        if self._is_single_user and hmac.compare_digest(credential, self._token.encode()):
             raise Unauthenticated(
                 "This is the local token of Mnemogate's management API, which is never sent "
                 "upstream. Send your provider's API key."
             )
         authorization = headers.get(b"authorization") or b"Bearer " + credential
-        if self._single:
+        if self._is_single_user:
             return Principal(LOCAL, "own", default_user=user, authorization=authorization)
         tenant = "own-" + hmac.digest(self._secret, b"tenant\x00" + credential, "sha256").hex()[:32]
         return Principal(tenant, "own", authorization=authorization)
@@ -199,10 +208,10 @@ class Authenticator:
 
     @property
     def _keyless_tenant(self) -> str:
-        return LOCAL if self._single else OPEN
+        return LOCAL if self._is_single_user else OPEN
 
     def _token_holder(self) -> Principal:
-        default_user = "me" if self._single else ""
+        default_user = "me" if self._is_single_user else ""
         return Principal(self._keyless_tenant, "token", default_user=default_user)
 
     def session_name(self, headers: Headers) -> str:
@@ -225,8 +234,10 @@ class Authenticator:
         kind, _, value = name.partition(" ")
         if kind == "key" and self._mode == "managed":
             return _note_principal(self._principal_of(value))
-        own = digest_of(self._token.encode()) if self._token else ""
-        is_owner = kind == "token" and bool(own) and hmac.compare_digest(value, own)
+        token_digest = digest_of(self._token.encode()) if self._token else ""
+        is_owner = (
+            kind == "token" and bool(token_digest) and hmac.compare_digest(value, token_digest)
+        )
         if is_owner and self._mode == "managed":
             return _note_principal(self._owner)
         if self._mode != "managed" and kind == ("token" if self._keyless else "tenant"):
@@ -241,27 +252,27 @@ class Authenticator:
 
         Raises Unauthenticated, Unavailable, Forbidden.
         """
-        found = self.manager(headers)
-        if not (found.admin or self._keyless):
+        principal = self.manager(headers)
+        if not (principal.admin or self._keyless):
             raise Forbidden(
                 "Only an admin key may read this. Send one as `Authorization: Bearer ...`, or "
                 'set telemetry.metrics = "open".'
             )
-        return found
+        return principal
 
     def _principal_of(self, digest: str) -> Principal:
-        key: KeyGrant | None = self._keys.get(digest) or self.made.get(digest)
+        key: KeyGrant | None = self._keys.get(digest) or self.key_store.get(digest)
         if key is None:
-            if not self.made.read and self._settings.key_counts != NONE:
+            if not self.key_store.read and self._settings.key_counts != NONE:
                 raise Unavailable(
                     "The database that holds the keys is not open yet. Try again shortly.",
                     headers=[(b"retry-after", b"1")],
                 )
             raise Unauthenticated("Unknown API key. Check it, or ask the operator for one.")
-        made = self._principals.get(digest)
-        if made is None or made[0] is not key:
-            made = self._principals[digest] = key, _principal_behind(key)
-        return made[1]
+        key_and_principal = self._principals.get(digest)
+        if key_and_principal is None or key_and_principal[0] is not key:
+            key_and_principal = self._principals[digest] = key, _principal_behind(key)
+        return key_and_principal[1]
 
 
 def _principal_behind(key: KeyGrant) -> Principal:

@@ -19,10 +19,12 @@ class CredentialCache:
     """Authorization headers by tenant, in memory only."""
 
     def __init__(self) -> None:
-        self.held: Cache[str, bytes] = Cache(
-            HELD_BYTES, HELD_EACH, lambda tenant, given: getsizeof(tenant) + getsizeof(given)
+        self.credentials: Cache[str, bytes] = Cache(
+            HELD_BYTES,
+            HELD_EACH,
+            lambda tenant, credential: getsizeof(tenant) + getsizeof(credential),
         )
-        self.accepted: Cache[bytes, bool] = Cache(
+        self.accepted_digests: Cache[bytes, bool] = Cache(
             ACCEPTED_BYTES, HELD_EACH, lambda digest, _: getsizeof(digest)
         )
 
@@ -33,29 +35,29 @@ class CredentialCache:
         """
         if authorization is None:
             return False
-        if self.held.get(tenant) == authorization:
+        if self.credentials.get(tenant) == authorization:
             return False
-        self.held.put(tenant, authorization)
+        self.credentials.put(tenant, authorization)
         return True
 
     def accept(self, authorization: bytes | None) -> None:
         """Remember that an upstream has accepted a credential."""
         if authorization is not None:
-            self.accepted.put(blake2b(authorization, digest_size=16).digest(), True)
+            self.accepted_digests.put(blake2b(authorization, digest_size=16).digest(), True)
 
     def is_accepted(self, authorization: bytes | None) -> bool:
         """Tell whether an upstream has accepted a credential since the start."""
-        known = blake2b(authorization or b"", digest_size=16).digest()
-        return self.accepted.get(known) is not None
+        digest = blake2b(authorization or b"", digest_size=16).digest()
+        return self.accepted_digests.get(digest) is not None
 
     def drop(self, tenant: str, authorization: bytes | None) -> None:
         """Drop a credential that a provider refused, unless a newer one has replaced it."""
-        if self.held.get(tenant) == authorization:
-            self.held.pop(tenant)
+        if self.credentials.get(tenant) == authorization:
+            self.credentials.pop(tenant)
 
     def tenants(self) -> set[str]:
         """Return the tenants whose credential is held."""
-        return self.held.names()
+        return self.credentials.names()
 
     def get(self, tenant: str) -> bytes | None:
-        return self.held.get(tenant)
+        return self.credentials.get(tenant)

@@ -64,18 +64,18 @@ class KeyStore:
         self._counts: api_keys.Counts | None = None
         self._reading = asyncio.Lock()  # an older read never replaces a newer one
         self._task: asyncio.Task[None] | None = None
-        self._first = asyncio.Event()
+        self._first_read = asyncio.Event()
 
     async def wait_until_read(self, seconds: float) -> None:
         """Wait until the store was read once, but at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._first.wait()
+                await self._first_read.wait()
 
     @property
     def read(self) -> bool:
         """Whether the store was read yet. Before that, an unknown key may still be valid."""
-        return self._first.is_set()
+        return self._first_read.is_set()
 
     @property
     def admins(self) -> int:
@@ -87,14 +87,14 @@ class KeyStore:
     async def refresh(self) -> None:
         """Read the store if it has changed. Raises StoreUnavailable."""
         async with self._reading:
-            found = await api_keys.read_changes(self._db, self._counts)
-            if found is not None:
-                self._counts, rows = found
+            changes = await api_keys.read_changes(self._db, self._counts)
+            if changes is not None:
+                self._counts, rows = changes
                 self._grants = {
                     row.digest: grant for row in rows if (grant := parse_grant(row)) is not None
                 }
                 self._note_tenants()
-            self._first.set()
+            self._first_read.set()
 
     def _note_tenants(self) -> None:
         self.tenants = frozenset(grant.tenant for grant in self._grants.values())

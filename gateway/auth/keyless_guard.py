@@ -92,9 +92,9 @@ class KeylessGuard:
             )
         if not is_listed:
             self._check_page(headers, host)
-        if what := sign_of_a_proxy(scope, headers):
+        if sign := sign_of_a_proxy(scope, headers):
             raise Forbidden(
-                f"Mnemogate {self._mode} and refuses {what}: behind a proxy or tunnel all "
+                f"Mnemogate {self._mode} and refuses {sign}: behind a proxy or tunnel all "
                 "visitors would count as one person. Configure managed keys."
             )
         if self._checks_user and scope["path"] not in WATCHED_PATHS:
@@ -111,9 +111,9 @@ class KeylessGuard:
             )
 
     def _check_user(self, scope: Any) -> None:
-        if what := sign_of_another_user(scope):
+        if sign := sign_of_another_user(scope):
             raise Forbidden(
-                f"Mnemogate {self._mode} and answers programs of its own user only, but {what}: "
+                f"Mnemogate {self._mode} and answers programs of its own user only, but {sign}: "
                 "behind a proxy all visitors would count as one person. Run both as one user, or "
                 "configure managed keys. If all users of this machine may read this memory, set "
                 'server.peers = "any".'

@@ -40,8 +40,8 @@ def find_peer_user(client: Address, server: Address) -> int | None:
     """
     family, ends = _plain(client, server)
     with contextlib.suppress(OSError):
-        if (found := _ask_kernel(family, *ends)) is not None:
-            state, user, inode = found
+        if (owner := _ask_kernel(family, *ends)) is not None:
+            state, user, inode = owner
             return user if inode and state != LISTENING else GONE
         # Our own end is open: if the kernel does not know that one, it does not serve the question.
         if _ask_kernel(family, *reversed(ends)) is not None:
@@ -64,13 +64,15 @@ def _plain(client: Address, server: Address) -> tuple[int, tuple[Address, Addres
     ends = []
     for host, port in (client, server):
         address = ip_address(host.partition("%")[0])
-        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-        ends.append((str(mapped or address), port))
+        mapped_address = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        ends.append((str(mapped_address or address), port))
     family = socket.AF_INET6 if ":" in ends[0][0] else socket.AF_INET
     return family, (ends[0], ends[1])
 
 
-def _ask_kernel(family: int, own: Address, remote: Address) -> tuple[int, int, int] | None:
+def _ask_kernel(
+    family: int, local_address: Address, peer_address: Address
+) -> tuple[int, int, int] | None:
     """Return state, user and inode of the TCP socket with these ends; None if there is none.
 
     The inode is 0 once nobody holds it. Raises OSError.
@@ -83,10 +85,10 @@ def _ask_kernel(family: int, own: Address, remote: Address) -> tuple[int, int, i
         socket.IPPROTO_TCP,
         0,
         0xFFFFFFFF,
-        (own[1] or 0).to_bytes(2),
-        (remote[1] or 0).to_bytes(2),
-        socket.inet_pton(family, own[0]),
-        socket.inet_pton(family, remote[0]),
+        (local_address[1] or 0).to_bytes(2),
+        (peer_address[1] or 0).to_bytes(2),
+        socket.inet_pton(family, local_address[0]),
+        socket.inet_pton(family, peer_address[0]),
         0,
         NO_COOKIE,
         NO_COOKIE,
@@ -102,11 +104,11 @@ def _ask_kernel(family: int, own: Address, remote: Address) -> tuple[int, int, i
     return int(state), int(user), int(inode)
 
 
-def _search_tables(own: Address, remote: Address) -> int | None:
+def _search_tables(local_address: Address, peer_address: Address) -> int | None:
     """Search the kernel's tables of TCP sockets for the one with these ends."""
     tables = 0
     for name in ("tcp", "tcp6"):
-        ends = f" {_in_table(own, name)} {_in_table(remote, name)} ".encode()
+        ends = f" {_in_table(local_address, name)} {_in_table(peer_address, name)} ".encode()
         with contextlib.suppress(OSError), (PROC / name).open("rb") as table:
             tables += 1
             for line in _lines_with(table.read(PROC_BYTES), ends):
@@ -128,8 +130,8 @@ def _lines_with(table: bytes, ends: bytes) -> Iterator[bytes]:
 def _in_table(end: Address, name: str) -> str:
     """Write an address as the kernel's table does: words in the machine's order, in hex."""
     address = ip_address(end[0])
-    packed = address.packed
+    packed_address = address.packed
     if name == "tcp6" and address.version == 4:
-        packed = bytes(10) + b"\xff\xff" + packed
-    words = struct.unpack(f"={len(packed) // 4}I", packed)
+        packed_address = bytes(10) + b"\xff\xff" + packed_address
+    words = struct.unpack(f"={len(packed_address) // 4}I", packed_address)
     return "".join(f"{word:08X}" for word in words) + f":{end[1] or 0:04X}"

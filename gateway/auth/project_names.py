@@ -28,9 +28,9 @@ def check_project_name(name: str) -> str:
 
 def forbidden_project(name: str, user: str | None) -> Forbidden:
     """Return the error for who is not listed in a declared project."""
-    who = "who names no user" if user is None else f"the user {user[:64]!r}"
+    caller = "who names no user" if user is None else f"the user {user[:64]!r}"
     return Forbidden(
-        f"The project {name[:64]!r} is declared, and {who} is not listed in it. Ask for a place "
+        f"The project {name[:64]!r} is declared, and {caller} is not listed in it. Ask for a place "
         "in it, or leave the project out.",
         code="project_not_allowed",
         param="x-memory-project",

@@ -52,11 +52,11 @@ class TicketOffice:
     ) -> None:
         self._secret, self._table, self._clock = secret, table, clock
         # By key: the ticket, and when it was last seen in the database.
-        self._seen: Cache[tuple[str, str], tuple[Ticket, float]] = Cache(
-            SEEN_BYTES, SEEN_EACH, lambda _, seen: getsizeof(seen[0].name)
+        self._seen_tickets: Cache[tuple[str, str], tuple[Ticket, float]] = Cache(
+            SEEN_BYTES, SEEN_EACH, lambda _, ticket_and_time: getsizeof(ticket_and_time[0].name)
         )
         # Ended while the database did not answer, until they are removed there.
-        self._ended: dict[tuple[str, str], float] = {}
+        self._ended_tickets: dict[tuple[str, str], float] = {}
 
     async def issue(self, purpose: str, name: str, seconds: float) -> str:
         """Return a new ticket as text. Raises Unavailable, StoreDown.
@@ -83,21 +83,21 @@ class TicketOffice:
         if not text or len(text) > MAX_TICKET_CHARACTERS or not text.isascii():
             return None
         key = Ticket(text, "", 0, purpose).key
-        if key in self._ended:
+        if key in self._ended_tickets:
             return None
         now = self._clock()
         try:
-            found = await self._table.find(key)
+            row = await self._table.find(key)
         except StoreUnavailable as e:
-            ticket, seen_at = self._seen.get(key) or (None, 0.0)
+            ticket, seen_at = self._seen_tickets.get(key) or (None, 0.0)
             if ticket is None or now - seen_at > OUTAGE_SECONDS:
                 raise StoreDown(str(e)) from e
             return ticket if ticket.expires_at > now else None
-        if found is None or found[1] <= now:
-            self._seen.pop(key)
+        if row is None or row[1] <= now:
+            self._seen_tickets.pop(key)
             return None
-        ticket = Ticket(text, *found, purpose)
-        self._seen.put(key, (ticket, now))
+        ticket = Ticket(text, *row, purpose)
+        self._seen_tickets.put(key, (ticket, now))
         return ticket
 
     async def is_valid(self, ticket: Ticket) -> bool:
@@ -110,18 +110,20 @@ class TicketOffice:
         While the database does not answer, this process alone refuses it, and tries again with the
         next one that is given up.
         """
-        self._seen.pop(ticket.key)
+        self._seen_tickets.pop(ticket.key)
         try:
-            held = await self._table.remove(ticket.key)
-            for key in [*self._ended]:
+            was_valid = await self._table.remove(ticket.key)
+            for key in [*self._ended_tickets]:
                 await self._table.remove(key)
-                self._ended.pop(key, None)
+                self._ended_tickets.pop(key, None)
         except StoreUnavailable:
             now = self._clock()
-            self._ended = {key: ends for key, ends in self._ended.items() if ends > now}
-            self._ended[ticket.key] = ticket.expires_at
+            self._ended_tickets = {
+                key: ends for key, ends in self._ended_tickets.items() if ends > now
+            }
+            self._ended_tickets[ticket.key] = ticket.expires_at
             return False
-        return held
+        return was_valid
 
     def csrf_token(self, ticket: Ticket) -> str:
         """Return what a form of this session must send back."""

@@ -26,8 +26,10 @@ class UserResolver:
     def __init__(self, settings: Settings) -> None:
         self._order = settings.identity.order
         clients = [name for c in settings.clients.values() for name in c.user_headers]
-        named = dict.fromkeys(h.lower() for h in (*settings.identity.alias_headers, *clients))
-        self._alias = [name.encode() for name in named]
+        header_names = dict.fromkeys(
+            h.lower() for h in (*settings.identity.alias_headers, *clients)
+        )
+        self._alias = [name.encode() for name in header_names]
         self._placeholders = frozenset(p.casefold() for p in settings.identity.placeholders)
 
     def user(
@@ -37,8 +39,12 @@ class UserResolver:
 
         Raises BadRequest, Forbidden.
         """
-        named = self._find_named(headers, path, body)
-        return (principal.default_user or None) if named is None else may_act_for(principal, named)
+        user_name = self._find_named(headers, path, body)
+        return (
+            (principal.default_user or None)
+            if user_name is None
+            else may_act_for(principal, user_name)
+        )
 
     def _find_named(
         self, headers: Headers, path: str | None, body: Mapping[str, Any]
@@ -90,12 +96,12 @@ def header_text(headers: Headers, name: bytes) -> str | None:
 
     Raises BadRequest for a malformed one.
     """
-    raw = headers.get(name)
-    if raw is None:
+    header = headers.get(name)
+    if header is None:
         return None
     label = name.decode()
     try:
-        text = raw.decode("utf-8")
+        text = header.decode("utf-8")
         if "%" not in text:
             return text
         if BAD_PERCENT.search(text):
@@ -104,10 +110,10 @@ def header_text(headers: Headers, name: bytes) -> str | None:
                 "UTF-8, percent-encoded.",
                 param=label,
             )
-        found = unquote(text, errors="strict")
-        if NUL in found:
+        decoded_text = unquote(text, errors="strict")
+        if NUL in decoded_text:
             raise BadRequest(f"The header {label} {HAS_NUL}", param=label)
-        return found
+        return decoded_text
     except UnicodeDecodeError as e:
         raise BadRequest(
             f"The header {label} is not UTF-8. Encode the value as UTF-8, percent-encoded.",

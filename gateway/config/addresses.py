@@ -35,12 +35,12 @@ def complete_url(url: Any) -> Any:
         urlsplit(url)  # raises for malformed brackets
         return url
     url = getattr(url, "raw", url)  # as written: the value of a variable may be a key
-    rest = SCHEME.sub("", url)
+    address = SCHEME.sub("", url)
     try:
-        host = urlsplit(f"//{rest}").hostname or ""
+        host = urlsplit(f"//{address}").hostname or ""
     except ValueError:
         host = ""
-    suggestion = f"{'http' if nearby(host) else 'https'}://{rest or 'host'}"
+    suggestion = f"{'http' if nearby(host) else 'https'}://{address or 'host'}"
     raise ValueError(f"the URL needs a scheme, http or https: write {redact_url(suggestion)}")
 
 

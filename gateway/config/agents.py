@@ -122,13 +122,13 @@ class AgentSettings(Section):
 
     @field_validator("response_format")
     @classmethod
-    def _is_a_format(cls, wanted: dict[str, Any]) -> dict[str, Any]:
-        kind = wanted.get("type")
-        if wanted and kind not in FORMATS:
+    def _is_a_format(cls, response_format: dict[str, Any]) -> dict[str, Any]:
+        kind = response_format.get("type")
+        if response_format and kind not in FORMATS:
             raise ValueError(f"`type` must be one of {', '.join(FORMATS)}")
-        if kind == "json_schema" and not isinstance(wanted.get("json_schema"), dict):
+        if kind == "json_schema" and not isinstance(response_format.get("json_schema"), dict):
             raise ValueError("a format of type json_schema needs the object `json_schema`")
-        return wanted
+        return response_format
 
     @field_validator("metadata")
     @classmethod
@@ -166,14 +166,16 @@ def check_agent_models(
 
     models: the [models] entries. serves: whether one of them serves a name.
     """
-    listed = ", ".join(models)
+    model_names = ", ".join(models)
     for name, agent in agents.items():
-        for member, wanted in (("model", [agent.model]), ("fallbacks", agent.fallbacks)):
-            missing = next((m for m in wanted if m and listed and not serves(m)), None)
-            if missing is not None:
+        for member, profile_models in (("model", [agent.model]), ("fallbacks", agent.fallbacks)):
+            missing_model = next(
+                (m for m in profile_models if m and model_names and not serves(m)), None
+            )
+            if missing_model is not None:
                 raise ValueError(
-                    f"agents.{name}.{member} names the model {missing!r}, which no [models] "
-                    f"entry serves; there are: {listed}"
+                    f"agents.{name}.{member} names the model {missing_model!r}, which no [models] "
+                    f"entry serves; there are: {model_names}"
                 )
 
 

@@ -47,12 +47,12 @@ SHIPPED: dict[str, dict[str, Any]] = {
 
 def _header(name: str) -> str:
     """Return a header's name in lower case. Raises ValueError for one that names nothing."""
-    found = name.lower()
+    header_name = name.lower()
     if not TOKEN.match(name):
         raise ValueError("use the name of a header, such as x-chat-id")
-    if found in CREDENTIALS:
+    if header_name in CREDENTIALS:
         raise ValueError("this header holds a credential, which is never a name")
-    return found
+    return header_name
 
 
 def _words(text: str) -> str:
@@ -113,14 +113,16 @@ class ClientSettings(Section):
     harness: tuple[ElementName, ...] = HARNESS_ELEMENTS
 
 
-def _with_shipped(given: Any) -> Any:
+def _with_shipped(clients: Any) -> Any:
     """Return the operator's clients, and the shipped ones with what they change of those."""
-    if not isinstance(given, dict):
-        return given
-    out = dict(given)
+    if not isinstance(clients, dict):
+        return clients
+    out = dict(clients)
     for name, members in SHIPPED.items():
-        own = given.get(name, {})
-        out[name] = {**members, **own} if isinstance(own, dict) else own
+        client_members = clients.get(name, {})
+        out[name] = (
+            {**members, **client_members} if isinstance(client_members, dict) else client_members
+        )
     return out
 
 

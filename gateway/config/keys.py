@@ -57,9 +57,9 @@ class KeyGrant(Section):
     @field_validator("paths")
     @classmethod
     def _below_v1(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
-        if wrong := next((path for path in paths if not path.startswith("/v1/")), None):
+        if outside_path := next((path for path in paths if not path.startswith("/v1/")), None):
             raise ValueError(
-                f'{wrong[:60]!r} does not begin with /v1/; give paths such as "/v1/files*"'
+                f'{outside_path[:60]!r} does not begin with /v1/; give paths such as "/v1/files*"'
             )
         return paths
 

@@ -69,10 +69,10 @@ def _read_file(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ConfigError(f"{path} is not valid TOML: {e}") from e
     try:
-        found: dict[str, Any] = _expand(data, env, "")
+        expanded: dict[str, Any] = _expand(data, env, "")
     except ConfigError as e:
         raise ConfigError(f"{path}: {e}") from e
-    return found
+    return expanded
 
 
 def _fill_in_upstream(data: dict[str, Any], upstream: str | None) -> None:
@@ -103,30 +103,30 @@ def _expand(value: Any, env: Mapping[str, str], where: str) -> Any:
     if not isinstance(value, str):
         return value
 
-    def look_up(m: re.Match[str]) -> str:
-        found = env.get(m[1], m[2])
-        if found is None or (found == "" and m[2] is None):
+    def look_up(match: re.Match[str]) -> str:
+        variable = env.get(match[1], match[2])
+        if variable is None or (variable == "" and match[2] is None):
             raise ConfigError(
-                f"{where} uses ${{{m[1]}}}, which is not set. Set it, or give a default: "
-                f"${{{m[1]}:-...}}"
+                f"{where} uses ${{{match[1]}}}, which is not set. Set it, or give a default: "
+                f"${{{match[1]}:-...}}"
             )
-        return found
+        return variable
 
-    if bad := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
+    if malformed := re.search(r"\$\{[^}]*\}?", VARIABLE.sub("", value)):
         raise ConfigError(
-            f"{where} has {bad[0]!r}, which is not a variable: use letters, digits and _, as "
+            f"{where} has {malformed[0]!r}, which is not a variable: use letters, digits and _, as "
             "in ${NAME} or ${NAME:-default}"
         )
     if (text := VARIABLE.sub(look_up, value)) == value:
         return value
-    filled = InterpolatedText(text)
-    filled.raw = value
-    return filled
+    interpolated = InterpolatedText(text)
+    interpolated.raw = value
+    return interpolated
 
 
 def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[tuple[str, ...], str]:
     """Apply the environment variables; return their names by the path that each set."""
-    found: dict[tuple[str, ...], str] = {}
+    variables_by_path: dict[tuple[str, ...], str] = {}
     for name, value in env.items():
         path = name.removeprefix("MNEMOGATE_").lower().split("__")
         if (name.startswith("MNEMOGATE_") and "__" in name) or name in (
@@ -136,8 +136,8 @@ def _from_environment(data: dict[str, Any], env: Mapping[str, str]) -> dict[tupl
             "MNEMOGATE_IDENTITY",
         ):
             _set_member(data, path, _value(value))
-            found[tuple(path)] = name
-    return found
+            variables_by_path[tuple(path)] = name
+    return variables_by_path
 
 
 def _value(text: str) -> Any:
@@ -150,9 +150,9 @@ def _value(text: str) -> Any:
 
 
 def _set_member(data: dict[str, Any], path: list[str], value: Any) -> None:
-    *parents, last = path
+    *parents, member = path
     for name in parents:
         data = data.setdefault(name, {})
         if not isinstance(data, dict):
             raise ConfigError(f"{'.'.join(path)}: {name} is not a table")
-    data[last] = value
+    data[member] = value

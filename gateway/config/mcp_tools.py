@@ -37,23 +37,25 @@ class McpToolSettings(ToolSettings):
 
     @field_validator("description")
     @classmethod
-    def _is_a_description(cls, told: Any) -> Any:
-        texts = told.values() if isinstance(told, Mapping) else (told,)
+    def _is_a_description(cls, description: Any) -> Any:
+        texts = description.values() if isinstance(description, Mapping) else (description,)
         for text in texts:
             if not isinstance(text, str) or len(text) > DESCRIPTION_CHARACTERS:
                 raise ValueError(
                     f"give a text of at most {DESCRIPTION_CHARACTERS} characters, or a table of "
                     'such texts: { create_issue = "..." }'
                 )
-        return told
+        return description
 
     @field_validator("effect")
     @classmethod
-    def _is_an_effect(cls, told: Any) -> Any:
-        chosen = told.values() if isinstance(told, Mapping) else (told,)
-        if any(effect not in (None, "read", "write") for effect in chosen):
+    def _is_an_effect(cls, effect_setting: Any) -> Any:
+        effects = (
+            effect_setting.values() if isinstance(effect_setting, Mapping) else (effect_setting,)
+        )
+        if any(effect not in (None, "read", "write") for effect in effects):
             raise ValueError('use read or write, or a table by pattern: { "list_*" = "read" }')
-        return told
+        return effect_setting
 
     @model_validator(mode="after")
     def _is_one_server(self) -> McpToolSettings:

@@ -108,14 +108,17 @@ class PromptSettings(Section):
     @field_validator("*")
     @classmethod
     def _has_its_placeholders(cls, text: str, info: ValidationInfo) -> str:
-        wanted = PLACEHOLDERS[info.field_name or ""]
+        placeholders = PLACEHOLDERS[info.field_name or ""]
         try:
-            found = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+            used_placeholders = {
+                name for _, name, _, _ in Formatter().parse(text) if name is not None
+            }
         except ValueError as e:
             raise ValueError(f"{e}: write {{{{ and }}}} for braces that are no placeholder") from e
-        if text and found != wanted:
+        if text and used_placeholders != placeholders:
             raise ValueError(
-                f"it has the placeholders {_names(found)}, and needs {_names(wanted)}; write "
+                f"it has the placeholders {_names(used_placeholders)}, and needs "
+                f"{_names(placeholders)}; write "
                 "{{ and }} for other braces"
             )
         return text

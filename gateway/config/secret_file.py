@@ -23,10 +23,10 @@ def load_or_create_secret(path: Path, size: int) -> bytes:
     if not path.exists():
         _make(path, secrets.token_bytes(size))
     try:
-        found = bytes.fromhex(path.read_text().strip())
+        secret = bytes.fromhex(path.read_text().strip())
     except ValueError:
-        found = b""
-    if len(found) != size:
+        secret = b""
+    if len(secret) != size:
         raise ConfigError(
             f"{path} must hold a secret of {size} bytes in hex; it "
             f"has {path.stat().st_size} characters. Restore it from a backup: without it no "
@@ -40,7 +40,7 @@ def load_or_create_secret(path: Path, size: int) -> bytes:
             "stored memory is not recognised).",
             path,
         )
-    return found
+    return secret
 
 
 def server_secret(settings: Settings) -> bytes:
@@ -48,23 +48,25 @@ def server_secret(settings: Settings) -> bytes:
 
     Raises ConfigError.
     """
-    if given := settings.storage.secret.get_secret_value():
-        return bytes.fromhex(given)
+    if digits := settings.storage.secret.get_secret_value():
+        return bytes.fromhex(digits)
     return load_or_create_secret(settings.data / "secret", 32)
 
 
 def _make(path: Path, secret: bytes) -> None:
     """Write the file and move it into place, unless another process was faster."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary_path = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(
+            os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        ) as file:
             file.write(secret.hex() + "\n")
             file.flush()
             os.fsync(file.fileno())
         try:
             with contextlib.suppress(FileExistsError):
-                os.link(beside, path)
+                os.link(temporary_path, path)
         except OSError:  # a file system without links
-            beside.rename(path)
+            temporary_path.rename(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)

@@ -106,9 +106,9 @@ class ServerSettings(Section):
 
     @field_validator("single_user", mode="wrap")
     @classmethod
-    def _either(cls, value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+    def _either(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         try:
-            return inner(value)
+            return validate(value)
         except ValidationError:  # one error for each type of the union
             raise ValueError("use auto, true or false") from None
 
@@ -264,7 +264,7 @@ class Settings(Section):
     toolbox: ToolboxSettings = ToolboxSettings()
     sandbox: SandboxSettings = SandboxSettings()
     tools: Tools = Field({})
-    _made: KeyCounts | None = PrivateAttr(default=NONE)
+    _key_counts: KeyCounts | None = PrivateAttr(default=NONE)
 
     @model_validator(mode="before")
     @classmethod
@@ -299,10 +299,10 @@ class Settings(Section):
                     f"models.{name!r} names the provider {target.provider!r}, which is not "
                     f"configured; there are: {', '.join(self.providers) or 'none'}"
                 )
-        for other in model.fallbacks:
-            if other.endswith("*") or not self.serves(other):
+        for fallback in model.fallbacks:
+            if fallback.endswith("*") or not self.serves(fallback):
                 raise ValueError(
-                    f"models.{name!r}.fallbacks names the model {other!r}, which no "
+                    f"models.{name!r}.fallbacks names the model {fallback!r}, which no "
                     f"[models] entry serves; there are: {', '.join(self.models)}"
                 )
 
@@ -312,8 +312,8 @@ class Settings(Section):
             raise ValueError("two keys have the same name")
         holders: dict[str, str] = {}
         for key in self.keys:
-            if (other := holders.setdefault(key.digest, key.name)) != key.name:
-                raise ValueError(f"{other!r} and {key.name!r} are the same key: give each its own")
+            if (holder := holders.setdefault(key.digest, key.name)) != key.name:
+                raise ValueError(f"{holder!r} and {key.name!r} are the same key: give each its own")
 
     def serves(self, name: str) -> bool:
         """Tell whether a [models] entry serves this model name."""
@@ -321,24 +321,24 @@ class Settings(Section):
             m.endswith("*") and name.startswith(m[:-1]) for m in self.models
         )
 
-    def validated_for_serving(self, made: KeyCounts | None) -> Settings:
+    def validated_for_serving(self, key_counts: KeyCounts | None) -> Settings:
         """Return a copy that knows the keys created at run time, checked for serving.
 
-        made: None if the database could not be read. Raises ConfigError for settings that would
-        serve people who have no right to it.
+        key_counts: None if the database could not be read. Raises ConfigError for settings that
+        would serve people who have no right to it.
         """
-        found = self.model_copy()
-        found._made = made
+        serving_settings = self.model_copy()
+        serving_settings._key_counts = key_counts
         lent = [n for n, p in self.providers.items() if p.api_key is not None]
         loopback, host = self.server.loopback, self.server.host
         fault = ""
         # First, since the mode is not known then.
-        if made is None and not self.keys and (self.storage.is_postgres or not loopback):
+        if key_counts is None and not self.keys and (self.storage.is_postgres or not loopback):
             fault = (
                 f"storage.database: {self.database_shown} cannot be read, so whether keys were "
                 "made, and so who may call, is not known. Start again once it answers."
             )
-        elif lent and found.mode == "own-key":
+        elif lent and serving_settings.mode == "own-key":
             fault = (
                 f"providers.{lent[0]}.api_key is set but there is no managed key: anybody who "
                 "reaches the port would spend it. Make one with `mnemogate keys create` (with "
@@ -350,14 +350,16 @@ class Settings(Section):
                 "server.open = true serves without keys, so it binds loopback only; server.host "
                 f"is {host!r}"
             )
-        elif self.server.single_user is True and not loopback and found.mode != "managed":
+        elif (
+            self.server.single_user is True and not loopback and serving_settings.mode != "managed"
+        ):
             fault = (
                 f"server.single_user = true off loopback (server.host is {host!r}) needs a "
                 "[[keys]] entry, or a key from `mnemogate keys create`"
             )
         if fault:
             raise ConfigError(f"configuration: {fault}")
-        return found
+        return serving_settings
 
     @property
     def key_counts(self) -> KeyCounts | None:
@@ -365,7 +367,7 @@ class Settings(Section):
 
         None if it could not be read.
         """
-        return self._made
+        return self._key_counts
 
     @property
     def mode(self) -> Literal["managed", "open", "own-key"]:
@@ -374,7 +376,7 @@ class Settings(Section):
         Stays `managed` if every key created at run time is revoked: to revoke the last key must not
         open the gateway.
         """
-        if self.keys or (self._made and self._made.ever):
+        if self.keys or (self._key_counts and self._key_counts.ever):
             return "managed"
         return "open" if self.server.open else "own-key"
 
@@ -393,39 +395,42 @@ class Settings(Section):
             return self.mode != "managed" and self.server.loopback
         return self.server.single_user
 
-    def merge_reloadable(self, wanted: Settings) -> tuple[Settings, list[str]]:
-        """Return `wanted` without what needs a restart, and the names of these settings.
+    def merge_reloadable(self, new_settings: Settings) -> tuple[Settings, list[str]]:
+        """Return `new_settings` without what needs a restart, and the names of these settings.
 
         Raises ConfigError.
         """
-        server = wanted.server.model_copy(
+        server = new_settings.server.model_copy(
             update={"host": self.server.host, "port": self.server.port}
         )
-        memory = wanted.memory.model_copy(update={"embedder": self.memory.embedder})
-        telemetry = wanted.telemetry.model_copy(
+        memory = new_settings.memory.model_copy(update={"embedder": self.memory.embedder})
+        telemetry = new_settings.telemetry.model_copy(
             update={name: getattr(self.telemetry, name) for name in ("traces", "trace_content")}
         )
         fixed = {"server": server, "storage": self.storage, "memory": memory}
         fixed["telemetry"] = telemetry
-        waiting = [
+        restart_names = [
             f"{part}.{name}"
-            for part, kept in fixed.items()
-            for name in type(kept).model_fields
-            if getattr(kept, name) != getattr(getattr(wanted, part), name)
+            for part, section in fixed.items()
+            for name in type(section).model_fields
+            if getattr(section, name) != getattr(getattr(new_settings, part), name)
         ]
-        waiting += [
+        restart_names += [
             f"providers.{n}.max_connections"
-            for n, p in wanted.providers.items()
+            for n, p in new_settings.providers.items()
             if n in self.providers and p.max_connections != self.providers[n].max_connections
         ]
-        merged = parse_settings(
-            {**{name: getattr(wanted, name) for name in type(wanted).model_fields}, **fixed}
+        merged_settings = parse_settings(
+            {
+                **{name: getattr(new_settings, name) for name in type(new_settings).model_fields},
+                **fixed,
+            }
         )
-        return merged.validated_for_serving(
-            wanted.key_counts
-            if wanted.key_counts and wanted.database == self.database
+        return merged_settings.validated_for_serving(
+            new_settings.key_counts
+            if new_settings.key_counts and new_settings.database == self.database
             else self.key_counts
-        ), waiting
+        ), restart_names
 
     @property
     def data(self) -> Path:
@@ -438,10 +443,10 @@ class Settings(Section):
     @property
     def database(self) -> str:
         """The database's URL; a relative SQLite path is resolved in the data folder."""
-        scheme, found, path = self.storage.database.partition("sqlite+aiosqlite:///")
-        if not found or path.startswith("/") or ":memory:" in path:
+        scheme, prefix, path = self.storage.database.partition("sqlite+aiosqlite:///")
+        if not prefix or path.startswith("/") or ":memory:" in path:
             return self.storage.database
-        return f"{scheme}{found}{(self.data / path).resolve()}"
+        return f"{scheme}{prefix}{(self.data / path).resolve()}"
 
     @property
     def database_shown(self) -> str:
@@ -451,8 +456,8 @@ class Settings(Section):
     @property
     def sqlite_file(self) -> Path | None:
         """The file of a SQLite database; None for other databases."""
-        _, found, path = self.database.partition("sqlite+aiosqlite:///")
-        return Path(path) if found else None
+        _, prefix, path = self.database.partition("sqlite+aiosqlite:///")
+        return Path(path) if prefix else None
 
 
 def data_folder(env: Mapping[str, str] = os.environ) -> Path:

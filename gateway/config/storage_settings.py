@@ -34,10 +34,10 @@ class StorageSettings(Section):
     @field_validator("secret")
     @classmethod
     def _hex(cls, secret: SecretStr) -> SecretStr:
-        if (given := secret.get_secret_value()) and not SECRET.fullmatch(given):
+        if (digits := secret.get_secret_value()) and not SECRET.fullmatch(digits):
             raise ValueError(
                 f"give 64 hexadecimal digits, as `openssl rand -hex 32` prints them; this has "
-                f"{len(given)} characters"
+                f"{len(digits)} characters"
             )
         return secret
 

@@ -29,18 +29,19 @@ class ToolSettings(Section):
 
     @field_validator("description")
     @classmethod
-    def _is_a_description(cls, told: Any) -> Any:
-        if not isinstance(told, str):
+    def _is_a_description(cls, description: Any) -> Any:
+        if not isinstance(description, str):
             raise ValueError("this must be a string")  # noqa: TRY004 - pydantic reports these
-        if len(told) > DESCRIPTION_CHARACTERS:
+        if len(description) > DESCRIPTION_CHARACTERS:
             raise ValueError(
-                f"it has {len(told)} characters; at most {DESCRIPTION_CHARACTERS} are allowed"
+                f"it has {len(description)} characters; at most {DESCRIPTION_CHARACTERS} are "
+                "allowed"
             )
-        return told
+        return description
 
     @field_validator("effect")
     @classmethod
-    def _is_an_effect(cls, told: Any) -> Any:
-        if told not in (None, "read", "write"):
+    def _is_an_effect(cls, effect: Any) -> Any:
+        if effect not in (None, "read", "write"):
             raise ValueError("use read or write")
-        return told
+        return effect

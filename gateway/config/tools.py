@@ -84,16 +84,16 @@ class HttpToolSettings(ToolSettings):
     def resolved_effect(self) -> Effect:
         """What a run does: a GET and a HEAD read, unless the entry says otherwise."""
         if self.effect is not None:
-            chosen: Effect = self.effect
-            return chosen
+            effect: Effect = self.effect
+            return effect
         return "read" if self.method in READING_METHODS else "write"
 
     @field_validator("url")
     @classmethod
     def _has_a_fixed_host(cls, url: str) -> str:
-        scheme, found, rest = url.partition("://")
-        host = re.split(r"[/?#]", rest, maxsplit=1)[0]
-        if not found or scheme not in ("http", "https") or not host:
+        scheme, separator, address = url.partition("://")
+        host = re.split(r"[/?#]", address, maxsplit=1)[0]
+        if not separator or scheme not in ("http", "https") or not host:
             raise ValueError("give an address such as https://api.example.com/items/{id}")
         if "{" in host or "@" in host:
             raise ValueError("the host is fixed: a {parameter} stands behind it, and no password")
@@ -114,17 +114,18 @@ class HttpToolSettings(ToolSettings):
                     f"the parameter {name[:64]!r}: use letters, digits and _, beginning with a "
                     "letter or _"
                 )
-        placed = PLACEHOLDER.findall(self.url)
-        for member, names in (("url", placed), ("required", self.required)):
-            if missing := next((name for name in names if name not in self.parameters), None):
+        placeholders = PLACEHOLDER.findall(self.url)
+        for member, names in (("url", placeholders), ("required", self.required)):
+            if missing_name := next((name for name in names if name not in self.parameters), None):
                 raise ValueError(
-                    f"`{member}` names the parameter {missing[:64]!r}, which [tools.NAME."
+                    f"`{member}` names the parameter {missing_name[:64]!r}, which [tools.NAME."
                     "parameters] does not describe"
                 )
-        loose = [name for name in self.parameters if name not in placed]
-        if loose and not self.sends_json:
+        unplaced_names = [name for name in self.parameters if name not in placeholders]
+        if unplaced_names and not self.sends_json:
             raise ValueError(
-                f"the parameter {loose[0]!r} goes nowhere: put {{{loose[0]}}} into `url`, or set "
+                f"the parameter {unplaced_names[0]!r} goes nowhere: put "
+                f"{{{unplaced_names[0]}}} into `url`, or set "
                 'body = "json"'
             )
         return self
@@ -149,13 +150,13 @@ KINDS: dict[str, type[ToolSettings]] = {
 PLANNED = ("mcp", "http", "python", "run_code", "web_search", "fetch_url", "files")
 
 
-def parse_tool(told: Any) -> ToolSettings:
+def parse_tool(entry: Any) -> ToolSettings:
     """Return the settings of one entry, by its kind. Raises ValueError, ValidationError."""
-    if isinstance(told, ToolSettings):  # of a reload
-        return told
-    if not isinstance(told, Mapping):
+    if isinstance(entry, ToolSettings):  # of a reload
+        return entry
+    if not isinstance(entry, Mapping):
         raise ValueError("this must be a table (in JSON, an object)")  # noqa: TRY004
-    kind = told.get("kind")
+    kind = entry.get("kind")
     if kind is None:
         raise ValueError(f"`kind` is required: use one of {', '.join(PLANNED)}")
     if kind not in PLANNED:
@@ -164,7 +165,7 @@ def parse_tool(told: Any) -> ToolSettings:
         raise ValueError(
             f"this version does not have the kind {kind!r} yet; it has {', '.join(KINDS)}"
         )
-    return KINDS[kind].model_validate(told)
+    return KINDS[kind].model_validate(entry)
 
 
 def check_tool_names(tools: dict[str, ToolSettings]) -> dict[str, ToolSettings]:

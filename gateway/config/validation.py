@@ -44,24 +44,27 @@ class InterpolatedText(str):
 
 
 def describe_validation_errors(
-    error: ValidationError, model: type[BaseModel], listed: str = ""
+    error: ValidationError, model: type[BaseModel], valid_names: str = ""
 ) -> list[tuple[tuple[str, ...], str]]:
     """Return the path and a description of each validation error.
 
-    The value is left out if it may be a key. listed: see `did_you_mean`.
+    The value is left out if it may be a key. valid_names: see `did_you_mean`.
     """
     return [
-        (tuple(str(p)[:MAX_SHOWN_CHARACTERS] for p in x["loc"]), _describe_error(x, model, listed))
+        (
+            tuple(str(p)[:MAX_SHOWN_CHARACTERS] for p in x["loc"]),
+            _describe_error(x, model, valid_names),
+        )
         for x in error.errors(include_url=False)
     ]
 
 
-def _describe_error(error: Any, model: Any, listed: str) -> str:
+def _describe_error(error: Any, model: Any, valid_names: str) -> str:
     path, kind, value = error["loc"], error["type"], getattr(error["input"], "raw", error["input"])
     if kind == "extra_forbidden":  # the value may be a key under a misspelt name
         return (
             "there is no such "
-            f"setting{did_you_mean(str(path[-1]), _members_at(model, path[:-1]), listed)}"
+            f"setting{did_you_mean(str(path[-1]), _members_at(model, path[:-1]), valid_names)}"
         )
     text = SHAPES.get(kind) or error["msg"].removeprefix("Value error, ")
     if kind == "missing" or (

@@ -20,19 +20,23 @@ _NOTHING = "Your files say nothing about that."
 
 def find_topic(text: str) -> str:
     """Return what a question about the user's files is about; empty where there is none."""
-    found = _QUESTION.search(text)
-    return "" if found is None else found["topic"].strip()
+    question = _QUESTION.search(text)
+    return "" if question is None else question["topic"].strip()
 
 
 def answer_from_files(topic: str, results: Sequence[str]) -> str:
     """Return the line of the hits that has most words of the topic, with its file."""
-    wanted = {word.lower() for word in _WORD.findall(topic)}
+    topic_words = {word.lower() for word in _WORD.findall(topic)}
     lines = [line for text in results for line in _lines_of(text)]
-    scored = [(len(wanted & {w.lower() for w in _WORD.findall(line)}), line) for line, _ in lines]
-    best = max((score for score, _ in scored), default=0)
-    if not best:
+    scored = [
+        (len(topic_words & {w.lower() for w in _WORD.findall(line)}), line) for line, _ in lines
+    ]
+    best_score = max((score for score, _ in scored), default=0)
+    if not best_score:
         return _NOTHING
-    line, file = next(pair for pair, (score, _) in zip(lines, scored, strict=True) if score == best)
+    line, file = next(
+        pair for pair, (score, _) in zip(lines, scored, strict=True) if score == best_score
+    )
     return f"{file} says: {line}"
 
 

@@ -39,13 +39,13 @@ class ToolResult:
 class RequestView:
     """A request as the stand-in sees it.
 
-    user: the newest user message, without memory elements. said: the user messages before it.
-    lines: the content of memory, line by line. has_memory: memory is present, even if empty. tools:
-    name to parameters.
+    user: the newest user message, without memory elements. earlier_texts: the user messages before
+    it. lines: the content of memory, line by line. has_memory: memory is present, even if empty.
+    tools: name to parameters.
     """
 
     user: str = ""
-    said: list[str] = field(default_factory=list)
+    earlier_texts: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     tools: dict[str, Json] = field(default_factory=dict)
@@ -60,25 +60,25 @@ def see(body: Json) -> RequestView:
     tags = _TAG.findall(system)
     tag = tags[-1] if tags else ""
     users = [i for i, m in enumerate(messages) if m["role"] == "user"]
-    told = [text_of(messages[i]) for i in users]
-    words = [strip_spans(t, tag).strip() if tag else t.strip() for t in told]
+    user_texts = [text_of(messages[i]) for i in users]
+    words = [strip_spans(t, tag).strip() if tag else t.strip() for t in user_texts]
     results = _results(messages[users[-1] + 1 :] if users else [])
-    offered = [t["function"] for t in body.get("tools") or [] if t.get("type") == "function"]
+    functions = [t["function"] for t in body.get("tools") or [] if t.get("type") == "function"]
     return RequestView(
         user=words[-1] if words else "",
-        said=words[:-1],
-        lines=_memory(system, told, tag) if tag else [],
+        earlier_texts=words[:-1],
+        lines=_memory(system, user_texts, tag) if tag else [],
         results=results,
         tools={
             f["name"]: f["parameters"] if isinstance(f.get("parameters"), dict) else {}
-            for f in offered
+            for f in functions
         },
         has_memory=bool(tag),
         summarising=system.startswith(SUMMARISE),
     )
 
 
-def _memory(system: str, told: Sequence[str], tag: str) -> list[str]:
+def _memory(system: str, user_texts: Sequence[str], tag: str) -> list[str]:
     """Return the current lines of the blocks, then summary and recalled items.
 
     The stand-in's own persona is left out.
@@ -88,19 +88,19 @@ def _memory(system: str, told: Sequence[str], tag: str) -> list[str]:
         for text in _spans(system, "memory_blocks", tag)[-1:]
         for m in _BLOCK.finditer(text)
     }
-    for text in told:
+    for text in user_texts:
         for note in _spans(text, "memory_updates", tag):
             with contextlib.suppress(KeyError):  # a note about a block this request does not show
                 blocks = apply_note(blocks, note)
     blocks.pop("persona", None)
-    more = [
+    more_texts = [
         unescape(s)
         for s in _spans(system, "conversation_summary", tag)
-        + _spans("\n".join(told[-1:]), "recalled_memory", tag)
+        + _spans("\n".join(user_texts[-1:]), "recalled_memory", tag)
     ]
     return [
         line.strip(" \t-*")
-        for text in (*blocks.values(), *more)
+        for text in (*blocks.values(), *more_texts)
         for line in text.split("\n")
         if line.strip(" \t-*")
     ]

@@ -34,36 +34,36 @@ def model() -> Json:
     return {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "mnemogate"}
 
 
-def completion(body: Json, message: Json, ident: str, created: int) -> Json:
-    """Return a chat completion with `n` copies of this message. created: Unix time."""
-    full = {"content": None, "refusal": None, **message}
-    choice = {"message": full, "logprobs": None, "finish_reason": _finish(message)}
+def completion(body: Json, message: Json, ident: str, created_at: int) -> Json:
+    """Return a chat completion with `n` copies of this message. created_at: Unix time."""
+    full_message = {"content": None, "refusal": None, **message}
+    choice = {"message": full_message, "logprobs": None, "finish_reason": _finish(message)}
     return {
-        **_head(ident, created, "chat.completion"),
+        **_head(ident, created_at, "chat.completion"),
         "choices": [{"index": i, **choice} for i in range(body.get("n") or 1)],
         "usage": usage(body, message),
     }
 
 
-def events(body: Json, message: Json, ident: str, created: int) -> Iterator[bytes]:
+def events(body: Json, message: Json, ident: str, created_at: int) -> Iterator[bytes]:
     """Yield the same completion as server-sent events, `[DONE]` included."""
-    asked = (body.get("stream_options") or {}).get("include_usage") is True
-    head = _head(ident, created, "chat.completion.chunk")
-    extra: Json = {"usage": None} if asked else {}
+    wants_usage = (body.get("stream_options") or {}).get("include_usage") is True
+    head = _head(ident, created_at, "chat.completion.chunk")
+    extra: Json = {"usage": None} if wants_usage else {}
     for i in range(body.get("n") or 1):
         for delta in _deltas(message):
             yield _event({**head, "choices": [_choice(i, delta, None)], **extra})
         yield _event({**head, "choices": [_choice(i, {}, _finish(message))], **extra})
-    if asked:
+    if wants_usage:
         yield _event({**head, "choices": [], "usage": usage(body, message)})
     yield DONE
 
 
-def _head(ident: str, created: int, kind: str) -> Json:
+def _head(ident: str, created_at: int, kind: str) -> Json:
     return {
         "id": ident,
         "object": kind,
-        "created": created,
+        "created": created_at,
         "model": MODEL,
         "system_fingerprint": MODEL,
     }
@@ -87,32 +87,41 @@ def _deltas(message: Json) -> Iterator[Json]:
     yield {"role": "assistant", "content": None if calls else "", "refusal": None}
     for word in re.findall(r"\s*\S+\s*?|\s+$", message.get("content") or ""):
         yield {"content": word}
-    for i, call in enumerate(calls):
+    for call_index, call in enumerate(calls):
         function = call["function"]
         yield {
             "tool_calls": [
-                {"index": i, **call, "function": {"name": function["name"], "arguments": ""}}
+                {
+                    "index": call_index,
+                    **call,
+                    "function": {"name": function["name"], "arguments": ""},
+                }
             ]
         }
         text = function["arguments"]
         for at in range(0, len(text), CHUNK_CHARACTERS):
             yield {
                 "tool_calls": [
-                    {"index": i, "function": {"arguments": text[at : at + CHUNK_CHARACTERS]}}
+                    {
+                        "index": call_index,
+                        "function": {"arguments": text[at : at + CHUNK_CHARACTERS]},
+                    }
                 ]
             }
 
 
 def usage(body: Json, message: Json) -> Json:
     """Return the usage, estimated at four bytes per token."""
-    asked = _tokens(
+    prompt_tokens = _tokens(
         {k: body.get(k) for k in ("messages", "tools", "response_format") if body.get(k)}
     )
-    given = _tokens(message.get("tool_calls") or message["content"]) * (body.get("n") or 1)
+    completion_tokens = _tokens(message.get("tool_calls") or message["content"]) * (
+        body.get("n") or 1
+    )
     return {
-        "prompt_tokens": asked,
-        "completion_tokens": given,
-        "total_tokens": asked + given,
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
@@ -146,10 +155,17 @@ def embeddings(body: Json) -> Json:
     }
 
 
-def _inputs(given: Any) -> list[str]:
+def _inputs(embedding_input: Any) -> list[str]:
     """Return the texts to embed; token ids count as words."""
-    many = given if isinstance(given, list) and not _is_tokens(given) else [given]
-    texts = [" ".join(map(str, one)) if _is_tokens(one) else one for one in many]
+    inputs = (
+        embedding_input
+        if isinstance(embedding_input, list) and not _is_tokens(embedding_input)
+        else [embedding_input]
+    )
+    texts = [
+        " ".join(map(str, text_or_tokens)) if _is_tokens(text_or_tokens) else text_or_tokens
+        for text_or_tokens in inputs
+    ]
     if not texts or not all(isinstance(t, str) and t for t in texts):
         raise BadRequest(
             "`input` must be a non-empty string, a list of them, or token ids.", param="input"

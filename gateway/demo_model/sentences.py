@@ -19,17 +19,17 @@ class StatedFact:
     """
 
     kind: str
-    what: str
+    subject: str
 
     @property
     def line(self) -> str:
         """The fact as it is stored."""
-        return _STORED[self.kind].format(self.what)
+        return _STORED[self.kind].format(self.subject)
 
     @property
     def spoken(self) -> str:
         """The fact as it is repeated to the user."""
-        return _TOLD[self.kind].format(to_you(self.what))
+        return _TOLD[self.kind].format(to_you(self.subject))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,18 +192,20 @@ def is_question(sentence: str) -> bool:
 
 def facts(text: str) -> list[StatedFact]:
     """Return what the user says about themselves in this text, in order, each once."""
-    found = [f for s in sentences(text) if not is_question(s) for f in _of_sentence(s)]
-    return list(dict.fromkeys(found))
+    stated_facts = [f for s in sentences(text) if not is_question(s) for f in _of_sentence(s)]
+    return list(dict.fromkeys(stated_facts))
 
 
 def _of_sentence(sentence: str) -> list[StatedFact]:
-    asked = _REMEMBER.search(sentence)
-    rest = sentence[: asked.start()] if asked else sentence
-    found = [f for clause in _CLAUSE.split(rest) if (f := _of_clause(clause.strip()))]
+    request = _REMEMBER.search(sentence)
+    statement = sentence[: request.start()] if request else sentence
+    stated_facts = [
+        fact for clause in _CLAUSE.split(statement) if (fact := _of_clause(clause.strip()))
+    ]
     return (
-        [*found, StatedFact("asked", _tidy(asked["what"]))]
-        if asked and _tidy(asked["what"])
-        else found
+        [*stated_facts, StatedFact("asked", _tidy(request["what"]))]
+        if request and _tidy(request["what"])
+        else stated_facts
     )
 
 
@@ -212,15 +214,15 @@ def _of_clause(clause: str) -> StatedFact | None:
         r"^(?:also|and|but|so|well|yes|no|hi|hello|hey)\b[,!]?\s+", "", clause, flags=re.IGNORECASE
     )
     for kind, pattern in _SAID:
-        if (m := pattern.search(clause)) and (
-            what := _tidy(re.split(r",|;| and ", m[1])[0] if kind == "name" else m[1])
+        if (match := pattern.search(clause)) and (
+            subject := _tidy(re.split(r",|;| and ", match[1])[0] if kind == "name" else match[1])
         ):
-            return StatedFact(kind, what)
+            return StatedFact(kind, subject)
     return None
 
 
-def _tidy(what: str) -> str:
-    return what.strip().rstrip(".!?,;: ").strip("\"' ")
+def _tidy(text: str) -> str:
+    return text.strip().rstrip(".!?,;: ").strip("\"' ")
 
 
 def parse_fact_line(line: str) -> list[StatedFact]:
@@ -229,9 +231,9 @@ def parse_fact_line(line: str) -> list[StatedFact]:
     One that was to be remembered and is a fact itself counts twice.
     """
     for kind, pattern in _READ:
-        if m := pattern.match(line.strip()):
-            fact = StatedFact(kind, _tidy(m[1]))
-            return [fact, *facts(fact.what)] if kind == "asked" else [fact]
+        if match := pattern.match(line.strip()):
+            fact = StatedFact(kind, _tidy(match[1]))
+            return [fact, *facts(fact.subject)] if kind == "asked" else [fact]
     if is_question(line.strip()):
         return []
     return facts(line) or [StatedFact("other", line.strip())]
@@ -239,7 +241,12 @@ def parse_fact_line(line: str) -> list[StatedFact]:
 
 def questions(text: str) -> list[Question]:
     """Return the user's questions that a memory could answer, in order."""
-    return [q for s in sentences(text) if is_question(s) if (q := _question(s.rstrip("?!. ")))]
+    return [
+        question
+        for s in sentences(text)
+        if is_question(s)
+        if (question := _question(s.rstrip("?!. ")))
+    ]
 
 
 def _question(sentence: str) -> Question | None:

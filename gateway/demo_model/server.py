@@ -79,19 +79,21 @@ def _answer(method: str, path: str, data: bytes) -> dict[str, Any] | Iterable[by
     if method == "GET" and path.startswith(WEATHER_PATH):
         city = path.removeprefix(WEATHER_PATH)[:100]
         return {"weather": f"14 degrees and light rain in {city} (invented for the demo)"}
-    named = path.removeprefix("/v1/models/")
-    allowed = "GET" if named != path else ALLOWED.get(path)
-    if allowed is None:
+    model_name = path.removeprefix("/v1/models/")
+    allowed_method = "GET" if model_name != path else ALLOWED.get(path)
+    if allowed_method is None:
         raise ResourceNotFound(
             f"There is no {path!r} here. This stand-in serves: {', '.join(ALLOWED)}."
         )
-    if method != allowed:
-        raise MethodNotAllowed(f"{path!r} takes {allowed}, not {method}.")
+    if method != allowed_method:
+        raise MethodNotAllowed(f"{path!r} takes {allowed_method}, not {method}.")
     if path == "/v1/models":
         return models()
     if method == "GET":
-        if named != MODEL:
-            raise UnknownModel(f"There is no model {named!r} here, only {MODEL!r}.", param="model")
+        if model_name != MODEL:
+            raise UnknownModel(
+                f"There is no model {model_name!r} here, only {MODEL!r}.", param="model"
+            )
         return model()
     body = parse_body(data)
     if path in FORMATS:
@@ -107,14 +109,14 @@ def _answer_in_format(name: str, body: dict[str, Any]) -> dict[str, Any] | Itera
             param="previous_response_id",
             code="previous_response_not_found",
         )
-    sent, make_writer = carry(name, body, Losses(MODEL, DROPPED), "max_tokens")
+    chat_request, make_writer = carry(name, body, Losses(MODEL, DROPPED), "max_tokens")
     writer = make_writer(secrets.token_hex(16), int(time.time()))
-    if sent.get("stream"):
-        sent["stream_options"] = {"include_usage": True}
-    answer = _chat(sent)
+    if chat_request.get("stream"):
+        chat_request["stream_options"] = {"include_usage": True}
+    answer = _chat(chat_request)
     if isinstance(answer, dict):
-        whole: dict[str, Any] = json.loads(whole_reply(json.dumps(answer).encode(), writer))
-        return whole
+        translated: dict[str, Any] = json.loads(whole_reply(json.dumps(answer).encode(), writer))
+        return translated
     return _translate(answer, BridgedStream(writer))
 
 
@@ -126,12 +128,12 @@ def _translate(parts: Iterable[bytes], stream: BridgedStream) -> Iterator[bytes]
 
 def _chat(body: dict[str, Any]) -> dict[str, Any] | Iterable[bytes]:
     check_chat(body)
-    ident, created = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
+    ident, created_at = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
     try:
         message = reply(body, salt=ident)
     except RecursionError as e:
         raise BadRequest("The body is nested too deeply.") from e
-    return (events if body.get("stream") else completion)(body, message, ident, created)
+    return (events if body.get("stream") else completion)(body, message, ident, created_at)
 
 
 async def _body(receive: Receive) -> bytes:

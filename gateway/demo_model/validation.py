@@ -41,31 +41,34 @@ def check_chat(body: Json) -> None:
     _check_options(body)
 
 
-def _check_message(message: Any, i: int) -> None:
+def _check_message(message: Any, message_index: int) -> None:
     if not isinstance(message, dict) or message.get("role") not in ROLES:
         raise BadRequest(
-            f"messages[{i}] must be an object with a role among {', '.join(ROLES)}.",
-            param=f"messages[{i}].role",
+            f"messages[{message_index}] must be an object with a role among {', '.join(ROLES)}.",
+            param=f"messages[{message_index}].role",
         )
     content = message.get("content")
     if content is None and (
         message["role"] != "assistant"
         or not (message.get("tool_calls") or message.get("function_call"))
     ):
-        raise BadRequest(f"messages[{i}].content is missing.", param=f"messages[{i}].content")
+        raise BadRequest(
+            f"messages[{message_index}].content is missing.",
+            param=f"messages[{message_index}].content",
+        )
     parts = content if isinstance(content, list) else []
     if not isinstance(content, str | list | None) or not all(
         isinstance(p, dict) and isinstance(p.get("type"), str) for p in parts
     ):
         raise BadRequest(
-            f"messages[{i}].content must be a string or a list of parts.",
-            param=f"messages[{i}].content",
+            f"messages[{message_index}].content must be a string or a list of parts.",
+            param=f"messages[{message_index}].content",
         )
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(map(_is_call, calls)):
         raise BadRequest(
-            f"messages[{i}].tool_calls must be a list of function calls.",
-            param=f"messages[{i}].tool_calls",
+            f"messages[{message_index}].tool_calls must be a list of function calls.",
+            param=f"messages[{message_index}].tool_calls",
         )
 
 
@@ -82,24 +85,24 @@ def _is_call(call: Any) -> bool:
 
 def _check_order(messages: Sequence[Json]) -> None:
     """Check that every call is answered right after its message, and nothing else."""
-    waiting: list[str] = []
-    for i, message in enumerate(messages):
+    open_call_ids: list[str] = []
+    for message_index, message in enumerate(messages):
         if message["role"] == "tool":
-            if message.get("tool_call_id") not in waiting:
+            if message.get("tool_call_id") not in open_call_ids:
                 raise BadRequest(
-                    f"messages[{i}] answers no call: a tool message follows the `tool_calls` "
-                    "that it belongs to.",
-                    param=f"messages[{i}]",
+                    f"messages[{message_index}] answers no call: a tool message follows "
+                    "the `tool_calls` that it belongs to.",
+                    param=f"messages[{message_index}]",
                 )
-            waiting.remove(message["tool_call_id"])
+            open_call_ids.remove(message["tool_call_id"])
             continue
-        if waiting:
+        if open_call_ids:
             break
-        waiting = [call["id"] for call in message.get("tool_calls") or []]
-    if waiting:
+        open_call_ids = [call["id"] for call in message.get("tool_calls") or []]
+    if open_call_ids:
         raise BadRequest(
             "An assistant message with `tool_calls` must be followed by tool messages for each "
-            "of them. Without an answer: " + ", ".join(waiting),
+            "of them. Without an answer: " + ", ".join(open_call_ids),
             param="messages",
         )
 
@@ -115,12 +118,15 @@ def _check_tools(body: Json) -> None:
         raise BadRequest(
             "`tools` must be a list with at least one tool, or left out.", param="tools"
         )
-    for i, tool in enumerate(tools):
+    for tool_index, tool in enumerate(tools):
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
-            raise BadRequest(f"tools[{i}] must be an object with a type.", param=f"tools[{i}]")
+            raise BadRequest(
+                f"tools[{tool_index}] must be an object with a type.", param=f"tools[{tool_index}]"
+            )
         if tool["type"] == "function" and not _name(tool):
             raise BadRequest(
-                f"tools[{i}].function.name is missing.", param=f"tools[{i}].function.name"
+                f"tools[{tool_index}].function.name is missing.",
+                param=f"tools[{tool_index}].function.name",
             )
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and _name(choice) not in [_name(t) for t in tools]:
@@ -137,17 +143,21 @@ def _name(tool: Json) -> str:
 
 
 def _check_options(body: Json) -> None:
-    n = body.get("n")
-    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= 128):
-        raise BadRequest(f"`n` is {n!r}: give a whole number from 1 to 128.", param="n")
-    wanted = body.get("response_format") or {}
+    choice_count = body.get("n")
+    if choice_count is not None and (
+        isinstance(choice_count, bool)
+        or not isinstance(choice_count, int)
+        or not 1 <= choice_count <= 128
+    ):
+        raise BadRequest(f"`n` is {choice_count!r}: give a whole number from 1 to 128.", param="n")
+    response_format = body.get("response_format") or {}
     for name, value in (
         ("stream_options", body.get("stream_options") or {}),
-        ("response_format", wanted),
+        ("response_format", response_format),
     ):
         if not isinstance(value, dict):
             raise BadRequest(f"`{name}` must be an object.", param=name)
-    if not isinstance(wanted.get("json_schema") or {}, dict):
+    if not isinstance(response_format.get("json_schema") or {}, dict):
         raise BadRequest(
             "`response_format.json_schema` must be an object.", param="response_format"
         )

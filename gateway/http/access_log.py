@@ -48,7 +48,7 @@ class UsageSummary(Protocol):
 class AccessLogLine(msgspec.Struct):
     """What the log says of a request.
 
-    started: perf_counter. key: its name. memory: `x-memory-status` as it was at the end.
+    started_at: perf_counter. key: its name. memory: `x-memory-status` as it was at the end.
 
     record: its books, where it has any; their status and user are then the ones that count.
     error_body: how its path writes an error, where that is not OpenAI's way. why_degraded: what
@@ -58,7 +58,7 @@ class AccessLogLine(msgspec.Struct):
     id: str
     method: str
     path: bytes
-    started: float
+    started_at: float
     status: int = 0
     key: str = ""
     user: str | None = None
@@ -89,7 +89,7 @@ class AccessLogLine(msgspec.Struct):
 
     def members(self) -> dict[str, Any]:
         """Return the line as JSON members; null where there is no value."""
-        r = self.record
+        record = self.record
         return {
             "request_id": self.id,
             "method": self.method,
@@ -98,22 +98,22 @@ class AccessLogLine(msgspec.Struct):
             "key": self.key or None,
             "user": self.user,
             "memory": self.memory or None,
-            "upstream": r.target or None if r else None,
-            "attempts": r.attempts if r else 0,
-            "rounds": r.rounds if r else 0,
-            "input_tokens": r.input if r else 0,
-            "output_tokens": r.output if r else 0,
+            "upstream": record.target or None if record else None,
+            "attempts": record.attempts if record else 0,
+            "rounds": record.rounds if record else 0,
+            "input_tokens": record.input if record else 0,
+            "output_tokens": record.output if record else 0,
             "code": self.code,
             "reason": self.reason,
             "ms": round(self.ms, 1),
         }
 
     def __str__(self) -> str:
-        r = self.record
-        done = (
-            f" upstream={quote_word(r.target)} attempts={r.attempts} rounds={r.rounds} "
-            f"tokens={r.input}+{r.output}"
-            if r
+        record = self.record
+        upstream_part = (
+            f" upstream={quote_word(record.target)} attempts={record.attempts} "
+            f"rounds={record.rounds} tokens={record.input}+{record.output}"
+            if record
             else ""
         )
         code = f" code={quote_word(self.code)}" if self.code else ""
@@ -125,7 +125,7 @@ class AccessLogLine(msgspec.Struct):
         return (
             f"{quote_word(self.method)} {printable_path(self.path)} {self.status} "
             f"key={quote_word(self.key)} user={encode_user_header(self.user).decode()} "
-            f"memory={self.memory or '-'}{done}{code}{reason} ms={self.ms:.1f} {self.id}"
+            f"memory={self.memory or '-'}{upstream_part}{code}{reason} ms={self.ms:.1f} {self.id}"
         )
 
 
@@ -163,7 +163,7 @@ def write_line(line: AccessLogLine, error: BaseException | None) -> None:
         else logging.INFO
     )
     if log.isEnabledFor(level):
-        line.ms = (time.perf_counter() - line.started) * 1000
+        line.ms = (time.perf_counter() - line.started_at) * 1000
         # Faster than log.log, which looks up its caller.
         log.handle(logging.LogRecord(log.name, level, "", 0, line, None, None))
 

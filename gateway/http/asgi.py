@@ -114,7 +114,7 @@ async def cancel_on_disconnect(
     try:
         await work
     except (asyncio.CancelledError, ClientLeft):
-        if not leave.asked and task.cancelling():
+        if not leave.cancellations and task.cancelling():
             raise  # cancelled by somebody else
     finally:
         leave.over = True
@@ -122,26 +122,26 @@ async def cancel_on_disconnect(
             connection.unwatch(leave)
         if watch is not None:
             watch.cancel()
-        for _ in range(leave.asked):
+        for _ in range(leave.cancellations):
             task.uncancel()
 
 
 class _DisconnectCanceller:
     """Cancels a task once its client is gone, and again until the task ends.
 
-    A library may swallow a cancellation that coincides with a result. asked: number of
+    A library may swallow a cancellation that coincides with a result. cancellations: number of
     cancellations. Not part of a reference cycle, so that a large request need not wait for the
     garbage collector.
     """
 
-    __slots__ = ("asked", "over", "task")
+    __slots__ = ("cancellations", "over", "task")
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task, self.asked, self.over = task, 0, False
+        self.task, self.cancellations, self.over = task, 0, False
 
     def __call__(self, watch: asyncio.Future[None] | None = None) -> None:
         if not (self.over or (watch is not None and watch.cancelled())):
-            self.asked += 1
+            self.cancellations += 1
             self.task.cancel()
             asyncio.get_running_loop().call_later(0.25, self)
 
@@ -168,8 +168,8 @@ def without_memory(error: GatewayError) -> Pairs:
     """Return the memory's part in an error of ours: it is the caller who is refused, or the
     request.
     """
-    refused = error.status in REFUSES_CALLER and not isinstance(error, UpstreamRefused)
-    reason = b"auth" if refused else b"request"
+    is_caller_refused = error.status in REFUSES_CALLER and not isinstance(error, UpstreamRefused)
+    reason = b"auth" if is_caller_refused else b"request"
     return [(b"x-memory-status", b"off"), (b"x-memory-reason", reason)]
 
 
@@ -180,9 +180,12 @@ async def respond_error(send: Send, error: GatewayError, base: Headers = ()) -> 
     body = line.write_error(error)
     if NEEDS_STATUS(line.path) and not any(k == b"x-memory-status" for k, _ in base):
         base = [*base, *without_memory(error)]
-    own = [(k, v) for k, v in error.headers if k != b"content-length"]
-    names = {k for k, _ in own}
-    headers = [*((k, v) for k, v in base if k not in names and k != b"content-type"), *own]
+    error_headers = [(k, v) for k, v in error.headers if k != b"content-length"]
+    names = {k for k, _ in error_headers}
+    headers = [
+        *((k, v) for k, v in base if k not in names and k != b"content-type"),
+        *error_headers,
+    ]
     if not isinstance(error, UpstreamRefused):
         headers.append(NOSNIFF)
     if b"content-type" not in names:

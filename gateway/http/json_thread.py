@@ -18,18 +18,18 @@ async def run_by_weight(text: bytes, work: Callable[..., Result], *args: Any) ->
     return work(*args) if is_light(text) else await run_heavy(work, *args)
 
 
-async def look_for(content: bytes | Sequence[bytes | memoryview] | None, *marks: bytes) -> bool:
+async def look_for(content: bytes | Sequence[bytes | memoryview] | None, *needles: bytes) -> bool:
     """Tell whether a body, or one of its parts, holds one of these marks, in a thread if long."""
     parts = [content] if isinstance(content, bytes) else content or ()
     if not isinstance(parts, LongContent) and sum(map(len, parts)) <= SEARCHED_BYTES:
-        return _hold_any(parts, marks)
-    return await asyncio.to_thread(_hold_any, parts, marks)
+        return _hold_any(parts, needles)
+    return await asyncio.to_thread(_hold_any, parts, needles)
 
 
-def _hold_any(parts: Sequence[bytes | memoryview], marks: Sequence[bytes]) -> bool:
+def _hold_any(parts: Sequence[bytes | memoryview], needles: Sequence[bytes]) -> bool:
     # `in` goes through a view of memory element by element, a hundred times slower.
     texts = (part if isinstance(part, bytes) else bytes(part) for part in parts)
-    return any(is_in(text, mark) for text in texts for mark in marks)
+    return any(is_in(text, needle) for text in texts for needle in needles)
 
 
 async def run_heavy(work: Callable[..., Result], *args: Any) -> Result:

@@ -21,34 +21,34 @@ REAL_WAIT_SECONDS = 0.001  # a wait at least that long released the event loop a
 class PacedStream:
     """The pieces of a body, cut to `SLICE_BYTES`, pausing after `BUSY_SECONDS` of work."""
 
-    __slots__ = ("_at", "_body", "_given", "_rest", "_worked")
+    __slots__ = ("_at", "_body", "_resumed_at", "_slice_source", "_worked")
 
     def __init__(self, body: AsyncIterator[bytes]) -> None:
         self._body = body
-        self._rest, self._at = b"", 0
-        self._worked, self._given = 0.0, perf_counter()
+        self._slice_source, self._at = b"", 0
+        self._worked, self._resumed_at = 0.0, perf_counter()
 
     def __aiter__(self) -> PacedStream:
         return self
 
     async def __anext__(self) -> bytes:
         now = perf_counter()
-        self._worked += now - self._given
+        self._worked += now - self._resumed_at
         if self._worked > BUSY_SECONDS:
             await asyncio.sleep(LOOP_PAUSE_SECONDS)
             self._worked = 0.0
-        if self._at >= len(self._rest):
+        if self._at >= len(self._slice_source):
             data = await self._body.__anext__()
-            self._given = perf_counter()
-            if self._given - now > REAL_WAIT_SECONDS:
+            self._resumed_at = perf_counter()
+            if self._resumed_at - now > REAL_WAIT_SECONDS:
                 self._worked = 0.0
             if len(data) <= SLICE_BYTES:
                 return data
-            self._rest, self._at = data, 0
-        piece = self._rest[self._at : self._at + SLICE_BYTES]
+            self._slice_source, self._at = data, 0
+        data_slice = self._slice_source[self._at : self._at + SLICE_BYTES]
         self._at += SLICE_BYTES
-        self._given = perf_counter()
-        return piece
+        self._resumed_at = perf_counter()
+        return data_slice
 
     async def aclose(self) -> None:
         """Close the underlying body."""

@@ -96,54 +96,54 @@ class RequestParseCache:
 
     def __init__(self) -> None:
         # By a hash of the owner, the offset of the lookup window and its content.
-        self.known: Cache[int, tuple[_CachedPrefix, ...]] = Cache(
-            BYTES, 0, lambda _, found: EACH * len(found)
+        self.prefixes: Cache[int, tuple[_CachedPrefix, ...]] = Cache(
+            BYTES, 0, lambda _, prefix_group: EACH * len(prefix_group)
         )
 
-    def parse(self, who: object, body: bytes) -> Json:
+    def parse(self, owner: object, body: bytes) -> Json:
         """Return a validated chat request, its `messages` as `Messages`.
 
-        who: owner of the bodies to look among. Raises BadRequest.
+        owner: owner of the bodies to look among. Raises BadRequest.
         """
-        name, known = self._find(who, body)
-        found = _parse_new_part(body, _short_body(body, known), known) or _parse_whole(body)
-        return self._remember(who, body, name, found)
+        name, prefix = self._find(owner, body)
+        parsed = _parse_new_part(body, _short_body(body, prefix), prefix) or _parse_whole(body)
+        return self._remember(owner, body, name, parsed)
 
-    async def parse_async(self, who: object, body: bytes) -> Json:
+    async def parse_async(self, owner: object, body: bytes) -> Json:
         """Parse as `parse` does, but in a thread if the new part is long.
 
         Raises BadRequest, and TooHeavy for a request too large for memory.
         """
-        name, known = self._find(who, body)
-        found = None
-        short = _short_body(body, known)
-        if len(short) <= SURE_BYTES or is_light(short):
-            found = _parse_new_part(body, short, known)
-            known, short = None, body  # parse it as unknown
-        if found is None:
-            found = await run_heavy(_parse_in_thread, body, short, known)
-        messages: Messages = found[0]["messages"]
+        name, prefix = self._find(owner, body)
+        parsed = None
+        short_body = _short_body(body, prefix)
+        if len(short_body) <= SURE_BYTES or is_light(short_body):
+            parsed = _parse_new_part(body, short_body, prefix)
+            prefix, short_body = None, body  # parse it as unknown
+        if parsed is None:
+            parsed = await run_heavy(_parse_in_thread, body, short_body, prefix)
+        messages: Messages = parsed[0]["messages"]
         if messages.looks_back and messages.is_long:
             # A request that is sent again: all of it is looked at, although nothing in it is new.
             messages.heavy = True
             await run_heavy(messages.decode_known)
-        return self._remember(who, body, name, found)
+        return self._remember(owner, body, name, parsed)
 
-    def _remember(self, who: object, body: bytes, name: int, found: _Read) -> Json:
+    def _remember(self, owner: object, body: bytes, name: int, parsed: _Read) -> Json:
         """Cache what was parsed of a body, for the body that continues it."""
-        data, span, known = found
+        data, span, prefix = parsed
         messages: Messages = data["messages"]
         if messages.new and span is not None and span[1] <= MAX_PREFIX_BYTES:
-            if known is not None:
-                self._forget(name, known)  # replaced by its continuation
+            if prefix is not None:
+                self._forget(name, prefix)  # replaced by its continuation
             at = span[1]
             cuts, base = (
-                (known.cuts, known.hash)
-                if known is not None and len(known.cuts) < PARTS
+                (prefix.cuts, prefix.hash)
+                if prefix is not None and len(prefix.cuts) < PARTS
                 else ((), 0)
             )
             self._keep(
-                who,
+                owner,
                 body,
                 _CachedPrefix(
                     *span,
@@ -155,66 +155,71 @@ class RequestParseCache:
             )
         return data
 
-    def _find(self, who: object, body: bytes) -> tuple[int, _CachedPrefix | None]:
+    def _find(self, owner: object, body: bytes) -> tuple[int, _CachedPrefix | None]:
         """Return the cache key of a body, and the known prefix that it continues."""
         size = len(body)
-        for i in range(bisect_right(PLACES, size) - 1, -1, -1):
-            at = PLACES[i]
-            name = hash((who, at, body[max(0, at - LOOKUP_WINDOW_BYTES) : at]))
-            for known in reversed(self.known.get(name) or ()):
+        for place_index in range(bisect_right(PLACES, size) - 1, -1, -1):
+            at = PLACES[place_index]
+            name = hash((owner, at, body[max(0, at - LOOKUP_WINDOW_BYTES) : at]))
+            for prefix in reversed(self.prefixes.get(name) or ()):
                 if (
-                    known.end < size
-                    and body.startswith(known.tail, known.end - TAIL)
-                    and hash_parts(body, known.cuts) == known.hash
+                    prefix.end < size
+                    and body.startswith(prefix.tail, prefix.end - TAIL)
+                    and hash_parts(body, prefix.cuts) == prefix.hash
                 ):
-                    return name, known
+                    return name, prefix
         return 0, None
 
-    def _forget(self, name: int, known: _CachedPrefix) -> None:
-        there = self.known.pop(name) or ()
-        if len(there) == 1 and there[0] is known:
+    def _forget(self, name: int, prefix: _CachedPrefix) -> None:
+        neighbours = self.prefixes.pop(name) or ()
+        if len(neighbours) == 1 and neighbours[0] is prefix:
             return
-        if left := tuple(k for k in there if k is not known):
-            self.known.put(name, left)
+        if remaining_prefixes := tuple(k for k in neighbours if k is not prefix):
+            self.prefixes.put(name, remaining_prefixes)
 
-    def _keep(self, who: object, body: bytes, known: _CachedPrefix) -> None:
-        if known.end < MIN_PREFIX_BYTES:
+    def _keep(self, owner: object, body: bytes, prefix: _CachedPrefix) -> None:
+        if prefix.end < MIN_PREFIX_BYTES:
             return
-        at = PLACES[bisect_right(PLACES, known.end) - 1]
-        name = hash((who, at, body[max(0, at - LOOKUP_WINDOW_BYTES) : at]))
-        self.known.put(name, (*(self.known.get(name) or ()), known)[-MAX_SAME_PLACE:])
+        at = PLACES[bisect_right(PLACES, prefix.end) - 1]
+        name = hash((owner, at, body[max(0, at - LOOKUP_WINDOW_BYTES) : at]))
+        self.prefixes.put(name, (*(self.prefixes.get(name) or ()), prefix)[-MAX_SAME_PLACE:])
 
 
 # The request, the span of its messages, the prefix that it continues.
 _Read = tuple[Json, tuple[int, int] | None, _CachedPrefix | None]
 
 
-def _short_body(body: bytes, known: _CachedPrefix | None) -> bytes:
+def _short_body(body: bytes, prefix: _CachedPrefix | None) -> bytes:
     """Return the body with a stand-in for its known messages."""
-    return body if known is None else b"".join((body[: known.start], _STANDIN, body[known.end :]))
+    return (
+        body if prefix is None else b"".join((body[: prefix.start], _STANDIN, body[prefix.end :]))
+    )
 
 
 def _parse_whole(body: bytes, *, heavy: bool = False) -> _Read:
     """Parse a body without a known prefix. Raises BadRequest, TooHeavy."""
-    found = _parse_new_part(body, body, None, heavy=heavy)
-    assert found is not None  # noqa: S101 - None only with a known prefix
-    return found
+    parsed = _parse_new_part(body, body, None, heavy=heavy)
+    assert parsed is not None  # noqa: S101 - None only with a known prefix
+    return parsed
 
 
 def _parse_new_part(
-    body: bytes, short: bytes, known: _CachedPrefix | None, *, heavy: bool = False
+    body: bytes, short_body: bytes, cached_prefix: _CachedPrefix | None, *, heavy: bool = False
 ) -> _Read | None:
-    """Parse a body of which `short` is new; None if it does not continue `known`.
+    """Parse a body of which `short_body` is new; None if it does not continue `cached_prefix`.
 
     heavy: check that it is not too large for memory. Raises BadRequest, TooHeavy.
     """
     prefix, shift, halves = PrefixInfo(), 0, list[bool]()
-    read = partial(decode, read=read_weighed, on_halves=partial(halves.append, True))
-    if known is None:
-        data = parse(body, read)
+    decoder = partial(decode, decoder=read_weighed, on_halves=partial(halves.append, True))
+    if cached_prefix is None:
+        data = parse(body, decoder)
     else:
-        prefix, shift = known.prefix, known.end - known.start - len(_STANDIN)
-        if (resumed := _parse_short(short, read)) is None:
+        prefix, shift = (
+            cached_prefix.prefix,
+            cached_prefix.end - cached_prefix.start - len(_STANDIN),
+        )
+        if (resumed := _parse_short(short_body, decoder)) is None:
             return None
         data = resumed
     if heavy:
@@ -222,22 +227,22 @@ def _parse_new_part(
     check_model(data)
     check_messages(data, prefix.count)
     if heavy:
-        _check_weight(len(short), data)
-    if halves or (heavy and brackets(short) > BRACKETS):
-        span, new = None, NOWHERE
-    elif known is None:
-        span, new = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE
+        _check_weight(len(short_body), data)
+    if halves or (heavy and brackets(short_body) > BRACKETS):
+        span, new_spans = None, NOWHERE
+    elif cached_prefix is None:
+        span, new_spans = _messages_span(body) if len(body) > MIN_PREFIX_BYTES else None, NOWHERE
     else:
-        new = _new_spans(short, known.start + len(_STANDIN), shift)
-        span = known.start, new[-1][1] if new else known.end
+        new_spans = _new_spans(short_body, cached_prefix.start + len(_STANDIN), shift)
+        span = cached_prefix.start, new_spans[-1][1] if new_spans else cached_prefix.end
     if heavy:
         end_step()
-    start, end = (known.start, known.end) if known is not None else (0, 0)
-    source = SourceText(body, span[0], new, span[1]) if span else None
+    start, end = (cached_prefix.start, cached_prefix.end) if cached_prefix is not None else (0, 0)
+    source = SourceText(body, span[0], new_spans, span[1]) if span else None
     data["messages"] = Messages(
         prefix, data["messages"], partial(TextRange, body, start, end), source
     )
-    return data, span, known
+    return data, span, cached_prefix
 
 
 def _check_weight(size: int, data: Json) -> None:
@@ -249,35 +254,35 @@ def _check_weight(size: int, data: Json) -> None:
         raise
 
 
-def _new_spans(short: bytes, at: int, shift: int) -> list[tuple[int, int]]:
+def _new_spans(short_body: bytes, at: int, shift: int) -> list[tuple[int, int]]:
     """Return the spans of the messages behind the stand-in, which ends at `at`, in their body.
 
     They are split by a decoder, which takes half of the time of a scan. A very long text is
     scanned, so that other threads run meanwhile.
     """
-    if len(short) > SPLIT_BYTES:
-        return [(begin + shift, end + shift) for begin, end in array_elements(short, at)]
+    if len(short_body) > SPLIT_BYTES:
+        return [(begin + shift, end + shift) for begin, end in array_elements(short_body, at)]
     spans: list[tuple[int, int]] = []
-    for element in _split_messages(short).messages[1:]:
-        begin = _between.match(short, at).end()  # type: ignore[union-attr]
+    for element in _split_messages(short_body).messages[1:]:
+        begin = _between.match(short_body, at).end()  # type: ignore[union-attr]
         at = begin + len(element)
         spans.append((begin + shift, at + shift))
     return spans
 
 
-def _parse_in_thread(body: bytes, short: bytes, known: _CachedPrefix | None) -> _Read:
+def _parse_in_thread(body: bytes, short_body: bytes, prefix: _CachedPrefix | None) -> _Read:
     """Parse a long body in a thread. Raises BadRequest, TooHeavy."""
-    check_values(short)
+    check_values(short_body)
     end_step()
-    if (found := _parse_new_part(body, short, known, heavy=True)) is None:
+    if (parsed := _parse_new_part(body, short_body, prefix, heavy=True)) is None:
         check_values(body)
-        found = _parse_whole(body, heavy=True)
-    messages: Messages = found[0]["messages"]
+        parsed = _parse_whole(body, heavy=True)
+    messages: Messages = parsed[0]["messages"]
     messages.heavy = True
     end_step()
     if (source := messages.source) is not None and not source.new:
         source.new = array_elements(body, source.start, source.end)
-    return found
+    return parsed
 
 
 def hash_parts(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> int:
@@ -286,18 +291,18 @@ def hash_parts(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> 
     at: start of the first part. base: hash of what stands before. Copies nothing.
     """
     view = memoryview(body)
-    for cut in cuts:
-        base, at = hash((base, hash(view[at:cut]))), cut
+    for part_end in cuts:
+        base, at = hash((base, hash(view[at:part_end]))), part_end
     return base
 
 
-def _parse_short(short: bytes, read: Callable[[bytes], Any]) -> Json | None:
-    """Parse `short`, and return the request without its known messages.
+def _parse_short(short_body: bytes, decoder: Callable[[bytes], Any]) -> Json | None:
+    """Parse `short_body`, and return the request without its known messages.
 
-    None if the body must be parsed as a whole. read: decodes it.
+    None if the body must be parsed as a whole. decoder: decodes it.
     """
     try:
-        data = read(short)
+        data = decoder(short_body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     messages = data.get("messages") if isinstance(data, dict) else None
@@ -314,20 +319,20 @@ def _messages_span(text: bytes) -> tuple[int, int] | None:
     """
     if not takes_long(text):
         return _span_in_one_step(text)
-    cut, spans = cut_long_strings(text)
-    span = _span_in_one_step(cut)
+    cut_text, spans = cut_long_strings(text)
+    span = _span_in_one_step(cut_text)
     return None if span is None else (place_in_text(span[0], spans), place_in_text(span[1], spans))
 
 
 def _span_in_one_step(text: bytes) -> tuple[int, int] | None:
     try:
-        raw = memoryview(_split(text)["messages"])
+        message_list = memoryview(_split(text)["messages"])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    opening, at = bytes(raw[:TAIL]), -1
+    opening, at = bytes(message_list[:TAIL]), -1
     while (at := text.find(opening, at + 1)) >= 0:
-        if text.startswith(raw, at):
-            end = at + len(raw) - 1
+        if text.startswith(message_list, at):
+            end = at + len(message_list) - 1
             while (tail := text[max(at + 1, end - SPACE_STEP_BYTES) : end]) and not tail.rstrip(
                 SPACE
             ):

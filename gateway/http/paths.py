@@ -76,8 +76,8 @@ def with_query(path: UpstreamPath, query: str) -> UpstreamPath:
 
 def split_query(path: UpstreamPath) -> tuple[UpstreamPath, str]:
     """Return a path without its query, and the query."""
-    plain, _, query = path.partition("?")
-    return UpstreamPath(plain), query
+    bare_path, _, query = path.partition("?")
+    return UpstreamPath(bare_path), query
 
 
 def below(parent: UpstreamPath, path: UpstreamPath) -> UpstreamPath:
@@ -92,10 +92,10 @@ def relayed_path(path: str, query: str, *, folded: bool) -> UpstreamPath:
     """
     if folded:
         names = folded_segments(path)
-        sent = "".join("/" + quote(name, safe=SEGMENT_SAFE, errors="replace") for name in names)
+        relayed = "".join("/" + quote(name, safe=SEGMENT_SAFE, errors="replace") for name in names)
     else:
-        sent = quote(path, safe=f"/%{SEGMENT_SAFE}")
-    return with_query(UpstreamPath(sent or "/"), query)
+        relayed = quote(path, safe=f"/%{SEGMENT_SAFE}")
+    return with_query(UpstreamPath(relayed or "/"), query)
 
 
 def canonical_path(path: str) -> str:
@@ -134,10 +134,10 @@ def folded_segments(path: str) -> list[str]:
     """
     text = path
     for _ in range(DECODINGS):
-        decoded = WIDE.sub(lambda m: chr(int(m[1], 16)), unquote(text))
-        if decoded == text:
+        decoded_text = WIDE.sub(lambda m: chr(int(m[1], 16)), unquote(text))
+        if decoded_text == text:
             break
-        text = decoded
+        text = decoded_text
     else:
         raise _missing(path)
     if not text.isascii():

@@ -30,10 +30,10 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
     encoding = headers.get(b"content-encoding", b"identity").lower()
     unpack = None if encoding in PLAIN else _open_decompressor(encoding)
     # It grows in place: to join the pieces of a large body would copy it in one long step.
-    read = BytesIO()
+    body = BytesIO()
     came = size = 0
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise LeftEarly("The client left before its body was read.")
@@ -42,18 +42,19 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
             if len(only) > limit:
                 raise _too_large(limit)
             return only
-        more, part = bool(message.get("more_body")), message.get("body", b"")
+        has_more, part = bool(message.get("more_body")), message.get("body", b"")
         came += len(part)
-        for piece in _pieces(unpack, part):
-            size += len(piece)
+        for chunk in _pieces(unpack, part):
+            size += len(chunk)
             if max(size, came) > limit:
                 raise _too_large(limit)
-            read.write(piece)
-            if unpack is not None and len(piece) == CHUNK_BYTES:
+            body.write(chunk)
+            if unpack is not None and len(chunk) == CHUNK_BYTES:
                 await asyncio.sleep(LOOP_PAUSE_SECONDS)  # let other requests run
-    if unpack is not None and not unpack.whole:  # a truncated request must not be processed
+    # A truncated request must not be processed.
+    if unpack is not None and not unpack.is_between_members:
         raise BadRequest("The compressed request body is truncated. Send all of it.")
-    return read.getvalue()
+    return body.getvalue()
 
 
 async def stream_body(receive: Any, headers: Mapping[bytes, bytes]) -> AsyncIterator[bytes]:
@@ -63,17 +64,17 @@ async def stream_body(receive: Any, headers: Mapping[bytes, bytes]) -> AsyncIter
     """
     encoding = headers.get(b"content-encoding", b"identity").lower()
     unpack = None if encoding in PLAIN else _open_decompressor(encoding)
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise LeftEarly("The client left before its body was read.")
-        more = bool(message.get("more_body"))
-        for piece in _pieces(unpack, message.get("body", b"")):
-            yield piece
+        has_more = bool(message.get("more_body"))
+        for chunk in _pieces(unpack, message.get("body", b"")):
+            yield chunk
             if unpack is not None:
                 await asyncio.sleep(0)  # let other requests run
-    if unpack is not None and not unpack.whole:
+    if unpack is not None and not unpack.is_between_members:
         raise BadRequest("The compressed request body is truncated. Send all of it.")
 
 

@@ -53,9 +53,9 @@ _skimmed = msgspec.json.Decoder(_RoutingMembers).decode
 
 def read_routing_members(body: bytes) -> Json:
     """Parse only what routing and accounting need of a chat request. Raises BadRequest."""
-    found = _find_in_steps(body) if len(body) > SKIMMED_BYTES else parse(body, _decode_members)
-    check_model(found)
-    return found
+    members = _find_in_steps(body) if len(body) > SKIMMED_BYTES else parse(body, _decode_members)
+    check_model(members)
+    return members
 
 
 def _decode_members(body: bytes) -> Json:
@@ -64,19 +64,20 @@ def _decode_members(body: bytes) -> Json:
     except msgspec.ValidationError as e:
         raise BadRequest("The body must be a JSON object.", code="invalid_json") from e
     return {
-        name: _member(name, raw)
+        name: _member(name, member_text)
         for name in _RoutingMembers.__struct_fields__
-        if (raw := getattr(members, name))
+        if (member_text := getattr(members, name))
     }
 
 
-def _member(name: str, raw: msgspec.Raw) -> Any:
-    if len(raw) > VALUE_BYTES:
+def _member(name: str, member_text: msgspec.Raw) -> Any:
+    if len(member_text) > VALUE_BYTES:
         raise BadRequest(
-            f"`{name}` has {len(raw)} bytes; at most {VALUE_BYTES} are read. Send a shorter one.",
+            f"`{name}` has {len(member_text)} bytes; at most {VALUE_BYTES} are read. "
+            "Send a shorter one.",
             param=name,
         )
-    return msgspec.json.decode(raw)
+    return msgspec.json.decode(member_text)
 
 
 def _find_in_steps(body: bytes) -> Json:
@@ -112,11 +113,11 @@ def check_weight(size: int, messages: Sequence[Json]) -> None:
     if len(messages) > MESSAGES:
         raise TooHeavy(f"{len(messages)} messages; memory handles {MESSAGES}")
     if size > TEXT_BYTES and (text := size - sum(map(_media, messages))) > TEXT_BYTES:
-        counted = sum(_bytes(text_of(m)) for m in messages) + sum(
+        text_bytes = sum(_bytes(text_of(m)) for m in messages) + sum(
             _bytes(c) for c in _arguments(messages)
         )
-        if min(counted, text) > TEXT_BYTES:
-            raise TooHeavy(f"{min(counted, text)} bytes of text; memory handles {TEXT_BYTES}")
+        if min(text_bytes, text) > TEXT_BYTES:
+            raise TooHeavy(f"{min(text_bytes, text)} bytes of text; memory handles {TEXT_BYTES}")
 
 
 def _media(message: Json) -> int:
@@ -143,5 +144,7 @@ def _arguments(messages: Sequence[Json]) -> list[str]:
     """List the arguments of the tool calls in these messages."""
     functions = [c.get("function") for m in messages for c in m.get("tool_calls") or ()]
     return [
-        a for f in functions if isinstance(f, dict) and isinstance(a := f.get("arguments"), str)
+        text
+        for f in functions
+        if isinstance(f, dict) and isinstance(text := f.get("arguments"), str)
     ]

@@ -142,15 +142,15 @@ class CompletionProducer(ABC):
 
     def completion_head(self, headers: Pairs) -> ResponseHead:
         """Return the head around these headers, whatever they say of type and length."""
-        kept: Pairs = []
+        passed_headers: Pairs = []
         for header in headers:
             if header[0] not in ABOUT_BODY:
-                kept.append(header)
+                passed_headers.append(header)
         if self.stream:
-            return ResponseHead([*kept, *SSE], events=True)
+            return ResponseHead([*passed_headers, *SSE], events=True)
         return ResponseHead(
             [
-                *kept,
+                *passed_headers,
                 (b"content-type", b"application/json"),
                 (b"content-length", b"%d" % self._sent_bytes),
             ]
@@ -221,7 +221,7 @@ class GatewayResponse:
     ) -> None:
         self._prepare, self._callbacks, self._live = prepare, callbacks, live
         self._base, self._timing = list(base), timing
-        self._cut = False
+        self._is_cut = False
         self._task: asyncio.Task[Any] | None = None
         self._writer: ResponseWriter | None = None
 
@@ -238,7 +238,7 @@ class GatewayResponse:
 
     def abort_for_shutdown(self) -> None:
         """End the work at the end of a drain; the client is told."""
-        self._cut = True
+        self._is_cut = True
         if self._task is not None:
             self._task.cancel()
 
@@ -248,8 +248,8 @@ class GatewayResponse:
         writer = self._writer
         # The work is settled before the client is told, so that a repetition of the request finds
         # it so.
-        if writer is not None and (rest := self._finish(writer.producer, error)) is not None:
-            await run_shielded(rest)
+        if writer is not None and (settlement := self._finish(writer.producer, error)) is not None:
+            await run_shielded(settlement)
         if error is None:
             await send_message(
                 send, {"type": "http.response.body", "body": b"", "more_body": False}
@@ -270,7 +270,7 @@ class GatewayResponse:
             )
             await self._writer.write_body()
         except asyncio.CancelledError as e:
-            if not self._cut:
+            if not self._is_cut:
                 return e
             if self._task is not None:
                 self._task.uncancel()
@@ -289,22 +289,22 @@ class GatewayResponse:
         self, producer: ResponseProducer, error: BaseException | None
     ) -> Coroutine[Any, Any, None] | None:
         """End the work, then its books; return what of that has to be waited for."""
-        if (rest := producer.on_finish(error)) is None:
+        if (producer_end := producer.on_finish(error)) is None:
             return self._callbacks.on_finish(_note_degraded(producer), error)
-        return self._finish_after(rest, producer, error)
+        return self._finish_after(producer_end, producer, error)
 
     async def _finish_after(
         self,
-        rest: Coroutine[Any, Any, None],
+        producer_end: Coroutine[Any, Any, None],
         producer: ResponseProducer,
         error: BaseException | None,
     ) -> None:
         try:
-            await rest
+            await producer_end
         finally:
             memory = _note_degraded(producer)
-            if (more := self._callbacks.on_finish(memory, error)) is not None:
-                await more
+            if (settlement := self._callbacks.on_finish(memory, error)) is not None:
+                await settlement
 
 
 def _note_degraded(producer: ResponseProducer) -> str:
@@ -329,13 +329,13 @@ class ResponseWriter:
         timing: ResponseTiming,
         on_first_byte: Callable[..., None],
     ) -> None:
-        self.producer, self._own = prepared
+        self.producer, self._own_headers = prepared
         self._send, self._base, self._timing = send, base, timing
         self._on_first_byte = on_first_byte
         self._loop = asyncio.get_running_loop()
         self._head: ResponseHead | None = None
-        self._busy = False
-        self._last = self._loop.time()
+        self._is_writing = False
+        self._last_write_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
 
@@ -355,22 +355,22 @@ class ResponseWriter:
 
     async def _write_parts(self) -> None:
         """Write what the producer gives, or what it has answer in its place."""
-        written = False
+        has_written = False
         try:
             async with contextlib.aclosing(self.producer.body()) as parts:
                 async for part in parts:
-                    written = True
+                    has_written = True
                     if len(part) > STEP_BYTES:
                         await self._write_long(part)
                     else:
                         await self._write(part)
         except Exception as e:
-            another = None if written else self.producer.instead_of(e)
-            if another is None:
+            successor = None if has_written else self.producer.instead_of(e)
+            if successor is None:
                 raise
-            self.producer = another
+            self.producer = successor
             if self._head is not None:  # a comment was sent
-                another.build_head(committed=True)
+                successor.build_head(committed=True)
             await self._write_parts()
 
     async def _write_long(self, data: bytes) -> None:
@@ -380,26 +380,26 @@ class ResponseWriter:
             await asyncio.sleep(LOOP_PAUSE_SECONDS)
 
     async def _write(self, data: bytes, *, committed: bool = False) -> None:
-        self._busy = True
+        self._is_writing = True
         try:
             if self._head is None:
                 await self._send(self._start_message(committed=committed))
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
         except OSError as e:
             raise ClientLeft(*e.args) from e
-        self._last, self._busy = self._loop.time(), False
+        self._last_write_at, self._is_writing = self._loop.time(), False
 
     def _start_message(self, *, committed: bool) -> dict[str, Any]:
         """Return the message that begins the response."""
         head = self._head = self.producer.build_head(committed=committed)
         self._on_first_byte(head.status, committed=committed)
-        answered = head.headers
-        if self._own:
-            mine = {k for k, _ in self._own}
-            answered = [(k, v) for k, v in answered if k not in mine]
-        headers = [*self._base, *self.producer.extra_headers(), *self._own, *answered]
+        answer_headers = head.headers
+        if self._own_headers:
+            own_names = {k for k, _ in self._own_headers}
+            answer_headers = [(k, v) for k, v in answer_headers if k not in own_names]
+        headers = [*self._base, *self.producer.extra_headers(), *self._own_headers, *answer_headers]
         # The upstream's, else ours: clients log it.
-        if b"x-request-id" not in map(NAME, answered):
+        if b"x-request-id" not in map(NAME, answer_headers):
             headers.append((b"x-request-id", self._base[0][1]))
         if head.events and self._timing.keepalive_seconds and self._timer is None:
             self._arm_keepalive(self._timing.keepalive_seconds)
@@ -427,13 +427,13 @@ class ResponseWriter:
             if self._head is None
             else self._timing.keepalive_seconds
         ):
-            left = self._last + limit - self._loop.time()
-            if left <= 0 and not self._busy:
-                self._comment, left = asyncio.ensure_future(self._send_keepalive()), limit
-            self._arm_keepalive(left)
+            seconds_left = self._last_write_at + limit - self._loop.time()
+            if seconds_left <= 0 and not self._is_writing:
+                self._comment, seconds_left = asyncio.ensure_future(self._send_keepalive()), limit
+            self._arm_keepalive(seconds_left)
 
     async def _send_keepalive(self) -> None:
-        if not self._busy:  # by now
+        if not self._is_writing:  # by now
             with contextlib.suppress(ClientLeft):  # the next part meets it too
                 await self._write(self.producer.keepalive(), committed=self._head is None)
 
@@ -443,7 +443,7 @@ class ResponseWriter:
         With its own status, as the last event, or by breaking the connection.
         """
         if self._head is None:
-            extra = [*self._base, *self.producer.extra_headers(), *self._own]
+            extra = [*self._base, *self.producer.extra_headers(), *self._own_headers]
             await respond_error(self._send, error, extra)
         elif self._head.events:
             body = self.producer.error_event(error)

@@ -53,7 +53,7 @@ class UpstreamRequest(msgspec.Struct):
     frozen: bool = False
     until: float = float("inf")  # the caller's own deadline, by the loop's time
     stream: bool = False
-    written: Callable[[], None] = ignore
+    on_written: Callable[[], None] = ignore
     composed: bool = False
     masked: bool = False
     tenant: str = ""

@@ -27,8 +27,8 @@ class ZstdDecompressor(Decompressor):
 
     def _unpack(self, data: bytes) -> Iterator[bytes]:
         try:
-            yield self._one.decompress(data, CHUNK_BYTES)
-            while not (self._one.eof or self._one.needs_input):
-                yield self._one.decompress(b"", CHUNK_BYTES)
+            yield self._member_decoder.decompress(data, CHUNK_BYTES)
+            while not (self._member_decoder.eof or self._member_decoder.needs_input):
+                yield self._member_decoder.decompress(b"", CHUNK_BYTES)
         except self._error as e:
             raise zlib.error(str(e)) from e

@@ -43,11 +43,12 @@ class QueuedTurn:
 
     async def begin(self) -> None:
         """Wait for this request's turn. Raises AgentBusy, StoreDown."""
-        most = self._call.gateway.settings.server.letta_waiting
-        if self._queue.requests >= most:
+        max_waiting = self._call.gateway.settings.server.letta_waiting
+        if self._queue.requests >= max_waiting:
             raise AgentBusy(
-                f"{most} messages to this agent wait for an answer already, which is all that "
-                "server.letta_waiting allows. Send this one again when one of them is answered.",
+                f"{max_waiting} messages to this agent wait for an answer already, which is "
+                "all that server.letta_waiting allows. Send this one again when one of them is "
+                "answered.",
                 headers=[RETRY_AFTER],
             )
         self._counts = True

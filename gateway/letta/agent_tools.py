@@ -31,8 +31,8 @@ async def agent_tools(call: LettaCall, ident: str) -> list[Json]:
     """List the tools of an agent."""
     agent = await find_agent(call, ident)
     names, profile = door_members(agent).tools, agent.settings
-    shown = tools_of(call, names, profile.tools, memory_tools=profile.memory_tools)
-    return page_of(call, shown)
+    agent_tools = tools_of(call, names, profile.tools, memory_tools=profile.memory_tools)
+    return page_of(call, agent_tools)
 
 
 async def attach_tool(call: LettaCall, ident: str, tool: str) -> Json:
@@ -42,10 +42,13 @@ async def attach_tool(call: LettaCall, ident: str, tool: str) -> Json:
 
     async def change(agent: Agent, before: Json) -> Json:
         names = door_members(agent).tools
-        added = names if name in OURS else list(dict.fromkeys([*names, name]))
-        granted = bool(before.get("memory_tools", True)) or is_of_memory(name)
+        tool_names = names if name in OURS else list(dict.fromkeys([*names, name]))
+        has_memory_tools = bool(before.get("memory_tools", True)) or is_of_memory(name)
         tools = grant_tools(call, [name], before.get("tools", ()))
-        return _with_tools(agent, before, added) | {"memory_tools": granted, "tools": tools}
+        return _with_tools(agent, before, tool_names) | {
+            "memory_tools": has_memory_tools,
+            "tools": tools,
+        }
 
     return await agent_state(call, await edit_profile(call, ident, change))
 
@@ -85,8 +88,8 @@ def _check_gone(name: str, patterns: Iterable[str]) -> None:
 
 
 def _with_tools(agent: Agent, before: Json, names: list[str]) -> Json:
-    kept = msgspec.structs.replace(door_members(agent), tools=names)
-    metadata = {**(before.get("metadata") or {}), DOOR: msgspec.to_builtins(kept)}
+    members = msgspec.structs.replace(door_members(agent), tools=names)
+    metadata = {**(before.get("metadata") or {}), DOOR: msgspec.to_builtins(members)}
     return {**before, "metadata": metadata}
 
 

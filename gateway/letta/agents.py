@@ -60,65 +60,71 @@ async def find_own(call: LettaCall, ident: str) -> Agent:
 async def make_agent(call: LettaCall) -> Json:
     """Make an agent of home `agent`."""
     check_maker(call)
-    sent = await call.body()
+    request_body = await call.body()
     name = new_agent_name()
     title = f"agent-{name.rpartition('-')[2][:NAME_DIGITS]}"
-    profile = ProfileChange(call, {"name": title, **_without_nulls(sent)}, {}, DoorMembers())
+    profile = ProfileChange(
+        call, {"name": title, **_without_nulls(request_body)}, {}, DoorMembers()
+    )
     await profile.learn()
     members = {"home": "agent", "inherit_blocks": False, **profile.apply()}
-    first = None if sent.get("message_buffer_autoclear") else sent.get("initial_message_sequence")
-    begin = begin_history(call, first)
-    there = await BLOCKS.find_all(call, None, profile.block_ids or ())
-    agent = await write_with_blocks(call, (name, members), profile.blocks, there)
+    first_messages = (
+        None
+        if request_body.get("message_buffer_autoclear")
+        else request_body.get("initial_message_sequence")
+    )
+    begin = begin_history(call, first_messages)
+    existing_blocks = await BLOCKS.find_all(call, None, profile.block_ids or ())
+    agent = await write_with_blocks(call, (name, members), profile.blocks, existing_blocks)
     await begin(agent)
     return await agent_state(call, agent)
 
 
 async def write_with_blocks(
     call: LettaCall,
-    new: tuple[str, Json],
+    new_agent: tuple[str, Json],
     blocks: Sequence[CoreBlock],
-    there: Sequence[LettaBlock] = (),
+    existing_blocks: Sequence[LettaBlock] = (),
 ) -> Agent:
-    """Write a new agent, all of it or nothing. new: its name, and its profile's members.
+    """Write a new agent, all of it or nothing. new_agent: its name, and its profile's members.
 
-    there: blocks that it shows beside those that are made. Raises RequestConflict.
+    existing_blocks: blocks that it shows beside those that are made. Raises RequestConflict.
     """
-    check_room(call, (), [*(LettaBlock("", one) for one in blocks), *there])
-    name, members = new
+    check_room(call, (), [*(LettaBlock("", block) for block in blocks), *existing_blocks])
+    name, members = new_agent
     agent = await write_profile(call, name, check_profile(call, members), 0)
     try:
-        await BLOCKS.give(call, agent, blocks, there)
+        await BLOCKS.give(call, agent, blocks, existing_blocks)
     except GatewayError:
         await _remove_agent(call, agent)
         raise
     return agent
 
 
-def _without_nulls(sent: Json) -> Json:
-    return {name: value for name, value in sent.items() if value is not None}
+def _without_nulls(request_body: Json) -> Json:
+    return {name: value for name, value in request_body.items() if value is not None}
 
 
 async def write_profile(call: LettaCall, name: str, profile: str, expect: int | None) -> Agent:
     """Write a profile. expect: the version that was seen, None for any. Raises RequestConflict."""
-    most = call.gateway.settings.memory.agents_per_tenant
-    stored = await call.write(
+    max_agents = call.gateway.settings.memory.agents_per_tenant
+    stored_agent = await call.write(
         management.agents.edit_agent(
-            call.memory, (call.tenant, name), lambda _: profile, call.source(expect), most
+            call.memory, (call.tenant, name), lambda _: profile, call.source(expect), max_agents
         )
     )
-    assert stored is not None  # noqa: S101 - a profile was given
-    return call.gateway.agents.parse(stored)
+    assert stored_agent is not None  # noqa: S101 - a profile was given
+    return call.gateway.agents.parse(stored_agent)
 
 
 async def change_agent(call: LettaCall, ident: str) -> Json:
     """Change members of an agent."""
-    sent = await call.body()
+    request_body = await call.body()
     blocks: list[LettaBlock] | None = None
 
     async def change(agent: Agent, before: Json) -> Json:
         nonlocal blocks
-        profile = ProfileChange(call, sent, before, door_members(agent))
+        profile = ProfileChange(call, request_body, before, door_members(agent))
         await profile.learn()
         members = profile.apply()
         if profile.block_ids is not None:
@@ -136,18 +142,18 @@ Change = Callable[[Agent, Json], Awaitable[Json]]
 
 async def edit_profile(call: LettaCall, ident: str, change: Change) -> Agent:
     """Change an agent's profile, and return it. change: gives its new members."""
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
         agent = await find_own(call, ident)
-        stored = agent.stored
-        assert stored is not None  # noqa: S101 - it is no agent of the configuration
-        before = msgspec.json.decode(stored.profile)
+        stored_agent = agent.row
+        assert stored_agent is not None  # noqa: S101 - it is no agent of the configuration
+        before = msgspec.json.decode(stored_agent.profile)
         members = await change(agent, before)
         try:
             return await write_profile(
-                call, agent.name, check_profile(call, members), stored.version
+                call, agent.name, check_profile(call, members), stored_agent.version
             )
         except RequestConflict as e:
-            if not left or not isinstance(e.__cause__, Conflict):
+            if not tries_left or not isinstance(e.__cause__, Conflict):
                 raise
     raise AssertionError("the last try raises")
 
@@ -165,49 +171,56 @@ async def agents(call: LettaCall) -> list[Json]:
 async def list_states(call: LettaCall, is_meant: Callable[[ListedAgent], bool]) -> list[Json]:
     """Return the page of agents that a query asks for, newest first."""
     directory = call.gateway.agents
-    listed = await call.read(directory.list_of(call.principal, call.tenant))
-    found = [row for row in listed if row.glance.home == "agent" and is_meant(row)]
-    newest = order_of(call, "desc") == "desc"
-    found.sort(key=lambda row: (row.created_at, row.id), reverse=newest)
-    ids = [letta_id("agent", row.id) for row in found]
-    page = cut_page(call, found, ids, USUAL)
+    all_agents = await call.read(directory.list_of(call.principal, call.tenant))
+    agents = [row for row in all_agents if row.glance.home == "agent" and is_meant(row)]
+    is_newest_first = order_of(call, "desc") == "desc"
+    agents.sort(key=lambda row: (row.created_at, row.id), reverse=is_newest_first)
+    ids = [letta_id("agent", row.id) for row in agents]
+    page = cut_page(call, agents, ids, USUAL)
     names = [row.name for row in page]
-    stored = await call.read(management.agents.read_agents(call.memory, call.tenant, names))
-    own = {row.name: directory.parse(row) for row in stored}
-    known = [agent for n in names if (agent := own.get(n) or directory.configured.get(n))]
-    return [await agent_state(call, agent) for agent in known]
+    stored_agents = await call.read(management.agents.read_agents(call.memory, call.tenant, names))
+    agents_by_name = {row.name: directory.parse(row) for row in stored_agents}
+    page_agents = [
+        agent for n in names if (agent := agents_by_name.get(n) or directory.configured.get(n))
+    ]
+    return [await agent_state(call, agent) for agent in page_agents]
 
 
 def _is_meant(call: LettaCall, row: ListedAgent) -> bool:
     """Tell whether an agent is one that a query asks for."""
     glance = row.glance
-    shown = glance.title or row.name
+    title = glance.title or row.name
     name, text, tags = call.word("name"), call.word("query_text"), call.words("tags")
     match = all if call.flag("match_all_tags") else any
     return (
-        (not name or shown == name)
-        and (not text or text.casefold() in shown.casefold())
+        (not name or title == name)
+        and (not text or text.casefold() in title.casefold())
         and (not tags or match(tag in glance.tags for tag in tags))
     )
 
 
 async def delete_agent(call: LettaCall, ident: str) -> Json:
     """Delete an agent with its memory; return a receipt."""
-    found = await find_own(call, ident)
-    erased = await _remove_agent(call, found)
-    return {"id": agent_id(found), "object": "agent.deleted", "deleted": True, "erased": erased}
+    agent = await find_own(call, ident)
+    erased_counts = await _remove_agent(call, agent)
+    return {
+        "id": agent_id(agent),
+        "object": "agent.deleted",
+        "deleted": True,
+        "erased": erased_counts,
+    }
 
 
 async def _remove_agent(call: LettaCall, agent: Agent) -> dict[str, int]:
     """Delete an agent, its memory, and the blocks that only it had; return how much that was."""
-    who = call.tenant, agent.name
+    agent_key = call.tenant, agent.name
     blocks = await call.write(
-        management.agents.delete_agent(call.memory, who, call.source(), with_blocks=True)
+        management.agents.delete_agent(call.memory, agent_key, call.source(), with_blocks=True)
     )
-    erased = await call.write(management.agents.erase_memories(call.memory, who))
+    erased_counts = await call.write(management.agents.erase_memories(call.memory, agent_key))
     home = home_of(agent.name)
     await call.write(management.users.erase_user(call.memory, call.tenant, home))
-    return {**erased, "blocks": erased["blocks"] + blocks}
+    return {**erased_counts, "blocks": erased_counts["blocks"] + blocks}
 
 
 ROUTES = (

@@ -42,10 +42,12 @@ async def change_agent_block(call: LettaCall, ident: str, label: str) -> Json:
 
 async def _sent_change(call: LettaCall, block: LettaBlock) -> BlockEdit:
     """Return the change of a block that a body describes. Raises Unprocessable."""
-    sent = await call.body()
-    call.drop(name for name in sent if name not in BLOCK_USED and sent[name] is not None)
-    change = read_change(sent)
-    if sent.get("label") not in (None, block.block.label):
+    request_body = await call.body()
+    call.drop(
+        name for name in request_body if name not in BLOCK_USED and request_body[name] is not None
+    )
+    change = read_change(request_body)
+    if request_body.get("label") not in (None, block.block.label):
         raise Unprocessable("A block keeps its `label`: make another one.", param="label")
     return change
 
@@ -73,16 +75,16 @@ async def make_block(call: LettaCall) -> Json:
 async def blocks(call: LettaCall) -> list[Json]:
     """List blocks, by label or all, in the order in which they were made."""
     call.check_manager()
-    newest = order_of(call, "asc") == "desc"
+    is_newest_first = order_of(call, "asc") == "desc"
     limit, label = call.number("limit", USUAL, MAX_LIMIT), call.word("label")
     after, before = call.word("after"), call.word("before")
     if before and not after:  # those next to it
-        walk = BlockWalk(before, not newest)
-        return [one.to_json() for one in await BLOCKS.list_all(call, label, walk, limit)][::-1]
-    page = await BLOCKS.list_all(call, label, BlockWalk(after, newest), limit)
-    ids = [one.id for one in page]
+        walk = BlockWalk(before, not is_newest_first)
+        return [block.to_json() for block in await BLOCKS.list_all(call, label, walk, limit)][::-1]
+    page = await BLOCKS.list_all(call, label, BlockWalk(after, is_newest_first), limit)
+    ids = [block.id for block in page]
     end = ids.index(before) if before in ids else None
-    return [one.to_json() for one in page[:end]]
+    return [block.to_json() for block in page[:end]]
 
 
 async def block(call: LettaCall, ident: str) -> Json:
@@ -93,8 +95,8 @@ async def block(call: LettaCall, ident: str) -> Json:
 async def change_block(call: LettaCall, ident: str) -> Json:
     """Change a block, wherever it is shown."""
     call.check_manager()
-    found = await BLOCKS.find(call, ident)
-    return (await BLOCKS.change(call, ident, await _sent_change(call, found))).to_json()
+    block = await BLOCKS.find(call, ident)
+    return (await BLOCKS.change(call, ident, await _sent_change(call, block))).to_json()
 
 
 async def delete_block(call: LettaCall, ident: str) -> Json:

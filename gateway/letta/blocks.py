@@ -67,8 +67,8 @@ class SharedBlocks:
     async def list_of(self, call: LettaCall, agent: Agent) -> list[LettaBlock]:
         """List an agent's blocks by label."""
         work = management.shared_blocks.list_shown(call.memory, actor_of(call, agent))
-        found = await call.read(work)
-        return [_with_id(call, agent, found[label]) for label in sorted(found)]
+        blocks = await call.read(work)
+        return [_with_id(call, agent, blocks[label]) for label in sorted(blocks)]
 
     async def update(
         self, call: LettaCall, agent: Agent, label: str, change: BlockEdit
@@ -87,47 +87,69 @@ class SharedBlocks:
 
     async def attach(self, call: LettaCall, agent: Agent, ident: str) -> None:
         """Let an agent show a block, and write in it. Raises ResourceNotFound, RequestConflict."""
-        shown = await self.list_of(call, agent)
-        if any(one.id == ident for one in shown if not one.block.shared):
+        shown_blocks = await self.list_of(call, agent)
+        if any(
+            shown_block.id == ident for shown_block in shown_blocks if not shown_block.block.shared
+        ):
             return
         block = await self.find(call, ident)
-        check_room(call, [one for one in shown if one.id != ident], [block])
+        check_room(
+            call, [shown_block for shown_block in shown_blocks if shown_block.id != ident], [block]
+        )
         await self._put(call, agent, block)
 
     async def detach(self, call: LettaCall, agent: Agent, ident: str) -> None:
         """Let an agent no longer show a block. Raises ResourceNotFound, NotSupported."""
-        shown = [one.block.shared for one in await self.list_of(call, agent) if one.id == ident]
-        if shown == [False]:
+        shared_flags = [
+            shown_block.block.shared
+            for shown_block in await self.list_of(call, agent)
+            if shown_block.id == ident
+        ]
+        if shared_flags == [False]:
             raise NotSupported(
                 "This block is part of the agent's profile: take it out there, with "
                 "PATCH /memory/v1/agents/{name}."
             )
-        which, member = name_block(call, ident), MemberName("agent", agent.name)
-        await call.write(management.shared_blocks.remove_member(call.memory, which, member))
+        block_name, member = name_block(call, ident), MemberName("agent", agent.name)
+        await call.write(management.shared_blocks.remove_member(call.memory, block_name, member))
 
     async def give(
-        self, call: LettaCall, agent: Agent, new: Sequence[CoreBlock], there: Sequence[LettaBlock]
+        self,
+        call: LettaCall,
+        agent: Agent,
+        new_blocks: Sequence[CoreBlock],
+        existing_blocks: Sequence[LettaBlock],
     ) -> None:
         """Give a new agent blocks: new ones, and some that are there. Raises RequestConflict."""
         member = MemberName("agent", agent.name)
-        made = [NewShared(one, members=[(member, not one.read_only)]) for one in new]
-        if made:
+        created_blocks = [
+            NewShared(new_block, members=[(member, not new_block.read_only)])
+            for new_block in new_blocks
+        ]
+        if created_blocks:
             source = replace(call.source(), agent=agent.name)
             await call.write(
-                management.shared_blocks.create_blocks(call.memory, call.tenant, made, source)
+                management.shared_blocks.create_blocks(
+                    call.memory, call.tenant, created_blocks, source
+                )
             )
-        for block in there:
+        for block in existing_blocks:
             await self._put(call, agent, block)
 
-    async def replace(self, call: LettaCall, agent: Agent, wanted: Sequence[LettaBlock]) -> None:
+    async def replace(
+        self, call: LettaCall, agent: Agent, wanted_blocks: Sequence[LettaBlock]
+    ) -> None:
         """Let an agent show these shared blocks and no others. Raises RequestConflict."""
-        shown = await self.list_of(call, agent)
-        check_room(call, [one for one in shown if not one.block.shared], wanted)
-        ids, before = [one.id for one in wanted], [one.id for one in shown if one.block.shared]
+        shown_blocks = await self.list_of(call, agent)
+        check_room(call, [item for item in shown_blocks if not item.block.shared], wanted_blocks)
+        ids, before = (
+            [item.id for item in wanted_blocks],
+            [item.id for item in shown_blocks if item.block.shared],
+        )
         for ident in before:
             if ident not in ids:
                 await self.detach(call, agent, ident)
-        for block in wanted:
+        for block in wanted_blocks:
             if block.id not in before:
                 await self._put(call, agent, block)
 
@@ -138,23 +160,27 @@ class SharedBlocks:
 
         agent: whose own blocks may be named too, and are left out.
         """
-        shown = await self.list_of(call, agent) if agent is not None else []
-        own = [one.id for one in shown if not one.block.shared]
-        return [await self.find(call, ident) for ident in dict.fromkeys(idents) if ident not in own]
+        shown_blocks = await self.list_of(call, agent) if agent is not None else []
+        own_ids = [shown_block.id for shown_block in shown_blocks if not shown_block.block.shared]
+        return [
+            await self.find(call, ident) for ident in dict.fromkeys(idents) if ident not in own_ids
+        ]
 
-    async def create(self, call: LettaCall, new: CoreBlock) -> LettaBlock:
+    async def create(self, call: LettaCall, new_block: CoreBlock) -> LettaBlock:
         """Make a block that no agent shows yet. Raises RequestConflict."""
-        made = await call.write(
+        stored_block = await call.write(
             management.shared_blocks.create_block(
-                call.memory, call.tenant, NewShared(new), call.source()
+                call.memory, call.tenant, NewShared(new_block), call.source()
             )
         )
-        return _shared(made)
+        return _shared(stored_block)
 
     async def find(self, call: LettaCall, ident: str) -> LettaBlock:
         """Return a block. Raises ResourceNotFound."""
-        which = name_block(call, ident)
-        return _shared(await call.read(management.shared_blocks.find_block(call.memory, which)))
+        block_name = name_block(call, ident)
+        return _shared(
+            await call.read(management.shared_blocks.find_block(call.memory, block_name))
+        )
 
     async def list_all(
         self, call: LettaCall, label: str, walk: BlockWalk, limit: int
@@ -163,7 +189,7 @@ class SharedBlocks:
         digits = digits_of("block", walk.after)
         if walk.after and digits is None:
             return []
-        found = await call.read(
+        stored_blocks = await call.read(
             management.shared_blocks.list_by_time(
                 call.memory,
                 call.tenant,
@@ -172,7 +198,7 @@ class SharedBlocks:
                 limit,
             )
         )
-        return [_shared(one) for one in _cut(found)]
+        return [_shared(stored_block) for stored_block in _cut(stored_blocks)]
 
     async def change(self, call: LettaCall, ident: str, change: BlockEdit) -> LettaBlock:
         """Change a block. Raises ResourceNotFound, Unprocessable, Forbidden."""
@@ -188,27 +214,29 @@ class SharedBlocks:
 
     async def agents_of(self, call: LettaCall, ident: str) -> set[str]:
         """Return the names of the agents that are members of a block. Raises ResourceNotFound."""
-        which, place = name_block(call, ident), MemberName("agent")
+        block_name, place = name_block(call, ident), MemberName("agent")
         names = set[str]()
         while True:
-            found = await call.read(
-                management.shared_blocks.list_members(call.memory, which, place, READ)
+            members = await call.read(
+                management.shared_blocks.list_members(call.memory, block_name, place, READ)
             )
-            names |= {one.member.name for one in found if one.member.kind == "agent"}
-            if len(found) < READ or found[-1].member.kind != "agent":
+            names |= {row.member.name for row in members if row.member.kind == "agent"}
+            if len(members) < READ or members[-1].member.kind != "agent":
                 return names
-            place = found[-1].member
+            place = members[-1].member
 
     async def _put(self, call: LettaCall, agent: Agent, block: LettaBlock) -> None:
-        which, member = name_block(call, block.id), MemberName("agent", agent.name)
+        block_name, member = name_block(call, block.id), MemberName("agent", agent.name)
         write = not block.block.read_only
-        await call.write(management.shared_blocks.put_member(call.memory, which, member, write))
+        await call.write(
+            management.shared_blocks.put_member(call.memory, block_name, member, write)
+        )
 
     async def _edit(self, call: LettaCall, ident: str, how: SharedEdit) -> StoredShared | None:
-        which = name_block(call, ident)
+        block_name = name_block(call, ident)
         return await call.write(
             management.shared_blocks.edit_block(
-                call.memory, which, how, call.source(), OutsideEdit()
+                call.memory, block_name, how, call.source(), OutsideEdit()
             )
         )
 
@@ -233,8 +261,8 @@ def name_block(call: LettaCall, ident: str) -> BlockName:
     return call.tenant, f"block_{digits}"
 
 
-def _shared(stored: StoredShared) -> LettaBlock:
-    return LettaBlock(letta_id("block", stored.id), stored.block)
+def _shared(stored_block: StoredShared) -> LettaBlock:
+    return LettaBlock(letta_id("block", stored_block.id), stored_block.block)
 
 
 def _with_id(call: LettaCall, agent: Agent, block: CoreBlock) -> LettaBlock:
@@ -244,25 +272,30 @@ def _with_id(call: LettaCall, agent: Agent, block: CoreBlock) -> LettaBlock:
     return LettaBlock(letta_id("block", keyed_hash(call.gateway.secret[:64], of).hex()), block)
 
 
-def _cut(found: Sequence[StoredShared]) -> list[StoredShared]:
+def _cut(stored_blocks: Sequence[StoredShared]) -> list[StoredShared]:
     """Return as many blocks as a page takes, one at least."""
     room, page = PAGE_CHARACTERS, list[StoredShared]()
-    for one in found:
-        room -= len(one.block.value)
+    for stored_block in stored_blocks:
+        room -= len(stored_block.block.value)
         if page and room < 0:
             break
-        page.append(one)
+        page.append(stored_block)
     return page
 
 
-def check_room(call: LettaCall, shown: Iterable[LettaBlock], more: Iterable[LettaBlock]) -> None:
+def check_room(
+    call: LettaCall, shown_blocks: Iterable[LettaBlock], added_blocks: Iterable[LettaBlock]
+) -> None:
     """Raise RequestConflict if an agent cannot show more blocks beside those that it shows.
 
     One that is attached goes before an own one of its label, but two of them do not fit together.
     """
-    there, new = {one.block.label: one.block for one in shown}, [one.block for one in more]
-    labels = {label for label, block in there.items() if block.shared}
-    for block in new:
+    blocks_by_label, new_blocks = (
+        {letta_block.block.label: letta_block.block for letta_block in shown_blocks},
+        [letta_block.block for letta_block in added_blocks],
+    )
+    labels = {label for label, block in blocks_by_label.items() if block.shared}
+    for block in new_blocks:
         if block.label in labels:
             raise RequestConflict(
                 f"The agent has a block {block.label!r} already, and shows one of each label. "
@@ -271,7 +304,7 @@ def check_room(call: LettaCall, shown: Iterable[LettaBlock], more: Iterable[Lett
             )
         labels.add(block.label)
     with translate_errors():
-        management.shared_blocks.check_space(call.memory, there, new)
+        management.shared_blocks.check_space(call.memory, blocks_by_label, new_blocks)
 
 
 def find_label(blocks: list[LettaBlock], label: str) -> LettaBlock:
@@ -289,17 +322,19 @@ KINDS: Mapping[str, type] = {"label": str, "value": str, "description": str, "re
 NEEDED = ("label", "value")
 
 
-def read_block(call: LettaCall, sent: Any, where: str = "") -> CoreBlock:
+def read_block(call: LettaCall, request_block: Any, where: str = "") -> CoreBlock:
     """Return a block that a request describes. where: its member. Raises Unprocessable."""
-    if not isinstance(sent, dict):
-        raise wrong_type(where, sent, dict)
-    call.drop(name for name in sent if name not in BLOCK_USED and sent[name] is not None)
+    if not isinstance(request_block, dict):
+        raise wrong_type(where, request_block, dict)
+    call.drop(
+        name for name in request_block if name not in BLOCK_USED and request_block[name] is not None
+    )
     within = f"{where}." if where else ""
     for name in NEEDED:
-        if sent.get(name) is None:
+        if request_block.get(name) is None:
             raise wrong_type(f"{within}{name}", None, str)
-    change = read_change(sent, within)
-    block = CoreBlock(sent["label"], "", change.description or "", change.limit or LIMIT)
+    change = read_change(request_block, within)
+    block = CoreBlock(request_block["label"], "", change.description or "", change.limit or LIMIT)
     change = BlockEdit(change.value, read_only=change.read_only)
     try:
         call.memory.policy.screen.check("value", change.value)
@@ -311,13 +346,13 @@ def read_block(call: LettaCall, sent: Any, where: str = "") -> CoreBlock:
         raise Unprocessable(str(e), param=f"{within}{name}") from e
 
 
-def read_change(sent: Mapping[str, Any], within: str = "") -> BlockEdit:
+def read_change(request_block: Mapping[str, Any], within: str = "") -> BlockEdit:
     """Return what a request sets of a block. Raises Unprocessable."""
     for name, kind in KINDS.items():
-        value = sent.get(name)
+        value = request_block.get(name)
         if value is not None and not isinstance(value, kind):
             raise wrong_type(f"{within}{name}", value, kind)
-    limit, about = sent.get("limit"), sent.get("description")
+    limit, about = request_block.get("limit"), request_block.get("description")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_CHARACTERS):
         raise Unprocessable(
             f"`{within}limit` must be a number from 1 to {MOST_CHARACTERS}.", param=f"{within}limit"
@@ -328,16 +363,16 @@ def read_change(sent: Mapping[str, Any], within: str = "") -> BlockEdit:
             "allowed.",
             param=f"{within}description",
         )
-    return BlockEdit(sent.get("value"), about, limit, sent.get("read_only"))
+    return BlockEdit(request_block.get("value"), about, limit, request_block.get("read_only"))
 
 
-def read_blocks(call: LettaCall, listed: Sequence[Any], where: str) -> list[CoreBlock]:
+def read_blocks(call: LettaCall, request_blocks: Sequence[Any], where: str) -> list[CoreBlock]:
     """Return the blocks of a list. where: its name. Raises Unprocessable, RequestConflict."""
-    found = [read_block(call, one, f"{where}.{i}") for i, one in enumerate(listed)]
-    labels = [one.label for one in found]
+    core_blocks = [read_block(call, item, f"{where}.{i}") for i, item in enumerate(request_blocks)]
+    labels = [item.label for item in core_blocks]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise Unprocessable(
             f"`{where}` has the label {twice!r} twice; a label names one block.", param=where
         )
-    return found
+    return core_blocks

@@ -28,7 +28,9 @@ YES = ("true", "1", "yes")
 
 
 class LettaCall:
-    """One request. tenant: whose agents. dropped: members that are not used, for the header."""
+    """One request. tenant: whose agents. dropped_members: members that are not used, for the
+    header.
+    """
 
     def __init__(self, gateway: GatewayState, scope: Any, receive: Receive, send: Send) -> None:
         self.gateway, self.scope, self.receive, self.send = gateway, scope, receive, send
@@ -36,13 +38,13 @@ class LettaCall:
         self.principal = caller_of(gateway, self.headers)
         self.tenant = self.principal.tenant
         self.memory: Memory = gateway.memory
-        self.dropped: list[str] = []
+        self.dropped_members: list[str] = []
         self.size = 0  # of the body, once it is read
         query = scope.get("query_string", b"").decode("latin-1")
         self._query: dict[str, list[str]] = parse_qs(
             query, keep_blank_values=True, max_num_fields=1000
         )
-        self._used: set[str] = set()
+        self._used_parameters: set[str] = set()
 
     @property
     def id(self) -> str:
@@ -115,52 +117,57 @@ class LettaCall:
 
     async def body(self) -> Json:
         """Return the body, an object; {} for none. Raises TooLarge, BadRequest."""
-        raw = await self.raw_body()
-        self.size = len(raw)
-        return await run_by_weight(raw, parse, raw) if raw.strip() else {}
+        content = await self.raw_body()
+        self.size = len(content)
+        return await run_by_weight(content, parse, content) if content.strip() else {}
 
     def drop(self, names: Iterable[str]) -> None:
         """Note members that have no effect here."""
-        self.dropped += [name for name in names if name not in self.dropped]
+        self.dropped_members += [name for name in names if name not in self.dropped_members]
 
     def word(self, name: str, default: str = "") -> str:
         """Return a query parameter."""
-        self._used.add(name)
-        found = self._query.get(name)
-        return found[0] if found else default
+        self._used_parameters.add(name)
+        values = self._query.get(name)
+        return values[0] if values else default
 
     def words(self, name: str) -> list[str]:
         """Return all values of a query parameter."""
-        self._used |= {name, f"{name}[]"}
-        listed = [*self._query.get(name, ()), *self._query.get(f"{name}[]", ())]
-        return [word for value in listed for word in value.split(",") if word]
+        self._used_parameters |= {name, f"{name}[]"}
+        values = [*self._query.get(name, ()), *self._query.get(f"{name}[]", ())]
+        return [word for value in values for word in value.split(",") if word]
 
     def flag(self, name: str) -> bool:
         return self.word(name).lower() in YES
 
-    def number(self, name: str, default: int, most: int) -> int:
+    def number(self, name: str, default: int, max_number: int) -> int:
         """Return a number of the query. Raises Unprocessable."""
         text = self.word(name)
         if not text:
             return default
         if not (text.isascii() and text.isdigit() and int(text[:9]) >= 1):
             raise Unprocessable(f"`{name}` is {text[:40]!r}: give a number from 1.", param=name)
-        return min(int(text[:9]), most)
+        return min(int(text[:9]), max_number)
 
     def headers_out(self) -> list[tuple[bytes, bytes]]:
         """Return the headers of an answer of ours."""
         out = [(b"x-mnemogate-request-id", self.id.encode()), (b"x-memory-status", b"off")]
         out.append((b"x-memory-reason", b"path"))
-        unused = [*self.dropped, *(name for name in self._query if name not in self._used)]
-        if listed := listable(unused):
-            out.append((b"x-mnemogate-dropped", ", ".join(listed).encode()))
+        unused = [
+            *self.dropped_members,
+            *(name for name in self._query if name not in self._used_parameters),
+        ]
+        if header_names := listable(unused):
+            out.append((b"x-mnemogate-dropped", ", ".join(header_names).encode()))
         return out
 
 
 def listable(names: Iterable[str]) -> list[str]:
     """Return the names of members that a header can list."""
-    found = [n for n in dict.fromkeys(names) if n.isascii() and n.isprintable() and "," not in n]
-    return [n[:60] for n in found[:DROPPED_NAMES]]
+    valid_names = [
+        n for n in dict.fromkeys(names) if n.isascii() and n.isprintable() and "," not in n
+    ]
+    return [n[:60] for n in valid_names[:DROPPED_NAMES]]
 
 
 def caller_of(gateway: GatewayState, headers: Any) -> Principal:
@@ -175,11 +182,11 @@ def caller_of(gateway: GatewayState, headers: Any) -> Principal:
         return gateway.keys.caller(headers)
     principal = gateway.keys.manager(headers)
     if settings.mode == "own-key":
-        sent = gateway.credentials.get(principal.tenant)
-        return msgspec.structs.replace(principal, authorization=sent)
+        credential = gateway.credentials.get(principal.tenant)
+        return msgspec.structs.replace(principal, authorization=credential)
     return principal
 
 
-def missing(what: str, name: str) -> ResourceNotFound:
+def missing(kind: str, name: str) -> ResourceNotFound:
     """Return the error for a name of nothing here."""
-    return ResourceNotFound(f"There is no {what} {name[:64]!r}.")
+    return ResourceNotFound(f"There is no {kind} {name[:64]!r}.")

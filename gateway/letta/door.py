@@ -94,11 +94,11 @@ async def serve(gateway: GatewayState, scope: Any, receive: Receive, send: Send)
 
 async def _answer(gateway: GatewayState, scope: Any, receive: Receive, send: Send) -> None:
     call = LettaCall(gateway, scope, receive, send)
-    found = find_route(scope["method"], scope["path"])
-    if found.route.of_tenant:
+    match = find_route(scope["method"], scope["path"])
+    if match.route.of_tenant:
         await call.check_tenant()
         call.check_policy(writes=scope["method"] != "GET")
-    answer: Answer = await found.route.handler(call, *found.names)
+    answer: Answer = await match.route.handler(call, *match.names)
     if answer is not None:  # else it has answered itself
         await _respond(call, answer)
 

@@ -55,11 +55,11 @@ class NotSupported(GatewayError):
 
 def as_unprocessable(error: BadRequest) -> Unprocessable:
     """Return a refusal of ours as Letta's server would give it."""
-    first, dot, more = (error.param or "").partition(".")
-    param = f"{PARAMS.get(first, first)}{dot}{more}" or None
+    member, dot, submember = (error.param or "").partition(".")
+    param = f"{PARAMS.get(member, member)}{dot}{submember}" or None
     message = error.message
-    if param and first in PARAMS:
-        message = message.replace(first, PARAMS[first], 1)
+    if param and member in PARAMS:
+        message = message.replace(member, PARAMS[member], 1)
     return Unprocessable(message, code=error.code, param=param, headers=error.headers)
 
 
@@ -72,31 +72,35 @@ def final(error: GatewayError) -> GatewayError:
 
 def error_body(error: GatewayError, request: str) -> bytes:
     """Return an error as a body. request: its name."""
-    detail, told = describe_error(error)
-    return encode({"detail": detail, "error": told})
+    detail, members = describe_error(error)
+    return encode({"detail": detail, "error": members})
 
 
 def describe_error(error: GatewayError) -> tuple[str, dict[str, Any]]:
     """Return the sentence of an error, and its members."""
-    own = {
+    own_members = {
         "message": error.message,
         "type": error.type,
         "param": error.param,
         "code": error.code,
     }
     if isinstance(error, UpstreamRefused):
-        found = object_or_empty(error.content)
+        upstream_body = object_or_empty(error.content)
     elif isinstance(error, UpstreamFailed):
-        found = {"error": error.error}
+        upstream_body = {"error": error.error}
     else:
-        return error.message, own
-    told = found.get("error")
-    if not isinstance(told, dict):
-        text = told if isinstance(told, str) else found.get("message") or found.get("detail")
-        plain = error.content if isinstance(error, UpstreamRefused) else b""
-        short = " ".join(plain[:300].decode("utf-8", "replace").split())
-        said = text if isinstance(text, str) and text else short or error.message
-        return said, {**own, "message": said, "type": "upstream_error"}
-    members = {**own, **{k: v for k, v in told.items() if k in own}}
-    said = members["message"] if isinstance(members["message"], str) else error.message
-    return said, {**members, "message": said}
+        return error.message, own_members
+    upstream_error = upstream_body.get("error")
+    if not isinstance(upstream_error, dict):
+        text = (
+            upstream_error
+            if isinstance(upstream_error, str)
+            else upstream_body.get("message") or upstream_body.get("detail")
+        )
+        content = error.content if isinstance(error, UpstreamRefused) else b""
+        excerpt = " ".join(content[:300].decode("utf-8", "replace").split())
+        sentence = text if isinstance(text, str) and text else excerpt or error.message
+        return sentence, {**own_members, "message": sentence, "type": "upstream_error"}
+    members = {**own_members, **{k: v for k, v in upstream_error.items() if k in own_members}}
+    sentence = members["message"] if isinstance(members["message"], str) else error.message
+    return sentence, {**members, "message": sentence}

@@ -62,15 +62,15 @@ async def import_file(call: LettaCall) -> Json:
     call.drop(name for name in form.words if name not in USED)
     data = await run_by_weight(form.file, parse, form.file)
     try:
-        found = await run_heavy(agent_file.read, data)
+        read_agents = await run_heavy(agent_file.read, data)
     except (BrokenItem, ValueError, RecursionError) as e:
         raise Unprocessable(f"`file` is no agent file: {e}", param="file") from e
     entries = data["agents"] if isinstance(data.get("agents"), list) else [data]
-    made = [
-        await _make(call, form, one, entry if isinstance(entry, dict) else {})
-        for one, entry in zip(found, entries, strict=True)
+    agents = [
+        await _make(call, form, agent_in_file, entry if isinstance(entry, dict) else {})
+        for agent_in_file, entry in zip(read_agents, entries, strict=True)
     ]
-    return {"agent_ids": [agent_id(agent) for agent in made]}
+    return {"agent_ids": [agent_id(agent) for agent in agents]}
 
 
 def _read_form(body: bytes, kind: bytes) -> FileForm:
@@ -97,40 +97,40 @@ def _read_form(body: bytes, kind: bytes) -> FileForm:
     return FileForm(file, words)
 
 
-def _door_members(call: LettaCall, found: ReadAgent, entry: Json, handle: str) -> DoorMembers:
+def _door_members(call: LettaCall, file_agent: ReadAgent, entry: Json, handle: str) -> DoorMembers:
     """Return what the door keeps of an agent. entry: the agent in its file."""
-    there = {*KNOWN, *operator_tools(call)}
-    known = [name for name in found.tools if name in there]
-    if len(known) < len(found.tools):
+    available_tools = {*KNOWN, *operator_tools(call)}
+    known_tools = [name for name in file_agent.tools if name in available_tools]
+    if len(known_tools) < len(file_agent.tools):
         call.drop(["tools"])
     embedding = entry.get("embedding")
     return DoorMembers(
         handle,
         embedding if isinstance(embedding, str) else "",
-        known,
-        list(found.rules),
+        known_tools,
+        list(file_agent.rules),
         entry.get("message_buffer_autoclear") is True,
     )
 
 
-async def _make(call: LettaCall, form: FileForm, found: ReadAgent, entry: Json) -> Agent:
+async def _make(call: LettaCall, form: FileForm, file_agent: ReadAgent, entry: Json) -> Agent:
     """Make one agent of a file, with what it remembers. entry: the agent in its file."""
-    handle = form.words.get("model") or found.handle
+    handle = form.words.get("model") or file_agent.handle
     model = served_model(call, handle)
-    title = form.words.get("name") or form.words.get("override_name") or found.profile["title"]
-    kept = _door_members(call, found, entry, handle or model)
+    title = form.words.get("name") or form.words.get("override_name") or file_agent.profile["title"]
+    members_of_door = _door_members(call, file_agent, entry, handle or model)
     members = {
-        **found.profile,
-        "tool_rules": profile_rules(list(found.rules)),
+        **file_agent.profile,
+        "tool_rules": profile_rules(list(file_agent.rules)),
         "title": f"{title}{COPY}" if form.flag("append_copy_suffix") else title,
         "model": model,
-        "tools": grant_tools(call, kept.tools),
-        "metadata": {**found.profile["metadata"], DOOR: msgspec.to_builtins(kept)},
+        "tools": grant_tools(call, members_of_door.tools),
+        "metadata": {**file_agent.profile["metadata"], DOOR: msgspec.to_builtins(members_of_door)},
     }
-    told = [_within_bounds(call, block) for block in members.pop("blocks")]
-    blocks = read_blocks(call, told, "blocks")
+    block_members = [_within_bounds(call, block) for block in members.pop("blocks")]
+    blocks = read_blocks(call, block_members, "blocks")
     agent = await write_with_blocks(call, (new_agent_name(), members), blocks)
-    await _remember(call, agent, found, messages=not form.flag("strip_messages"))
+    await _remember(call, agent, file_agent, messages=not form.flag("strip_messages"))
     return agent
 
 
@@ -140,22 +140,26 @@ def _within_bounds(call: LettaCall, block: Json) -> Json:
     return {**block, "value": value, "limit": min(block["limit"], MOST_CHARACTERS)}
 
 
-async def _remember(call: LettaCall, agent: Agent, found: ReadAgent, *, messages: bool) -> None:
+async def _remember(
+    call: LettaCall, agent: Agent, file_agent: ReadAgent, *, messages: bool
+) -> None:
     """Store what an agent of a file remembers; what cannot be stored is named as dropped."""
-    said, now = list[ImportedMessage](), time.time()
-    for line in (line for bundle in found.bundles for line in bundle.lines):
+    imported_messages, now = list[ImportedMessage](), time.time()
+    for line in (line for bundle in file_agent.bundles for line in bundle.lines):
         if isinstance(line, PassageLine):
             try:
                 await add_passage(call, agent, line.content, line.tags, _time(line.created_at))
             except BadRequest:
                 call.drop(["passages"])
         elif isinstance(line, MessageLine) and messages:
-            told = call.memory.policy.screen.mask_message(line.message)
-            said.append(ImportedMessage(told, _time(line.created_at) or now))
-    if said:
+            masked_message = call.memory.policy.screen.mask_message(line.message)
+            imported_messages.append(ImportedMessage(masked_message, _time(line.created_at) or now))
+    if imported_messages:
         actor = ManagementActor(scope_of(call, agent), {}, call.source())
         await call.write(
-            management.conversations.import_conversation(call.memory, actor, said, CONVERSATION)
+            management.conversations.import_conversation(
+                call.memory, actor, imported_messages, CONVERSATION
+            )
         )
 
 

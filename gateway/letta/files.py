@@ -30,29 +30,32 @@ COPY = "_copy"
 async def export_file(call: LettaCall, ident: str) -> bytes:
     """Return an agent as an `.af` file."""
     agent = await find_agent(call, ident)
-    profile, kept = agent.settings, door_members(agent)
+    profile, members_of_door = agent.settings, door_members(agent)
     blocks = [block.to_json() for block in await BLOCKS.list_of(call, agent)]
-    remembered = Remembered(blocks, await _passages(call, agent), await _messages(call, agent))
-    shown = {
+    memory_of_agent = Remembered(blocks, await _passages(call, agent), await _messages(call, agent))
+    profile_members = {
         "title": shown_name(agent),
         "name": agent.name,
         "description": profile.description,
         "instruction": profile.instruction,
-        "model": kept.model or profile.model,
+        "model": members_of_door.model or profile.model,
         "timezone": profile.timezone,
         "tags": list(profile.tags),
         "metadata": shown_metadata(agent),
     }
-    file = agent_file.write(shown, remembered, iso_now())
-    tools = [{**shown_tool(call, name), "id": f"tool-{i}"} for i, name in enumerate(kept.tools)]
+    file = agent_file.write(profile_members, memory_of_agent, iso_now())
+    tools = [
+        {**shown_tool(call, name), "id": f"tool-{i}"}
+        for i, name in enumerate(members_of_door.tools)
+    ]
     (entry,) = file["agents"]
     entry |= {
         "tool_ids": [tool["id"] for tool in tools],
         "tool_rules": rules_of(agent),
-        "embedding": kept.embedding or None,
+        "embedding": members_of_door.embedding or None,
         "response_format": profile.response_format or None,
         "context_window_limit": profile.context_window or None,
-        "message_buffer_autoclear": kept.autoclear,
+        "message_buffer_autoclear": members_of_door.autoclear,
         "include_base_tools": profile.memory_tools,
     }
     return await run_heavy(encode, {**file, "tools": tools})
@@ -77,16 +80,22 @@ async def _passages(call: LettaCall, agent: Agent) -> list[Json]:
 async def _messages(call: LettaCall, agent: Agent) -> list[Json]:
     """Return what was said with an agent, oldest first."""
     out: list[Json] = []
-    after, which, screen = None, (scope_of(call, agent), CONVERSATION), call.memory.policy.screen
+    after, conversation, screen = (
+        None,
+        (scope_of(call, agent), CONVERSATION),
+        call.memory.policy.screen,
+    )
     while len(out) < MAX_ROWS:
         turns = await call.read(
-            management.exchanges.list_exchanges(call.memory, which, after, PAGE, newest=False)
+            management.exchanges.list_exchanges(
+                call.memory, conversation, after, PAGE, newest=False
+            )
         )
         for row in (row for turn in turns for row in turn.said):
             message = management.conversations.read_message(row, screen)
             if message.get("role") in SPOKEN:
-                told = {"role": message["role"], "content": message.get("content") or ""}
-                out.append({**told, "created_at": iso(row["created_at"])})
+                message_item = {"role": message["role"], "content": message.get("content") or ""}
+                out.append({**message_item, "created_at": iso(row["created_at"])})
         if len(turns) < PAGE:
             break
         after = turns[-1].key

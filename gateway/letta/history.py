@@ -48,9 +48,9 @@ async def newest_ids(call: LettaCall, agent: Agent) -> list[str]:
 async def _turns(
     call: LettaCall, agent: Agent, place: int | None, limit: int, *, newest: bool
 ) -> list[Exchange]:
-    which = scope_of(call, agent), CONVERSATION
+    conversation = scope_of(call, agent), CONVERSATION
     return await call.read(
-        management.exchanges.list_exchanges(call.memory, which, place, limit, newest=newest)
+        management.exchanges.list_exchanges(call.memory, conversation, place, limit, newest=newest)
     )
 
 
@@ -61,8 +61,8 @@ async def list_items(
     after, before = call.word("after"), call.word("before")
     if not before:
         return await _items_from(call, agent, _Walk(after, kinds, limit, newest))
-    found = await _items_from(call, agent, _Walk(before, kinds, limit, not newest))
-    return found[::-1]
+    items = await _items_from(call, agent, _Walk(before, kinds, limit, not newest))
+    return items[::-1]
 
 
 class _Walk:
@@ -71,7 +71,7 @@ class _Walk:
     def __init__(self, begin: str, kinds: frozenset[str] | None, limit: int, newest: bool) -> None:
         self.place = place_of(begin) if begin else None
         self.is_lost = bool(begin) and self.place is None
-        self.kinds, self.limit, self.newest = kinds, limit, newest
+        self.kinds, self.limit, self.is_newest_first = kinds, limit, newest
 
     def takes(self, item: Json) -> bool:
         """Tell whether an item is behind the beginning, and of a kind that is asked for."""
@@ -80,13 +80,13 @@ class _Walk:
         place = place_of(item["id"])
         if self.place is None or place is None:
             return True
-        return place < self.place if self.newest else place > self.place
+        return place < self.place if self.is_newest_first else place > self.place
 
     def first(self) -> int | None:
         """Return the row key behind which turns are read, so that the place's own is one."""
         if self.place is None:
             return None
-        return self.place.turn + 1 if self.newest else self.place.turn - 1
+        return self.place.turn + 1 if self.is_newest_first else self.place.turn - 1
 
 
 async def _items_from(call: LettaCall, agent: Agent, walk: _Walk) -> list[Json]:
@@ -95,10 +95,10 @@ async def _items_from(call: LettaCall, agent: Agent, walk: _Walk) -> list[Json]:
     out: list[Json] = []
     at = walk.first()
     while len(out) < walk.limit:
-        turns = await _turns(call, agent, at, TURNS_READ, newest=walk.newest)
+        turns = await _turns(call, agent, at, TURNS_READ, newest=walk.is_newest_first)
         for turn in turns:
             items = items_of(call, turn)
-            out += filter(walk.takes, reversed(items) if walk.newest else items)
+            out += filter(walk.takes, reversed(items) if walk.is_newest_first else items)
         if len(turns) < TURNS_READ:
             break
         at = turns[-1].key
@@ -108,7 +108,7 @@ async def _items_from(call: LettaCall, agent: Agent, walk: _Walk) -> list[Json]:
 def items_of(call: LettaCall, turn: Exchange) -> list[Json]:
     """Return the items of a stored turn, in their order."""
     screen = call.memory.policy.screen
-    told = TurnOfItems(turn.key, None, iso(turn.at) or "")
+    turn_items = TurnOfItems(turn.key, None, iso(turn.at) or "")
     out: list[Json] = []
     answer: Json | None = None
     for number, row in enumerate(turn.said):
@@ -116,41 +116,41 @@ def items_of(call: LettaCall, turn: Exchange) -> list[Json]:
         if message.get("role") == "assistant":
             answer = message
         elif kind := KINDS.get(str(message.get("role"))):
-            out.append(told.item(number, kind, content=text_of(message)))
-    hidden, spoken = _rounds_of(told, turn)
+            out.append(turn_items.item(number, kind, content=text_of(message)))
+    hidden, round_messages = _rounds_of(turn_items, turn)
     out += hidden
     if answer is not None:
         number = max(len(turn.rounds), _last_round(turn)) + 1
-        thoughts = [thoughts_in(message) for message in spoken]
-        last = {
-            "content": _without(text_of(answer), map(text_of, spoken)),
+        thoughts = [thoughts_in(message) for message in round_messages]
+        last_message = {
+            "content": _without(text_of(answer), map(text_of, round_messages)),
             "reasoning": _without(thoughts_in(answer), thoughts),
             "tool_calls": answer.get("tool_calls"),
         }
-        out += told.of_message(number, last)
+        out += turn_items.of_message(number, last_message)
     return out
 
 
-def _rounds_of(told: TurnOfItems, turn: Exchange) -> tuple[list[Json], list[Json]]:
+def _rounds_of(turn_items: TurnOfItems, turn: Exchange) -> tuple[list[Json], list[Json]]:
     """Return the items of the rounds with memory calls, and the model's messages in them."""
     out: list[Json] = []
-    spoken: list[Json] = []
+    round_messages: list[Json] = []
     for number, entry in enumerate(turn.rounds, 1):
         choice = (entry["reply"].get("choices") or [{}])[0]
         message = choice.get("message") or {}
-        out += told.of_message(number, message)
-        out += told.of_results(number, message.get("tool_calls") or [], entry["results"])
-        spoken.append(message)
+        out += turn_items.of_message(number, message)
+        out += turn_items.of_results(number, message.get("tool_calls") or [], entry["results"])
+        round_messages.append(message)
     places: Counter[int] = Counter()
     for index, call in enumerate(turn.calls):
         number = _round_of(call)
         place, places[number] = places[number], places[number] + 1
-        shown = {"id": f"call_{turn.key:016x}{index}", "function": call}
+        call_item = {"id": f"call_{turn.key:016x}{index}", "function": call}
         out += [
-            told.call(number, place, shown),
-            told.result(number, place, shown, str(call.get("result") or "")),
+            turn_items.call(number, place, call_item),
+            turn_items.result(number, place, call_item, str(call.get("result") or "")),
         ]
-    return out, spoken
+    return out, round_messages
 
 
 def _round_of(call: Json) -> int:
@@ -162,9 +162,9 @@ def _last_round(turn: Exchange) -> int:
     return max(map(_round_of, turn.calls), default=0)
 
 
-def _without(text: str, spoken: Iterable[str]) -> str:
+def _without(text: str, earlier_texts: Iterable[str]) -> str:
     """Return what an answer says in its last round: the client saw all of it in one text."""
-    for before in filter(None, spoken):
+    for before in filter(None, earlier_texts):
         if text.startswith(before):
             text = text[len(before) :].lstrip("\n")
     return text
@@ -172,14 +172,18 @@ def _without(text: str, spoken: Iterable[str]) -> str:
 
 def begin_history(call: LettaCall, messages: Any) -> Callable[[Agent], Awaitable[None]]:
     """Return what lets an agent's conversation begin with messages. Raises Unprocessable."""
-    said = read_messages(messages, "initial_message_sequence", call.drop) if messages else []
+    first_messages = (
+        read_messages(messages, "initial_message_sequence", call.drop) if messages else []
+    )
     now = time.time()
 
     async def begin(agent: Agent) -> None:
-        if not said:
+        if not first_messages:
             return
         actor = ManagementActor(scope_of(call, agent), {}, EditSource("api", call.id))
-        rows = [ImportedMessage(call.memory.policy.screen.mask_message(m), now) for m in said]
+        rows = [
+            ImportedMessage(call.memory.policy.screen.mask_message(m), now) for m in first_messages
+        ]
         await call.write(
             management.conversations.import_conversation(call.memory, actor, rows, CONVERSATION)
         )
@@ -190,11 +194,13 @@ def begin_history(call: LettaCall, messages: Any) -> Callable[[Agent], Awaitable
 async def reset_history(call: LettaCall, agent: Agent) -> None:
     """Delete an agent's conversation; its blocks and passages stay."""
     home = home_of(agent.name)
-    reach, which = (
+    reach, conversation = (
         VisibleScopes(call.tenant, [home]),
         ConversationName(CONVERSATION, home, agent.name),
     )
     try:
-        await call.write(management.conversations.delete_conversation(call.memory, reach, which))
+        await call.write(
+            management.conversations.delete_conversation(call.memory, reach, conversation)
+        )
     except ResourceNotFound:  # nothing was said yet
         return

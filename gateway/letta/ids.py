@@ -12,14 +12,14 @@ DIGITS = re.compile(r"[0-9a-f]{32}")
 
 def letta_id(kind: str, digits: str) -> str:
     """Return an id of 32 hex digits, with or without a prefix of ours before them."""
-    d = digits[-32:]
-    return f"{kind}-{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}"
+    name = digits[-32:]
+    return f"{kind}-{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:]}"
 
 
 def digits_of(kind: str, name: str) -> str | None:
     """Return the 32 hex digits of an id; None for what is no id of this kind."""
-    found = UUID.fullmatch(name[len(kind) + 1 :]) if name.startswith(f"{kind}-") else None
-    return "".join(found.groups()) if found else None
+    match = UUID.fullmatch(name[len(kind) + 1 :]) if name.startswith(f"{kind}-") else None
+    return "".join(match.groups()) if match else None
 
 
 def new_agent_name() -> str:

@@ -54,33 +54,37 @@ class TurnOfItems(msgspec.Struct, frozen=True):
 
     def call(self, number: int, place: int, call: Json) -> Json:
         """Return one call of a round."""
-        told = shown_call(call)
+        shown_tool_call = shown_call(call)
         order = number * ROUND + CALLS + place
-        return self.item(order, "tool_call_message", tool_call=told, tool_calls=[told])
+        return self.item(
+            order, "tool_call_message", tool_call=shown_tool_call, tool_calls=[shown_tool_call]
+        )
 
     def result(self, number: int, place: int, call: Json, text: str) -> Json:
         """Return what a call of a round came to."""
         status = "error" if text.startswith(FAILED) else "success"
-        told = {"tool_return": text, "status": status, "tool_call_id": str(call.get("id") or "")}
-        whole = {**told, "type": "tool", "stdout": None, "stderr": None}
+        members = {"tool_return": text, "status": status, "tool_call_id": str(call.get("id") or "")}
+        tool_return = {**members, "type": "tool", "stdout": None, "stderr": None}
         order = number * ROUND + RETURNS + place
         name = (call.get("function") or {}).get("name")
-        return self.item(order, "tool_return_message", name=name, **told, tool_returns=[whole])
+        return self.item(
+            order, "tool_return_message", name=name, **members, tool_returns=[tool_return]
+        )
 
     def of_message(self, number: int, message: Json) -> list[Json]:
         """Return the items of a model's message."""
         out = []
         if thought := thoughts_in(message):
             out.append(self.thought(number, thought))
-        if said := text_of(message):
-            out.append(self.text(number, said))
+        if text := text_of(message):
+            out.append(self.text(number, text))
         calls = message.get("tool_calls") or []
         return out + [self.call(number, i, call) for i, call in enumerate(calls)]
 
     def of_results(self, number: int, calls: Sequence[Json], texts: Sequence[str]) -> list[Json]:
         """Return what the calls of a round came to."""
-        both = enumerate(zip(calls, texts, strict=False))
-        return [self.result(number, i, call, text) for i, (call, text) in both]
+        call_results = enumerate(zip(calls, texts, strict=False))
+        return [self.result(number, i, call, text) for i, (call, text) in call_results]
 
 
 def shown_call(call: Json) -> Json:
@@ -95,19 +99,21 @@ def shown_call(call: Json) -> Json:
 
 def thoughts_in(message: Json) -> str:
     """Return what a model's message tells of its thoughts."""
-    return next((t for n in THOUGHTS if isinstance(t := message.get(n), str) and t), "")
+    return next(
+        (thought for n in THOUGHTS if isinstance(thought := message.get(n), str) and thought), ""
+    )
 
 
 def summed_usage(usage: Json | None, rounds: int, run: str | None) -> Json:
     """Return the usage of all rounds together."""
-    told = usage or {}
-    prompt = told.get("prompt_tokens_details") or {}
-    completion = told.get("completion_tokens_details") or {}
+    usage_members = usage or {}
+    prompt = usage_members.get("prompt_tokens_details") or {}
+    completion = usage_members.get("completion_tokens_details") or {}
     return {
         "message_type": "usage_statistics",
-        "prompt_tokens": _number(told.get("prompt_tokens")),
-        "completion_tokens": _number(told.get("completion_tokens")),
-        "total_tokens": _number(told.get("total_tokens")),
+        "prompt_tokens": _number(usage_members.get("prompt_tokens")),
+        "completion_tokens": _number(usage_members.get("completion_tokens")),
+        "total_tokens": _number(usage_members.get("total_tokens")),
         "cached_input_tokens": _number(prompt.get("cached_tokens")),
         "reasoning_tokens": _number(completion.get("reasoning_tokens")),
         "step_count": rounds,

@@ -17,9 +17,9 @@ async def messages(call: LettaCall, ident: str) -> list[Json]:
     """List the items of an agent's conversation, newest first."""
     agent = await find_agent(call, ident)
     kinds = call.words("include_return_message_types")
-    newest = order_of(call, "desc") == "desc"
+    is_newest_first = order_of(call, "desc") == "desc"
     limit = call.number("limit", USUAL, MAX_LIMIT)
-    return await list_items(call, agent, frozenset(kinds) or None, limit, newest=newest)
+    return await list_items(call, agent, frozenset(kinds) or None, limit, newest=is_newest_first)
 
 
 async def reset(call: LettaCall, ident: str) -> Json:

@@ -74,13 +74,13 @@ async def _send(call: LettaCall, ident: str, *, streams: bool) -> None:
     body = await call.body()
     refuse_members(body, REFUSED)
     call.drop(n for n in body if n not in USED and body[n] is not None)
-    wanted = Wanted(call, body)
-    agent = _overridden(call, agent, wanted)
-    options = wanted.options(call, agent, streams=streams or wanted.flag("streaming"))
-    sent = await _inner_request(call, agent, body, options)
+    turn_options = Wanted(call, body)
+    agent = _overridden(call, agent, turn_options)
+    options = turn_options.options(call, agent, streams=streams or turn_options.flag("streaming"))
+    inner_request = await _inner_request(call, agent, body, options)
     turn = QueuedTurn(call, agent, _digest(body))
     try:
-        await _answer(call, CalledAgent(agent, True), sent, LettaFormat(options), turn)
+        await _answer(call, CalledAgent(agent, True), inner_request, LettaFormat(options), turn)
         if BAD_REQUEST <= current_line().status != LEFT:
             turn.note_failure()
     except GatewayError:
@@ -131,23 +131,25 @@ class Wanted:
         )
 
 
-def _overridden(call: LettaCall, agent: Agent, wanted: Wanted) -> Agent:
+def _overridden(call: LettaCall, agent: Agent, turn_options: Wanted) -> Agent:
     """Return an agent as one request changes it. Raises UnknownModel, Forbidden, Unprocessable."""
     changes: Json = {}
-    if model := wanted.word("override_model"):
+    if model := turn_options.word("override_model"):
         changes["model"] = served_model(call, model)
-    if system := wanted.word("override_system"):
+    if system := turn_options.word("override_system"):
         changes["instruction"] = system
-    most = wanted.max_steps
-    usual = agent.settings.max_rounds or call.gateway.settings.memory.max_rounds
-    if most is not None and most < usual:
-        changes["max_rounds"] = most
+    max_steps = turn_options.max_steps
+    usual_steps = agent.settings.max_rounds or call.gateway.settings.memory.max_rounds
+    if max_steps is not None and max_steps < usual_steps:
+        changes["max_rounds"] = max_steps
     if not changes:
         return agent
     settings = agent.settings.model_copy(update=changes)
     # What is kept of an agent, its routes and its policy, is kept by its id.
-    told = keyed_hash(b"override", encode({k: v for k, v in changes.items() if k != "max_rounds"}))
-    return replace(agent, id=f"{agent.id}/{told.hex()}", settings=settings)
+    override_hash = keyed_hash(
+        b"override", encode({k: v for k, v in changes.items() if k != "max_rounds"})
+    )
+    return replace(agent, id=f"{agent.id}/{override_hash.hex()}", settings=settings)
 
 
 class InnerRequest(msgspec.Struct, frozen=True):
@@ -161,33 +163,39 @@ async def _inner_request(
     call: LettaCall, agent: Agent, body: Json, options: ItemOptions
 ) -> InnerRequest:
     """Return the chat completion that answers a request. Raises Unprocessable."""
-    new, kept = sent_messages(body, call.drop), door_members(agent)
-    if kept.autoclear:
+    new_messages, members_of_door = sent_messages(body, call.drop), door_members(agent)
+    if members_of_door.autoclear:
         name = f"{CONVERSATION}-{call.id}"
-        first = kept.initial and read_messages(kept.initial, "initial_message_sequence", call.drop)
-        messages = [*(first or ()), *new]
+        first_messages = members_of_door.initial and read_messages(
+            members_of_door.initial, "initial_message_sequence", call.drop
+        )
+        messages = [*(first_messages or ()), *new_messages]
     else:
-        name, messages = CONVERSATION, as_context(new)
-    asked = {"model": PREFIX + agent.name, "messages": messages, "stream": options.stream}
+        name, messages = CONVERSATION, as_context(new_messages)
+    completion_request = {
+        "model": PREFIX + agent.name,
+        "messages": messages,
+        "stream": options.stream,
+    }
     heavy = call.size > LIGHT_BYTES
-    raw = await run_heavy(encode, asked) if heavy else encode(asked)
+    content = await run_heavy(encode, completion_request) if heavy else encode(completion_request)
     headers = [(k, v) for k, v in call.scope["headers"] if k.lower() not in REPLACED]
     headers += [
         (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(raw)),
+        (b"content-length", b"%d" % len(content)),
         (b"x-memory-conversation", name.encode()),
     ]
     scope = {k: v for k, v in call.scope.items() if k != HEADERS}
     scope |= {"headers": headers, "query_string": b""}
-    return InnerRequest(scope, _receive_first(raw, call.receive))
+    return InnerRequest(scope, _receive_first(content, call.receive))
 
 
-def _receive_first(raw: bytes, receive: Receive) -> Receive:
+def _receive_first(content: bytes, receive: Receive) -> Receive:
     """Return what receives a body, then what follows the client's own."""
-    waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+    unread_messages = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive_next() -> Mapping[str, Any]:
-        return waiting.pop() if waiting else await receive()
+        return unread_messages.pop() if unread_messages else await receive()
 
     return receive_next
 
@@ -198,32 +206,32 @@ def _digest(body: Json) -> bytes:
 
 async def _answer(
     call: LettaCall,
-    called: CalledAgent,
-    sent: InnerRequest,
-    wire: LettaFormat,
+    called_agent: CalledAgent,
+    inner_request: InnerRequest,
+    letta_format: LettaFormat,
     turn: QueuedTurn,
 ) -> None:
     """Run the turn, by the path of a chat completion that calls the agent."""
-    gateway, streams = call.gateway, wire.items.options.stream
-    known = KnownCall(call.principal, called)
-    path = MemoryPath(wire, known=known)
-    request = await read_turn_input(gateway, sent.scope, sent.receive, path)
+    gateway, streams = call.gateway, letta_format.items.options.stream
+    known_call = KnownCall(call.principal, called_agent)
+    path = MemoryPath(letta_format, known=known_call)
+    request = await read_turn_input(gateway, inner_request.scope, inner_request.receive, path)
     request = await link_response(gateway, request)
     forward = dispatcher_of(gateway, request)
-    forward.dropped = [*request.dropped, *listable(call.dropped)]
+    forward.dropped = [*request.dropped, *listable(call.dropped_members)]
 
     async def begin() -> ResponseProducer:
         await turn.begin()
-        wire.take_again(unanswered=turn.repeats_unanswered)
+        letta_format.take_again(unanswered=turn.repeats_unanswered)
         producer: ResponseProducer = PlainAnswer(request, forward, None)
         if request.uses_memory:
             producer = await begin_turn(gateway, request, forward, serve)
             if isinstance(producer, TurnProducer):
-                wire.items.begin(producer.turn_key)
+                letta_format.items.begin(producer.turn_key)
         return QuietProducer(producer) if streams else producer
 
     response = accounted_response(gateway, forward, entry_of(request), begin)
-    await response(sent.scope, sent.receive, call.send)
+    await response(inner_request.scope, inner_request.receive, call.send)
 
 
 class PlainAnswer(DegradedProducer):

@@ -42,8 +42,12 @@ def _candidates(router: Router, settings: Settings, name: str) -> Iterator[str]:
     if slash and model:
         if _is_exact(settings, model):
             yield model
-        found = router.find(model)
-        at = [target.provider for target in found[1].targets] if found is not None else []
+        model_entry = router.find(model)
+        at = (
+            [target.provider for target in model_entry[1].targets]
+            if model_entry is not None
+            else []
+        )
         if provider in at or (at and provider in PROVIDERS):
             yield model
     if router.find(name) is not None:
@@ -60,41 +64,43 @@ def served_model(call: LettaCall, name: str) -> str:
     Raises UnknownModel, Forbidden; Unprocessable where none is given.
     """
     settings, router = call.gateway.settings, call.gateway.router
-    wanted = name or settings.server.letta_model
-    if not wanted:
+    requested_name = name or settings.server.letta_model
+    if not requested_name:
         raise Unprocessable(
             "`model` is missing: name the model that answers, or set server.letta_model.",
             param="model",
         )
-    found = resolve(router, settings, wanted)
-    if not is_model_allowed(call.principal, found):
+    model = resolve(router, settings, requested_name)
+    if not is_model_allowed(call.principal, model):
         raise Forbidden(
-            f"This key may not call the model {found!r}. It may call: "
+            f"This key may not call the model {model!r}. It may call: "
             f"{', '.join(call.principal.models)}.",
             code="model_not_allowed",
             param="model",
         )
-    return found
+    return model
 
 
 def window_of(router: Router, name: str) -> int:
     """Return the tokens of a model's context; 0 where they are not known."""
-    found = router.find(name)
-    targets = router.targets_of(name, found[1]) if found is not None else ()
+    model_entry = router.find(name)
+    targets = router.targets_of(name, model_entry[1]) if model_entry is not None else ()
     return (targets[0].window or 0) if targets else 0
 
 
 async def models(call: LettaCall) -> list[Json]:
     """List the models that this key may call."""
     gateway, principal = call.gateway, call.principal
-    listed = await upstream_models(gateway, principal)
-    names = dict.fromkeys([*gateway.router.names(principal), *(str(m["id"]) for m in listed)])
+    upstream_list = await upstream_models(gateway, principal)
+    names = dict.fromkeys(
+        [*gateway.router.names(principal), *(str(m["id"]) for m in upstream_list)]
+    )
     return [_model(call, name) for name in names if name and is_model_allowed(principal, name)]
 
 
 def _model(call: LettaCall, name: str) -> Json:
     router = call.gateway.router
-    found, window = router.find(name), window_of(router, name)
+    model_entry, window = router.find(name), window_of(router, name)
     return {
         "handle": name,
         "name": name,
@@ -103,7 +109,9 @@ def _model(call: LettaCall, name: str) -> Json:
         "model_type": "llm",
         "model_endpoint_type": ENDPOINT,
         "provider_type": ENDPOINT,
-        "provider_name": found[1].targets[0].provider if found is not None else ENDPOINT,
+        "provider_name": model_entry[1].targets[0].provider
+        if model_entry is not None
+        else ENDPOINT,
         "context_window": window,
         "max_context_window": window,
     }

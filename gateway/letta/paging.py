@@ -24,21 +24,23 @@ def order_of(call: LettaCall, default: str) -> str:
     return order
 
 
-def page_of(call: LettaCall, items: Sequence[Json], usual: int = USUAL) -> list[Json]:
+def page_of(call: LettaCall, items: Sequence[Json], default_limit: int = USUAL) -> list[Json]:
     """Return the page of items in their order that a query asks for.
 
     A page behind an item that is not there is empty.
     """
-    return cut_page(call, items, [item["id"] for item in items], usual)
+    return cut_page(call, items, [item["id"] for item in items], default_limit)
 
 
-def cut_page(call: LettaCall, items: Sequence[T], ids: Sequence[str], usual: int) -> list[T]:
+def cut_page(
+    call: LettaCall, items: Sequence[T], ids: Sequence[str], default_limit: int
+) -> list[T]:
     """Return the items between `after` and `before`, at most `limit` of them.
 
     With `before` alone they are those next to it.
     """
     after, before = call.word("after"), call.word("before")
-    limit = call.number("limit", usual, MAX_LIMIT)
+    limit = call.number("limit", default_limit, MAX_LIMIT)
     begin, end = 0, len(items)
     if after:
         begin = ids.index(after) + 1 if after in ids else end

@@ -49,14 +49,14 @@ def own_id(ident: str) -> str:
 async def make_passage(call: LettaCall, ident: str) -> list[Json]:
     """Add a text; return the passages that it was split into."""
     agent = await find_agent(call, ident)
-    sent = {name: value for name, value in (await call.body()).items() if value is not None}
-    call.drop(name for name in sent if name not in CREATED)
-    text, tags = sent.get("text"), sent.get("tags", [])
+    request_body = {name: value for name, value in (await call.body()).items() if value is not None}
+    call.drop(name for name in request_body if name not in CREATED)
+    text, tags = request_body.get("text"), request_body.get("tags", [])
     if not isinstance(text, str):
         raise wrong_type("text", text, str)
     if not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         raise wrong_type("tags", tags, list)
-    at = _time("created_at", sent.get("created_at"))
+    at = _time("created_at", request_body.get("created_at"))
     return [shown_passage(row) for row in await add_passage(call, agent, text, tags, at)]
 
 
@@ -67,9 +67,9 @@ async def add_passage(
     with translate_errors():
         management.passages.check_passage(text, "fact", 0.5)
         call.memory.policy.screen.check("text", text)
-    new = NewPassage(text, tags, actor="api", created_at=at)
+    new_passage = NewPassage(text, tags, actor="api", created_at=at)
     return await call.write(
-        management.passages.add_passage(call.memory, actor_of(call, agent), new)
+        management.passages.add_passage(call.memory, actor_of(call, agent), new_passage)
     )
 
 
@@ -88,7 +88,7 @@ def _time(name: str, value: Any, *, end: bool = False) -> float | None:
 async def passages(call: LettaCall, ident: str) -> list[Json]:
     """List an agent's passages, oldest first."""
     agent = await find_agent(call, ident)
-    newest = order_of(call, "asc") == "desc"
+    is_newest_first = order_of(call, "asc") == "desc"
     limit = call.number("limit", USUAL, MAX_LIMIT)
     after, before, seek = call.word("after"), call.word("before"), call.word("search")
     if seek:
@@ -97,14 +97,14 @@ async def passages(call: LettaCall, ident: str) -> list[Json]:
         place = await _place_of(call, agent, before or after)
     except ResourceNotFound:
         return []
-    backwards = newest != bool(before)  # towards older ones
+    backwards = is_newest_first != bool(before)  # towards older ones
     if backwards:
         work = management.passages.list_passages(call.memory, scope_of(call, agent), place, limit)
     else:
         scope = scope_of(call, agent)
         work = management.passages.list_oldest(call.memory, scope, place or 0, limit)
-    found = await call.read(work)
-    return [shown_passage(row) for row in (found[::-1] if before else found)]
+    rows = await call.read(work)
+    return [shown_passage(row) for row in (rows[::-1] if before else rows)]
 
 
 async def _place_of(call: LettaCall, agent: Agent, ident: str) -> int | None:
@@ -129,11 +129,11 @@ async def search_passages(call: LettaCall, ident: str) -> Json:
     if len(tags) > MAX_TAGS:
         raise Unprocessable(f"`tags` has {len(tags)} tags; at most {MAX_TAGS}.", param="tags")
     if call.word("tag_match_mode", "any") == "all" or len(tags) < 2:
-        found = await _search(call, agent, query, tags)
+        hits = await _search(call, agent, query, tags)
     else:
-        every = [hit for tag in tags for hit in await _search(call, agent, query, [tag])]
-        best = {hit["id"]: hit for hit in every}
-        found = sorted(best.values(), key=lambda hit: -(hit.get("score") or 0))[: query.limit]
+        all_hits = [hit for tag in tags for hit in await _search(call, agent, query, [tag])]
+        hits_by_id = {hit["id"]: hit for hit in all_hits}
+        hits = sorted(hits_by_id.values(), key=lambda hit: -(hit.get("score") or 0))[: query.limit]
     results = [
         {
             "id": letta_id("passage", hit["id"]),
@@ -141,7 +141,7 @@ async def search_passages(call: LettaCall, ident: str) -> Json:
             "timestamp": iso(hit["created_at"]) or "",
             "tags": hit["tags"],
         }
-        for hit in found
+        for hit in hits
     ]
     return {"count": len(results), "results": results}
 
@@ -149,9 +149,9 @@ async def search_passages(call: LettaCall, ident: str) -> Json:
 async def _search(
     call: LettaCall, agent: Agent, query: SearchQuery, tags: Sequence[str] = ()
 ) -> list[Hit]:
-    wanted = PassageFilter(query, tags)
+    passage_filter = PassageFilter(query, tags)
     scope = scope_of(call, agent)
-    return await call.read(management.passages.search_passages(call.memory, scope, wanted))
+    return await call.read(management.passages.search_passages(call.memory, scope, passage_filter))
 
 
 async def delete_passage(call: LettaCall, ident: str, passage: str) -> Json:

@@ -71,9 +71,9 @@ class DoorMembers(msgspec.Struct, omit_defaults=True):
 def door_members(agent: Agent) -> DoorMembers:
     """Return what the door keeps of an agent."""
     metadata = agent.settings.metadata
-    kept = metadata.get(DOOR) if isinstance(metadata, dict) else None
+    door_metadata = metadata.get(DOOR) if isinstance(metadata, dict) else None
     try:
-        return msgspec.convert(kept or {}, DoorMembers)
+        return msgspec.convert(door_metadata or {}, DoorMembers)
     except msgspec.ValidationError:  # somebody else wrote it
         return DoorMembers()
 
@@ -81,8 +81,8 @@ def door_members(agent: Agent) -> DoorMembers:
 def shown_metadata(agent: Agent) -> Json:
     """Return an agent's metadata without the door's own."""
     metadata = agent.settings.metadata
-    found = metadata if isinstance(metadata, dict) else {"value": metadata}
-    return {name: value for name, value in found.items() if name != DOOR}
+    members = metadata if isinstance(metadata, dict) else {"value": metadata}
+    return {name: value for name, value in members.items() if name != DOOR}
 
 
 class ProfileChange:
@@ -92,10 +92,14 @@ class ProfileChange:
     block_ids: of the shared blocks that it shows, None to leave them.
     """
 
-    def __init__(self, call: LettaCall, sent: Json, before: Json, kept: DoorMembers) -> None:
-        self._call, self._kept = call, kept
-        self._sent = {name: value for name, value in sent.items() if value is not None}
-        self._new = not before
+    def __init__(
+        self, call: LettaCall, request_body: Json, before: Json, members_of_door: DoorMembers
+    ) -> None:
+        self._call, self._door_members = call, members_of_door
+        self._request_body = {
+            name: value for name, value in request_body.items() if value is not None
+        }
+        self._is_new = not before
         self.profile = dict(before)
         self.blocks: list[CoreBlock] = []
         self.block_ids: list[str] | None = None
@@ -107,85 +111,92 @@ class ProfileChange:
 
     def apply(self) -> Json:
         """Return the members of the profile. Raises Unprocessable, UnknownModel, Forbidden."""
-        refuse_members(self._sent, REFUSED)
-        used = USED if self._new else USED - OF_NEW
-        self._call.drop(name for name in self._sent if name not in used)
+        refuse_members(self._request_body, REFUSED)
+        used_members = USED if self._is_new else USED - OF_NEW
+        self._call.drop(name for name in self._request_body if name not in used_members)
         self._take_texts()
         self._take_model()
         self._take_parameters()
         self._take_tools()
         self._take_blocks()
-        self._kept.autoclear = self._flag("message_buffer_autoclear", self._kept.autoclear)
-        if self._kept.autoclear and self._new:
-            self._kept.initial = self._member("initial_message_sequence", list, [])
+        self._door_members.autoclear = self._flag(
+            "message_buffer_autoclear", self._door_members.autoclear
+        )
+        if self._door_members.autoclear and self._is_new:
+            self._door_members.initial = self._member("initial_message_sequence", list, [])
         metadata = self._member("metadata", dict, None)
-        known = self.profile.get("metadata") or {}
-        shown = known if metadata is None else metadata
-        own = msgspec.to_builtins(self._kept)
-        self.profile["metadata"] = {**{k: v for k, v in shown.items() if k != DOOR}, DOOR: own}
+        old_metadata = self.profile.get("metadata") or {}
+        new_metadata = old_metadata if metadata is None else metadata
+        own_metadata = msgspec.to_builtins(self._door_members)
+        self.profile["metadata"] = {
+            **{k: v for k, v in new_metadata.items() if k != DOOR},
+            DOOR: own_metadata,
+        }
         return self.profile
 
     def _take_texts(self) -> None:
         names = {"name": "title", "system": "instruction"}
         for name in ("name", "system", "description", "timezone"):
-            if name in self._sent:
+            if name in self._request_body:
                 self.profile[names.get(name, name)] = self._member(name, str, "")
         for name in ("tags", "response_format"):
-            if name in self._sent:
-                self.profile[name] = self._sent[name]
-        if "context_window_limit" in self._sent:
-            self.profile["context_window"] = self._sent["context_window_limit"]
+            if name in self._request_body:
+                self.profile[name] = self._request_body[name]
+        if "context_window_limit" in self._request_body:
+            self.profile["context_window"] = self._request_body["context_window_limit"]
 
     def _take_model(self) -> None:
-        given = self._member("model", str, "")
+        handle = self._member("model", str, "")
         config = self._member("llm_config", dict, {})
         for name in ("handle", "model"):
-            given = given or str(config.get(name) or "")
-        if given or self._new:
-            self.profile["model"] = served_model(self._call, given)
-            self._kept.model = given or self.profile["model"]
-        if "embedding" in self._sent:
-            self._kept.embedding = self._member("embedding", str, "")
+            handle = handle or str(config.get(name) or "")
+        if handle or self._is_new:
+            self.profile["model"] = served_model(self._call, handle)
+            self._door_members.model = handle or self.profile["model"]
+        if "embedding" in self._request_body:
+            self._door_members.embedding = self._member("embedding", str, "")
 
     def _take_parameters(self) -> None:
-        found = dict(self.profile.get("parameters") or {})
+        parameters = dict(self.profile.get("parameters") or {})
         settings = self._member("model_settings", dict, {})
-        found |= {ours: settings[name] for name, ours in SETTINGS.items() if name in settings}
+        parameters |= {
+            our_name: settings[name] for name, our_name in SETTINGS.items() if name in settings
+        }
         effort = settings.get("reasoning")
         if isinstance(effort, dict) and isinstance(effort.get("reasoning_effort"), str):
-            found["reasoning_effort"] = effort["reasoning_effort"]
-        for name, ours in (
+            parameters["reasoning_effort"] = effort["reasoning_effort"]
+        for name, our_name in (
             ("max_tokens", "max_output_tokens"),
             ("parallel_tool_calls", "parallel_tool_calls"),
         ):
-            if name in self._sent:
-                found[ours] = self._sent[name]
-        found = {name: value for name, value in found.items() if value is not None}
-        if found:
-            self.profile["parameters"] = found
+            if name in self._request_body:
+                parameters[our_name] = self._request_body[name]
+        parameters = {name: value for name, value in parameters.items() if value is not None}
+        if parameters:
+            self.profile["parameters"] = parameters
 
     def _take_tools(self) -> None:
         names = check_tool_names(self._call, self._strings("tools"))
         names += names_of_ids(self._call, self._strings("tool_ids"))
-        if "tools" in self._sent or "tool_ids" in self._sent:
-            self._kept.tools = list(dict.fromkeys(names))
+        if "tools" in self._request_body or "tool_ids" in self._request_body:
+            self._door_members.tools = list(dict.fromkeys(names))
             self.profile["tools"] = grant_tools(self._call, names)
         rules = self._member("tool_rules", list, None)
         if rules is not None:
             self.profile["tool_rules"] = profile_rules(rules)
-            self._kept.rules = check_rules(rules)
-        if self._new:
+            self._door_members.rules = check_rules(rules)
+        if self._is_new:
             base = self._flag("include_base_tools", True)
             self.profile["memory_tools"] = base or any(map(is_of_memory, names))
 
     def _take_blocks(self) -> None:
-        self.block_ids = self._strings("block_ids") if "block_ids" in self._sent else None
-        if self._new:
-            listed = self._member("memory_blocks", list, [])
-            self.blocks = read_blocks(self._call, listed, "memory_blocks")
+        self.block_ids = self._strings("block_ids") if "block_ids" in self._request_body else None
+        if self._is_new:
+            memory_blocks = self._member("memory_blocks", list, [])
+            self.blocks = read_blocks(self._call, memory_blocks, "memory_blocks")
 
     def _member(self, name: str, kind: type, default: Any) -> Any:
-        value = self._sent.get(name, default)
+        value = self._request_body.get(name, default)
         if value is not default and not isinstance(value, kind):
             raise wrong_type(name, value, kind)
         return value
@@ -201,10 +212,10 @@ class ProfileChange:
         return values
 
 
-def refuse_members(sent: Mapping[str, Any], names: Sequence[str]) -> None:
+def refuse_members(request_body: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raise Unprocessable for a member that asks for what this gateway does not do."""
     for name in names:
-        if sent.get(name):
+        if request_body.get(name):
             raise Unprocessable(
                 f"`{name}` is not supported here. Leave it out.", param=name, code="not_supported"
             )

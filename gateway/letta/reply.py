@@ -61,10 +61,10 @@ class ItemsOfTurn:
     def __init__(self, options: ItemOptions) -> None:
         self.options = options
         self.turn = TurnOfItems(secrets.randbits(62), options.run, iso_now())
-        self.shown: list[Json] = []
+        self.shown_items: list[Json] = []
         self.rounds = 0
         self.finish, self.strange, self.is_ended_by_rule = "", False, False
-        self._pending: list[Json] = []
+        self._pending_items: list[Json] = []
 
     def begin(self, key: int) -> None:
         """Name the turn that the items are of."""
@@ -83,20 +83,20 @@ class ItemsOfTurn:
 
     def add_results(self, calls: Sequence[Json], texts: Sequence[str]) -> None:
         """Take in what the calls of the newest round came to."""
-        self._pending += self.keep(self.turn.of_results(self.rounds, calls, texts))
+        self._pending_items += self.keep(self.turn.of_results(self.rounds, calls, texts))
 
     def take_pending(self) -> list[Json]:
         """Return the items that nobody has shown yet."""
-        out, self._pending = self._pending, []
+        out, self._pending_items = self._pending_items, []
         return out
 
     def keep(self, items: list[Json]) -> list[Json]:
         """Return those of some items that the client wants, and keep them for a whole answer."""
         kinds = self.options.kinds
-        wanted = [i for i in items if kinds is None or i["message_type"] in kinds]
+        wanted_items = [i for i in items if kinds is None or i["message_type"] in kinds]
         if not self.options.stream:
-            self.shown += wanted
-        return wanted
+            self.shown_items += wanted_items
+        return wanted_items
 
     @property
     def stop_reason(self) -> Json:
@@ -111,8 +111,8 @@ class ItemsOfTurn:
             reason = "max_steps"
         return {"message_type": "stop_reason", "stop_reason": reason}
 
-    def usage(self, told: Json | None) -> Json:
-        return summed_usage(told, self.rounds, self.options.run)
+    def usage(self, usage_members: Json | None) -> Json:
+        return summed_usage(usage_members, self.rounds, self.options.run)
 
 
 class LettaFormat(ChatFormat):
@@ -131,8 +131,8 @@ class LettaFormat(ChatFormat):
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> LettaMask:
-        inner = Interceptor(owned, True, alias, lean=True)
-        return LettaMask(inner, self.items)
+        interceptor = Interceptor(owned, True, alias, lean=True)
+        return LettaMask(interceptor, self.items)
 
     def hidden_rounds(self) -> HiddenRounds:
         return ListedExchange(self.items)
@@ -164,40 +164,42 @@ class LettaMask(ChatMask):
         self.fast_forward = self._forward_piece
         self._items = items
         self._streams = items.options.stream
-        self._pieces = RoundPieces(items) if items.options.tokens and self._streams else None
+        self._round_chunks = RoundPieces(items) if items.options.tokens and self._streams else None
 
-    def _forward_piece(self, raw: bytes) -> bytes:
+    def _forward_piece(self, event_bytes: bytes) -> bytes:
         """See the protocol. What adds to no item that is shown already is a mark."""
-        if self._pieces is not None:
-            said = self._interceptor.read_forward(raw)
-            return b"" if said is None else self._pieces.show_delta(*said) or MARK
-        return MARK if self._interceptor.fast_forward(raw) else b""
+        if self._round_chunks is not None:
+            text_delta = self._interceptor.read_forward(event_bytes)
+            return b"" if text_delta is None else self._round_chunks.show_delta(*text_delta) or MARK
+        return MARK if self._interceptor.fast_forward(event_bytes) else b""
 
     async def show(self, event: SseEvent) -> bytes:
-        if self._pieces is None or event.data == DONE:
+        if self._round_chunks is None or event.data == DONE:
             await super().show(event)
             return b""
-        piece = await read_chunk(event.data or b"")
-        self.over = piece.error is not None
-        self._interceptor.feed(piece)
-        return _frames(self._pieces.of_chunk(piece))
+        chunk = await read_chunk(event.data or b"")
+        self.over = chunk.error is not None
+        self._interceptor.feed(chunk)
+        return _frames(self._round_chunks.of_chunk(chunk))
 
-    def show_whole(self, whole: Chunk) -> bytes:
-        super().show_whole(whole)
-        return _frames(self._pieces.of_chunk(whole)) if self._pieces is not None else b""
+    def show_whole(self, answer: Chunk) -> bytes:
+        super().show_whole(answer)
+        return (
+            _frames(self._round_chunks.of_chunk(answer)) if self._round_chunks is not None else b""
+        )
 
-    def take_whole(self, whole: Chunk) -> RoundResult | None:
-        result = super().take_whole(whole)
+    def take_whole(self, answer: Chunk) -> RoundResult | None:
+        result = super().take_whole(answer)
         if result is not None:
             self._items.add_round(result)
         return result
 
     def close(self) -> tuple[bytes, RoundResult]:
         _, result = super().close()
-        if self._pieces is not None:
-            self._pieces.name_calls(result)
+        if self._round_chunks is not None:
+            self._round_chunks.name_calls(result)
         items = self._items.add_round(result)
-        return (_frames(items) if self._streams and self._pieces is None else b""), result
+        return (_frames(items) if self._streams and self._round_chunks is None else b""), result
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
         self._interceptor.feed(chunk(lift(reply), b""))
@@ -214,8 +216,8 @@ class LettaMask(ChatMask):
 
     def start_next_round(self) -> bytes:
         super().start_next_round()
-        if self._pieces is not None:
-            self._pieces.start()
+        if self._round_chunks is not None:
+            self._round_chunks.start()
         return self._returns()
 
     def finish(self) -> bytes:
@@ -223,32 +225,32 @@ class LettaMask(ChatMask):
         return self._returns()
 
     def _returns(self) -> bytes:
-        pending = self._items.take_pending()
-        return _frames(pending) if self._streams else b""
+        pending_items = self._items.take_pending()
+        return _frames(pending_items) if self._streams else b""
 
     def end(self, usage: Json | None) -> bytes:
-        last = [self._items.stop_reason, self._items.usage(self.usage)]
-        return _frames(last) + frame(DONE)
+        last_items = [self._items.stop_reason, self._items.usage(self.usage)]
+        return _frames(last_items) + frame(DONE)
 
     def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
         answer = {
-            "messages": self._items.shown,
+            "messages": self._items.shown_items,
             "stop_reason": self._items.stop_reason,
             "usage": self._items.usage(self.usage),
         }
         return encode(answer)
 
     def fault(self, error: GatewayError) -> bytes:
-        said, members = describe_error(error)
-        told = {
+        sentence, members = describe_error(error)
+        error_item = {
             "message_type": "error_message",
             "run_id": self._items.options.run,
             "error_type": str(members["code"] or members["type"]),
-            "message": said,
-            "detail": said,
+            "message": sentence,
+            "detail": sentence,
         }
         stop = {"message_type": "stop_reason", "stop_reason": "llm_api_error"}
-        return _frames([stop]) + b"event: error\n" + frame(encode(told))
+        return _frames([stop]) + b"event: error\n" + frame(encode(error_item))
 
     def keepalive(self) -> bytes:
         if not self._items.options.pings:
@@ -260,21 +262,21 @@ class LettaMask(ChatMask):
 class QuietProducer:
     """An answer without the marks of what is not shown."""
 
-    def __init__(self, inner: ResponseProducer) -> None:
-        self._inner, self.stream = inner, inner.stream
-        self.build_head, self.extra_headers = inner.build_head, inner.extra_headers
-        self.error_event, self.keepalive = inner.error_event, inner.keepalive
-        self.instead_of, self.on_finish = inner.instead_of, inner.on_finish
+    def __init__(self, producer: ResponseProducer) -> None:
+        self._producer, self.stream = producer, producer.stream
+        self.build_head, self.extra_headers = producer.build_head, producer.extra_headers
+        self.error_event, self.keepalive = producer.error_event, producer.keepalive
+        self.instead_of, self.on_finish = producer.instead_of, producer.on_finish
 
     @property
     def memory(self) -> str:
-        return self._inner.memory
+        return self._producer.memory
 
     async def body(self) -> AsyncGenerator[bytes, None]:
-        async with contextlib.aclosing(self._inner.body()) as parts:
+        async with contextlib.aclosing(self._producer.body()) as parts:
             async for part in parts:
-                if part != MARK and (shown := part.replace(MARK, b"")):
-                    yield shown
+                if part != MARK and (visible_part := part.replace(MARK, b"")):
+                    yield visible_part
 
 
 class RoundPieces:
@@ -302,10 +304,10 @@ class RoundPieces:
             self._begin = _frames(self._items.keep([item])).removesuffix(b'""}\n\n')
         return self._begin and self._begin + encode(text) + b"}\n\n"
 
-    def of_chunk(self, piece: Chunk) -> list[Json]:
+    def of_chunk(self, chunk: Chunk) -> list[Json]:
         """Return what a chunk adds to the items of the round."""
         out = []
-        for choice in piece.body.get("choices") or ():
+        for choice in chunk.body.get("choices") or ():
             delta = choice.get("delta") or {}
             if not choice.get("index") and isinstance(delta, dict):
                 out += self._of_delta(delta)
@@ -314,23 +316,32 @@ class RoundPieces:
     def _of_delta(self, delta: Json) -> list[Json]:
         turn, number = self._items.turn, self._items.rounds + 1
         out = []
-        if thought := next((t for n in THOUGHTS if isinstance(t := delta.get(n), str)), ""):
+        if thought := next(
+            (text_value for n in THOUGHTS if isinstance(text_value := delta.get(n), str)), ""
+        ):
             out.append(turn.thought(number, thought))
         if isinstance(text := delta.get("content"), str) and text:
             out.append(turn.text(number, text))
         return out + [self._call(call) for call in delta.get("tool_calls") or ()]
 
     def _call(self, delta: Json) -> Json:
-        index, told = delta.get("index"), shown_call(delta)
+        index, shown_tool_call = delta.get("index"), shown_call(delta)
         place = self._places.get(index)
-        named = bool(told["tool_call_id"] or told["name"])
-        if place is None or (named and told["tool_call_id"] not in ("", self._ids[place])):
+        has_name = bool(shown_tool_call["tool_call_id"] or shown_tool_call["name"])
+        if place is None or (
+            has_name and shown_tool_call["tool_call_id"] not in ("", self._ids[place])
+        ):
             place = self._places[index] = len(self._ids)
-            self._ids.append(told["tool_call_id"] or f"call_{secrets.token_hex(12)}")
+            self._ids.append(shown_tool_call["tool_call_id"] or f"call_{secrets.token_hex(12)}")
         turn, number = self._items.turn, self._items.rounds + 1
-        told |= {"tool_call_id": self._ids[place], "name": told["name"] or None}
+        shown_tool_call |= {
+            "tool_call_id": self._ids[place],
+            "name": shown_tool_call["name"] or None,
+        }
         order = number * ROUND + CALLS + place
-        return turn.item(order, "tool_call_message", tool_call=told, tool_calls=told)
+        return turn.item(
+            order, "tool_call_message", tool_call=shown_tool_call, tool_calls=shown_tool_call
+        )
 
     def name_calls(self, result: RoundResult) -> None:
         """Give the calls of a round that has come the ids under which they were shown."""

@@ -56,7 +56,7 @@ def rules_of(agent: Agent) -> list[Json]:
 
 async def agent_state(call: LettaCall, agent: Agent) -> Json:
     """Return all that a Letta client is told of an agent."""
-    profile, kept, stored = agent.settings, door_members(agent), agent.stored
+    profile, members_of_door, stored_agent = agent.settings, door_members(agent), agent.row
     blocks = [block.to_json() for block in await BLOCKS.list_of(call, agent)]
     memory = {"blocks": blocks, "agent_type": AGENT_TYPE, "file_blocks": [], "prompt_template": ""}
     return {
@@ -73,24 +73,26 @@ async def agent_state(call: LettaCall, agent: Agent) -> Json:
         "response_format": profile.response_format or None,
         "blocks": blocks,
         "memory": memory,
-        "tools": tools_of(call, kept.tools, profile.tools, memory_tools=profile.memory_tools),
+        "tools": tools_of(
+            call, members_of_door.tools, profile.tools, memory_tools=profile.memory_tools
+        ),
         "tool_rules": rules_of(agent),
         "message_ids": await newest_ids(call, agent),
-        "message_buffer_autoclear": kept.autoclear,
-        "created_at": iso(stored.created_at) if stored else None,
-        "updated_at": iso(stored.updated_at) if stored else None,
+        "message_buffer_autoclear": members_of_door.autoclear,
+        "created_at": iso(stored_agent.created_at) if stored_agent else None,
+        "updated_at": iso(stored_agent.updated_at) if stored_agent else None,
     }
 
 
 def _models_of(call: LettaCall, agent: Agent) -> Json:
     """Return the members that name an agent's model and its embedder."""
-    profile, kept = agent.settings, door_members(agent)
-    handle = kept.model or profile.model
-    embedding = kept.embedding or call.gateway.settings.memory.embedder
+    profile, members_of_door = agent.settings, door_members(agent)
+    handle = members_of_door.model or profile.model
+    embedding = members_of_door.embedding or call.gateway.settings.memory.embedder
     window = profile.context_window or window_of(call.gateway.router, profile.model)
     return {
         "model": handle,
-        "embedding": kept.embedding or None,
+        "embedding": members_of_door.embedding or None,
         "llm_config": {
             "model": profile.model,
             "model_endpoint_type": ENDPOINT,

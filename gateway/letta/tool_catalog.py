@@ -81,32 +81,32 @@ def named_tools(call: LettaCall) -> dict[str, None]:
 
 async def learn_tools(call: LettaCall, names: Iterable[str] = (), ids: Iterable[str] = ()) -> None:
     """Read the tenant's tools anew, if one is named that another worker may have made."""
-    known = {*KNOWN, *operator_tools(call)}
-    known_ids = {tool_id(name) for name in known}
-    if not (known.issuperset(names) and known_ids.issuperset(ids)):
+    known_names = {*KNOWN, *operator_tools(call)}
+    known_ids = {tool_id(name) for name in known_names}
+    if not (known_names.issuperset(names) and known_ids.issuperset(ids)):
         await call.read(call.gateway.toolbox.tenant_tools.read_lists())
 
 
 async def learn_all_tools(call: LettaCall) -> None:
     """Read the tenant's tools anew, unless that was done a moment ago."""
-    made = call.gateway.toolbox.tenant_tools
-    if made.seconds_since_read() > FRESH_SECONDS:
-        await call.read(made.read_lists())
+    tenant_tools = call.gateway.toolbox.tenant_tools
+    if tenant_tools.seconds_since_read() > FRESH_SECONDS:
+        await call.read(tenant_tools.read_lists())
 
 
 def check_tool_names(call: LettaCall, names: Iterable[str]) -> list[str]:
     """Return names of tools. Raises ResourceNotFound for one that nobody knows."""
-    listed = list(names)
-    known = {*KNOWN, *operator_tools(call)}
-    for name in listed:
-        if name not in known:
-            told = ", ".join(sorted(named_tools(call))[:TOLD_NAMES])
+    wanted_names = list(names)
+    known_names = {*KNOWN, *operator_tools(call)}
+    for name in wanted_names:
+        if name not in known_names:
+            available_names = ", ".join(sorted(named_tools(call))[:TOLD_NAMES])
             raise ResourceNotFound(
-                f"There is no tool {name[:64]!r}. There are: {told}.",
+                f"There is no tool {name[:64]!r}. There are: {available_names}.",
                 code="tool_not_found",
                 param="tools",
             )
-    return listed
+    return wanted_names
 
 
 def names_of_ids(call: LettaCall, ids: Iterable[str]) -> list[str]:
@@ -125,13 +125,13 @@ def name_of_id(call: LettaCall, ident: str) -> str:
     raise missing("tool", ident)
 
 
-def grant_tools(call: LettaCall, names: Iterable[str], granted: Sequence[str] = ()) -> list[str]:
+def grant_tools(call: LettaCall, names: Iterable[str], grants: Sequence[str] = ()) -> list[str]:
     """Return the grants of a profile with those of some tools that the caller may grant.
 
-    granted: those that the profile has.
+    grants: those that the profile has.
     """
-    more = [n for n in names if may_grant(call, n) and not any_matches(granted, n)]
-    return list(dict.fromkeys([*granted, *more]))
+    added_grants = [n for n in names if may_grant(call, n) and not any_matches(grants, n)]
+    return list(dict.fromkeys([*grants, *added_grants]))
 
 
 def shown_tool(call: LettaCall, name: str, *, available: bool = True) -> Json:
@@ -181,15 +181,15 @@ def _build_tool(name: str, kind: str, about: str, parameters: Json | None = None
 
 
 def tools_of(
-    call: LettaCall, names: Collection[str], granted: Sequence[str], *, memory_tools: bool
+    call: LettaCall, names: Collection[str], grants: Sequence[str], *, memory_tools: bool
 ) -> list[Json]:
-    """Return an agent's tools. names: those that were asked for. granted: by its profile."""
-    own = list(OURS) if memory_tools else []
-    known = (*TO_AGENTS, *operator_tools(call))
-    more = [name for name in known if any_matches(granted, name)]
+    """Return an agent's tools. names: those that were asked for. grants: by its profile."""
+    memory_names = list(OURS) if memory_tools else []
+    grantable_names = (*TO_AGENTS, *operator_tools(call))
+    granted_names = [name for name in grantable_names if any_matches(grants, name)]
     return [
-        shown_tool(call, name, available=any_matches(granted, name))
-        for name in dict.fromkeys([*own, *names, *more])
+        shown_tool(call, name, available=any_matches(grants, name))
+        for name in dict.fromkeys([*memory_names, *names, *granted_names])
     ]
 
 

@@ -23,14 +23,14 @@ PREFILLED = ("args", "child_arg_nodes")
 
 def check_rules(rules: Sequence[Any]) -> list[dict[str, Any]]:
     """Return tool rules as they are shown again. Raises Unprocessable."""
-    for i, rule in enumerate(rules):
+    for index, rule in enumerate(rules):
         if not (isinstance(rule, dict) and isinstance(rule.get("tool_name"), str)):
             raise Unprocessable(
-                f"`tool_rules.{i}` must be an object with a `tool_name`.", param="tool_rules"
+                f"`tool_rules.{index}` must be an object with a `tool_name`.", param="tool_rules"
             )
         if any(rule.get(member) for member in PREFILLED):
             raise Unprocessable(
-                f"`tool_rules.{i}` prefills arguments, which is not supported here.",
+                f"`tool_rules.{index}` prefills arguments, which is not supported here.",
                 param="tool_rules",
                 code="not_supported",
             )
@@ -47,30 +47,32 @@ def profile_rules(rules: Sequence[Any]) -> list[Json]:
     return converted
 
 
-def shown_rules(given: Sequence[Json], rules: Sequence[Mapping[str, Any]]) -> list[Json]:
+def shown_rules(given_rules: Sequence[Json], rules: Sequence[Mapping[str, Any]]) -> list[Json]:
     """Return an agent's rules as Letta's: as they were given, unless the profile has others since.
 
     rules: of the profile.
     """
     try:
-        is_as_given = profile_rules(given) == list(rules)
+        is_as_given = profile_rules(given_rules) == list(rules)
     except Unprocessable:
         is_as_given = False
-    return list(given) if is_as_given else show_letta_rules(rules)
+    return list(given_rules) if is_as_given else show_letta_rules(rules)
 
 
 def _with_our_names(rule: Json) -> Json:
     """Return a rule with the names that its tools have here."""
-    named = {**rule, "tool_name": _our_name(rule["tool_name"])}
+    renamed_rule = {**rule, "tool_name": _our_name(rule["tool_name"])}
     if not rule.get("type"):
-        named["type"] = next((kind for name, kind in TELLING.items() if rule.get(name)), NO_KIND)
+        renamed_rule["type"] = next(
+            (kind for name, kind in TELLING.items() if rule.get(name)), NO_KIND
+        )
     if isinstance(children := rule.get("children"), list):
-        named["children"] = [_our_name(name) for name in children]
+        renamed_rule["children"] = [_our_name(name) for name in children]
     if isinstance(mapping := rule.get("child_output_mapping"), dict):
-        named["child_output_mapping"] = {k: _our_name(name) for k, name in mapping.items()}
+        renamed_rule["child_output_mapping"] = {k: _our_name(name) for k, name in mapping.items()}
     if rule.get("default_child"):
-        named["default_child"] = _our_name(rule["default_child"])
-    return named
+        renamed_rule["default_child"] = _our_name(rule["default_child"])
+    return renamed_rule
 
 
 def _our_name(name: Any) -> Any:

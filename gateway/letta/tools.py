@@ -42,20 +42,20 @@ async def tools(call: LettaCall) -> list[Json]:
     """List tools by name, or all."""
     names = call.words("name") + call.words("names")
     idents, kinds, text = call.words("tool_ids"), call.words("tool_types"), call.word("search")
-    left_out = call.words("exclude_tool_types")
+    excluded_kinds = call.words("exclude_tool_types")
     if call.may_manage:
         await learn_all_tools(call)
-    listed = [
+    shown_tools = [
         shown_tool(call, name, available=name in ALWAYS_THERE or may_grant(call, name))
         for name in named_tools(call)
     ]
     matches = [
         tool
-        for tool in listed
+        for tool in shown_tools
         if (not names or tool["name"] in names)
         and (not idents or tool["id"] in idents)
         and (not kinds or tool["tool_type"] in kinds)
-        and tool["tool_type"] not in left_out
+        and tool["tool_type"] not in excluded_kinds
         and text.lower() in tool["name"]
     ]
     return page_of(call, matches, MAX_TOOLS)
@@ -65,13 +65,15 @@ async def tool(call: LettaCall, ident: str) -> Json:
     """Return a tool by its id."""
     name = await _find_name(call, ident)
     registered = operator_tools(call).get(name)
-    shown = shown_tool(call, name, available=may_grant(call, name))
+    tool_state = shown_tool(call, name, available=may_grant(call, name))
     if registered is not None and is_made_here(registered) and may_make_tools(call):
-        stored = await call.read(
+        stored_tool = await call.read(
             management.python_tools.find_tool(call.memory, (call.tenant, name))
         )
-        shown["source_code"] = read_definition(stored.definition).source if stored else None
-    return shown
+        tool_state["source_code"] = (
+            read_definition(stored_tool.definition).source if stored_tool else None
+        )
+    return tool_state
 
 
 def may_make_tools(call: LettaCall) -> bool:
@@ -94,15 +96,15 @@ async def _find_name(call: LettaCall, ident: str) -> str:
 
 async def make_tool(call: LettaCall) -> Json:
     """Make a Python tool, which is named like its function."""
-    sent = await _sent_tool(call)
-    definition = _define(sent, ToolDefinition())
+    request_body = await _sent_tool(call)
+    definition = _define(request_body, ToolDefinition())
     return await _put_tool(call, definition, EditSource("api", call.id, expect=0))
 
 
 async def upsert_tool(call: LettaCall) -> Json:
     """Make a Python tool, or replace it."""
-    sent = await _sent_tool(call)
-    return await _put_tool(call, _define(sent, ToolDefinition()), call.source())
+    request_body = await _sent_tool(call)
+    return await _put_tool(call, _define(request_body, ToolDefinition()), call.source())
 
 
 REFUSED = ("pip_requirements", "npm_requirements")
@@ -116,21 +118,21 @@ async def _sent_tool(call: LettaCall) -> Json:
         check_tool_maker(call)
     except Forbidden as e:
         raise Forbidden(e.message, code="tool_not_allowed") from None
-    sent = await call.body()
-    refuse_members(sent, REFUSED)
-    if (kind := sent.get("source_type")) not in (None, SOURCE_TYPE):
+    request_body = await call.body()
+    refuse_members(request_body, REFUSED)
+    if (kind := request_body.get("source_type")) not in (None, SOURCE_TYPE):
         raise Unprocessable(
             f"`source_type` is {str(kind)[:40]!r}: only {SOURCE_TYPE!r} is supported here.",
             param="source_type",
             code="not_supported",
         )
-    call.drop(name for name in sent if name not in USED and sent[name] is not None)
-    return sent
+    call.drop(name for name in request_body if name not in USED and request_body[name] is not None)
+    return request_body
 
 
-def _define(sent: Mapping[str, Any], before: ToolDefinition) -> ToolDefinition:
+def _define(request_body: Mapping[str, Any], before: ToolDefinition) -> ToolDefinition:
     """Return a definition as a body changes it. Raises Unprocessable."""
-    source, about = sent.get("source_code"), sent.get("description")
+    source, about = request_body.get("source_code"), request_body.get("description")
     if source is None and before.source:
         source = before.source
     if not isinstance(source, str):
@@ -164,12 +166,14 @@ async def _put_tool(
 async def change_tool(call: LettaCall, ident: str) -> Json:
     """Change the source or the description of a Python tool; a built-in one stays as it is."""
     name = await _find_made(call, ident)
-    sent = await _sent_tool(call)
-    stored = await call.read(management.python_tools.find_tool(call.memory, (call.tenant, name)))
-    if stored is None:
+    request_body = await _sent_tool(call)
+    stored_tool = await call.read(
+        management.python_tools.find_tool(call.memory, (call.tenant, name))
+    )
+    if stored_tool is None:
         raise missing("tool", ident)
-    definition = _define(sent, read_definition(stored.definition))
-    edit = EditSource("api", call.id, expect=stored.version)
+    definition = _define(request_body, read_definition(stored_tool.definition))
+    edit = EditSource("api", call.id, expect=stored_tool.version)
     return await _put_tool(call, definition, edit, name)
 
 

@@ -40,7 +40,7 @@ class ReservationRequest(NamedTuple):
     nano: int  # at most budget
     lease: float  # seconds
     period: str  # name of the budget's period
-    left: float  # remaining seconds of that period
+    seconds_left: float  # remaining seconds of that period
     begin: bool  # a new period starts at 0; otherwise the claim is refused as `unknown`
 
 
@@ -49,7 +49,7 @@ class Reservation(NamedTuple):
 
     id: str
     key: str
-    second: int
+    window_second: int
     tokens: int
     nano: int
     period: str
@@ -59,12 +59,12 @@ class Reservation(NamedTuple):
 class ReservationResult(NamedTuple):
     """The result of a claim, and the window after it.
 
-    refused: "" | rpm | tpm | concurrent | held (others' reservations exhaust the budget) | budget |
+    refusal: "" | rpm | tpm | concurrent | held (others' reservations exhaust the budget) | budget |
     unknown. wait: seconds until the claim would fit. reset: seconds until the window would be
     empty.
     """
 
-    refused: str
+    refusal: str
     wait: float
     requests: int
     tokens: int
@@ -90,10 +90,10 @@ class Counters(Protocol):
         A bucket or period that is over is not changed.
         """
 
-    async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
+    async def balance(self, claim: ReservationRequest, first_nano: int | None) -> int | None:
         """Return the nano-USD counted in the claim's period.
 
-        first: value at which a new period starts; None starts none.
+        first_nano: value at which a new period starts; None starts none.
         """
 
 
@@ -113,21 +113,21 @@ class LocalCounters:
             if not claim.begin:
                 return ReservationResult("unknown", 0, 0, 0, 0, None)
             window.begin(claim.period, 0)
-        wait, refused = max(window.waits(claim, now), key=itemgetter(0), default=(0.0, ""))
-        hold = None if refused else window.book(claim, now, str(next(self._ids)))
+        wait, refusal = max(window.waits(claim, now), key=itemgetter(0), default=(0.0, ""))
+        hold = None if refusal else window.book(claim, now, str(next(self._ids)))
         reset = window.buckets[-1][0] + SPAN - now if window.buckets else 0.0
-        return ReservationResult(refused, wait, window.requests, window.tokens, reset, hold)
+        return ReservationResult(refusal, wait, window.requests, window.tokens, reset, hold)
 
     async def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
         self._window(hold.key).settle(hold, tokens, nano)
 
-    async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
+    async def balance(self, claim: ReservationRequest, first_nano: int | None) -> int | None:
         window = self._window(claim.key)
         window.forget(self._clock())
         if window.period != claim.period:
-            if first is None:
+            if first_nano is None:
                 return None
-            window.begin(claim.period, first)
+            window.begin(claim.period, first_nano)
         return window.nano
 
     def close_periods(self) -> None:
@@ -183,15 +183,15 @@ class _KeyWindow:
         if claim.concurrent and len(self.holds) >= claim.concurrent:
             out.append((SOON, "concurrent"))
         if claim.budget and (excess := self.nano + max(1, claim.nano) - claim.budget) > 0:
-            held = sum(h.nano for _, h in self.holds.values() if h.period == claim.period)
-            out.append((SOON, "held") if excess <= held else (claim.left, "budget"))
+            held_nano = sum(h.nano for _, h in self.holds.values() if h.period == claim.period)
+            out.append((SOON, "held") if excess <= held_nano else (claim.seconds_left, "budget"))
         return out
 
     def book(self, claim: ReservationRequest, now: float, id: str) -> Reservation:
-        second = int(now)
-        if not self.buckets or self.buckets[-1][0] != second:
-            self.buckets.append([second, 0, 0])
-        hold = Reservation(id, claim.key, second, claim.tokens, claim.nano, claim.period)
+        window_second = int(now)
+        if not self.buckets or self.buckets[-1][0] != window_second:
+            self.buckets.append([window_second, 0, 0])
+        hold = Reservation(id, claim.key, window_second, claim.tokens, claim.nano, claim.period)
         self._use(1, claim.tokens, self.buckets[-1])
         self._pay(hold, hold.nano)
         end = now + claim.lease
@@ -200,7 +200,7 @@ class _KeyWindow:
         return hold
 
     def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
-        bucket = next((b for b in reversed(self.buckets) if b[0] == hold.second), None)
+        bucket = next((b for b in reversed(self.buckets) if b[0] == hold.window_second), None)
         if bucket:
             # Another process may have counted what is taken away.
             self._use(0, max(tokens - hold.tokens, -bucket[2]), bucket)
@@ -208,9 +208,11 @@ class _KeyWindow:
 
     def _seconds_until_freed(self, column: int, excess: int, now: float) -> float:
         """Return the seconds until `excess` have left the window, the oldest first."""
-        gone = accumulate(b[column] for b in self.buckets)
+        freed_counts = accumulate(b[column] for b in self.buckets)
         return (
-            next(b[0] for b, n in zip(self.buckets, gone, strict=True) if n >= excess) + SPAN - now
+            next(b[0] for b, n in zip(self.buckets, freed_counts, strict=True) if n >= excess)
+            + SPAN
+            - now
         )
 
     def _use(self, requests: int, tokens: int, bucket: list[int]) -> None:

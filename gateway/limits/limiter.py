@@ -93,15 +93,15 @@ class Limiter:
             return Admission(allowance)
         claim = self._claim(allowance, tokens, usd, lease)
         standing = await self._counters.reserve(claim)
-        if standing.refused == "unknown" and self._ledger:
+        if standing.refusal == "unknown" and self._ledger:
             await self.seed(
                 allowance,
                 await self._ledger(allowance.key, span(allowance.period, self._clock()).begins),
             )
             standing = await self._counters.reserve(claim._replace(begin=True))
-        if standing.refused == "budget":
+        if standing.refusal == "budget":
             raise _overdrawn(allowance, standing, await self.spent_this_period(allowance), usd)
-        if standing.refused:
+        if standing.refusal:
             raise _refusal(allowance, standing)
         return Admission(allowance, standing, standing.hold)
 
@@ -143,27 +143,27 @@ class Limiter:
         self, allowance: KeyQuota, tokens: int = 0, usd: float = 0, lease: float = 0
     ) -> ReservationRequest:
         # Never 0, which would mean no budget.
-        a, budget = (
+        quota, budget = (
             allowance,
             math.ceil(allowance.usd * NANO),
         )
-        period, left = "", 0.0
+        period, seconds_left = "", 0.0
         if budget:
             now = self._clock()
-            current = span(a.period, now)
-            period, left = current.name, current.ends - now
-        tokens = min(tokens, a.tpm) if a.tpm else tokens
+            budget_span = span(quota.period, now)
+            period, seconds_left = budget_span.name, budget_span.ends - now
+        tokens = min(tokens, quota.tpm) if quota.tpm else tokens
         return ReservationRequest(
-            a.key,
-            a.rpm,
-            a.tpm,
-            a.concurrent,
+            quota.key,
+            quota.rpm,
+            quota.tpm,
+            quota.concurrent,
             budget,
             tokens,
             min(_nano(usd), budget),
             lease,
             period,
-            left,
+            seconds_left,
             self._ledger is None,
         )
 
@@ -194,9 +194,9 @@ def duration(seconds: float) -> str:
         return f"{math.ceil(seconds * 1000)}ms"
     if seconds < 60:
         return f"{math.ceil(seconds * 10) / 10:g}s"
-    minutes, rest = divmod(math.ceil(seconds), 60)
+    minutes, seconds_part = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s"
+    return f"{hours}h{minutes}m{seconds_part}s" if hours else f"{minutes}m{seconds_part}s"
 
 
 def _nano(usd: float) -> int:
@@ -206,55 +206,55 @@ def _nano(usd: float) -> int:
 def _headers(allowance: KeyQuota, standing: ReservationResult) -> list[tuple[bytes, bytes]]:
     out: list[tuple[bytes, bytes]] = []
     reset = duration(standing.reset).encode()
-    for what, limit, used in (
+    for unit, limit, used_count in (
         (b"requests", allowance.rpm, standing.requests),
         (b"tokens", allowance.tpm, standing.tokens),
     ):
         if limit:
-            left = max(0, limit - used)
+            left_count = max(0, limit - used_count)
             out += [
-                (b"x-ratelimit-limit-" + what, b"%d" % limit),
-                (b"x-ratelimit-remaining-" + what, b"%d" % left),
-                (b"x-ratelimit-reset-" + what, reset),
+                (b"x-ratelimit-limit-" + unit, b"%d" % limit),
+                (b"x-ratelimit-remaining-" + unit, b"%d" % left_count),
+                (b"x-ratelimit-reset-" + unit, reset),
             ]
     return out
 
 
 def _refusal(allowance: KeyQuota, standing: ReservationResult) -> RateLimited:
-    used = {
+    exhausted = {
         "rpm": f"{allowance.rpm} requests per minute (rpm)",
         "tpm": f"{allowance.tpm} tokens per minute (tpm)",
         "concurrent": f"{allowance.concurrent} requests at the same time (concurrent)",
         "held": f"{allowance.usd:g} USD per {allowance.period}, which is reserved for requests "
         "still running",
-    }[standing.refused]
+    }[standing.refusal]
     wait, headers = _wait(allowance, standing)
     return RateLimited(
-        f"The key {allowance.key!r} has reached its limit of {used}. Try again in {wait}, or "
+        f"The key {allowance.key!r} has reached its limit of {exhausted}. Try again in {wait}, or "
         "have the limit raised.",
         headers=headers,
     )
 
 
 def _overdrawn(
-    allowance: KeyQuota, standing: ReservationResult, spent: float, asked: float
+    allowance: KeyQuota, standing: ReservationResult, spent_usd: float, asked_usd: float
 ) -> BudgetSpent:
     """Return the error for a spent budget.
 
-    spent: USD counted in the period. asked: the most that the request may cost, which is more than
-    what is left.
+    spent_usd: USD counted in the period. asked_usd: the most that the request may cost, which is
+    more than what is left.
     """
     wait, headers = _wait(allowance, standing)
-    used, advice = (
-        f"has spent {_usd(spent)} of its budget of {_usd(allowance.usd)} USD per "
+    spent_text, advice = (
+        f"has spent {_usd(spent_usd)} of its budget of {_usd(allowance.usd)} USD per "
         f"{allowance.period}",
         "have the budget raised",
     )
-    if spent < allowance.usd:
-        used += f", and this request may cost {_usd(asked)}"
+    if spent_usd < allowance.usd:
+        spent_text += f", and this request may cost {_usd(asked_usd)}"
         advice = f"ask for fewer tokens (max_tokens) or {advice}"
     return BudgetSpent(
-        f"The key {allowance.key!r} {used}. Its next period begins in {wait}; {advice} to "
+        f"The key {allowance.key!r} {spent_text}. Its next period begins in {wait}; {advice} to "
         "continue now.",
         headers=[*headers, (b"x-should-retry", b"false")],
     )
@@ -264,8 +264,8 @@ def _wait(
     allowance: KeyQuota, standing: ReservationResult
 ) -> tuple[str, list[tuple[bytes, bytes]]]:
     # Buckets leave the window up to a second late.
-    most = WINDOW_SECONDS if standing.refused in ("rpm", "tpm") else math.inf
-    seconds = min(standing.wait, most)
+    longest_wait = WINDOW_SECONDS if standing.refusal in ("rpm", "tpm") else math.inf
+    seconds = min(standing.wait, longest_wait)
     wait = max(1, math.ceil(seconds))
     return duration(wait), [
         (b"retry-after", b"%d" % wait),

@@ -153,11 +153,12 @@ class RedisCounters:
         sharers: Callable[[], int] = lambda: 1,
     ) -> None:
         self._shared, self._ticket, self._sharers = shared, ticket, sharers
-        self._local = LocalCounters()
-        self._held: dict[Reservation, float] = {}  # with the end of what its request asked for
+        self._local_counters = LocalCounters()
+        # With the end of what its request asked for.
+        self._held_until: dict[Reservation, float] = {}
         self._renewing: asyncio.TimerHandle | None = None
         # Tokens and nano-USD; what was counted locally has a reservation without an id.
-        self._owed: dict[Reservation, tuple[int, int]] = {}
+        self._owed_amounts: dict[Reservation, tuple[int, int]] = {}
         shared.when_back.append(self._repay)
 
     async def reserve(self, claim: ReservationRequest) -> ReservationResult:
@@ -172,16 +173,18 @@ class RedisCounters:
         # The caller may be cancelled; the settlement continues.
         await asyncio.shield(self._shared.spawn(self._settle(hold, tokens, nano)))
 
-    async def balance(self, claim: ReservationRequest, first: int | None) -> int | None:
+    async def balance(self, claim: ReservationRequest, first_nano: int | None) -> int | None:
         # For requests that end after the period, as in RESERVE.
-        kept = math.ceil(claim.left) + 86400
+        kept_seconds = math.ceil(claim.seconds_left) + 86400
         try:
-            found = await self._shared.run(
-                BALANCE, _keys(claim.key, claim.period)[2:], ["" if first is None else first, kept]
+            counted_nano = await self._shared.run(
+                BALANCE,
+                _keys(claim.key, claim.period)[2:],
+                ["" if first_nano is None else first_nano, kept_seconds],
             )
         except RedisUnavailable:
-            return await self._local.balance(claim, first)
-        return None if found is None else int(found)
+            return await self._local_counters.balance(claim, first_nano)
+        return None if counted_nano is None else int(counted_nano)
 
     async def _reserve(self, claim: ReservationRequest) -> ReservationResult:
         hold = Reservation(
@@ -196,40 +199,40 @@ class RedisCounters:
             c.tokens,
             c.nano,
             min(c.lease, self._ticket),
-            c.left,
+            c.seconds_left,
             c.period,
             int(c.begin),
             hold.id,
         ]
         try:
-            refused, wait, requests, tokens, reset, second = await self._shared.run(
+            refusal, wait, requests, tokens, reset, window_second = await self._shared.run(
                 RESERVE, _keys(c.key, c.period), args
             )
         except RedisUnavailable as e:
             if e.sent:
                 self._owe(hold, 0, 0)
-            return await self._local.reserve(_share_of(claim, self._sharers()))
-        hold = hold._replace(second=second)
-        if not refused and c.lease > self._ticket:
+            return await self._local_counters.reserve(_share_of(claim, self._sharers()))
+        hold = hold._replace(window_second=window_second)
+        if not refusal and c.lease > self._ticket:
             self._hold(hold, c.lease)
-        result = (refused.decode(), float(wait), requests, tokens, float(reset))
-        return ReservationResult(*result, None if refused else hold)
+        result = (refusal.decode(), float(wait), requests, tokens, float(reset))
+        return ReservationResult(*result, None if refusal else hold)
 
     def _hold(self, hold: Reservation, lease: float) -> None:
         """Renew a reservation from now on, until it is settled or its lease is over."""
-        self._held[hold] = time.monotonic() + lease
+        self._held_until[hold] = time.monotonic() + lease
         if self._renewing is None:
             later = asyncio.get_running_loop().call_later
             self._renewing = later(RENEW_SECONDS, lambda: self._shared.spawn(self._renew()))
 
     async def _renew(self) -> None:
         now, self._renewing = time.monotonic(), None
-        held, self._held = self._held, {}
-        for hold, end in held.items():
+        held_until, self._held_until = self._held_until, {}
+        for hold, end in held_until.items():
             if end > now:
                 self._hold(hold, end - now)
         keys: dict[tuple[str, str], list[str]] = {}
-        for hold in self._held:
+        for hold in self._held_until:
             keys.setdefault((hold.key, hold.period), []).append(_member(hold))
         for (key, period), members in keys.items():
             with suppress(RedisUnavailable):
@@ -241,9 +244,9 @@ class RedisCounters:
             self._shared.spawn(self._settle(hold, 0, 0))
 
     async def _settle(self, hold: Reservation, tokens: int, nano: int) -> None:
-        self._held.pop(hold, None)
+        self._held_until.pop(hold, None)
         if not hold.shared:
-            await self._local.settle(hold, tokens, nano)
+            await self._local_counters.settle(hold, tokens, nano)
             if not hold.period:
                 return
             hold = Reservation("", hold.key, 0, 0, 0, hold.period, True)
@@ -256,21 +259,21 @@ class RedisCounters:
         await self._shared.run(
             SETTLE,
             _keys(hold.key, hold.period),
-            [_member(hold), hold.second, hold.tokens, hold.nano, tokens, nano, int(again)],
+            [_member(hold), hold.window_second, hold.tokens, hold.nano, tokens, nano, int(again)],
         )
 
     def _owe(self, hold: Reservation, tokens: int, nano: int) -> None:
-        before = self._owed.get(hold, (0, 0))
-        self._owed[hold] = (before[0] + tokens, before[1] + nano)
+        before = self._owed_amounts.get(hold, (0, 0))
+        self._owed_amounts[hold] = (before[0] + tokens, before[1] + nano)
 
     async def _repay(self) -> None:
-        self._local.close_periods()
-        while self._owed:
-            hold, used = self._owed.popitem()
+        self._local_counters.close_periods()
+        while self._owed_amounts:
+            hold, owed_amounts = self._owed_amounts.popitem()
             try:
-                await self._book(hold, *used, again=bool(hold.id))
+                await self._book(hold, *owed_amounts, again=bool(hold.id))
             except RedisUnavailable:
-                self._owe(hold, *used)
+                self._owe(hold, *owed_amounts)
                 return
 
 

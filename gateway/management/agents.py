@@ -62,7 +62,7 @@ class TakingProfile(Operation):
 
 def shown_agent(agent: Agent) -> Json:
     """Return an agent as the API shows it."""
-    stored = agent.stored
+    stored = agent.row
     return {
         "object": "agent",
         "id": agent.id,

@@ -136,7 +136,7 @@ async def make_key(caller: ManagementRequest, body: bytes) -> MadeKey:
     row = await caller.write(
         api_keys.create_key(caller.memory.db, grant.name, grant.tenant, digest, spec)
     )
-    await caller.gateway.keys.made.adopt(digest, grant)
+    await caller.gateway.keys.key_store.adopt(digest, grant)
     return _to_schema(
         MadeKey,
         grant,
@@ -164,7 +164,7 @@ async def withdraw_key(caller: ManagementRequest, ident: str) -> RevokedKey:
             "(SIGHUP) or restart."
         )
     row = await caller.write(api_keys.revoke_key(caller.memory.db, ident))
-    await caller.gateway.keys.made.adopt(row.digest, None)
+    await caller.gateway.keys.key_store.adopt(row.digest, None)
     notes = (
         ["This request used that key."]
         if row.name == caller.principal.key and caller.principal.admin

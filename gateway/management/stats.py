@@ -181,7 +181,7 @@ async def _process(caller: ManagementRequest) -> dict[str, Any]:
             }
             for name in gateway.settings.providers
         },
-        "usage_records_dropped": gateway.usage.dropped,
+        "usage_records_dropped": gateway.usage.dropped_records,
     }
 
 

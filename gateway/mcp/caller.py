@@ -64,26 +64,26 @@ async def caller_of(
     Raises NotNamed for what the key may not name, BadRequest, StoreDown, Unavailable.
     """
     headers = _with_agent(headers_of(scope), scope.get("query_string", b""))
-    asked = mode_at_most(headers, principal)
+    asked_mode = mode_at_most(headers, principal)
     try:
         user = gateway.names.user(principal, headers, _path_user(scope["path"]), {})
-        called = await called_agent(gateway, principal, "", headers, asked)
+        named_call = await called_agent(gateway, principal, "", headers, asked_mode)
     except Forbidden as e:
         raise NotNamed(e.message, code=e.code) from e
-    agent = called.agent
-    mode = lower(asked, agent.settings.memory) if agent is not None else asked
+    agent = named_call.agent
+    mode = lower(asked_mode, agent.settings.memory) if agent is not None else asked_mode
     owner = user if agent is None else agent.owner(user)
     if user is None or owner is None:
         return DoorCaller(principal, mode.name, None)
     current_line().user = user
     try:
         mode = lower(mode, await gateway.memory.user_policy(principal.tenant, user))
-        zone = zone_of(headers) or await _zone(gateway, principal, user, called)
+        zone = zone_of(headers) or await _zone(gateway, principal, user, named_call)
     except StoreUnavailable as e:
         raise StoreDown(
             f"The memory store is down: {e}. Try again shortly.", headers=[(b"retry-after", b"1")]
         ) from e
-    name = called.name(headers)
+    name = named_call.name(headers)
     caller = MemoryCaller(
         gateway.memory.scope(principal.tenant, owner, name),
         gateway.memory.policy if agent is None else gateway.agents.policy_of(agent),
@@ -97,12 +97,16 @@ async def caller_of(
     return DoorCaller(principal, mode.name, caller)
 
 
-async def _zone(gateway: GatewayState, principal: Principal, user: str, called: CalledAgent) -> str:
+async def _zone(
+    gateway: GatewayState, principal: Principal, user: str, named_call: CalledAgent
+) -> str:
     """Return the time zone of the user's policy, or of the agent; "" for none."""
     memory = gateway.memory
     zone = await memory.policies.zone((principal.tenant, user), memory.policy.read_deadline)
     return zone or (
-        "" if called is NO_AGENT or called.agent is None else called.agent.settings.timezone
+        ""
+        if named_call is NO_AGENT or named_call.agent is None
+        else named_call.agent.settings.timezone
     )
 
 
@@ -115,27 +119,27 @@ def _with_agent(headers: Mapping[bytes, bytes], query: bytes) -> Mapping[bytes, 
 
     Raises BadRequest for a parameter that is unknown, or says something else than a header.
     """
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name not in PARAMETERS or name in found:
+        if name not in PARAMETERS or name in parameters:
             raise BadRequest(
                 f"The query parameter `{name[:60]}` is unknown here, or comes twice; known are: "
                 f"{', '.join(PARAMETERS)}.",
                 param=name[:60],
             )
-        found[name] = value
-    if not (agent := found.get("agent")):
+        parameters[name] = value
+    if not (agent := parameters.get("agent")):
         return headers
-    encoded = quote(agent, safe="").encode()
-    if headers.get(AGENT, encoded) not in (encoded, agent.encode()):
+    encoded_name = quote(agent, safe="").encode()
+    if headers.get(AGENT, encoded_name) not in (encoded_name, agent.encode()):
         raise BadRequest("X-Memory-Agent and ?agent= name two agents. Name one.", param="agent")
-    return {**headers, AGENT: encoded}
+    return {**headers, AGENT: encoded_name}
 
 
 def _client(headers: Mapping[bytes, bytes], request: RpcRequest) -> dict[str, str]:
     """Return the name and version of a client's program, as it tells them."""
-    told = request.client
-    name, version = told.get("name"), told.get("version")
+    client_info = request.client
+    name, version = client_info.get("name"), client_info.get("version")
     if isinstance(name, str) and name:
         return {
             "name": name[:CLIENT_CHARACTERS],
@@ -149,6 +153,6 @@ def _client(headers: Mapping[bytes, bytes], request: RpcRequest) -> dict[str, st
 def _reader(principal: Principal, headers: Mapping[bytes, bytes], request: RpcRequest) -> bytes:
     """Return a digest of the program that reads the results."""
     name = str(request.client.get("name", "")) if request.is_modern else ""
-    told = name.encode("utf-8", "surrogatepass")
-    parts = (principal.key.encode(), b"\x00", headers.get(b"user-agent", b""), b"\x00", told)
+    program = name.encode("utf-8", "surrogatepass")
+    parts = (principal.key.encode(), b"\x00", headers.get(b"user-agent", b""), b"\x00", program)
     return keyed_hash(b"reader", *parts)[:16]

@@ -90,8 +90,8 @@ async def _answer_request(
     if result is None:
         if request.method not in methods.KNOWN:
             raise unknown_method(request)
-        answer, more = await _look(gateway, scope, principal, request)
-        out += more
+        answer, limit_headers = await _look(gateway, scope, principal, request)
+        out += limit_headers
         if answer.explain:
             out.append((b"x-memory-explain", answer.explain.encode()))
         result = answer.result
@@ -115,11 +115,11 @@ async def _look(
     quota = KeyQuota(principal.key, rpm=principal.limits.rpm)
     ticket = await gateway.limits.admit(quota, 0, 0.0, LEASE_SECONDS)
     calls, name = gateway.process.calls, (principal.tenant, principal.key)
-    running = calls.get(name)
-    if running is None:
-        running = calls[name] = asyncio.Semaphore(CALLS)
+    call_slots = calls.get(name)
+    if call_slots is None:
+        call_slots = calls[name] = asyncio.Semaphore(CALLS)
     try:
-        async with running:
+        async with call_slots:
             caller = await caller_of(gateway, scope, principal, request)
             answer = await methods.answer(gateway.memory, caller, request)
     finally:
@@ -135,13 +135,17 @@ def _headers_out(scope: Any) -> Pairs:
 
 def _check_origin(gateway: GatewayState, scope: Any, headers: Mapping[bytes, bytes]) -> None:
     """Raise Forbidden for a page of another origin, unless it is listed."""
-    sent = [value for name, value in scope["headers"] if name == b"origin"]
-    if not sent:
+    origins = [value for name, value in scope["headers"] if name == b"origin"]
+    if not origins:
         return
-    origin = sent[0].decode("latin-1").strip()
-    own = f"{scope.get('scheme', 'http')}://{headers.get(b'host', b'').decode('latin-1')}"
-    listed = {o.rstrip("/") for o in gateway.settings.server.cors_origins}
-    if len(sent) > 1 or (origin.rstrip("/") not in listed and "*" not in listed and origin != own):
+    origin = origins[0].decode("latin-1").strip()
+    own_origin = f"{scope.get('scheme', 'http')}://{headers.get(b'host', b'').decode('latin-1')}"
+    listed_origins = {o.rstrip("/") for o in gateway.settings.server.cors_origins}
+    if len(origins) > 1 or (
+        origin.rstrip("/") not in listed_origins
+        and "*" not in listed_origins
+        and origin != own_origin
+    ):
         raise Forbidden(
             f"The origin {origin[:80]!r} is not listed in server.cors_origins, so pages of it may "
             "not use this memory."
@@ -155,8 +159,10 @@ def _check_media(headers: Mapping[bytes, bytes]) -> None:
         raise UnsupportedMedia(
             f"The content-type is {kind[:60].decode('latin-1')!r}. Send application/json."
         )
-    accepted = headers.get(b"accept", b"*/*").lower()
-    kinds = [part.split(b";", 1)[0].strip() for part in accepted.split(b",") if not _is_no(part)]
+    accept_header = headers.get(b"accept", b"*/*").lower()
+    kinds = [
+        part.split(b";", 1)[0].strip() for part in accept_header.split(b",") if not _is_no(part)
+    ]
     if not {b"application/json", b"application/*", b"*/*"} & set(kinds):
         raise RpcError(
             406, INVALID_REQUEST, "Answers here are application/json, which `accept` leaves out."

@@ -58,9 +58,9 @@ def number_of(error: GatewayError) -> int:
 
 def error_body(error: GatewayError, request: RequestId) -> bytes:
     """Return an error as a body. request: the id of what it answers, None where it is unknown."""
-    told: dict[str, Any] = {"code": number_of(error), "message": error.message}
+    members: dict[str, Any] = {"code": number_of(error), "message": error.message}
     if isinstance(error, RpcError):
         request = error.request if request is None else request
         if error.data is not None:
-            told["data"] = error.data
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": request, "error": told})
+            members["data"] = error.data
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": request, "error": members})

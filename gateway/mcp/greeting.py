@@ -20,10 +20,10 @@ CAPABILITIES: Json = {"tools": {}, "resources": {}, "prompts": {}}
 def server_info() -> Json:
     """Return what we say of ourselves."""
     try:
-        told = version("mnemogate")
+        installed_version = version("mnemogate")
     except PackageNotFoundError:  # run from its source
-        told = "0"
-    return {"name": "mnemogate", "title": "Mnemogate memory", "version": told}
+        installed_version = "0"
+    return {"name": "mnemogate", "title": "Mnemogate memory", "version": installed_version}
 
 
 def greet(request: RpcRequest) -> Json | None:
@@ -37,6 +37,6 @@ def greet(request: RpcRequest) -> Json | None:
         return {}
     if request.method != "initialize":
         return None
-    wanted = request.params.get("protocolVersion")
-    revision = wanted if wanted in HANDSHAKES else HANDSHAKES[0]
+    wanted_revision = request.params.get("protocolVersion")
+    revision = wanted_revision if wanted_revision in HANDSHAKES else HANDSHAKES[0]
     return {"protocolVersion": revision, **shared, "serverInfo": server_info()}

@@ -39,9 +39,9 @@ async def answer(memory: Memory, caller: DoorCaller, request: RpcRequest) -> Met
         return MethodAnswer(prompts.get_prompt(request))
     if method not in LISTS:
         raise unknown_method(request)
-    listed = {
+    lists = {
         "tools/list": tools.list_tools(caller.mode),
         "prompts/list": prompts.list_prompts(),
         "resources/templates/list": resources.TEMPLATES,
     }
-    return MethodAnswer(listed[method])
+    return MethodAnswer(lists[method])

@@ -61,10 +61,10 @@ def list_prompts() -> Json:
 
 
 def _describe(name: str, prompt: MemoryPrompt) -> Json:
-    told: Json = {"name": name, "title": prompt.title, "description": prompt.description}
+    description: Json = {"name": name, "title": prompt.title, "description": prompt.description}
     if prompt.argument:
-        told["arguments"] = [{"name": prompt.argument, "required": prompt.needs_it}]
-    return told
+        description["arguments"] = [{"name": prompt.argument, "required": prompt.needs_it}]
+    return description
 
 
 def get_prompt(request: RpcRequest) -> Json:
@@ -75,16 +75,16 @@ def get_prompt(request: RpcRequest) -> Json:
         names = ", ".join(PROMPTS)
         raise bad_params(request, f"Unknown prompt: {str(name)[:80]!r}. There are: {names}.")
     arguments = request.params.get("arguments")
-    given = arguments.get(prompt.argument) if isinstance(arguments, dict) else None
-    if prompt.needs_it and not (isinstance(given, str) and given.strip()):
+    argument = arguments.get(prompt.argument) if isinstance(arguments, dict) else None
+    if prompt.needs_it and not (isinstance(argument, str) and argument.strip()):
         raise bad_params(request, f"The prompt {name!r} needs the argument {prompt.argument!r}.")
-    if isinstance(given, str) and len(given) > MAX_CHARACTERS:
+    if isinstance(argument, str) and len(argument) > MAX_CHARACTERS:
         raise bad_params(
             request,
-            f"The argument {prompt.argument!r} has {len(given)} characters; at most "
+            f"The argument {prompt.argument!r} has {len(argument)} characters; at most "
             f"{MAX_CHARACTERS} are allowed.",
         )
-    value = given if isinstance(given, str) and given.strip() else "yesterday"
+    value = argument if isinstance(argument, str) and argument.strip() else "yesterday"
     text = prompt.text.replace("{}", value)
     return {
         "description": prompt.description,

@@ -105,11 +105,11 @@ def read_line(line: bytes) -> RpcRequest:
 
 def unsupported(revision: str, request: RequestId) -> RpcError:
     """Return the error for a revision that is not spoken here."""
-    listed = ", ".join(SUPPORTED)
+    supported = ", ".join(SUPPORTED)
     return RpcError(
         400,
         UNSUPPORTED_VERSION,
-        f"Unsupported protocol version {revision[:40]!r}. Use one of: {listed}.",
+        f"Unsupported protocol version {revision[:40]!r}. Use one of: {supported}.",
         {"supported": list(SUPPORTED), "requested": revision[:40]},
         request,
     )
@@ -134,8 +134,8 @@ def _is_deep(body: bytes) -> bool:
     if body.count(b"{") + body.count(b"[") <= MAX_DEPTH:
         return False
     # Without escapes, every other part between quotes is outside of strings.
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside = b"".join(plain.split(b'"')[::2])
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = b"".join(unescaped.split(b'"')[::2])
     depth = 0
     for bracket in outside.translate(None, NO_BRACKETS):
         depth += 1 if bracket in b"{[" else -1
@@ -169,31 +169,34 @@ def _malformed(message: str, request: RequestId = None) -> RpcError:
 
 
 def _revision(headers: Pairs) -> str:
-    sent = [value for name, value in headers if name == VERSION]
-    if not sent:
+    versions = [value for name, value in headers if name == VERSION]
+    if not versions:
         return HANDSHAKES[0]
-    return b", ".join(sent).decode("latin-1").strip()
+    return b", ".join(versions).decode("latin-1").strip()
 
 
 def _check_envelope(request: RpcRequest, headers: Pairs) -> None:
     """Check the envelope of a request, and its headers against it. Raises RpcError."""
     meta = request.params.get("_meta")
-    found = meta if isinstance(meta, dict) else {}
-    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in found]
-    if missing:
+    meta_members = meta if isinstance(meta, dict) else {}
+    missing_keys = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta_members]
+    if missing_keys:
         raise RpcError(
             400,
             INVALID_PARAMS,
-            f"`params._meta` lacks {', '.join(missing)}.",
+            f"`params._meta` lacks {', '.join(missing_keys)}.",
             request=request.id,
         )
     name = NAMED.get(request.method)
-    expected: dict[bytes, Any] = {VERSION: found[VERSION_KEY], METHOD: request.method}
+    expected_headers: dict[bytes, Any] = {
+        VERSION: meta_members[VERSION_KEY],
+        METHOD: request.method,
+    }
     if name is not None and request.params.get(name) is not None:
-        expected[NAME] = request.params[name]
-    for header, value in expected.items():
-        sent = [text for key, text in headers if key == header]
-        if len(sent) != 1 or header_value(sent[0]) != value:
+        expected_headers[NAME] = request.params[name]
+    for header, value in expected_headers.items():
+        header_texts = [text for key, text in headers if key == header]
+        if len(header_texts) != 1 or header_value(header_texts[0]) != value:
             raise RpcError(
                 400,
                 HEADER_MISMATCH,
@@ -202,15 +205,15 @@ def _check_envelope(request: RpcRequest, headers: Pairs) -> None:
             )
 
 
-def header_value(raw: bytes) -> str | None:
+def header_value(header: bytes) -> str | None:
     """Return the text of a routing header, of its base64 form too; None for a malformed one."""
-    text = raw.decode("latin-1").strip()
-    encoded = BASE64.fullmatch(text)
-    if encoded is None:
+    text = header.decode("latin-1").strip()
+    base64_match = BASE64.fullmatch(text)
+    if base64_match is None:
         return text
     try:
-        data = base64.b64decode(encoded[1], validate=True)
-        is_canonical = base64.b64encode(data).decode() == encoded[1]
+        data = base64.b64decode(base64_match[1], validate=True)
+        is_canonical = base64.b64encode(data).decode() == base64_match[1]
         return data.decode() if is_canonical else None
     except (binascii.Error, ValueError):
         return None

@@ -37,16 +37,16 @@ async def list_resources(memory: Memory, caller: DoorCaller) -> Json:
     if caller.memory is None or not _may_read(caller):
         return {"resources": []}
     with translate_errors():
-        shown = await shown_memory.read_memory(memory, caller.memory)
+        visible_memory = await shown_memory.read_memory(memory, caller.memory)
     blocks = [
         {
             "uri": BLOCKS + label,
             "name": label,
             "title": f"Memory block: {label}",
-            "description": shown.blocks[label].description,
+            "description": visible_memory.blocks[label].description,
             "mimeType": PLAIN,
         }
-        for label in sorted(shown.blocks)
+        for label in sorted(visible_memory.blocks)
     ]
     changes = {
         "uri": CHANGES,
@@ -77,5 +77,5 @@ async def _read(memory: Memory, caller: MemoryCaller, uri: str) -> str | None:
             return "\n".join(msgspec.json.encode(change).decode() for change in changes)
         if not uri.startswith(BLOCKS):
             return None
-        shown = await shown_memory.show_block(memory, caller, uri[len(BLOCKS) :])
-    return None if shown is None else shown.text
+        block = await shown_memory.show_block(memory, caller, uri[len(BLOCKS) :])
+    return None if block is None else block.text

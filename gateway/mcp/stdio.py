@@ -59,10 +59,10 @@ class StdioRelay:
         self._slots = asyncio.Semaphore(RUNNING)
         self.client: Mapping[str, object] = {}
 
-    async def run(self, read: Callable[[], Awaitable[bytes]]) -> None:
+    async def run(self, read_next: Callable[[], Awaitable[bytes]]) -> None:
         """Answer every line until there is none, then wait for the calls under way."""
-        pending: set[asyncio.Task[None]] = set()
-        while line := await read():
+        open_calls: set[asyncio.Task[None]] = set()
+        while line := await read_next():
             if not line.strip():
                 continue
             try:
@@ -76,10 +76,10 @@ class StdioRelay:
             await self._slots.acquire()
             task = asyncio.create_task(self._answer(request, line))
             self._tasks[request.id] = task
-            pending.add(task)
-            task.add_done_callback(pending.discard)
-        if pending:
-            await asyncio.wait(pending)
+            open_calls.add(task)
+            task.add_done_callback(open_calls.discard)
+        if open_calls:
+            await asyncio.wait(open_calls)
 
     def _note(self, request: RpcRequest) -> None:
         """Cancel the call that a client gave up; other notifications change nothing here."""

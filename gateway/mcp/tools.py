@@ -81,8 +81,8 @@ SCHEMAS: Mapping[str, Json] = {
 
 def list_tools(mode: str) -> Json:
     """Return the tools that a mode allows."""
-    allowed = {"full": READS | WRITES, "read": READS, "write": WRITES}.get(mode, frozenset())
-    return {"tools": [_describe(name) for name in sorted(allowed)]}
+    tool_names = {"full": READS | WRITES, "read": READS, "write": WRITES}.get(mode, frozenset())
+    return {"tools": [_describe(name) for name in sorted(tool_names)]}
 
 
 def _describe(name: str) -> Json:

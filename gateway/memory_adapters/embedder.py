@@ -21,11 +21,12 @@ from memory import EmbedRefused, EmbedUnavailable, Postponed
 BATCH = 96
 VECTOR_BYTES = 16 << 20  # of an answer: 96 vectors of 4,096 numbers have some 9 MB
 
+# Errors of the input; other errors concern the moment, the key or the URL.
 REFUSALS = (
     400,
     413,
     422,
-)  # errors of the input; other errors concern the moment, the key or the URL
+)
 
 
 class NoCredential(EmbedUnavailable, Postponed):

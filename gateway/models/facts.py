@@ -31,12 +31,16 @@ class ModelFacts:
 
 
 @lru_cache(1)
-def _read(path: Path, changed: int) -> dict[str, dict[str, Any]]:
-    """Read a file. changed: its time of change, so that a changed file is read again."""
+def _read(path: Path, changed_at: int) -> dict[str, dict[str, Any]]:
+    """Read a file. changed_at: its time of change, so that a changed file is read again."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def facts_file() -> Path:
     """Return the path of `models.toml`, as installed or in a checkout."""
-    installed = Path(__file__).parents[1] / "defaults" / "models.toml"
-    return installed if installed.exists() else Path(__file__).parents[2] / "config" / "models.toml"
+    installed_path = Path(__file__).parents[1] / "defaults" / "models.toml"
+    return (
+        installed_path
+        if installed_path.exists()
+        else Path(__file__).parents[2] / "config" / "models.toml"
+    )

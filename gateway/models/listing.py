@@ -40,24 +40,24 @@ def agent_card(agent: AgentEntry, tenant: str) -> Json:
 
 
 def model_list(
-    names: Sequence[str], more: Sequence[Json] = (), agents: Sequence[Json] = ()
+    names: Sequence[str], upstream_models: Sequence[Json] = (), agents: Sequence[Json] = ()
 ) -> bytes:
     """Return the configured models, then those that the upstream lists, as strict clients need
     them; then the agents.
     """
-    others = [_whole(m) for m in more if m["id"] and m["id"] not in names]
-    return encode({"object": "list", "data": [*map(_card, names), *others, *agents]})
+    other_cards = [_whole(m) for m in upstream_models if m["id"] and m["id"] not in names]
+    return encode({"object": "list", "data": [*map(_card, names), *other_cards, *agents]})
 
 
-def _whole(listed: Json) -> Json:
+def _whole(upstream_card: Json) -> Json:
     """Return an upstream's entry, with ours for a member that is missing or of a wrong type."""
-    own = _card(listed["id"])
-    created, owner = listed.get("created"), listed.get("owned_by")
-    if isinstance(created, (int, float)) and not isinstance(created, bool):
-        own["created"] = int(created)
+    card = _card(upstream_card["id"])
+    created_at, owner = upstream_card.get("created"), upstream_card.get("owned_by")
+    if isinstance(created_at, (int, float)) and not isinstance(created_at, bool):
+        card["created"] = int(created_at)
     if isinstance(owner, str):
-        own["owned_by"] = owner
-    return {**listed, **own}
+        card["owned_by"] = owner
+    return {**upstream_card, **card}
 
 
 def model_card(name: str) -> bytes:

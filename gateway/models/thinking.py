@@ -22,13 +22,13 @@ class ThinkingModels:
     """Tells whether a model thinks: as its facts or its name say, or as it was seen to."""
 
     def __init__(self) -> None:
-        self._seen: Cache[str, bool] = Cache(
+        self._thinking_models: Cache[str, bool] = Cache(
             MODELS_BYTES, MODEL_BYTES, lambda model, _: 4 * len(model)
         )
 
     def thinks(self, model: str, facts: Mapping[str, Any]) -> bool:
         """Tell whether a model thinks. facts: see `ModelFacts`."""
-        if self._seen.get(model):
+        if self._thinking_models.get(model):
             return True
         # With a budget it thinks where a request asks for it, as none of ours does.
         if "thinking" in facts:
@@ -37,4 +37,4 @@ class ThinkingModels:
 
     def note(self, model: str) -> None:
         """Remember that a model needed more room than its answer has."""
-        self._seen.put(model, True)
+        self._thinking_models.put(model, True)

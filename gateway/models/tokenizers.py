@@ -42,29 +42,33 @@ class Published:
 
 def folder(data: Path, env: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the files: tiktoken's cache, if set, else `tokenizers` in `data`."""
-    return Path(named) if (named := env.get("TIKTOKEN_CACHE_DIR")) else data / "tokenizers"
+    return (
+        Path(cache_folder)
+        if (cache_folder := env.get("TIKTOKEN_CACHE_DIR"))
+        else data / "tokenizers"
+    )
 
 
 def published_file(family: str) -> Published:
     """Return where a family is published. Raises KeyError for an unknown family."""
-    found: list[Published] = []
+    files: list[Published] = []
 
     def note(url: str, expected_hash: str) -> dict[bytes, int]:
-        found.append(Published(family, url, expected_hash))
+        files.append(Published(family, url, expected_hash))
         return {}
 
     _build_encoding(family, note)
-    return found[0]
+    return files[0]
 
 
 def read_verified(family: str, folder: Path) -> bytes | None:
     """Return the vocabulary's bytes if the file exists and has the published digest."""
-    known = published_file(family)
+    published = published_file(family)
     try:
-        data = (folder / known.file_name).read_bytes()
+        data = (folder / published.file_name).read_bytes()
     except OSError:
         return None
-    return data if known.fits(data) else None
+    return data if published.fits(data) else None
 
 
 def load(family: str, folder: Path) -> Encode | None:
@@ -92,17 +96,17 @@ class Vocabularies:
 
     def __init__(self, folder: Path, counters: dict[str, TokenCounter]) -> None:
         self._folder, self._counters = folder, counters
-        self._asked: dict[str, asyncio.Task[None] | None] = {}
+        self._loads: dict[str, asyncio.Task[None] | None] = {}
 
     def start_loading(self, family: str) -> str:
         """Start loading if there may be a file; return the family."""
-        if family not in self._asked:
+        if family not in self._loads:
             available = (
                 family in FAMILIES and any(self._folder.glob("*"))
                 if self._folder.is_dir()
                 else False
             )
-            self._asked[family] = asyncio.ensure_future(self._load(family)) if available else None
+            self._loads[family] = asyncio.ensure_future(self._load(family)) if available else None
         return family
 
     async def _load(self, family: str) -> None:
@@ -116,8 +120,8 @@ def _build_encoding(family: str, loader: Callable[[str, str], dict[bytes, int]])
         raise KeyError(family)
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-    made = getattr(openai_public, family)
+    constructor = getattr(openai_public, family)
     described: dict[str, Any] = types.FunctionType(
-        made.__code__, {**made.__globals__, "load_tiktoken_bpe": loader}
+        constructor.__code__, {**constructor.__globals__, "load_tiktoken_bpe": loader}
     )()
     return described

@@ -98,40 +98,40 @@ async def pass_on(
     scope: with its canonical path. check: of keys that share the provider's account. Raises
     GatewayError.
     """
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     content = await _read_content(gateway, scope, receive)
-    principal, headers, known = content.principal, content.headers, folded_path(content.path)
+    principal, headers, folded = content.principal, content.headers, folded_path(content.path)
     query = scope.get("query_string", b"").decode("latin-1")
-    model = await _model_in(content, known, query)
+    model = await _model_in(content, folded, query)
     route = route_for(gateway, model, principal)
     fenced = principal.paths is not None
     if fenced and content.data:
         await check(gateway, content)
     user = await run_by_weight(content.data, _user_of, content) if fenced else None
     forward = new_dispatcher(gateway, route, headers, principal, user)
-    if known in BY_TOKENS:  # however it is spelt, it costs the same
+    if folded in BY_TOKENS:  # however it is spelt, it costs the same
         forward.meter.guess = guess_tokens(len(content.data))
     passing = RelayedRequest(
         content.method,
         relayed_path(content.path, query, folded=fenced),
         content.data or None,
         content.content_type,
-        named=[(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")],
-        started=started,
+        own_headers=[(b"x-memory-status", b"off"), (b"x-memory-reason", b"path")],
+        started_at=started_at,
     )
-    output = 0 if known == "/embeddings" else None
+    output = 0 if folded == "/embeddings" else None
     answer, name = answering(content, forward, passing), request_id(scope)
-    entry = RequestInfo(name, principal, known, started, model or "", output=output)
+    entry = RequestInfo(name, principal, folded, started_at, model or "", output=output)
     entry.background = answer.goes_on
-    _tell_of_no_memory(gateway, content.method, headers, known)
+    _tell_of_no_memory(gateway, content.method, headers, folded)
     return accounted_response(gateway, forward, entry, answer.ready)
 
 
 async def _model_in(content: RelayedContent, path: str, query: str) -> str | None:
     """Return the model that a request names. path: folded. Raises GatewayError."""
-    sent = (content.data, content.content_type)
-    asked = (content.principal, content.method, path, query, sent)
-    return await run_by_weight(content.data, model_asked, *asked)
+    typed_body = (content.data, content.content_type)
+    arguments = (content.principal, content.method, path, query, typed_body)
+    return await run_by_weight(content.data, model_asked, *arguments)
 
 
 async def _read_content(gateway: GatewayState, scope: Any, receive: Any) -> RelayedContent:
@@ -167,10 +167,10 @@ async def upstream_models(gateway: GatewayState, principal: Principal) -> list[J
             await incoming.close()
         if incoming.status != 200:
             return []
-        listed = (await run_by_weight(data, decode, data))["data"]
+        entries = (await run_by_weight(data, decode, data))["data"]
         return [
             m
-            for m in listed
+            for m in entries
             if isinstance(m, dict)
             and isinstance(m.get("id"), str)
             and is_model_allowed(principal, m["id"])
@@ -191,8 +191,8 @@ def _user_of(content: RelayedContent) -> str | None:
     """Return whom a request with an Idempotency-Key names, however it does: as it stands there."""
     if b"idempotency-key" not in content.headers:
         return None
-    if named := content.headers.get(b"x-memory-user", b"").decode("latin-1") or content.user:
-        return named
+    if user_name := content.headers.get(b"x-memory-user", b"").decode("latin-1") or content.user:
+        return user_name
     try:
         places = find_members(content.data, USER_MEMBERS)
     except UnreadableMembers:
@@ -205,8 +205,8 @@ def _tell_of_no_memory(
     gateway: GatewayState, method: str, headers: Mapping[bytes, bytes], path: str
 ) -> None:
     """Tell the log once a program and path that it goes without memory."""
-    told = gateway.process.relayed
-    if method in READING or len(told) >= MOST_TOLD:
+    known_programs = gateway.process.relayed
+    if method in READING or len(known_programs) >= MOST_TOLD:
         return
     agent = headers.get(b"user-agent", b"").decode("ascii", "replace")
     program = PRODUCT.match(agent)
@@ -214,8 +214,8 @@ def _tell_of_no_memory(
     place = "/".join(
         s if WORD.fullmatch(s) else "..." for s in path.split("/", SEGMENTS)[:SEGMENTS]
     )
-    if (client, place) not in told:
-        told.add((client, place))
+    if (client, place) not in known_programs:
+        known_programs.add((client, place))
         log.info(
             "%s calls /v1%s, which has no memory: its requests are forwarded unchanged. "
             "/v1/chat/completions, /v1/responses and /v1/messages have memory: use one of these "

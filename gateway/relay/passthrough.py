@@ -48,9 +48,9 @@ USAGE = re.compile(rb'"usage"\s*:\s*\{')
 class RelayedRequest:
     """What to pass on.
 
-    path: below `/v1`, with its query. named: headers of ours on every outcome.
+    path: below `/v1`, with its query. own_headers: headers of ours on every outcome.
 
-    several: a chat completion of more than one choice. started: by perf_counter.
+    several: a chat completion of more than one choice. started_at: by perf_counter.
     """
 
     method: str
@@ -58,18 +58,18 @@ class RelayedRequest:
     body: bytes | None
     content_type: bytes = b"application/json"
     several: bool = False
-    named: Pairs = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
+    own_headers: Pairs = field(default_factory=list)
+    started_at: float = field(default_factory=time.perf_counter)
 
 
 class PassthroughProducer:
     """An answer that is the upstream's own. stream: the client asked for events."""
 
     def __init__(self, forward: Dispatcher, passing: RelayedRequest, stream: bool) -> None:
-        self._forward, self._p, self.stream = forward, passing, stream
+        self._forward, self._relayed, self.stream = forward, passing, stream
         self._ending = ending_of(passing.path, passing.several)
-        self._passed: RawReply | None = None
-        self._whole: bytes | None = None
+        self._raw_reply: RawReply | None = None
+        self._whole_body: bytes | None = None
         self._is_edited = False  # so that its length is not known beforehand
         self._committed = False
 
@@ -81,35 +81,35 @@ class PassthroughProducer:
     @property
     def gives_events(self) -> bool:
         """Whether the upstream answered with an event stream."""
-        return self._passed is not None and self._passed.more is not None
+        return self._raw_reply is not None and self._raw_reply.later_events is not None
 
     @property
     def passing(self) -> RelayedRequest:
         """What is passed on."""
-        return self._p
+        return self._relayed
 
     @property
     def memory(self) -> str:
-        return dict(self._p.named).get(b"x-memory-status", b"off").decode()
+        return dict(self._relayed.own_headers).get(b"x-memory-status", b"off").decode()
 
     async def ready(self) -> PassthroughProducer:
         return self
 
     async def body(self) -> AsyncGenerator[bytes, None]:
-        passed = self._passed = await self._forward.passthrough(self._request)
+        raw_reply = self._raw_reply = await self._forward.passthrough(self._request)
         try:
-            if passed.more is not None:
-                async for part in self._events(passed, passed.more):
+            if raw_reply.later_events is not None:
+                async for part in self._events(raw_reply, raw_reply.later_events):
                     yield part
             elif self._committed:
                 raise UpstreamUnreachable(
                     "The upstream answered with no stream, but yours had begun. Try again."
                 )
             else:
-                async for data in self._bytes(passed.incoming):
+                async for data in self._bytes(raw_reply.incoming):
                     yield data
         finally:
-            await passed.incoming.close()
+            await raw_reply.incoming.close()
 
     async def _bytes(self, incoming: UpstreamResponse) -> AsyncGenerator[bytes, None]:
         """Yield a body that is no event stream.
@@ -118,55 +118,59 @@ class PassthroughProducer:
         short; in a longer one the model is replaced as it passes.
         """
         alias = self._forward.alias
-        first = await anext(incoming.body, b"")
+        first_part = await anext(incoming.body, b"")
         json = b"json" in (incoming.header(b"content-type") or b"").lower()
         editor: MemberEditor | None = None
         if json and alias is not None:
-            first += await incoming.read(WHOLE_BYTES)
-            if len(first) < WHOLE_BYTES:
-                first = self._whole = await run_by_weight(
-                    first, _with_requested_model, first, alias
+            first_part += await incoming.read(WHOLE_BYTES)
+            if len(first_part) < WHOLE_BYTES:
+                first_part = self._whole_body = await run_by_weight(
+                    first_part, _with_requested_model, first_part, alias
                 )
             else:
                 self._is_edited = True
                 editor = MemberEditor(b"model", encode(alias))
-                first = editor.feed(first)
-        seen, size = [first], len(first)
-        yield first
+                first_part = editor.feed(first_part)
+        usage_parts, size = [first_part], len(first_part)
+        yield first_part
         async for data in incoming.body:
             part = data if editor is None else editor.feed(data)
             if json and (size := size + len(part)) <= USAGE_BYTES:
-                seen.append(part)
+                usage_parts.append(part)
             yield part
         if editor is not None:
-            seen.append(rest := editor.end())
-            yield rest
+            usage_parts.append(last_part := editor.end())
+            yield last_part
         if json and size <= USAGE_BYTES:
-            whole = b"".join(seen)
-            self._forward.meter.record_usage(await run_by_weight(whole, _usage, whole))
+            answer = b"".join(usage_parts)
+            self._forward.meter.record_usage(await run_by_weight(answer, _usage, answer))
 
     async def _request(self, target: Target, headers: Pairs) -> UpstreamRequest:
-        body = self._p.body
+        body = self._relayed.body
         if body is not None:
-            headers = [*headers, (b"content-type", self._p.content_type)]
+            headers = [*headers, (b"content-type", self._relayed.content_type)]
             if target.model and target.model != self._forward.route.name:
                 body = await run_by_weight(
-                    body, _with_target_model, body, target.model, self._p.content_type
+                    body, _with_target_model, body, target.model, self._relayed.content_type
                 )
-        return UpstreamRequest(self._p.path, body, headers, self._p.method, stream=self.stream)
+        return UpstreamRequest(
+            self._relayed.path, body, headers, self._relayed.method, stream=self.stream
+        )
 
-    async def _events(self, passed: RawReply, more: EventReader) -> AsyncGenerator[bytes, None]:
-        if passed.first:
-            yield await self._edit_events(passed.first)
+    async def _events(
+        self, raw_reply: RawReply, event_reader: EventReader
+    ) -> AsyncGenerator[bytes, None]:
+        if raw_reply.first_events:
+            yield await self._edit_events(raw_reply.first_events)
         try:
-            async for events in more:
+            async for events in event_reader:
                 yield await self._edit_events(events)
         except (StreamIncomplete, UpstreamTimeout) as e:
             # How a connection ends after the last event is nobody's matter.
             if not self._ending.ended:
                 await self._forward.report_broken_stream(e)
                 raise
-        if not self._ending.whole:
+        if not self._ending.is_complete:
             raise StreamIncomplete(
                 "The upstream's stream ended before the answer was complete. What came is "
                 "above; try again."
@@ -174,12 +178,12 @@ class PassthroughProducer:
 
     async def _edit_events(self, events: list[SseEvent]) -> bytes:
         """Return what to show for these events; long ones are read in a thread."""
-        if all(is_light(e.raw) for e in events):
+        if all(is_light(e.event_bytes) for e in events):
             return self._show(events)
         return await asyncio.to_thread(self._show_heavy, events)
 
     def _show_heavy(self, events: list[SseEvent]) -> bytes:
-        if not all(is_readable(e.raw) for e in events):
+        if not all(is_readable(e.event_bytes) for e in events):
             raise StreamIncomplete(
                 f"The stream broke off: the upstream sent an event of {UNREADABLE}. Try again."
             )
@@ -190,15 +194,15 @@ class PassthroughProducer:
         for event in events:
             if (
                 not event.ended
-                and not self._ending.whole
+                and not self._ending.is_complete
                 and event.data != DONE
                 and not is_object(event.data or b"")
             ):
                 continue  # cut before its last brace
-            shown = self._edit(event)
-            self._ending.see(shown)
-            out.append(shown.raw)
-            if not event.ended and not self._ending.whole:
+            shown_event = self._edit(event)
+            self._ending.see(shown_event)
+            out.append(shown_event.event_bytes)
+            if not event.ended and not self._ending.is_complete:
                 out.append(b"\n\n")  # so that what tells of the cut is an event of its own
         return out[0] if len(out) == 1 else b"".join(out)
 
@@ -207,7 +211,7 @@ class PassthroughProducer:
         if not event.data or event.data == DONE:
             return event
         text = CutText(event.data) if len(event.data) > LONG_BYTES else None
-        data = event.data if text is None else text.cut
+        data = event.data if text is None else text.cut_text
         if USAGE.search(data):
             self._forward.meter.record_usage(usage_of(data))
         alias = self._forward.alias
@@ -219,30 +223,32 @@ class PassthroughProducer:
         head = b"event: " + event.name + b"\n" if event.name else b""
         if text is not None:
             edited = join_body(text.restore(edited))
-        framed = frame(edited)
-        return event._replace(raw=head + framed if head else framed, data=edited)
+        framed_event = frame(edited)
+        return event._replace(
+            event_bytes=head + framed_event if head else framed_event, data=edited
+        )
 
     def build_head(self, *, committed: bool) -> ResponseHead:
-        if self._passed is None:
+        if self._raw_reply is None:
             self._committed = committed
             return ResponseHead(list(SSE), events=True)
-        incoming = self._passed.incoming
+        incoming = self._raw_reply.incoming
         headers = client_headers(incoming.headers)
-        if self._passed.more is not None:
+        if self._raw_reply.later_events is not None:
             return ResponseHead(
                 [*(h for h in headers if h[0] != b"cache-control"), *SSE[1:]],
                 incoming.status,
                 events=True,
             )
         length = None if self._is_edited else incoming.header(b"content-length")
-        if self._whole is not None:
-            length = b"%d" % len(self._whole)
+        if self._whole_body is not None:
+            length = b"%d" % len(self._whole_body)
         return ResponseHead(
             [*headers, (b"content-length", length)] if length else headers, incoming.status
         )
 
     def extra_headers(self) -> Pairs:
-        return [*self._p.named, *self._forward.target_headers(self._p.started)]
+        return [*self._relayed.own_headers, *self._forward.target_headers(self._relayed.started_at)]
 
     def error_event(self, error: GatewayError) -> bytes:
         return self._ending.error_event(error)
@@ -250,7 +256,9 @@ class PassthroughProducer:
     def keepalive(self) -> bytes:
         # openai-python takes a blank line after an `id` field for an event of its own: there the
         # comment stands before the next one.
-        return COMMENT[:-1] if self._passed is not None and self._passed.framer.ids else COMMENT
+        return (
+            COMMENT[:-1] if self._raw_reply is not None and self._raw_reply.framer.ids else COMMENT
+        )
 
     def instead_of(self, error: Exception) -> None:
         return

@@ -99,9 +99,9 @@ def model_asked(
     data, content_type = body
     if not principal.limited:
         return model_of(data, content_type) if data else None
-    told = model_for_certain(data, content_type) if data else None
-    beside, asked = _models_in_path(principal, path), _models_in_query(query)
-    names = {*beside, *asked, *([told] if told else ())}
+    body_model = model_for_certain(data, content_type) if data else None
+    path_models, query_models = _models_in_path(principal, path), _models_in_query(query)
+    names = {*path_models, *query_models, *([body_model] if body_model else ())}
     if len(names) > 1:
         raise BadRequest(
             "The request names several models, "
@@ -110,7 +110,9 @@ def model_asked(
         )
     # A query is for servers that look at it: where there is a body, another may take its model from
     # elsewhere.
-    if not (told or beside or (asked and not data)) and (data or method not in READING):
+    if not (body_model or path_models or (query_models and not data)) and (
+        data or method not in READING
+    ):
         raise Forbidden(
             f"The key {principal.key!r} is limited in its models or its budget, so it may only "
             "send what names its `model`; this request "
@@ -124,12 +126,12 @@ def model_asked(
 def _models_in_path(principal: Principal, path: str) -> set[str]:
     """Return the models that a path names."""
     parts = path.split("/")
-    found = {name for before, name in pairwise(parts) if before.lower() in NAMING}
+    model_names = {name for before, name in pairwise(parts) if before.lower() in NAMING}
     # A method may stand behind the name (`models/NAME:generateContent`), and a name may hold a
     # colon.
     return {
         name if is_model_allowed(principal, name) else name.rpartition(":")[0] or name
-        for name in found
+        for name in model_names
     }
 
 

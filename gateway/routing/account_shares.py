@@ -21,40 +21,40 @@ GREED = 8
 class _ProviderShares:
     """Slots of one provider.
 
-    most: slots in all. held, waiting: by account.
+    capacity: slots in all. held, waiters_by_account: by account.
     """
 
-    most: int = 0
-    taken: int = 0
-    held: Counter[str] = field(default_factory=Counter)
-    waiting: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict)
+    capacity: int = 0
+    taken_slots: int = 0
+    slots_by_account: Counter[str] = field(default_factory=Counter)
+    waiters_by_account: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict)
 
     def open_to(self, account: str) -> bool:
-        held = self.held[account]
-        return not held or held < GREED * (self.most - self.taken - 1)
+        account_slots = self.slots_by_account[account]
+        return not account_slots or account_slots < GREED * (self.capacity - self.taken_slots - 1)
 
     def hold(self, account: str) -> None:
-        self.held[account] += 1
-        self.taken += 1
+        self.slots_by_account[account] += 1
+        self.taken_slots += 1
 
     def leave(self, account: str) -> None:
-        self.taken -= 1
-        self.held[account] -= 1
-        if self.held[account] <= 0:
-            del self.held[account]
-        for name, waiters in list(self.waiting.items()):
+        self.taken_slots -= 1
+        self.slots_by_account[account] -= 1
+        if self.slots_by_account[account] <= 0:
+            del self.slots_by_account[account]
+        for name, waiters in list(self.waiters_by_account.items()):
             while waiters and self.open_to(name):
                 if not (waiter := waiters.popleft()).done():
                     self.hold(name)
                     waiter.set_result(None)
             if not waiters:
-                del self.waiting[name]
+                del self.waiters_by_account[name]
 
     def forget(self, account: str, waiter: asyncio.Future[None]) -> None:
-        if (waiters := self.waiting.get(account)) and waiter in waiters:
+        if (waiters := self.waiters_by_account.get(account)) and waiter in waiters:
             waiters.remove(waiter)
             if not waiters:
-                del self.waiting[account]
+                del self.waiters_by_account[account]
 
 
 class AccountShares:
@@ -63,18 +63,18 @@ class AccountShares:
     def __init__(self) -> None:
         self._providers: dict[str, _ProviderShares] = {}
 
-    async def take(self, provider: str, account: str, most: int, patience: float) -> None:
+    async def take(self, provider: str, account: str, capacity: int, patience: float) -> None:
         """Take one more slot for the account, within `patience` seconds.
 
-        most: slots of the provider. Raises Unavailable.
+        capacity: slots of the provider. Raises Unavailable.
         """
         shares = self._providers.setdefault(provider, _ProviderShares())
-        shares.most = most
-        if account not in shares.waiting and shares.open_to(account):
+        shares.capacity = capacity
+        if account not in shares.waiters_by_account and shares.open_to(account):
             shares.hold(account)
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        shares.waiting.setdefault(account, deque()).append(waiter)
+        shares.waiters_by_account.setdefault(account, deque()).append(waiter)
         try:
             async with asyncio.timeout(patience):
                 await waiter
@@ -85,8 +85,8 @@ class AccountShares:
                 shares.forget(account, waiter)
             if isinstance(e, TimeoutError):
                 raise Unavailable(
-                    f"Your account has {shares.held[account]} of the {most} connections to "
-                    f"{provider!r}; the rest is kept for others, and none of "
+                    f"Your account has {shares.slots_by_account[account]} of the {capacity} "
+                    f"connections to {provider!r}; the rest is kept for others, and none of "
                     f"yours ended within {patience:g} s. Try again shortly.",
                     headers=[(b"retry-after", b"1")],
                 ) from e
@@ -98,5 +98,7 @@ class AccountShares:
 
     def drop_idle(self, name: str) -> None:
         """Forget what nobody uses: clients may choose the names of targets."""
-        if (shares := self._providers.get(name)) and not (shares.taken or shares.waiting):
+        if (shares := self._providers.get(name)) and not (
+            shares.taken_slots or shares.waiters_by_account
+        ):
             del self._providers[name]

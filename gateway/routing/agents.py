@@ -42,20 +42,20 @@ MAX_NAMED = 20  # agents that an error lists
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A profile as requests use it. stored: its row, None for one of the configuration."""
+    """A profile as requests use it. row: its row, None for one of the configuration."""
 
     id: str
     name: str
     settings: AgentSettings
-    stored: StoredAgent | None = None
+    row: StoredAgent | None = None
 
     @property
     def source(self) -> str:
-        return CONFIG if self.stored is None else TENANT
+        return CONFIG if self.row is None else TENANT
 
     @property
     def version(self) -> int:
-        return self.stored.version if self.stored is not None else 0
+        return self.row.version if self.row is not None else 0
 
     def owner(self, user: str | None) -> str | None:
         """Return whose memory it has when a user talks to it."""
@@ -64,8 +64,8 @@ class Agent:
 
 def own_id(name: str) -> str:
     """Return the id that a name spells as a Letta client does; any other name as it is."""
-    found = LETTA_ID.fullmatch(name)
-    return f"agent_{''.join(found.groups())}" if found else name
+    match = LETTA_ID.fullmatch(name)
+    return f"agent_{''.join(match.groups())}" if match else name
 
 
 def settings_of(profile: str | bytes) -> AgentSettings:
@@ -80,20 +80,22 @@ class AgentDirectory:
         self._memory, self._deadline = memory, settings.memory.read_deadline_ms / 1000
         self._configured = {
             name: Agent(
-                f"agent_{keyed_hash(secret[:64], b'agent', name.encode()).hex()[:32]}", name, found
+                f"agent_{keyed_hash(secret[:64], b'agent', name.encode()).hex()[:32]}",
+                name,
+                agent_settings,
             )
-            for name, found in settings.agents.items()
+            for name, agent_settings in settings.agents.items()
         }
         self._by_id = {agent.id: agent for agent in self._configured.values()}
-        self._parsed: Cache[tuple[str, int], Agent] = Cache(
+        self._parsed_agents: Cache[tuple[str, int], Agent] = Cache(
             PARSED_BYTES,
             PARSED_EACH,
-            lambda _, agent: len(agent.stored.profile if agent.stored else ""),
+            lambda _, agent: len(agent.row.profile if agent.row else ""),
         )
         self._policies: Cache[tuple[str, int], tuple[Policy, Policy]] = Cache(
             PARSED_BYTES,
             PARSED_EACH,
-            lambda _, both: sum(len(b.value) for b in both[1].blocks.values()),
+            lambda _, policies: sum(len(b.value) for b in policies[1].blocks.values()),
         )
 
     @property
@@ -119,12 +121,12 @@ class AgentDirectory:
         try:
             if not profiles.loaded:
                 await self._memory.wait_until_ready()
-            stored = await profiles.find(tenant, name, self._deadline, certain=certain)
+            row = await profiles.find(tenant, name, self._deadline, certain=certain)
         except StoreUnavailable:
             if configured is None:
                 raise
-            stored = None
-        return self.parse(stored) if stored is not None else configured
+            row = None
+        return self.parse(row) if row is not None else configured
 
     async def list_agents(self, principal: Principal) -> list[ListedAgent]:
         """Return the agents that a key may call, in the order of their names.
@@ -143,17 +145,17 @@ class AgentDirectory:
         return self._callable(principal, rows)
 
     def _callable(self, principal: Principal, rows: Iterable[ListedAgent]) -> list[ListedAgent]:
-        listed = {name: listed_agent(agent) for name, agent in self._configured.items()}
-        listed |= {row.name: row for row in rows}
-        names = [n for n, row in listed.items() if may_call(principal, n, row.glance.home)]
-        return [listed[name] for name in sorted(names)]
+        agents_by_name = {name: listed_agent(agent) for name, agent in self._configured.items()}
+        agents_by_name |= {row.name: row for row in rows}
+        names = [n for n, row in agents_by_name.items() if may_call(principal, n, row.glance.home)]
+        return [agents_by_name[name] for name in sorted(names)]
 
-    def parse(self, stored: StoredAgent) -> Agent:
+    def parse(self, row: StoredAgent) -> Agent:
         """Return the agent of a row."""
-        key = stored.id, stored.version
-        if (agent := self._parsed.get(key)) is None:
-            agent = Agent(stored.id, stored.name, settings_of(stored.profile), stored)
-            self._parsed.put(key, agent)
+        key = row.id, row.version
+        if (agent := self._parsed_agents.get(key)) is None:
+            agent = Agent(row.id, row.name, settings_of(row.profile), row)
+            self._parsed_agents.put(key, agent)
         return agent
 
     def policy_of(self, agent: Agent) -> Policy:
@@ -162,11 +164,11 @@ class AgentDirectory:
         The same object while neither changes, by which the memory knows what it keeps.
         """
         base, key = self._memory.policy, (agent.id, agent.version)
-        kept = self._policies.get(key)
-        if kept is None or kept[0] is not base:
-            kept = base, _merge_policy(base, agent.settings)
-            self._policies.put(key, kept)
-        return kept[1]
+        base_and_policy = self._policies.get(key)
+        if base_and_policy is None or base_and_policy[0] is not base:
+            base_and_policy = base, _merge_policy(base, agent.settings)
+            self._policies.put(key, base_and_policy)
+        return base_and_policy[1]
 
 
 def _merge_policy(base: Policy, profile: AgentSettings) -> Policy:
@@ -188,8 +190,8 @@ def listed_agent(agent: Agent) -> ListedAgent:
     glance = AgentGlance(
         profile.title, profile.description, profile.model, profile.home, list(profile.tags)
     )
-    created = agent.stored.created_at if agent.stored is not None else 0.0
-    return ListedAgent(agent.id, agent.name, glance, created)
+    created_at = agent.row.created_at if agent.row is not None else 0.0
+    return ListedAgent(agent.id, agent.name, glance, created_at)
 
 
 def named_agent(model: str) -> str | None:
@@ -222,9 +224,9 @@ def check_call(principal: Principal, agent: Agent) -> None:
 
 
 def forbidden_agent(principal: Principal, name: str) -> Forbidden:
-    allowed = ", ".join(principal.agents) or "none"
+    allowed_names = ", ".join(principal.agents) or "none"
     return Forbidden(
-        f"This key may not call the agent {name[:64]!r}. It may call: {allowed}.",
+        f"This key may not call the agent {name[:64]!r}. It may call: {allowed_names}.",
         code="agent_not_allowed",
         param="model",
     )
@@ -232,7 +234,7 @@ def forbidden_agent(principal: Principal, name: str) -> Forbidden:
 
 def unknown_agent(name: str, names: Iterable[str]) -> UnknownAgent:
     """Return the error for a name without a profile. names: those that this key may call."""
-    listed = ", ".join(list(names)[:MAX_NAMED]) or "none"
+    agent_names = ", ".join(list(names)[:MAX_NAMED]) or "none"
     return UnknownAgent(
-        f"There is no agent {name[:64]!r}. This key may call: {listed}.", param="model"
+        f"There is no agent {name[:64]!r}. This key may call: {agent_names}.", param="model"
     )

@@ -19,11 +19,11 @@ class ConcurrencyLimiter:
 
     def __init__(self, sharers: Callable[[], int] = lambda: 1) -> None:
         self._sharers = sharers
-        self._held: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._taken_slots: Counter[str] = Counter()
+        self._waiters: dict[str, deque[asyncio.Future[None]]] = {}
 
     def full(self, target: Target) -> bool:
-        return target.concurrent > 0 and self.limit_of(target) <= self._held[target.label]
+        return target.concurrent > 0 and self.limit_of(target) <= self._taken_slots[target.label]
 
     def limit_of(self, target: Target) -> int:
         """Return how many slots of a target are this process's."""
@@ -32,21 +32,21 @@ class ConcurrencyLimiter:
     async def take(self, target: Target, patience: float) -> None:
         """Take one of the target's slots, within `patience` seconds. Raises Unavailable."""
         name, limit = target.label, self.limit_of(target)
-        waiting = self._waiting.get(name)
-        if not waiting and self._held[name] < limit:
-            self._held[name] += 1
+        waiters = self._waiters.get(name)
+        if not waiters and self._taken_slots[name] < limit:
+            self._taken_slots[name] += 1
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(name, deque())
-        waiting.append(waiter)
+        waiters = self._waiters.setdefault(name, deque())
+        waiters.append(waiter)
         try:
             async with asyncio.timeout(patience):
                 await waiter
         except (TimeoutError, asyncio.CancelledError) as e:
             if waiter.done() and not waiter.cancelled():
                 self.give(name)  # granted at the same moment
-            elif waiter in waiting:  # not if it was just granted or skipped at the same moment
-                waiting.remove(waiter)
+            elif waiter in waiters:  # not if it was just granted or skipped at the same moment
+                waiters.remove(waiter)
             if isinstance(e, TimeoutError):
                 raise Unavailable(
                     f"The target {name!r} is serving its limit of {limit} concurrent requests, "
@@ -57,23 +57,23 @@ class ConcurrencyLimiter:
 
     def give(self, name: str) -> None:
         """Release a slot; it passes to the request that waited longest."""
-        waiting = self._waiting.get(name)
-        while waiting:
-            waiter = waiting.popleft()
+        waiters = self._waiters.get(name)
+        while waiters:
+            waiter = waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return
-        self._waiting.pop(name, None)
-        self._held[name] -= 1
-        if self._held[name] <= 0:
-            del self._held[name]
+        self._waiters.pop(name, None)
+        self._taken_slots[name] -= 1
+        if self._taken_slots[name] <= 0:
+            del self._taken_slots[name]
 
 
 class SlotBody:
     """A response body that releases its slot once, however it ends."""
 
-    def __init__(self, body: AsyncIterator[bytes], free: Callable[[], None]) -> None:
-        self._body, self._free = body, free
+    def __init__(self, body: AsyncIterator[bytes], give_slots: Callable[[], None]) -> None:
+        self._body, self._give_slots = body, give_slots
         self._over = False
 
     def __aiter__(self) -> SlotBody:
@@ -94,4 +94,4 @@ class SlotBody:
     def _end(self) -> None:
         if not self._over:
             self._over = True
-            self._free()
+            self._give_slots()

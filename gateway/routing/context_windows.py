@@ -40,38 +40,38 @@ RECORDS_BYTES, RECORDS_EACH = 1 << 19, 400  # bounded: behind `*`, clients choos
 class WindowRecord:
     """What is known of one target's window, in tokens. Times are of `time.monotonic`.
 
-    told: reported by its server. due: when to ask again. loading: its server had not loaded the
-    model when asked. learnt: from refusals and usage, until a time. longest: the longest prompt
-    that it counted whole. varies: it counted other prompts differently. unreliable: it counts only
-    what is not in its cache, or reports the same number for every prompt, so its reports prove
-    nothing. taken: bytes of the longest request of which its count proved that it read all, until a
-    time.
+    reported_window: reported by its server. due: when to ask again. loading: its server had not
+    loaded the model when asked. learnt: from refusals and usage, until a time. longest_prompt: the
+    longest prompt that it counted whole. varies: it counted other prompts differently. unreliable:
+    it counts only what is not in its cache, or reports the same number for every prompt, so its
+    reports prove nothing. largest_request: bytes of the longest request of which its count proved
+    that it read all, until a time.
     """
 
-    told: int | None = None
+    reported_window: int | None = None
     due: float = 0.0
     loading: bool = False
     learnt: int | None = None
     until: float = 0.0
-    longest: int = 0
+    longest_prompt: int = 0
     varies: bool = False
     unreliable: bool = False
-    taken: int = 0
+    largest_request: int = 0
     taken_until: float = 0.0
 
-    def note_whole(self, reported: int) -> None:
+    def note_whole(self, reported_tokens: int) -> None:
         """Note the count of a prompt that was not cut."""
-        if reported == self.learnt and not self.varies:
+        if reported_tokens == self.learnt and not self.varies:
             # It fits in what was taken for the window, and still counts the same.
             self.learnt, self.unreliable = None, True
-        self.varies = self.varies or self.longest not in (0, reported)
-        self.longest = max(self.longest, reported)
+        self.varies = self.varies or self.longest_prompt not in (0, reported_tokens)
+        self.longest_prompt = max(self.longest_prompt, reported_tokens)
 
-    def believes(self, reported: int) -> bool:
+    def believes(self, reported_tokens: int) -> bool:
         """Tell whether so small a count of a prompt proves that it was cut."""
-        if reported < max(CUT_LEAST, STEADY_SHARE * self.longest):
+        if reported_tokens < max(CUT_LEAST, STEADY_SHARE * self.longest_prompt):
             self.unreliable = True
-        is_constant = reported == self.longest and not self.varies
+        is_constant = reported_tokens == self.longest_prompt and not self.varies
         return not (self.unreliable or is_constant)
 
 
@@ -89,7 +89,7 @@ class ContextWindows:
         """Return a target's window, None if nobody knows it. account: see `Caller`."""
         name = _name(target, account) if account else target.label
         record = self.records.get(name) or WindowRecord()
-        window = record.told or target.window
+        window = record.reported_window or target.window
         if record.learnt is None or time.monotonic() > record.until:
             return window
         return min(record.learnt, window or record.learnt)
@@ -97,14 +97,18 @@ class ContextWindows:
     async def find(self, target: Target, caller: Caller) -> int | None:
         """Return a target's window; its first time, wait a moment for the server to tell it."""
         if target.asks and self._is_due(target, caller):
-            new = self._record(target, caller).due == 0.0
+            is_first_look = self._record(target, caller).due == 0.0
             asking = self._ask(target, caller)
-            if new:
+            if is_first_look:
                 await asyncio.wait([asking], timeout=FIRST_SECONDS)
         return self.get(target, caller.account)
 
     def note_refusal(
-        self, target: Target, caller: Caller, counted: int, told: tuple[int, int] | None
+        self,
+        target: Target,
+        caller: Caller,
+        counted_tokens: int,
+        quoted_sizes: tuple[int, int] | None,
     ) -> None:
         """Learn from a prompt that a target refused for its length.
 
@@ -112,16 +116,19 @@ class ContextWindows:
         believed only if they fit our count, and no window is learnt that a prompt that was served
         did not fit in.
 
-        counted: our count of it, 0 if unknown. told: tokens of the prompt and of the window, if the
-        error names them.
+        counted_tokens: our count of it, 0 if unknown. quoted_sizes: tokens of the prompt and of
+        the window, if the error names them.
         """
         before, window = self.get(target, caller.account), 0
-        if told is None:
-            window = int(REFUSED_SHARE * counted) if before is None else 0
-        elif counted / FITTING <= told[0] <= counted * FITTING and told[1] < told[0]:
-            window = told[1]
-        least = max(REFUSED_LEAST, self._record(target, caller).longest + 1)
-        if least <= window <= GREATEST and window < (before or GREATEST):
+        if quoted_sizes is None:
+            window = int(REFUSED_SHARE * counted_tokens) if before is None else 0
+        elif (
+            counted_tokens / FITTING <= quoted_sizes[0] <= counted_tokens * FITTING
+            and quoted_sizes[1] < quoted_sizes[0]
+        ):
+            window = quoted_sizes[1]
+        smallest_window = max(REFUSED_LEAST, self._record(target, caller).longest_prompt + 1)
+        if smallest_window <= window <= GREATEST and window < (before or GREATEST):
             self._learn(target, caller, window)
             log.info("%s refused a prompt: its window is taken for %d", target.label, window)
         if target.asks and target.provider in self.probes:
@@ -131,7 +138,7 @@ class ContextWindows:
         """Tell whether a target proved lately that it reads all of a request of so many bytes."""
         account = caller.account
         record = self.records.get(_name(target, account) if account else target.label)
-        if record is None or not 0 < size <= record.taken:
+        if record is None or not 0 < size <= record.largest_request:
             return False
         return time.monotonic() < record.taken_until
 
@@ -151,13 +158,13 @@ class ContextWindows:
             return 0
         if report.is_whole:
             record.note_whole(report.reported)
-            if report.fewest and size > record.taken:
-                record.taken, record.taken_until = size, time.monotonic() + TAKEN_SECONDS
+            if report.fewest and size > record.largest_request:
+                record.largest_request, record.taken_until = size, time.monotonic() + TAKEN_SECONDS
             return 0
-        record.taken = 0
+        record.largest_request = 0
         if not record.believes(report.reported):
             return 0
-        window = max(report.reported, record.longest)
+        window = max(report.reported, record.longest_prompt)
         if window >= (self.get(target, caller.account) or GREATEST):
             return 0  # no news: a prompt that no compaction made fit
         self._learn(target, caller, window)
@@ -191,7 +198,7 @@ class ContextWindows:
         record.due = time.monotonic() + RETRY_SECONDS
         try:
             probe = self.probes[target.provider]
-            found = await probe.ask(target.model, caller.credential(target), anew=anew)
+            found_window = await probe.ask(target.model, caller.credential(target), anew=anew)
         except (GatewayError, TimeoutError) as e:
             log.info("%s does not tell its window: %s", target.label, type(e).__name__)
             return
@@ -199,21 +206,21 @@ class ContextWindows:
             # A task that nobody awaits. The target is used without a known window.
             log.exception("asking %s for its window failed", target.label)
             return
-        record.told = found.tokens
-        record.due = time.monotonic() + found.seconds
-        record.loading = found.loading
+        record.reported_window = found_window.tokens
+        record.due = time.monotonic() + found_window.seconds
+        record.loading = found_window.loading
 
     def _learn(self, target: Target, caller: Caller, window: int) -> None:
         record = self._record(target, caller)
         record.learnt, record.until = window, time.monotonic() + LEARNT_SECONDS
-        record.taken = 0
+        record.largest_request = 0
 
     def _record(self, target: Target, caller: Caller) -> WindowRecord:
         account = caller.account
         name = _name(target, account) if account else target.label
-        if (found := self.records.get(name)) is None:
-            self.records.put(name, found := WindowRecord())
-        return found
+        if (record := self.records.get(name)) is None:
+            self.records.put(name, record := WindowRecord())
+        return record
 
 
 def _name(target: Target, account: str) -> str:

@@ -63,12 +63,12 @@ class Cooldowns(Protocol):
         Targets without one are left out. One round trip for all names.
         """
 
-    async def record_failure(self, name: str, asked: float | None) -> None:
+    async def record_failure(self, name: str, asked_seconds: float | None) -> None:
         """Record a failure, which ends a probe.
 
-        asked: seconds that the upstream asked for (Retry-After), if it did. These alone then
-        decide, and do not count as a failure. Otherwise enough failures start a cooldown, and so
-        does one failure when half-open.
+        asked_seconds: seconds that the upstream asked for (Retry-After), if it did. These alone
+        then decide, and do not count as a failure. Otherwise enough failures start a cooldown, and
+        so does one failure when half-open.
         """
 
     async def record_success(self, name: str) -> None:
@@ -87,14 +87,14 @@ class Cooldowns(Protocol):
 
 @dataclass(slots=True)
 class _FailureRecord:
-    asked: float = -math.inf  # end of a cooldown that the upstream asked for, by the clock
-    failed: float = -math.inf  # end of a cooldown after too many failures
+    asked_until: float = -math.inf  # end of a cooldown that the upstream asked for, by the clock
+    failed_until: float = -math.inf  # end of a cooldown after too many failures
     probe: float = -math.inf  # until when the right to probe is held
     failures: deque[float] = field(default_factory=deque)
 
     @property
     def until(self) -> float:
-        return max(self.asked, self.failed)
+        return max(self.asked_until, self.failed_until)
 
 
 class LocalCooldowns:
@@ -111,27 +111,30 @@ class LocalCooldowns:
         if not self.records.held:
             return {}
         now = self._clock()
-        found = {
-            n: r
+        records_by_name = {
+            n: record
             for n in names
-            if (r := self.records.get(n)) is not None and r.until + KEPT_SECONDS > now
+            if (record := self.records.get(n)) is not None and record.until + KEPT_SECONDS > now
         }
-        return {n: Cooldown(r.until, r.asked > now, r.probe > now) for n, r in found.items()}
+        return {
+            n: Cooldown(record.until, record.asked_until > now, record.probe > now)
+            for n, record in records_by_name.items()
+        }
 
-    async def record_failure(self, name: str, asked: float | None) -> None:
+    async def record_failure(self, name: str, asked_seconds: float | None) -> None:
         now, rules = self._clock(), self.rules
         record = self.records.get(name) or _FailureRecord()
         self.records.put(name, record)
         half_open = record.until <= now < record.until + KEPT_SECONDS
         record.probe = -math.inf
-        if asked:
-            record.asked = max(record.asked, now + asked)
+        if asked_seconds:
+            record.asked_until = max(record.asked_until, now + asked_seconds)
         elif rules.failures:
             record.failures.append(now)
             while len(record.failures) > rules.failures or record.failures[0] <= now - rules.window:
                 record.failures.popleft()
             if half_open or len(record.failures) == rules.failures:
-                record.failed = max(record.failed, now + rules.seconds)
+                record.failed_until = max(record.failed_until, now + rules.seconds)
 
     async def record_success(self, name: str) -> None:
         self.records.pop(name)

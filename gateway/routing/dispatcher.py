@@ -89,7 +89,7 @@ class Dispatcher(msgspec.Struct):
     attempts: int = 0
     failures: int = 0
     served: Target | None = None
-    tried: Target | None = None
+    last_target: Target | None = None
     waited: float = 0.0
     request: str = ""
     wire: ApiFormat = CHAT
@@ -123,11 +123,11 @@ class Dispatcher(msgspec.Struct):
         stands for, so it goes under a key of its own: under the same, an upstream would refuse it
         or answer as before. frozen, own: see `UpstreamRequest`. Raises GatewayError: the last one.
         """
-        found: SentPieces = ()
+        sent_pieces: SentPieces = ()
 
         def build_request(target: Target) -> UpstreamRequest:
-            nonlocal found
-            request, found = self.wire.encode(
+            nonlocal sent_pieces
+            request, sent_pieces = self.wire.encode(
                 compose(target), target, frozen=frozen, long=self.writes_off_loop
             )
             if self.query:
@@ -146,7 +146,7 @@ class Dispatcher(msgspec.Struct):
             return await self._send(target, request, another)
 
         reply = await self._with_retries(send)
-        reply.messages = found
+        reply.messages = sent_pieces
         self.meter.record_call(reply.target, reply.framer, len(reply.plain or b""))
         return reply
 
@@ -158,9 +158,9 @@ class Dispatcher(msgspec.Struct):
         """
         reply = await self.complete(lambda _: self.wire.own_request(body, None), own=True)
         await reply.incoming.close()
-        found = await read_plain(reply)
-        self.meter.record_usage(found.get("usage"))
-        choice: Json = found["choices"][0]
+        completion = await read_plain(reply)
+        self.meter.record_usage(completion.get("usage"))
+        choice: Json = completion["choices"][0]
         if not isinstance(choice["message"], dict):
             raise TypeError("the completion's message is no object")
         return choice
@@ -172,9 +172,9 @@ class Dispatcher(msgspec.Struct):
 
         make: builds the request from a target and its headers (without a content type).
         """
-        passed = await self._with_retries(lambda target: self._read_raw_reply(target, make))
-        self.meter.record_call(passed.target, passed.framer)
-        return passed
+        raw_reply = await self._with_retries(lambda target: self._read_raw_reply(target, make))
+        self.meter.record_call(raw_reply.target, raw_reply.framer)
+        return raw_reply
 
     @property
     def alias(self) -> str | None:
@@ -184,19 +184,19 @@ class Dispatcher(msgspec.Struct):
         )
         return self.route.name if target.model != self.route.name else None
 
-    def target_headers(self, started: float) -> Pairs:
+    def target_headers(self, started_at: float) -> Pairs:
         """Return the headers that name the target, the attempts and the gateway's own time.
 
-        started: by perf_counter; time spent waiting for the upstream is left out.
+        started_at: by perf_counter; time spent waiting for the upstream is left out.
         """
-        who = (
+        target_header = (
             [(b"x-mnemogate-upstream", header_value(target.label))]
-            if (target := self.served or self.tried)
+            if (target := self.served or self.last_target)
             else []
         )
-        overhead = max(0.0, time.perf_counter() - started - self.waited) * 1000
+        overhead = max(0.0, time.perf_counter() - started_at - self.waited) * 1000
         return [
-            *who,
+            *target_header,
             *(bridge_headers(self.carriage, self.dropped) if self.carriage or self.dropped else ()),
             (b"x-mnemogate-attempts", b"%d" % self.attempts),
             (b"x-mnemogate-overhead-ms", b"%.2f" % overhead),
@@ -213,9 +213,9 @@ class Dispatcher(msgspec.Struct):
             is_only = len(candidates) == 1
             candidate = candidates[0] if is_only else self._next_candidate(ready)
             label = candidate.target.label
-            if (left := ready.get(label, 0.0) - loop.time()) > 0:
-                self.waited += left
-                await asyncio.sleep(left)
+            if (seconds_left := ready.get(label, 0.0) - loop.time()) > 0:
+                self.waited += seconds_left
+                await asyncio.sleep(seconds_left)
             alone = is_only or all(
                 c.target.label in ready for c in candidates if c is not candidate
             )
@@ -224,14 +224,14 @@ class Dispatcher(msgspec.Struct):
                 ready[label] = loop.time()
                 continue
             try:
-                answered = await self._attempt(trial, send)
+                answer = await self._attempt(trial, send)
             except GatewayError as e:
                 ready[label] = self._next_try_at(e)
                 if self._gives_up(ready):
                     raise
             else:
                 self._prefer_target(candidate.target)
-                return answered
+                return answer
 
     def _next_candidate(self, ready: dict[str, float]) -> Candidate:
         """Choose the target to try next: its places may be taken since it was listed."""
@@ -243,8 +243,8 @@ class Dispatcher(msgspec.Struct):
     def _gives_up(self, ready: dict[str, float]) -> bool:
         """Tell whether no try is left, or none soon enough."""
         soonest = min(ready.get(c.target.label, 0.0) for c in self._candidates)
-        latest = min(asyncio.get_running_loop().time() + LONGEST_PAUSE, self.deadline)
-        return self.failures > self.retries or soonest > latest
+        latest_try = min(asyncio.get_running_loop().time() + LONGEST_PAUSE, self.deadline)
+        return self.failures > self.retries or soonest > latest_try
 
     async def _attempt(
         self, trial: Attempt, send: Callable[[Target], Awaitable[Answered]]
@@ -253,10 +253,10 @@ class Dispatcher(msgspec.Struct):
 
         A caller who leaves says nothing about the target, but pays for a request that was sent.
         """
-        started, target = time.perf_counter(), trial.candidate.target
+        started_at, target = time.perf_counter(), trial.candidate.target
         self._written = False
         try:
-            answered = await send(target)
+            answer = await send(target)
         except GatewayError as e:
             if self._written and isinstance(e, UpstreamTimeout | StreamIncomplete):
                 self.meter.record_call(target, SseFramer())
@@ -269,13 +269,13 @@ class Dispatcher(msgspec.Struct):
             await trial.abandon()
             raise
         finally:
-            self.waited += time.perf_counter() - started
+            self.waited += time.perf_counter() - started_at
         try:
             await trial.succeed()
         except BaseException:
-            await answered.incoming.close()  # nobody else knows of it yet
+            await answer.incoming.close()  # nobody else knows of it yet
             raise
-        return answered
+        return answer
 
     def _next_try_at(self, error: GatewayError) -> float:
         """When the target that failed so may be tried again, by the loop's time.
@@ -312,12 +312,16 @@ class Dispatcher(msgspec.Struct):
 
         Raises Unavailable if no slot is free in time.
         """
-        outgoing.until, outgoing.model, outgoing.written = self.deadline, target.model, self._leaves
+        outgoing.until, outgoing.model, outgoing.on_written = (
+            self.deadline,
+            target.model,
+            self._leaves,
+        )
         outgoing.tenant = self.caller.tenant
-        limited = target.concurrent or self.caller.shares
-        places = await self._take_slots(target) if limited else None
+        needs_slot = target.concurrent or self.caller.shares
+        places = await self._take_slots(target) if needs_slot else None
         try:
-            self.attempts, self.tried = self.attempts + 1, target
+            self.attempts, self.last_target = self.attempts + 1, target
             incoming = await target.upstream.send(outgoing)
         except BaseException:
             if places is not None:
@@ -343,23 +347,26 @@ class Dispatcher(msgspec.Struct):
         loop, choice = asyncio.get_running_loop(), self.choice
         with ExitStack() as places:
             if self.caller.shares:
-                seconds, most = target.settings.timeouts.connect, target.settings.max_connections
-                await self._take_share(places, target.provider, most, loop.time() + seconds)
+                seconds, capacity = (
+                    target.settings.timeouts.connect,
+                    target.settings.max_connections,
+                )
+                await self._take_share(places, target.provider, capacity, loop.time() + seconds)
             if target.concurrent:
                 until = min(loop.time() + choice.rules.queue_seconds, self.deadline)
                 if self.caller.shares:
-                    most = choice.slots.limit_of(target)
+                    capacity = choice.slots.limit_of(target)
                     places.callback(choice.shares.drop_idle, target.label)
-                    await self._take_share(places, target.label, most, until)
+                    await self._take_share(places, target.label, capacity, until)
                 await choice.slots.take(target, until - loop.time())
                 places.callback(choice.slots.give, target.label)
             return places.pop_all()
 
-    async def _take_share(self, places: ExitStack, name: str, most: int, until: float) -> None:
-        """Take one of the tenant's share of `most` slots, by the loop's time `until`."""
+    async def _take_share(self, places: ExitStack, name: str, capacity: int, until: float) -> None:
+        """Take one of the tenant's share of `capacity` slots, by the loop's time `until`."""
         shares, tenant = self.choice.shares, self.caller.tenant
         patience = min(until, self.deadline) - asyncio.get_running_loop().time()
-        await shares.take(name, tenant, most, patience)
+        await shares.take(name, tenant, capacity, patience)
         places.callback(shares.give, name, tenant)
 
     def _leaves(self) -> None:
@@ -371,10 +378,10 @@ class Dispatcher(msgspec.Struct):
 
         What is the request's own fault, or a full pool's, is no warning.
         """
-        own = isinstance(
+        is_request_fault = isinstance(
             error, UpstreamRefused | BadRequest | Unavailable
         ) and not is_target_failure(error)
-        level = logging.INFO if own else logging.WARNING
+        level = logging.INFO if is_request_fault else logging.WARNING
         log.log(
             level,
             "upstream call failed: %s at %s, attempt %d%s: %s",
@@ -401,11 +408,11 @@ class Dispatcher(msgspec.Struct):
         try:
             if not 200 <= incoming.status < 300:
                 raise await read_refusal(self.caller, target, incoming)
-            passed = RawReply(target, incoming)
+            raw_reply = RawReply(target, incoming)
             if incoming.is_events:
                 # an error counts as a failure while there are tries left
-                await begin_events(passed, refuse_errors=self.failures < self.retries)
-            return passed
+                await begin_events(raw_reply, refuse_errors=self.failures < self.retries)
+            return raw_reply
         except BaseException:
             await incoming.close()
             raise

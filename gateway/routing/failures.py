@@ -74,10 +74,12 @@ def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
         text = excerpt(data) or (
             "with a text that only the gateway's log shows" if data.strip() else "no text"
         )
-        kept = [(k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")]
+        other_headers = [
+            (k, v) for k, v in headers if k not in (b"content-type", b"content-encoding")
+        ]
         return error_body(
             f"The upstream answered {status}: {text}", "upstream_error", "upstream_error"
-        ), [*kept, (b"content-type", b"application/json")]
+        ), [*other_headers, (b"content-type", b"application/json")]
 
 
 def is_overflow(error: UpstreamRefused) -> bool:
@@ -92,7 +94,7 @@ def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
     """
     text = _overflow_text(error).replace(",", "")
     window, prompt = (
-        next((int(found[1]) for one in ways if (found := one.search(text))), 0)
+        next((int(match[1]) for pattern in ways if (match := pattern.search(text))), 0)
         for ways in (CONTEXT_WINDOW_MESSAGE, PROMPT)
     )
     return (prompt, window) if window and prompt else None
@@ -128,9 +130,9 @@ def _error_text(content: bytes, *, nested: bool = False) -> str:
     sizes = [f"{n} {error[n]}" for n in ("n_prompt_tokens", "n_ctx") if type(error.get(n)) is int]
     words = [w for n in ("message", "detail", "code", "type") if isinstance(w := error.get(n), str)]
     metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) and not nested else None
-    if isinstance(raw, str):
-        words.append(_error_text(raw.encode(), nested=True))
+    raw_error = metadata.get("raw") if isinstance(metadata, dict) and not nested else None
+    if isinstance(raw_error, str):
+        words.append(_error_text(raw_error.encode(), nested=True))
     return ". ".join([*sizes, *(word[:ERROR_TEXT] for word in words)])
 
 
@@ -162,8 +164,8 @@ def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:
 
 def status_of(error: object) -> int:
     """Return the status of an error that was told inside an accepted answer."""
-    told = [error.get("code"), error.get("status")] if isinstance(error, dict) else []
-    code = next((c for c in told if isinstance(c, int)), None)
+    codes = [error.get("code"), error.get("status")] if isinstance(error, dict) else []
+    code = next((c for c in codes if isinstance(c, int)), None)
     if isinstance(error, dict) and error.get("type") == "overloaded_error":  # Anthropic's
         return 529
     return code if code is not None and 400 <= code < 600 else 502
@@ -172,8 +174,8 @@ def status_of(error: object) -> int:
 def code_of(error: GatewayError) -> str | None:
     """Return the code in an error's body: `error.code`, or else `error.type`."""
     try:
-        found = decode(error.body())["error"]
-        code = found.get("code") or found.get("type")
+        error_member = decode(error.body())["error"]
+        code = error_member.get("code") or error_member.get("type")
         return code if isinstance(code, str) else None
     except (
         msgspec.DecodeError,
@@ -241,8 +243,8 @@ def retry_after_seconds(error: GatewayError) -> float | None:
 def _date(value: bytes) -> float | None:
     """Return an HTTP-date as Unix time. One without a zone is UTC (RFC 9110, 5.6.7)."""
     with contextlib.suppress(ValueError, OverflowError, TypeError):
-        found = parsedate_to_datetime(value.decode("latin-1"))
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        moment = parsedate_to_datetime(value.decode("latin-1"))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return None
 
 
@@ -264,5 +266,5 @@ def retry_delay(error: GatewayError, tries: int) -> float:
 
     What it asks for, otherwise exponential backoff from half a second with full jitter.
     """
-    wanted = retry_after_seconds(error)
-    return random.random() * 0.5 * 2.0 ** (tries - 1) if wanted is None else wanted
+    asked_seconds = retry_after_seconds(error)
+    return random.random() * 0.5 * 2.0 ** (tries - 1) if asked_seconds is None else asked_seconds

@@ -13,8 +13,8 @@ from gateway.routing.agents import Agent
 class AskBudget:
     """How many asks the tree of one client's request may still begin."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, asks_left: int) -> None:
+        self.asks_left = asks_left
 
 
 class AskChain(msgspec.Struct, frozen=True):

@@ -77,46 +77,50 @@ class RedisCooldowns:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._shared, self._clock = shared, clock
-        self._local = LocalCooldowns(rules, clock)
+        self._local_cooldowns = LocalCooldowns(rules, clock)
 
     @property
     def rules(self) -> CooldownPolicy:
-        return self._local.rules
+        return self._local_cooldowns.rules
 
     @rules.setter
     def rules(self, rules: CooldownPolicy) -> None:
-        self._local.rules = rules
+        self._local_cooldowns.rules = rules
 
     async def find(self, names: Sequence[str]) -> dict[str, Cooldown]:
         try:
-            found = await self._shared.run(RESTING, [_keys(n)[0] for n in names], [])
+            records = await self._shared.run(RESTING, [_keys(n)[0] for n in names], [])
         except RedisUnavailable:
-            return await self._local.find(names)
+            return await self._local_cooldowns.find(names)
         now = self._clock()
         return {
             names[i - 1]: Cooldown(
-                now + max(float(asked), float(tired)), float(asked) > 0, float(probe) > 0
+                now + max(float(asked_seconds), float(tired)),
+                float(asked_seconds) > 0,
+                float(probe) > 0,
             )
-            for i, asked, tired, probe in found
+            for i, asked_seconds, tired, probe in records
         }
 
-    async def record_failure(self, name: str, asked: float | None) -> None:
-        await self._local.record_failure(name, asked)
+    async def record_failure(self, name: str, asked_seconds: float | None) -> None:
+        await self._local_cooldowns.record_failure(name, asked_seconds)
         rules = self.rules
-        await self._run(FAILED, name, [asked or 0, rules.failures, rules.window, rules.seconds])
+        await self._run(
+            FAILED, name, [asked_seconds or 0, rules.failures, rules.window, rules.seconds]
+        )
 
     async def record_success(self, name: str) -> None:
-        await self._local.record_success(name)
+        await self._local_cooldowns.record_success(name)
         await self._run(SUCCEEDED, name, [])
 
     async def probe(self, name: str, lease: float) -> bool:
         try:
             return bool(await self._shared.run(PROBING, _keys(name), [lease]))
         except RedisUnavailable:
-            return await self._local.probe(name, lease)
+            return await self._local_cooldowns.probe(name, lease)
 
     async def release_probe(self, name: str) -> None:
-        await self._local.release_probe(name)
+        await self._local_cooldowns.release_probe(name)
         await self._run(FREED, name, [])
 
     async def _run(self, script: Script, name: str, args: list[float]) -> None:

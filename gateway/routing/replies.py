@@ -54,15 +54,16 @@ class CompletionReply(msgspec.Struct):
 class RawReply:
     """An upstream's answer to pass on.
 
-    first: the events that came up to the first with data; more: the rest, as they arrive.
+    first_events: the events that came up to the first with data; later_events: the rest, as they
+    arrive.
 
     Both are empty where the answer is no event stream: its bytes are the incoming body's.
     """
 
     target: Target
     incoming: UpstreamResponse
-    first: list[SseEvent] = field(default_factory=list)
-    more: EventReader | None = None
+    first_events: list[SseEvent] = field(default_factory=list)
+    later_events: EventReader | None = None
     framer: SseFramer = field(default_factory=SseFramer)
 
 
@@ -70,32 +71,32 @@ FORERUN_BYTES = 1 << 17  # of comments before the first event of a stream
 JSON_TYPE = (b"content-type", b"application/json")
 
 
-async def read_completion(reply: CompletionReply, wire: ApiFormat) -> None:
+async def read_completion(reply: CompletionReply, api_format: ApiFormat) -> None:
     """Read as much of an answer as tells whether it is one.
 
     Of a stream that is its first event with data, of any other the whole. Raises UpstreamRefused
     for an error that was reported under a 200, UpstreamUnreachable, StreamIncomplete.
     """
-    await (_read_first_event if reply.incoming.is_events else _read_whole)(reply, wire)
+    await (_read_first_event if reply.incoming.is_events else _read_whole)(reply, api_format)
 
 
 async def read_plain(reply: CompletionReply) -> Any:
     """Return what an answer that came whole says. Raises msgspec.DecodeError."""
-    plain = reply.plain or b"{}"
-    return await run_by_weight(plain, decode, plain)
+    content = reply.plain or b"{}"
+    return await run_by_weight(content, decode, content)
 
 
-async def _read_first_event(reply: CompletionReply, wire: ApiFormat) -> None:
+async def _read_first_event(reply: CompletionReply, api_format: ApiFormat) -> None:
     forerun = 0
     async for batch in EventReader(reply.incoming, reply.framer):
         forerun = _check_forerun(forerun, batch)
-        if (first := next((e for e in batch if e.data), None)) is None:
+        if (first_event := next((e for e in batch if e.data), None)) is None:
             continue
-        data = first.data or b""
+        data = first_event.data or b""
         if data == DONE:
             break
         try:
-            error = await run_by_weight(data, _readable, data, wire.event_error)
+            error = await run_by_weight(data, _readable, data, api_format.event_error)
         except MalformedReply as e:
             raise broken_stream(e) from e
         if error is not None:
@@ -105,14 +106,14 @@ async def _read_first_event(reply: CompletionReply, wire: ApiFormat) -> None:
     raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
 
 
-def _readable(data: bytes, read: Callable[[bytes], Any]) -> Any:
+def _readable(data: bytes, reader: Callable[[bytes], Any]) -> Any:
     """Read an event's data, unless it has too many values. Raises MalformedReply."""
     if not is_light(data) and not is_readable(data):
         raise MalformedReply(f"the upstream sent an event of {UNREADABLE}")
-    return read(data)
+    return reader(data)
 
 
-async def _read_whole(reply: CompletionReply, wire: ApiFormat) -> None:
+async def _read_whole(reply: CompletionReply, api_format: ApiFormat) -> None:
     data = await reply.incoming.read(ANSWER_BYTES)
     if len(data) >= ANSWER_BYTES:
         raise UpstreamUnreachable(
@@ -120,22 +121,22 @@ async def _read_whole(reply: CompletionReply, wire: ApiFormat) -> None:
             "for less."
         )
     try:
-        found, error = (
-            wire.read_whole(data)
+        chunk, error = (
+            api_format.read_whole(data)
             if len(data) <= SURE_BYTES
-            else await run_by_weight(data, wire.read_whole, data)
+            else await run_by_weight(data, api_format.read_whole, data)
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedReply) as e:
         # An object may be an answer to who reads it otherwise.
         is_object = isinstance(e, MalformedReply) and data.lstrip().startswith(b"{")
         kind = UnreadableCompletion if is_object else UpstreamUnreachable
         raise kind(
-            f"The upstream answered 200 with something that is no {wire.noun} "
+            f"The upstream answered 200 with something that is no {api_format.noun} "
             f"({type(e).__name__}). Try again, or check its base_url."
         ) from e
     if error:
         raise _reported(error, data, reply.headers)
-    reply.chunk, reply.plain = found, data
+    reply.chunk, reply.plain = chunk, data
 
 
 async def begin_events(reply: RawReply, *, refuse_errors: bool) -> None:
@@ -143,14 +144,14 @@ async def begin_events(reply: RawReply, *, refuse_errors: bool) -> None:
 
     refuse_errors: one that reports an error worth another try raises UpstreamRefused.
     """
-    reply.more = EventReader(reply.incoming, reply.framer)
+    reply.later_events = EventReader(reply.incoming, reply.framer)
     forerun = 0
-    async for batch in reply.more:
+    async for batch in reply.later_events:
         forerun = _check_forerun(forerun, batch)
-        reply.first += batch
-        if found := next((e for e in batch if e.data), None):
-            if refuse_errors and found.data:
-                await _refuse_error(found.data, reply)
+        reply.first_events += batch
+        if first_event := next((e for e in batch if e.data), None):
+            if refuse_errors and first_event.data:
+                await _refuse_error(first_event.data, reply)
             return
 
 
@@ -160,7 +161,7 @@ def _check_forerun(before: int, batch: Sequence[SseEvent]) -> int:
     for event in batch:
         if event.data:
             return size
-        size += len(event.raw)
+        size += len(event.event_bytes)
     if size > FORERUN_BYTES:
         raise StreamIncomplete(
             f"The upstream sent more than {FORERUN_BYTES >> 10} KiB of comments before its first "
@@ -179,8 +180,8 @@ async def _refuse_error(data: bytes, reply: RawReply) -> None:
 
 def _reported(error: Any, data: bytes, headers: Pairs) -> UpstreamRefused:
     """Return the refusal that an error inside an accepted answer is: JSON, whatever it came in."""
-    told = [*((k, v) for k, v in headers if k != b"content-type"), JSON_TYPE]
-    return UpstreamRefused(status_of(error), data, told)
+    json_headers = [*((k, v) for k, v in headers if k != b"content-type"), JSON_TYPE]
+    return UpstreamRefused(status_of(error), data, json_headers)
 
 
 async def read_refusal(caller: Caller, target: Target, incoming: UpstreamResponse) -> GatewayError:
@@ -200,9 +201,11 @@ async def read_refusal(caller: Caller, target: Target, incoming: UpstreamRespons
             "which is not followed. Check its base_url.",
             headers=[(b"x-should-retry", b"false")],
         )
-    content, told = error_json(incoming.status, data, headers)
-    said = "" if content is data else caller.loggable(data)
-    return UpstreamRefused(incoming.status, content, told, incoming.header(b"date") or b"", said)
+    content, error_headers = error_json(incoming.status, data, headers)
+    logged_text = "" if content is data else caller.loggable(data)
+    return UpstreamRefused(
+        incoming.status, content, error_headers, incoming.header(b"date") or b"", logged_text
+    )
 
 
 def _own_credential_refused(target: Target, *, keyless: bool) -> UpstreamAuthError:
@@ -240,15 +243,15 @@ class EventReader:
         try:
             while True:
                 data = await self._body.__anext__()
-                if self._framer.waiting > LONG_BYTES:
+                if self._framer.waiting_bytes > LONG_BYTES:
                     events = await feed_long(self._framer, data)
                 else:
                     events = feed_framer(self._framer, data)
                 if events:
                     return events
         except StopAsyncIteration:
-            if last := feed_framer(self._framer, None):
-                return last
+            if last_events := feed_framer(self._framer, None):
+                return last_events
             raise
 
 
@@ -270,6 +273,6 @@ def feed_framer(framer: SseFramer, data: bytes | None) -> list[SseEvent]:
     try:
         if data is not None:
             return framer.feed(data)
-        return [last] if (last := framer.close()) else []
+        return [last_event] if (last_event := framer.close()) else []
     except EventTooLarge as e:
         raise StreamIncomplete(f"The stream broke off: the upstream sent {e}. Try again.") from e

@@ -130,8 +130,8 @@ class Router:
         if name in models and not name.endswith("*"):
             return name, models[name]
         prefixes = [p for p in models if p.endswith("*") and name.startswith(p[:-1])]
-        best = max(prefixes, key=len, default=None)
-        return (best, models[best]) if best is not None else None
+        best_prefix = max(prefixes, key=len, default=None)
+        return (best_prefix, models[best_prefix]) if best_prefix is not None else None
 
     def route(self, name: str, principal: Principal) -> Route:
         """Return the route of a model.
@@ -153,11 +153,11 @@ class Router:
             )
         if "*" not in principal.models and not is_model_allowed(principal, name):
             raise _model_forbidden(name, principal)
-        if (known := self.routes.get(name)) is None:
-            self.routes.put(name, known := self._build_route(name))
-        return known
+        if (known_route := self.routes.get(name)) is None:
+            self.routes.put(name, known_route := self._build_route(name))
+        return known_route
 
-    def route_agent(self, agent: Agent, called: str, principal: Principal) -> Route:
+    def route_agent(self, agent: Agent, called_name: str, principal: Principal) -> Route:
         """Return the route of an agent's model, under the name by which the agent was called.
 
         A key may call the model through an agent that it names. Fallbacks of the agent that it may
@@ -175,37 +175,41 @@ class Router:
         if not by_agent and not is_model_allowed(principal, name):
             raise _model_forbidden(name, principal)
         fallbacks = [f for f in settings.fallbacks if is_model_allowed(principal, f)]
-        key = "\x00".join([called, agent.id, str(agent.version), *fallbacks])
+        key = "\x00".join([called_name, agent.id, str(agent.version), *fallbacks])
         if (route := self.routes.get(key)) is None:
             built = self._build_route(name, fallbacks)
-            route = Route(built.tiers, called, built.memory)
+            route = Route(built.tiers, called_name, built.memory)
             self.routes.put(key, route)
         return route
 
-    def _build_route(self, name: str, more: Sequence[str] = ()) -> Route:
-        """Return the route of a model. more: fallbacks after its own."""
-        found = self.find(name)
-        if found is None:
+    def _build_route(self, name: str, extra_fallbacks: Sequence[str] = ()) -> Route:
+        """Return the route of a model. extra_fallbacks: fallbacks after its own."""
+        model_entry = self.find(name)
+        if model_entry is None:
             names = [m for m in self._settings.models if not m.endswith("*")][:20]
             raise UnknownModel(
                 f"The model {name!r} is not configured here. Configured: "
                 f"{', '.join(names) or 'none'}.",
                 param="model",
             )
-        tiers = [self.targets_of(name, found[1])]
-        for fallback in (*found[1].fallbacks, *more):
-            if other := self.find(fallback):
-                taken = {t.label for tier in tiers for t in tier}
+        tiers = [self.targets_of(name, model_entry[1])]
+        for fallback in (*model_entry[1].fallbacks, *extra_fallbacks):
+            if fallback_entry := self.find(fallback):
+                earlier_labels = {t.label for tier in tiers for t in tier}
                 tiers.append(
-                    tuple(t for t in self.targets_of(fallback, other[1]) if t.label not in taken)
+                    tuple(
+                        t
+                        for t in self.targets_of(fallback, fallback_entry[1])
+                        if t.label not in earlier_labels
+                    )
                 )
-        return Route(tuple(filter(None, tiers)), name, found[1].memory)
+        return Route(tuple(filter(None, tiers)), name, model_entry[1].memory)
 
     def targets_of(self, name: str, model: ModelSettings) -> tuple[Target, ...]:
         """Return a model's own targets, without those of its fallbacks."""
         out = []
-        for t in model.targets:
-            facts = self.facts(self._facts_name(name, t))
+        for configured in model.targets:
+            facts = self.facts(self._facts_name(name, configured))
             tools = (
                 facts.get("supports_tools", True)
                 if model.supports_tools is None
@@ -213,18 +217,18 @@ class Router:
             )
             out.append(
                 Target(
-                    t.provider,
-                    t.model or name,
-                    self._upstreams[t.provider],
-                    self._settings.providers[t.provider],
-                    t.weight,
-                    t.concurrent,
+                    configured.provider,
+                    configured.model or name,
+                    self._upstreams[configured.provider],
+                    self._settings.providers[configured.provider],
+                    configured.weight,
+                    configured.concurrent,
                     price_of(model, facts),
                     model.context_window or facts.get("context_window"),
                     tools,
                     facts.get("tokenizer", "estimate"),
-                    t.stateful,
-                    self._asks(t.provider, model, facts),
+                    configured.stateful,
+                    self._asks(configured.provider, model, facts),
                     model.supports_images,
                 )
             )

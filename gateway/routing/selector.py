@@ -74,33 +74,35 @@ class Attempt(msgspec.Struct):
     candidate: Candidate
     quota: str
     probes: Sequence[str]
-    started: float
+    started_at: float
 
     async def succeed(self) -> None:
         if self.choice.rules.choice == "least_latency":
-            self.choice.record_latency(self.candidate.target.label, time.monotonic() - self.started)
+            self.choice.record_latency(
+                self.candidate.target.label, time.monotonic() - self.started_at
+            )
         for name in self.candidate.rests:
             await self.choice.cooldowns.record_success(name)
 
     async def fail(self, error: GatewayError) -> None:
         """Record a failure of the target. An error of the request itself is not recorded."""
-        judged = ""
+        blamed_name = ""
         if is_target_failure(error):
-            judged = (
+            blamed_name = (
                 self.quota
                 if isinstance(error, UpstreamRefused) and error.status == 429
                 else self.candidate.target.label
             )
             wait = retry_after_seconds(error) if error.status in ASKING else None
             await self.choice.cooldowns.record_failure(
-                judged, min(wait, LONGEST_REST) if wait else None
+                blamed_name, min(wait, LONGEST_REST) if wait else None
             )
-        await self.abandon(judged)
+        await self.abandon(blamed_name)
 
-    async def abandon(self, judged: str = "") -> None:
-        """End the attempt without a result, except for the name `judged`."""
+    async def abandon(self, blamed_name: str = "") -> None:
+        """End the attempt without a result, except for the name `blamed_name`."""
         for name in self.probes:
-            if name != judged:
+            if name != blamed_name:
                 await self.choice.cooldowns.release_probe(name)
 
 
@@ -132,9 +134,9 @@ class TargetSelector:
 
         Requests in progress keep the old rules.
         """
-        other = copy(self)
-        other.rules = rules
-        return other
+        new_selector = copy(self)
+        new_selector.rules = rules
+        return new_selector
 
     async def candidates(self, route: Route, account: str, conversation: bytes) -> list[Candidate]:
         """Return the targets to try, best first.
@@ -156,11 +158,11 @@ class TargetSelector:
         if not rests and not [t for t in targets if t.concurrent]:
             return [Candidate(t, {}) for t in targets]
         now = time.monotonic()
-        found = [
+        candidates = [
             Candidate(t, {n: rests[n] for n in _names(t, account) if n in rests}) for t in targets
         ]
-        first, *others = sorted(found, key=self.penalty)
-        return [first, *(c for c in others if not c.left_alone(now))]
+        best_candidate, *other_candidates = sorted(candidates, key=self.penalty)
+        return [best_candidate, *(c for c in other_candidates if not c.left_alone(now))]
 
     def penalty(self, candidate: Candidate) -> tuple[int, float, bool]:
         """Return what speaks against trying a candidate now, as a sort key.
@@ -179,15 +181,15 @@ class TargetSelector:
         """
         probes = []
         now = time.monotonic()
-        for name, rest in candidate.rests.items():
+        for name, cooldown in candidate.rests.items():
             timeouts = candidate.target.settings.timeouts
-            if rest.until > now:
+            if cooldown.until > now:
                 continue
             if await self.cooldowns.probe(name, timeouts.connect + timeouts.first_token):
                 probes.append(name)
             elif not alone:
-                for taken in probes:
-                    await self.cooldowns.release_probe(taken)
+                for probed_name in probes:
+                    await self.cooldowns.release_probe(probed_name)
                 return None
         label = candidate.target.label
         quota = _names(candidate.target, account)[-1] if account else label
@@ -213,8 +215,8 @@ class TargetSelector:
         now = time.monotonic()
         order = sorted(tier, key=lambda t: (self.paces.get(t.label) or (math.inf, 0.0))[0])
         for target in order:
-            seconds, seen = self.paces.get(target.label) or (math.inf, -math.inf)
-            if now - seen > FRESH:
+            seconds, measured_at = self.paces.get(target.label) or (math.inf, -math.inf)
+            if now - measured_at > FRESH:
                 self.paces.put(target.label, (seconds, now))
                 return [target, *(t for t in order if t is not target)]
         return order

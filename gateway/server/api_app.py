@@ -21,9 +21,9 @@ from gateway.state import CurrentState
 SCHEMA = SchemaRenderer(path=["/", "/openapi.json"])
 
 
-def build_api(current: CurrentState, caches: RouterCaches) -> Litestar:
+def build_api(current_state: CurrentState, caches: RouterCaches) -> Litestar:
     """Return the application of `/v1`, `/memory/v1` and `/schema`."""
-    return _serving(copy(shared_api()), current, caches)
+    return _serving(copy(shared_api()), current_state, caches)
 
 
 @cache
@@ -42,12 +42,12 @@ def shared_api() -> Litestar:
     )
 
 
-def build_dashboard(current: CurrentState, caches: RouterCaches) -> Litestar:
+def build_dashboard(current_state: CurrentState, caches: RouterCaches) -> Litestar:
     """Return the application of `/ui`."""
     from gateway.chat.turn.inner_turn import run_inner_turn
     from gateway.ui.router import EXCEPTION_HANDLERS, dashboard, template_config
 
-    gateway = current.gateway
+    gateway = current_state.gateway
     app = Litestar(
         [dashboard(gateway.secret, gateway.memory, run_inner_turn)],
         template_config=template_config(),
@@ -56,11 +56,11 @@ def build_dashboard(current: CurrentState, caches: RouterCaches) -> Litestar:
         logging_config=None,
         request_max_body_size=None,
     )
-    return _serving(app, current, caches)
+    return _serving(app, current_state, caches)
 
 
-def _serving(app: Litestar, current: CurrentState, caches: RouterCaches) -> Litestar:
+def _serving(app: Litestar, current_state: CurrentState, caches: RouterCaches) -> Litestar:
     """Let an application see the current state, and bound what it caches."""
-    app.state = cast("State", current)
+    app.state = cast("State", current_state)
     caches.routes.append(app.asgi_router.handle_routing.cache_clear)
     return app

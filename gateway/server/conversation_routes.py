@@ -35,21 +35,23 @@ PATHS = {
 
 
 async def _answer(
-    request: Request[Any, Any, Any], verb: str, name: str = "", *more: str
+    request: Request[Any, Any, Any], verb: str, name: str = "", *segments: str
 ) -> ASGIApp:
-    """Return what answers a request on a conversation. more: what its verb takes."""
+    """Return what answers a request on a conversation. segments: what its verb takes."""
     gateway: GatewayState = request.app.state.gateway
     user = request.path_params.get("user")
     headers = merge_headers(request.scope["headers"])
-    kept = segment(name) if name else ""
+    conversation = segment(name) if name else ""
     if gateway.keys.own and mode_of(headers) == "off":  # the account is the client's own
         relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
         return relayed
     principal = gateway.keys.caller(headers)  # before the body is read
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
-    raw = await read_body(request.receive, headers, limit)
-    asked = ConversationVerb(gateway, request.scope, kept, user and segment(user), raw)
-    make = StoredAnswer(partial(getattr(asked, verb), *map(segment, more)))
+    content = await read_body(request.receive, headers, limit)
+    conversation_verb = ConversationVerb(
+        gateway, request.scope, conversation, user and segment(user), content
+    )
+    make = StoredAnswer(partial(getattr(conversation_verb, verb), *map(segment, segments)))
     path, ident = PATHS.get(verb, "/conversations/{id}"), request_id(request.scope)
     served: ASGIApp = stored_answer(gateway, principal, path, ident, make.ready)
     return served

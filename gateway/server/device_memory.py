@@ -42,9 +42,9 @@ async def _add(gateway: GatewayState, name: str) -> None:
     from memory.management.merging import Merge
 
     owners = OwnerRename(gateway.secret, (LOCAL, name), (LOCAL, PERSON))
-    wanted = Merge(owners, gateway.memory.policy.blocks, "merge")
+    merge = Merge(owners, gateway.memory.policy.blocks, "merge")
     try:
-        folder = await merge_device_user(gateway.memory, wanted, gateway.settings.data)
+        folder = await merge_device_user(gateway.memory, merge, gateway.settings.data)
     except (MemoryFault, OSError) as e:
         log.warning("the memory of %s could not be added to %r: %s", name, PERSON, e)
         return

@@ -33,8 +33,8 @@ def error_response(request: Request[Any, Any, Any], error: GatewayError) -> Resp
     headers["x-content-type-options"] = "nosniff"
     headers["x-mnemogate-request-id"] = request_id(request.scope)
     if NEEDS_STATUS(request.scope["path"].encode()):
-        told = {k.decode(): v.decode() for k, v in without_memory(error)}
-        headers = {**told, **headers}
+        memory_headers = {k.decode(): v.decode() for k, v in without_memory(error)}
+        headers = {**memory_headers, **headers}
     line = current_line()
     line.note_error(error)
     body = line.write_error(error)
@@ -64,9 +64,11 @@ def http_exception_response(
     if error.status_code == 404:
         return error_response(request, ResourceNotFound(f"There is nothing at {path!r}."))
     if error.status_code == 405:
-        allowed = set((error.headers or {}).get("allow", "").split(", "))
+        allowed_methods = set((error.headers or {}).get("allow", "").split(", "))
         # The middleware answers it as a GET.
-        allow = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
+        allow = ", ".join(
+            sorted(allowed_methods | ({"HEAD"} if "GET" in allowed_methods else set()))
+        )
         return error_response(
             request,
             MethodNotAllowed(
@@ -76,12 +78,12 @@ def http_exception_response(
         )
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         return error_response(request, _unfit(request, error.extra[0]))
-    told = GatewayError(str(error.detail))
-    told.status, told.type = (
+    gateway_error = GatewayError(str(error.detail))
+    gateway_error.status, gateway_error.type = (
         error.status_code,
         "invalid_request_error" if error.status_code < 500 else "server_error",
     )
-    return error_response(request, told)
+    return error_response(request, gateway_error)
 
 
 def _unfit(request: Request[Any, Any, Any], fault: Any) -> BadRequest:

@@ -53,20 +53,20 @@ class JoinedHead:
     response until then. Nothing is held back longer than the event loop's next round.
     """
 
-    __slots__ = ("_cycle", "_head", "_loop", "_sent", "_transport")
+    __slots__ = ("_cycle", "_head", "_is_sent", "_loop", "_transport")
 
     def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
         self._cycle, self._loop, self._transport = cycle, loop, cycle.transport
-        self._head, self._sent = b"", False
+        self._head, self._is_sent = b"", False
         cycle.transport = self  # type: ignore[assignment]
 
     def write(self, data: bytes) -> None:
         """Hold the head; send it with the next bytes."""
         if self._head:
-            self._cycle.transport, self._sent = self._transport, True
+            self._cycle.transport, self._is_sent = self._transport, True
             head, self._head = self._head, b""
             self._transport.writelines((head, data) if data else (head,))
-        elif self._sent:
+        elif self._is_sent:
             self._transport.write(data)
         else:
             self._head = data
@@ -91,11 +91,13 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._phase = HEAD  # a new connection has to send a request
-        self._begun = False  # whether a byte of the head arrived
-        self._size = self._piece = 0  # bytes of the head (upper bound); of the last piece
+        self._has_head_begun = False  # whether a byte of the head arrived
+        self._size = self._piece_bytes = 0  # bytes of the head (upper bound); of the last piece
         self._later = 0  # bytes of the head after its first piece
         self._trailers = 0  # bytes of the trailers so far
-        self._beside = 0  # bytes around the body's pieces, of trailers and extensions of chunks
+        self._framing_bytes = (
+            0  # bytes around the body's pieces, of trailers and extensions of chunks
+        )
         self._fault: GatewayError | None = None
         self._until: float | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -139,18 +141,18 @@ class GuardedProtocol(HttpToolsProtocol):
         """Say nothing: a request that wants another protocol is answered as one over HTTP."""
 
     def data_received(self, data: bytes) -> None:
-        before, self._piece = self._phase, len(data)
+        before, self._piece_bytes = self._phase, len(data)
         if before == HEAD:
             self._size += len(data)
-            self._later += len(data) if self._begun else 0
+            self._later += len(data) if self._has_head_begun else 0
         elif before == IDLE:
             self._phase = HEAD
         else:
-            self._beside += len(data)
+            self._framing_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._phase == BODY and self._beside > TRAILER_BYTES:
+        if self._phase == BODY and self._framing_bytes > TRAILER_BYTES:
             self._refuse_beside()
             self.send_400_response("")
         elif self._phase == BODY:
@@ -167,8 +169,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope[CONNECTION] = self  # type: ignore[literal-required]
-        self._phase, self._begun = HEAD, True
-        self._size, self._later = self._piece, 0
+        self._phase, self._has_head_begun = HEAD, True
+        self._size, self._later = self._piece_bytes, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._phase != BODY:
@@ -180,7 +182,7 @@ class GuardedProtocol(HttpToolsProtocol):
             raise HeadRefused
 
     def on_body(self, body: bytes) -> None:
-        self._beside = max(0, self._beside - len(body) - FRAME_BYTES)
+        self._framing_bytes = max(0, self._framing_bytes - len(body) - FRAME_BYTES)
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
@@ -206,8 +208,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._fault = _too_large()
         if self._fault is not None:
             raise HeadRefused
-        self._phase, self._begun, self._until = BODY, False, None
-        self._beside = self._trailers = 0
+        self._phase, self._has_head_begun, self._until = BODY, False, None
+        self._framing_bytes = self._trailers = 0
         super().on_headers_complete()
         JoinedHead(self.cycle, self.loop)
 
@@ -226,19 +228,19 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Send the error, whatever its status, and close the connection."""
         cycle = self.cycle
-        running = cycle is not None and not cycle.response_complete
-        if self.pipeline or (running and (self._phase == HEAD or cycle.response_started)):
+        is_running = cycle is not None and not cycle.response_complete
+        if self.pipeline or (is_running and (self._phase == HEAD or cycle.response_started)):
             cycle.keep_alive = False
             self.flow.pause_reading()
             return
-        if running:
+        if is_running:
             cycle.disconnected = True
-        if self._phase == HEAD or running:  # else it was answered before it was complete
+        if self._phase == HEAD or is_running:  # else it was answered before it was complete
             fault = self._fault or BadRequest(
                 "This is not a valid HTTP/1.1 request. Check the client."
             )
             self._send_error(fault)
-            if not running:  # else it has its own line in the log
+            if not is_running:  # else it has its own line in the log
                 access_log.write_unread_line(fault, getattr(self, "url", b""))
         self._leave()
         self.transport.close()
@@ -269,8 +271,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._watch = None
         if self._until is None or self.transport.is_closing():
             return
-        left = self._until - self.loop.time()
-        if left > 0:
+        seconds_left = self._until - self.loop.time()
+        if seconds_left > 0:
             self._watch = self.loop.call_at(self._until, self._check_progress)
         elif self._phase == BODY and self.flow.read_paused:
             self._limit(BODY_SECONDS)  # the gateway paused reading
@@ -279,7 +281,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _on_timeout(self) -> None:
         self._until = None
-        if self._phase == HEAD and not self._begun:
+        if self._phase == HEAD and not self._has_head_begun:
             self._close_behind()
             return
         part, seconds = ("head", HEAD_SECONDS) if self._phase == HEAD else ("body", BODY_SECONDS)

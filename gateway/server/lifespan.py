@@ -26,20 +26,20 @@ STEP_SECONDS = 4.0  # for each step of the shutdown
 
 
 @contextlib.asynccontextmanager
-async def run(current: CurrentState, transports: Iterable[Transport]) -> AsyncIterator[None]:
+async def run(current_state: CurrentState, transports: Iterable[Transport]) -> AsyncIterator[None]:
     """Keep the gateway running: its memory and its background work.
 
     transports: closed when it ends; reloads may add some.
     """
-    gateway = current.gateway
+    gateway = current_state.gateway
     if gateway.shared is not None:
         # Before the first request, which would otherwise be counted in this process only.
         await gateway.shared.open()
     gateway.memory.before_ready.append(partial(add_device_memories, gateway))
-    opening = asyncio.create_task(_open(current), name="opening")
+    opening = asyncio.create_task(_open(current_state), name="opening")
     if gateway.settings.key_counts != NONE:
         # Connections wait meanwhile, so that the first clients after a restart get no error.
-        await gateway.keys.made.wait_until_read(KEYS_SECONDS)
+        await gateway.keys.key_store.wait_until_read(KEYS_SECONDS)
     try:
         yield
     finally:
@@ -50,9 +50,9 @@ async def run(current: CurrentState, transports: Iterable[Transport]) -> AsyncIt
         await _close(gateway, transports)
 
 
-async def _open(current: CurrentState) -> None:
+async def _open(current_state: CurrentState) -> None:
     """Open the memory, as often as it takes, and start what needs it."""
-    gateway, logged = current.gateway, ""
+    gateway, logged_text = current_state.gateway, ""
     while True:
         try:
             await gateway.memory.open()
@@ -60,18 +60,18 @@ async def _open(current: CurrentState) -> None:
             await gateway.toolbox.shared.start()
             await gateway.toolbox.tenant_tools.read_quietly()
             await tell_of_hidden_agents(gateway)
-            booking = book_pending(lambda: current.gateway)
+            booking = book_pending(lambda: current_state.gateway)
             gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
             return
         except MemoryFault as e:
-            if str(e) != logged:
-                logged = str(e)
+            if str(e) != logged_text:
+                logged_text = str(e)
                 # no traceback: the message is complete
                 log.error("memory is unavailable: %s", e)  # noqa: TRY400
         except Exception as e:
             # Whatever it is, the gateway serves without memory and tries again.
-            if repr(e) != logged:
-                logged = repr(e)
+            if repr(e) != logged_text:
+                logged_text = repr(e)
                 log.exception("memory cannot be opened; trying again")
         await asyncio.sleep(AGAIN_SECONDS)
 
@@ -80,7 +80,7 @@ def _start_background_work(gateway: GatewayState) -> None:
     if gateway.settings.server.jobs:
         gateway.worker.start()
     gateway.usage.start()
-    gateway.keys.made.start()
+    gateway.keys.key_store.start()
 
 
 async def _close(gateway: GatewayState, transports: Iterable[Transport]) -> None:
@@ -90,7 +90,7 @@ async def _close(gateway: GatewayState, transports: Iterable[Transport]) -> None
     for job in list(gateway.process.jobs):
         job.cancel()
     for step in (
-        gateway.keys.made.stop,
+        gateway.keys.key_store.stop,
         gateway.worker.stop,
         gateway.usage.stop,
         gateway.responses.close,

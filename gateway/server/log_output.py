@@ -71,40 +71,41 @@ def _second(at: int) -> str:
 class LogWriter(logging.Handler):
     """Queues records and writes them from its own thread.
 
-    fd: file descriptor to write to. dropped: total number of records that found the queue full.
+    fd: file descriptor to write to. dropped_records: total number of records that found the queue
+    full.
     """
 
     def __init__(self, fd: int, formatter: logging.Formatter) -> None:
         super().__init__()
         self.setFormatter(formatter)
-        self.dropped = 0
-        self._fd, self._reported = fd, 0
+        self.dropped_records = 0
+        self._fd, self._reported_count = fd, 0
         self._lines: deque[logging.LogRecord | str] = deque()
-        self._some, self._ending = threading.Event(), threading.Event()
+        self._has_records, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         if len(self._lines) >= MAX_QUEUED_LINES:
-            self.dropped += 1
+            self.dropped_records += 1
             return
         # Format everything but a finished line now, before its objects change.
         self._lines.append(record if isinstance(record.msg, AccessLogLine) else self.format(record))
-        if not self._some.is_set():
-            self._some.set()
+        if not self._has_records.is_set():
+            self._has_records.set()
 
     def close(self) -> None:
         """Write what waits, as far as somebody reads it within a second."""
         self._ending.set()
-        self._some.set()
+        self._has_records.set()
         self._thread.join(CLOSE_SECONDS)
         super().close()
 
     def _work(self) -> None:
         while not (self._ending.is_set() and not self._lines):
-            self._some.wait()
+            self._has_records.wait()
             self._ending.wait(GATHER_SECONDS)
-            self._some.clear()
+            self._has_records.clear()
             while self._lines:
                 self._write(
                     [self._lines.popleft() for _ in range(min(LINES_PER_WRITE, len(self._lines)))]
@@ -114,7 +115,7 @@ class LogWriter(logging.Handler):
         texts = [
             self.format(line) if isinstance(line, logging.LogRecord) else line for line in lines
         ]
-        if (dropped := self.dropped) > self._reported:
+        if (dropped_count := self.dropped_records) > self._reported_count:
             texts.append(
                 self.format(
                     logging.LogRecord(
@@ -123,12 +124,12 @@ class LogWriter(logging.Handler):
                         "",
                         0,
                         DROPPED,
-                        (dropped - self._reported,),
+                        (dropped_count - self._reported_count,),
                         None,
                     )
                 )
             )
-            self._reported = dropped
+            self._reported_count = dropped_count
         data = memoryview(("\n".join(texts) + "\n").encode("utf-8", "backslashreplace"))
         with contextlib.suppress(OSError):  # the reader is gone
             while data:

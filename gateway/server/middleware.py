@@ -51,27 +51,27 @@ METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 REFUSALS = (BadRequest, Forbidden, ResourceNotFound, Unavailable, UpgradeRequired)
 
 
-def normalize_path(raw: bytes) -> str:
+def normalize_path(raw_path: bytes) -> str:
     """Return the path with its percent-encodings decoded, except `%2F` and `%25`.
 
     Handlers decode these within a segment.
     """
 
-    def decoded(m: re.Match[bytes]) -> bytes:
+    def decoded(match: re.Match[bytes]) -> bytes:
         out = b""
-        for code in m[0].split(b"%")[1:]:
+        for code in match[0].split(b"%")[1:]:
             out += b"%" + code if code.upper() in (b"2F", b"25") else bytes.fromhex(code.decode())
         return out
 
-    return PERCENT.sub(decoded, raw).decode("utf-8", "surrogateescape")
+    return PERCENT.sub(decoded, raw_path).decode("utf-8", "surrogateescape")
 
 
 def route_of(path: str) -> str:
     """Return the part of the API that a path belongs to, one of a few names."""
-    first = path.split("/", 4)[1:]
-    if first[:1] == ["u"]:
-        first = first[2:]
-    head = first[0] if first else ""
+    segments = path.split("/", 4)[1:]
+    if segments[:1] == ["u"]:
+        segments = segments[2:]
+    head = segments[0] if segments else ""
     return head if head in ROUTES else "other"
 
 
@@ -93,9 +93,9 @@ def _reshape(scope: Any) -> None:
 
 def _restore(scope: Any) -> None:
     """Restore the path as it was sent. Raises BadRequest if it is not UTF-8."""
-    raw = scope.get("raw_path")
-    if raw and b"%" in raw:
-        path = normalize_path(raw.split(b"?", 1)[0])
+    raw_path = scope.get("raw_path")
+    if raw_path and b"%" in raw_path:
+        path = normalize_path(raw_path.split(b"?", 1)[0])
         try:
             path.encode("utf-8")
         except UnicodeEncodeError as e:
@@ -120,44 +120,44 @@ class GatewayMiddleware:
 
     def __init__(
         self,
-        current: CurrentState,
+        current_state: CurrentState,
         apps: FrameworkApps,
         rewire: Callable[[GatewayState, Settings], GatewayState],
         run: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
-        self._current, self.apps = current, apps
+        self._current_state, self.apps = current_state, apps
         self._rewire, self._run = rewire, run
 
     @property
     def gateway(self) -> GatewayState:
         """The state that the next request gets."""
-        return self._current.gateway
+        return self._current_state.gateway
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Return the running application, for a process that takes no requests."""
         return self._run()
 
-    def reload(self, wanted: Settings) -> list[str]:
+    def reload(self, new_settings: Settings) -> list[str]:
         """Apply new settings to every request from now on, atomically.
 
         Returns the names of settings that need a restart. Raises ConfigError, in which case nothing
         has changed.
         """
-        running = self.gateway
-        settings, waiting = running.settings.merge_reloadable(wanted)
-        gateway = self._current.gateway = self._rewire(running, settings)
+        running_gateway = self.gateway
+        settings, restart_names = running_gateway.settings.merge_reloadable(new_settings)
+        gateway = self._current_state.gateway = self._rewire(running_gateway, settings)
         if settings.agents:
             telling = asyncio.create_task(tell_of_hidden_agents(gateway), name="hidden-agents")
             gateway.process.jobs.add(telling)
             telling.add_done_callback(gateway.process.jobs.discard)
-        return waiting
+        return restart_names
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
         scope[REQUEST_ID] = name = new_id("req")
-        line, failure, gateway = open_line(scope, name), None, self._current.gateway
+        line, failure, gateway = open_line(scope, name), None, self._current_state.gateway
         try:
             if _is_plain_chat(gateway, scope):
                 gateway.process.busy += 1
@@ -200,12 +200,14 @@ class GatewayMiddleware:
         headers, name = headers_of(scope), request_id(scope)
         server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
-        allowed = bool(origin) and any(o.rstrip("/") in (origin, "*") for o in server.cors_origins)
+        is_origin_allowed = bool(origin) and any(
+            o.rstrip("/") in (origin, "*") for o in server.cors_origins
+        )
         asks = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
-        if allowed and not asks:
+        if is_origin_allowed and not asks:
             send = _with_cors(send, origin)
         try:
-            _check(gateway, scope, headers, allowed=allowed)
+            _check(gateway, scope, headers, allowed=is_origin_allowed)
         except REFUSALS as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
@@ -214,13 +216,13 @@ class GatewayMiddleware:
             return
         if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
             scope = {**scope, "method": "GET"}  # uvicorn omits the body
-        if allowed and asks:
+        if is_origin_allowed and asks:
             await respond(send, 204, b"", _cors(origin, headers))
             return
         process.busy += 1
         try:
-            if scope["method"] == "POST" and (known := MEMORY_PATHS.get(scope["path"])):
-                await serve(gateway, scope, receive, send, known)
+            if scope["method"] == "POST" and (memory_path := MEMORY_PATHS.get(scope["path"])):
+                await serve(gateway, scope, receive, send, memory_path)
                 return
             if entrance.is_for_door(gateway, scope["path"]):
                 await entrance.serve(gateway, scope, receive, send)
@@ -284,8 +286,8 @@ def _check(
 
 def _refuse_websocket(scope: Any, headers: Mapping[bytes, bytes]) -> None:
     """Tell a client that wants Responses over a WebSocket how to ask. Raises UpgradeRequired."""
-    wanted = headers.get(b"upgrade", b"").lower()
-    if wanted == b"websocket" and RESPONSES_PATH.match(scope["path"]):
+    protocol = headers.get(b"upgrade", b"").lower()
+    if protocol == b"websocket" and RESPONSES_PATH.match(scope["path"]):
         raise UpgradeRequired(
             "WebSocket is not served here: send POST requests to this path. In Codex, set "
             "`supports_websockets = false` for this provider in config.toml.",
@@ -294,11 +296,11 @@ def _refuse_websocket(scope: Any, headers: Mapping[bytes, bytes]) -> None:
 
 
 def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    asked = headers.get(b"access-control-request-headers", b"")
+    requested_headers = headers.get(b"access-control-request-headers", b"")
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-allow-methods", METHODS),
-        (b"access-control-allow-headers", asked),
+        (b"access-control-allow-headers", requested_headers),
         (b"access-control-max-age", b"600"),
         (b"vary", b"Origin, Access-Control-Request-Headers"),
     ]
@@ -309,10 +311,10 @@ def _with_own_headers(send: Send, name: bytes) -> Send:
 
     async def send_on(message: Any) -> None:
         if message["type"] == "http.response.start":
-            said = {k for k, _ in message["headers"]}
-            own = ((b"x-mnemogate-request-id", name), NOSNIFF)
-            added = [header for header in own if header[0] not in said]
-            message = {**message, "headers": [*message["headers"], *added]}
+            sent_names = {k for k, _ in message["headers"]}
+            own_headers = ((b"x-mnemogate-request-id", name), NOSNIFF)
+            added_headers = [header for header in own_headers if header[0] not in sent_names]
+            message = {**message, "headers": [*message["headers"], *added_headers]}
         await send(message)
 
     return send_on

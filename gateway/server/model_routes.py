@@ -29,9 +29,13 @@ async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
     gateway: GatewayState = request.app.state.gateway
     principal = gateway.keys.caller(merge_headers(request.scope["headers"]))
     agents = await gateway.agents.list_agents(principal)
-    listed = await upstream_models(gateway, principal)
-    cards = [agent_card(found, principal.tenant) for found in agents if found.glance.model]
-    return _json(model_list(gateway.router.names(principal), listed, cards))
+    upstream_list = await upstream_models(gateway, principal)
+    cards = [
+        agent_card(listed_agent, principal.tenant)
+        for listed_agent in agents
+        if listed_agent.glance.model
+    ]
+    return _json(model_list(gateway.router.names(principal), upstream_list, cards))
 
 
 @get("/u/{user:str}/v1/models", include_in_schema=False)
@@ -43,23 +47,23 @@ async def user_models(request: Request[Any, Any, Any], user: FromPath[str]) -> R
 async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Response[bytes]:
     gateway: GatewayState = request.app.state.gateway
     principal = gateway.keys.caller(merge_headers(request.scope["headers"]))
-    wanted = segment(name.removeprefix("/"))
-    if (agent := named_agent(wanted)) is not None:
+    model_name = segment(name.removeprefix("/"))
+    if (agent := named_agent(model_name)) is not None:
         return _json(encode(await _agent_card(gateway, principal, agent)))
-    gateway.router.route(wanted, principal)
-    return _json(model_card(wanted))
+    gateway.router.route(model_name, principal)
+    return _json(model_card(model_name))
 
 
 async def _agent_card(gateway: GatewayState, principal: Principal, name: str) -> Json:
     """Return an agent as a list of models has it. Raises UnknownAgent, Forbidden."""
-    called = await called_agent(gateway, principal, PREFIX + name, {}, MemoryMode("off"))
-    assert called.agent is not None  # noqa: S101 - it raises otherwise
-    return agent_card(listed_agent(called.agent), principal.tenant)
+    named_call = await called_agent(gateway, principal, PREFIX + name, {}, MemoryMode("off"))
+    assert named_call.agent is not None  # noqa: S101 - it raises otherwise
+    return agent_card(listed_agent(named_call.agent), principal.tenant)
 
 
 def _json(body: bytes) -> Response[bytes]:
-    told = {"x-memory-status": "off", "x-memory-reason": "path"}
-    return Response(body, media_type="application/json", headers=told)
+    memory_headers = {"x-memory-status": "off", "x-memory-reason": "path"}
+    return Response(body, media_type="application/json", headers=memory_headers)
 
 
 HANDLERS = (models, user_models, one_model)

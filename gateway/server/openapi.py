@@ -217,9 +217,9 @@ def complete_schema(schema: Json, letta: Json | None = None) -> Json:
         path: {method: _operation(path, operation) for method, operation in item.items()}
         for path, item in schema["paths"].items()
     }
-    for path, asked in TURNS.items():
+    for path, request_body in TURNS.items():
         turn = {"responses": {"200": CHAT_ANSWER, "default": UPSTREAM_ERROR}}
-        paths[path]["post"] |= turn | ({"requestBody": asked} if asked else {})
+        paths[path]["post"] |= turn | ({"requestBody": request_body} if request_body else {})
     paths["/v1/models"]["get"]["responses"]["200"] = MODELS
     schemas = {**components.get("schemas", {}), "Error": ERROR}
     schemes = {"key": {"type": "http", "scheme": "bearer"}}

@@ -21,8 +21,8 @@ async def health(request: Request[Any, Any, Any]) -> dict[str, Any]:
 
 @get("/ready", summary="Ready, and what is degraded")
 async def ready(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-    status, told = tell_readiness(request.app.state.gateway)
-    return Response(told, status_code=status)
+    status, readiness = tell_readiness(request.app.state.gateway)
+    return Response(readiness, status_code=status)
 
 
 @get("/metrics", summary="Prometheus metrics", include_in_schema=False)
@@ -33,16 +33,16 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     them.
     """
     gateway: GatewayState = request.app.state.gateway
-    who = gateway.settings.telemetry.metrics
-    if who == "off":
+    readers = gateway.settings.telemetry.metrics
+    if readers == "off":
         raise ResourceNotFound("Metrics are off: set telemetry.metrics in the configuration.")
     headers = merge_headers(request.scope["headers"])
-    if who == "key" or (who == "auto" and not gateway.is_from_here(request.scope, headers)):
+    if readers == "key" or (readers == "auto" and not gateway.is_from_here(request.scope, headers)):
         gateway.keys.operator(headers)
     gauges = {
         "requests_in_progress": gateway.process.busy - 1,  # without this one
         "memory_ready": float(gateway.memory.ready),
-        "usage_records_dropped": gateway.usage.dropped,
+        "usage_records_dropped": gateway.usage.dropped_records,
         "unwritten_turns": gateway.memory.spill.held_records,
         "turns_dropped": gateway.memory.spill.lost,
     }

@@ -38,7 +38,7 @@ PROBES: dict[str, Callable[[GatewayState], Answer]] = {
 
 async def answer_probe(gateway: GatewayState, path: str, send: Send) -> None:
     """Answer a probe. path: one of `PROBES`."""
-    status, told = PROBES[path](gateway)
-    body = msgspec.json.encode(told)
+    status, report = PROBES[path](gateway)
+    body = msgspec.json.encode(report)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await respond(send, status, body, headers)

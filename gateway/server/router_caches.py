@@ -23,8 +23,8 @@ TABLES = (
 
 def tables() -> list[Any]:
     """Return the framework's functions that have a cache."""
-    found = [getattr(sys.modules.get(module), name, None) for module, name in TABLES]
-    return [function for function in found if hasattr(function, "cache_clear")]
+    functions = [getattr(sys.modules.get(module), name, None) for module, name in TABLES]
+    return [function for function in functions if hasattr(function, "cache_clear")]
 
 
 class RouterCaches:
@@ -35,13 +35,13 @@ class RouterCaches:
 
     def __init__(self) -> None:
         self.routes: list[Callable[[], None]] = []
-        self.held = 0
+        self.held_bytes = 0
 
     def leave(self, path: str, query: bytes) -> None:
         """Count a request that the framework is about to handle."""
         size = EACH + PATH * len(path) + QUERY * len(query)
-        if self.held + size > BYTES:
+        if self.held_bytes + size > BYTES:
             for forget in (*self.routes, *(function.cache_clear for function in tables())):
                 forget()
-            self.held = 0
-        self.held += size
+            self.held_bytes = 0
+        self.held_bytes += size

@@ -41,10 +41,10 @@ RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method bu
 def _serve(
     request: Request[Any, Any, Any],
     path_user: str | None,
-    wire: ApiFormat = CHAT,
+    api_format: ApiFormat = CHAT,
     count: UpstreamPath | None = None,
 ) -> ASGIApp:
-    path = MemoryPath(wire, path_user, count)
+    path = MemoryPath(api_format, path_user, count)
 
     async def served(scope: Any, receive: Any, send: Any) -> None:
         await endpoint.serve(request.app.state.gateway, scope, receive, send, path)

@@ -54,12 +54,12 @@ class GatewayServer(uvicorn.Server):
         config: uvicorn.Config,
         front: GatewayMiddleware,
         reread: Callable[[], Awaitable[None]] | None = None,
-        stopped: threading.Event | None = None,
-        beside: Beside | None = None,
+        stop_event: threading.Event | None = None,
+        side_task: Beside | None = None,
     ) -> None:
         super().__init__(config)
-        self._beside = beside
-        self._front, self._reread, self._stopped = front, reread, stopped
+        self._side_task = side_task
+        self._front, self._reread, self._stop_event = front, reread, stop_event
         self._drain: asyncio.Task[None] | None = None
         self._reloads: set[asyncio.Task[None]] = set()
         self._one_rereads = asyncio.Lock()
@@ -68,12 +68,12 @@ class GatewayServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(WorkerThreads(SWITCH_SECONDS))
-        task = asyncio.ensure_future(self._beside()) if self._beside is not None else None
+        task = asyncio.ensure_future(self._side_task()) if self._side_task is not None else None
         await super().serve(sockets)
         if task is not None and not task.cancel() and (error := task.exception()) is not None:
             log.error("the task that runs beside the server failed", exc_info=error)
-        if left := self._process.busy:
-            log.warning("Mnemogate has stopped; %d requests were cut off", left)
+        if busy_requests := self._process.busy:
+            log.warning("Mnemogate has stopped; %d requests were cut off", busy_requests)
         else:
             log.info("Mnemogate has stopped")
 
@@ -82,7 +82,7 @@ class GatewayServer(uvicorn.Server):
         # Unread data waits in the kernel, up to 4 MiB a stream by default, and an answer with
         # memory is recorded as far as it was sent. Accepted sockets inherit the size from the
         # listening socket.
-        for listening in (each for server in self.servers for each in server.sockets):
+        for listening in (listener for server in self.servers for listener in server.sockets):
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
 
     @property
@@ -98,7 +98,7 @@ class GatewayServer(uvicorn.Server):
         before = {s: signal.signal(s, self.handle_exit) for s in (signal.SIGINT, signal.SIGTERM)}
         if self._reread is not None and hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._request_reload)
-        if self._stopped is not None and self._stopped.is_set():
+        if self._stop_event is not None and self._stop_event.is_set():
             self.drain()
         try:
             yield

@@ -72,16 +72,16 @@ class WorkPause:
     The processor's time counts: while a thread waits for the interpreter, others run already.
     """
 
-    __slots__ = ("_begun",)
+    __slots__ = ("_begun_at",)
 
     def __init__(self) -> None:
-        self._begun = time.thread_time()
+        self._begun_at = time.thread_time()
 
     def __call__(self) -> None:
-        if time.thread_time() - self._begun >= WORK_SECONDS:
+        if time.thread_time() - self._begun_at >= WORK_SECONDS:
             if not gc.isenabled():
                 # What this work made so far is aged in small portions. Else the first search for
                 # garbage after it looks at all of it at once, on whatever thread that falls.
                 gc.collect(1)
             time.sleep(PAUSE_SECONDS)
-            self._begun = time.thread_time()
+            self._begun_at = time.thread_time()

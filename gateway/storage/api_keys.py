@@ -68,13 +68,15 @@ async def list_keys(
     return await db.read(lambda conn: _rows(conn, query), READ_SECONDS)
 
 
-async def read_changes(db: Database, known: Counts | None) -> tuple[Counts, list[StoredKey]] | None:
+async def read_changes(
+    db: Database, known_counts: Counts | None
+) -> tuple[Counts, list[StoredKey]] | None:
     """Read the unrevoked keys, and the counts to pass next time.
 
-    Returns None if nothing has changed since the counts `known`.
+    Returns None if nothing has changed since the counts `known_counts`.
     """
     counts = Query(COUNTED, {})
-    if await db.read(counts, READ_SECONDS, single=True, of=NO_TURNS) == [known]:
+    if await db.read(counts, READ_SECONDS, single=True, of=NO_TURNS) == [known_counts]:
         return None
     return await db.read(_read_all, READ_SECONDS)
 
@@ -84,32 +86,37 @@ def _insert(conn: Connection, name: str, tenant: str, digest: str, spec: str) ->
         raise Conflict(
             f"a key named {name!r} exists already: choose another name, or revoke that one first"
         )
-    made = StoredKey(new_id("key"), name, tenant, digest, spec, time.time())
+    stored_key = StoredKey(new_id("key"), name, tenant, digest, spec, time.time())
     conn.execute(
         insert(t.keys).values(
-            id=made.id, name=name, hash=digest, tenant=tenant, spec=spec, created_at=made.created_at
+            id=stored_key.id,
+            name=name,
+            hash=digest,
+            tenant=tenant,
+            spec=spec,
+            created_at=stored_key.created_at,
         )
     )
-    return made
+    return stored_key
 
 
 def _revoke(conn: Connection, ident: str) -> StoredKey:
-    found = _rows(conn, select(t.keys).where(k.id == ident)) or _rows(
+    key_rows = _rows(conn, select(t.keys).where(k.id == ident)) or _rows(
         conn, select(t.keys).where(k.name == ident, k.revoked_at.is_(None))
     )
-    if not found:
+    if not key_rows:
         raise NotFound(f"there is no key with the id or name {ident[:64]!r}")
     conn.execute(
         update(t.keys)
-        .where(k.id == found[0].id, k.revoked_at.is_(None))
+        .where(k.id == key_rows[0].id, k.revoked_at.is_(None))
         .values(revoked_at=time.time())
     )
-    return _rows(conn, select(t.keys).where(k.id == found[0].id))[0]
+    return _rows(conn, select(t.keys).where(k.id == key_rows[0].id))[0]
 
 
 def _read_all(conn: Connection) -> tuple[Counts, list[StoredKey]]:
-    every, revoked = execute(conn, COUNTED, {}).one()
-    return (every, revoked), _rows(conn, select(t.keys).where(k.revoked_at.is_(None)))
+    key_count, revoked = execute(conn, COUNTED, {}).one()
+    return (key_count, revoked), _rows(conn, select(t.keys).where(k.revoked_at.is_(None)))
 
 
 def _rows(conn: Connection, query: Select[Any]) -> list[StoredKey]:

@@ -52,35 +52,36 @@ def note_booking(conn: Connection, response: Mapping[str, Any], booking: object)
 class PendingBookings:
     """The rows of a database, and what wakes the task that works on them.
 
-    waiting: tenants whose credential is missing. changed: there is something new to look at.
+    tenants_without_key: tenants whose credential is missing. change_event: there is something new
+    to look at.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.waiting: set[str] = set()
-        self.changed = asyncio.Event()
-        self._expected: set[str] = set()
+        self.tenants_without_key: set[str] = set()
+        self.change_event = asyncio.Event()
+        self._expected_names: set[str] = set()
 
     @property
     def are_expected(self) -> bool:
         """Whether there is a response of this process that no look has seen yet."""
-        return bool(self._expected)
+        return bool(self._expected_names)
 
     def expect(self, tenant: str, response: str) -> None:
         """Take note of a response whose row is written, or will be."""
-        if len(self._expected) < MOST_EXPECTED:
-            self._expected.add(_row_name(tenant, response))
-        self.changed.set()
+        if len(self._expected_names) < MOST_EXPECTED:
+            self._expected_names.add(_row_name(tenant, response))
+        self.change_event.set()
 
     def wait_for(self, tenant: str) -> None:
         """Take note of a tenant whose next request brings the credential."""
-        if len(self.waiting) < MOST_WAITING:
-            self.waiting.add(tenant)
+        if len(self.tenants_without_key) < MOST_WAITING:
+            self.tenants_without_key.add(tenant)
 
     def resume(self, tenant: str) -> None:
         """Look again at what waits for a tenant's credential."""
-        self.waiting.discard(tenant)
-        self.changed.set()
+        self.tenants_without_key.discard(tenant)
+        self.change_event.set()
 
     async def read_page(self, after: str) -> list[PendingBooking]:
         """Return the next rows by name. Raises StoreUnavailable."""
@@ -89,7 +90,7 @@ class PendingBookings:
         rows = await self._db.read(
             lambda conn: list(_read_rows(conn.execute(query).all())), READ_SECONDS
         )
-        self._expected.difference_update(row.name for row in rows)
+        self._expected_names.difference_update(row.name for row in rows)
         return rows
 
     async def claim(self, row: PendingBooking, due: float) -> bool:
@@ -100,13 +101,15 @@ class PendingBookings:
         unchanged = (m.name == row.name) & (m.value == row.value)
         value = f"{to_digits(due)} {row.value.partition(' ')[2]}"
         query = update(t.meta).where(unchanged).values(value=value)
-        claimed: int = await self._db.write(lambda conn: conn.execute(query).rowcount, lock=NOTHING)
-        return claimed > 0
+        changed_rows: int = await self._db.write(
+            lambda conn: conn.execute(query).rowcount, lock=NOTHING
+        )
+        return changed_rows > 0
 
     async def remove(self, tenant: str, response: str) -> None:
         """Remove the row of a response, if there is one. Raises StoreUnavailable."""
         name = _row_name(tenant, response)
-        self._expected.discard(name)
+        self._expected_names.discard(name)
         query = delete(t.meta).where(m.name == name)
         await self._db.write(lambda conn: conn.execute(query), small=True, lock=NOTHING)
 
@@ -118,5 +121,5 @@ def _read_rows(rows: Iterable[Any]) -> Iterator[PendingBooking]:
 
 
 def _row_name(tenant: str, response: str) -> str:
-    whose = f"{tenant}\x00{response}".encode("utf-8", "surrogatepass")
-    return f"{BOOKING} {blake2b(whose, digest_size=20).hexdigest()}"
+    owner = f"{tenant}\x00{response}".encode("utf-8", "surrogatepass")
+    return f"{BOOKING} {blake2b(owner, digest_size=20).hexdigest()}"

@@ -29,8 +29,8 @@ class KeptSizes:
 
     async def of_user(self, tenant: str, user: str | None) -> int:
         """Return the bytes of a user, of nobody for None. Raises StoreUnavailable."""
-        whose = c.user.is_(None) if user is None else c.user == user
-        return await self._sum((tenant, user or "", "user"), whose)
+        is_users = c.user.is_(None) if user is None else c.user == user
+        return await self._sum((tenant, user or "", "user"), is_users)
 
     async def of_conversation(self, tenant: str, name: str) -> int:
         """Return the bytes of a conversation. Raises StoreUnavailable."""
@@ -39,21 +39,21 @@ class KeptSizes:
     def add(self, tenant: str, user: str | None, name: str, size: int) -> None:
         """Take note of bytes that are written. name: their conversation, "" for none."""
         for place in ((tenant, user or "", "user"), (tenant, name, "conversation")):
-            if (known := self._sums.get(place)) is not None:
-                self._sums[place] = known[0] + size, known[1]
+            if (cached_sum := self._sums.get(place)) is not None:
+                self._sums[place] = cached_sum[0] + size, cached_sum[1]
 
     def forget(self, tenant: str, user: str | None, name: str) -> None:
         """Take the sums anew: something was removed."""
         for place in ((tenant, user or "", "user"), (tenant, name, "conversation")):
             self._sums.pop(place, None)
 
-    async def _sum(self, place: Place, whose: object) -> int:
-        known = self._sums.get(place)
-        if known is not None and time.monotonic() - known[1] < FRESH_SECONDS:
-            return known[0]
-        query = select(func.sum(SIZE)).where(c.tenant == place[0], whose)  # type: ignore[arg-type]
-        found = await self._db.read(lambda conn: conn.execute(query).scalar(), READ_SECONDS)
-        size = int(found or 0)
+    async def _sum(self, place: Place, condition: object) -> int:
+        cached_sum = self._sums.get(place)
+        if cached_sum is not None and time.monotonic() - cached_sum[1] < FRESH_SECONDS:
+            return cached_sum[0]
+        query = select(func.sum(SIZE)).where(c.tenant == place[0], condition)  # type: ignore[arg-type]
+        stored_size = await self._db.read(lambda conn: conn.execute(query).scalar(), READ_SECONDS)
+        size = int(stored_size or 0)
         self._sums.pop(place, None)
         self._sums[place] = size, time.monotonic()
         while len(self._sums) > MOST_SUMS:

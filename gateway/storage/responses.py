@@ -77,63 +77,67 @@ class StoredResponse:
     @property
     def kind(self) -> str:
         """What the row is, "" for a response."""
-        found: str = self.echo.get("kind", "")
-        return found
+        row_kind: str = self.echo.get("kind", "")
+        return row_kind
 
     @property
     def size(self) -> int:
         """How many bytes its items have."""
-        shown = 0 if "output" in self.echo else len(encode(self.shown))
-        return len(encode(self.echo)) + shown
+        shown_bytes = 0 if "output" in self.echo else len(encode(self.shown))
+        return len(encode(self.echo)) + shown_bytes
 
 
 class ThreadTooLong(ValueError):
     """A conversation of more than a request can be made of."""
 
 
-def put(conn: Connection, found: StoredResponse) -> None:
+def put(conn: Connection, response: StoredResponse) -> None:
     """Write a response, in place of an older one of its id."""
     put_row(
         conn,
         t.responses,
         ("tenant", "id"),
-        id=found.id,
-        tenant=found.tenant,
-        user=found.user,
-        created_at=found.created_at,
-        target=found.target,
-        model=found.model,
-        conversation=found.conversation,
-        rounds=encode(found.rounds).decode(),
-        pending=encode(found.pending).decode(),
-        shown=None if found.shown is None else encode(found.shown).decode(),
-        echo=encode(found.echo).decode(),
-        thread=found.thread,
+        id=response.id,
+        tenant=response.tenant,
+        user=response.user,
+        created_at=response.created_at,
+        target=response.target,
+        model=response.model,
+        conversation=response.conversation,
+        rounds=encode(response.rounds).decode(),
+        pending=encode(response.pending).decode(),
+        shown=None if response.shown is None else encode(response.shown).decode(),
+        echo=encode(response.echo).decode(),
+        thread=response.thread,
     )
-    if BOOKING in found.echo and found.shown is None:
-        note_booking(conn, plain(found), found.echo[BOOKING])
-    for name in [*item_ids(found.shown or {}), *found.echo.get("items", ())]:
+    if BOOKING in response.echo and response.shown is None:
+        note_booking(conn, plain(response), response.echo[BOOKING])
+    for name in [*item_ids(response.shown or {}), *response.echo.get("items", ())]:
         put_row(
             conn,
             t.response_items,
             ("tenant", "id"),
-            tenant=found.tenant,
+            tenant=response.tenant,
             id=name,
-            response=found.id,
+            response=response.id,
         )
 
 
-def item_ids(shown: dict[str, Any]) -> list[str]:
+def item_ids(response: dict[str, Any]) -> list[str]:
     """Return the ids of a response's items, and of containers in which its code ran."""
-    items = [i for i in shown.get("output") or () if isinstance(i, dict)]
+    items = [i for i in response.get("output") or () if isinstance(i, dict)]
     ids = [i.get(name) for i in items for name in ("id", "container_id")]
     return [i for i in ids if isinstance(i, str)][:ITEMS]
 
 
 def _delete(conn: Connection, tenant: str, names: Sequence[str]) -> int:
     """Remove responses and what is known of their items. Returns how many responses."""
-    x = t.response_items.c
-    conn.execute(delete(t.response_items).where(x.tenant == tenant, x.response.in_(names)))
+    item_columns = t.response_items.c
+    conn.execute(
+        delete(t.response_items).where(
+            item_columns.tenant == tenant, item_columns.response.in_(names)
+        )
+    )
     return conn.execute(delete(t.responses).where(c.tenant == tenant, c.id.in_(names))).rowcount
 
 
@@ -147,14 +151,14 @@ class ResponseTable:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._held: dict[tuple[str, str], StoredResponse] = {}
+        self._unwritten: dict[tuple[str, str], StoredResponse] = {}
         self._writing: asyncio.Task[None] | None = None
 
     async def find(self, tenant: str, name: str) -> StoredResponse | None:
         """Return a tenant's response. Raises StoreUnavailable."""
         for pause in AGAIN_SECONDS if self._db.is_shared else ():
-            if found := await self._find(tenant, name):
-                return found
+            if response := await self._find(tenant, name):
+                return response
             await asyncio.sleep(pause)  # another worker may be writing it in this moment
         return await self._find(tenant, name)
 
@@ -171,23 +175,25 @@ class ResponseTable:
         """
 
         def read(conn: Connection) -> list[StoredResponse]:
-            found: list[StoredResponse] = []
-            wanted: Any = name
+            responses: list[StoredResponse] = []
+            response_id: Any = name
             room = MAX_CHAIN_BYTES
-            while isinstance(wanted, str) and len(found) < MAX_CHAIN:
-                row = self._held.get((tenant, wanted)) or _read_one(conn, tenant, wanted)
+            while isinstance(response_id, str) and len(responses) < MAX_CHAIN:
+                row = self._unwritten.get((tenant, response_id)) or _read_one(
+                    conn, tenant, response_id
+                )
                 if row is None or not is_own(row):
                     break
                 room -= row.size
                 if room < 0:
                     break
-                found.append(row)
-                wanted = row.echo.get("previous_response_id")
+                responses.append(row)
+                response_id = row.echo.get("previous_response_id")
                 if row.thread:
                     rows = self._thread(conn, tenant, row.thread, is_own)
                     earlier = [r for r in rows if r.created_at < row.created_at]
-                    return [*earlier, *found[::-1]]
-            return found[::-1]
+                    return [*earlier, *responses[::-1]]
+            return responses[::-1]
 
         return await self._db.read(read, READ_SECONDS)
 
@@ -205,26 +211,29 @@ class ResponseTable:
     def _thread(
         self, conn: Connection, tenant: str, name: str, is_own: Callable[[StoredResponse], bool]
     ) -> list[StoredResponse]:
-        mine = (c.tenant == tenant) & (c.thread == name) & (c.id != name)
-        sized = conn.execute(select(c.id, SIZE).where(mine).limit(MAX_CHAIN + 1)).all()
-        held = [r for r in self._held.values() if (r.tenant, r.thread) == (tenant, name)]
-        held = [r for r in held if r.id not in {name, *(row[0] for row in sized)}]
-        size = sum(row[1] for row in sized) + sum(r.size for r in held)
-        if len(sized) + len(held) > MAX_CHAIN or size > MAX_CHAIN_BYTES:
+        is_in_thread = (c.tenant == tenant) & (c.thread == name) & (c.id != name)
+        sized = conn.execute(select(c.id, SIZE).where(is_in_thread).limit(MAX_CHAIN + 1)).all()
+        unwritten = [r for r in self._unwritten.values() if (r.tenant, r.thread) == (tenant, name)]
+        unwritten = [r for r in unwritten if r.id not in {name, *(row[0] for row in sized)}]
+        size = sum(row[1] for row in sized) + sum(r.size for r in unwritten)
+        if len(sized) + len(unwritten) > MAX_CHAIN or size > MAX_CHAIN_BYTES:
             raise ThreadTooLong(name)
-        rows = [_response_of(r) for r in conn.execute(select(t.responses).where(mine)).mappings()]
-        rows += held
-        found = [r for r in rows if r.kind != COMMAND and is_own(r)]
-        return sorted(found, key=lambda r: r.created_at)
+        rows = [
+            _response_of(r)
+            for r in conn.execute(select(t.responses).where(is_in_thread)).mappings()
+        ]
+        rows += unwritten
+        items = [r for r in rows if r.kind != COMMAND and is_own(r)]
+        return sorted(items, key=lambda r: r.created_at)
 
-    async def create(self, found: StoredResponse) -> None:
+    async def create(self, response: StoredResponse) -> None:
         """Write a row at once. Raises StoreUnavailable."""
-        await self._db.write(lambda conn: put(conn, found))
+        await self._db.write(lambda conn: put(conn, response))
 
     async def claim(self, tenant: str, name: str, user: str) -> None:
         """Give a conversation that nobody owns to its first user. Raises StoreUnavailable."""
-        theirs = (c.tenant == tenant) & (c.thread == name) & c.user.is_(None)
-        change = update(t.responses).where(theirs).values(user=user)
+        is_unowned = (c.tenant == tenant) & (c.thread == name) & c.user.is_(None)
+        change = update(t.responses).where(is_unowned).values(user=user)
         await self._db.write(lambda conn: conn.execute(change), small=True)
 
     async def change(
@@ -244,20 +253,20 @@ class ResponseTable:
 
         Raises StoreUnavailable.
         """
-        for key, row in list(self._held.items()):
+        for key, row in list(self._unwritten.items()):
             if (row.tenant, row.thread) == (tenant, name):
-                self._held[key] = replace(row, thread="")
+                self._unwritten[key] = replace(row, thread="")
 
         def work(conn: Connection) -> None:
-            mine = (c.tenant == tenant) & (c.thread == name)
-            conn.execute(delete(t.responses).where(mine, c.rounds == "[]"))
-            conn.execute(update(t.responses).where(mine).values(thread=""))
+            is_in_thread = (c.tenant == tenant) & (c.thread == name)
+            conn.execute(delete(t.responses).where(is_in_thread, c.rounds == "[]"))
+            conn.execute(update(t.responses).where(is_in_thread).values(thread=""))
 
         await self._db.write(work, small=True)
 
     def find_held(self, tenant: str, name: str) -> StoredResponse | None:
         """Return a tenant's response that the store has not taken yet."""
-        return self._held.get((tenant, name))
+        return self._unwritten.get((tenant, name))
 
     async def items_of(
         self, tenant: str, user: str | None, ids: Sequence[str]
@@ -266,17 +275,25 @@ class ResponseTable:
 
         Only of the newest MAX_ITEM_BYTES of responses. Raises StoreUnavailable.
         """
-        x = t.response_items.c
-        named = select(x.response).where(x.tenant == tenant, x.id.in_(ids[-LOOKED_UP:]))
-        mine = (c.tenant == tenant) & (c.user == user)
-        sizes = select(c.id, SIZE).where(mine, c.id.in_(named)).order_by(c.created_at.desc())
+        item_columns = t.response_items.c
+        response_ids = select(item_columns.response).where(
+            item_columns.tenant == tenant, item_columns.id.in_(ids[-LOOKED_UP:])
+        )
+        is_users = (c.tenant == tenant) & (c.user == user)
+        sizes = (
+            select(c.id, SIZE).where(is_users, c.id.in_(response_ids)).order_by(c.created_at.desc())
+        )
 
         def read(conn: Connection) -> dict[str, dict[str, Any]]:
             sized = conn.execute(sizes).all()
-            read_to = list(accumulate(row[1] for row in sized))
-            near = [row[0] for row, end in zip(sized, read_to, strict=True) if end < MAX_ITEM_BYTES]
-            rows = conn.execute(select(c.shown, c.echo).where(mine, c.id.in_(near))).all()
-            return {i["id"]: i for shown, echo in rows for i in _items_of(shown, echo)}
+            end_offsets = list(accumulate(row[1] for row in sized))
+            nearest_ids = [
+                row[0] for row, end in zip(sized, end_offsets, strict=True) if end < MAX_ITEM_BYTES
+            ]
+            rows = conn.execute(
+                select(c.shown, c.echo).where(is_users, c.id.in_(nearest_ids))
+            ).all()
+            return {i["id"]: i for shown_text, echo in rows for i in _items_of(shown_text, echo)}
 
         return await self._db.read(read, READ_SECONDS)
 
@@ -285,46 +302,48 @@ class ResponseTable:
 
         Raises StoreUnavailable.
         """
-        x = t.response_items.c
-        both = (x.tenant == c.tenant) & (x.response == c.id)
-        query = select(x.id, c.user).where(x.tenant == tenant, x.id.in_(ids), both)
+        item_columns = t.response_items.c
+        is_joined = (item_columns.tenant == c.tenant) & (item_columns.response == c.id)
+        query = select(item_columns.id, c.user).where(
+            item_columns.tenant == tenant, item_columns.id.in_(ids), is_joined
+        )
 
         def read(conn: Connection) -> dict[str, str | None]:
             return {row[0]: row[1] for row in conn.execute(query)}
 
-        held = {
+        unwritten_owners = {
             name: row.user
-            for row in self._held.values()
+            for row in self._unwritten.values()
             if row.tenant == tenant
             for name in [*item_ids(row.shown or {}), *row.echo.get("items", ())]
         }
-        found = await self._db.read(read, READ_SECONDS)
-        return {**{i: held[i] for i in ids if i in held}, **found}
+        stored_owners = await self._db.read(read, READ_SECONDS)
+        return {**{i: unwritten_owners[i] for i in ids if i in unwritten_owners}, **stored_owners}
 
-    def save(self, found: StoredResponse) -> None:
+    def save(self, response: StoredResponse) -> None:
         """Write a response by itself, in the background."""
-        if len(encode(found.shown)) > HELD_BYTES:
-            found = replace(found, shown=None)  # the provider is asked for it
-        if len(encode(found.echo)) > HELD_BYTES:  # then nothing goes on from it
-            echo = {k: v for k, v in found.echo.items() if k not in KEPT_MEMBERS}
-            found = replace(found, echo=echo)
-        self._held[found.tenant, found.id] = found
-        while len(self._held) > MOST_HELD:
-            self._held.pop(next(iter(self._held)))
+        if len(encode(response.shown)) > HELD_BYTES:
+            response = replace(response, shown=None)  # the provider is asked for it
+        if len(encode(response.echo)) > HELD_BYTES:  # then nothing goes on from it
+            echo = {k: v for k, v in response.echo.items() if k not in KEPT_MEMBERS}
+            response = replace(response, echo=echo)
+        self._unwritten[response.tenant, response.id] = response
+        while len(self._unwritten) > MOST_HELD:
+            self._unwritten.pop(next(iter(self._unwritten)))
         self.write_held()
 
-    async def note(self, found: StoredResponse) -> None:
+    async def note(self, response: StoredResponse) -> None:
         """Write a row before its client hears of it; in the background if the store is away."""
-        lock = NOTHING if found.user is None else owner_lock(found.tenant, found.user)
+        lock = NOTHING if response.user is None else owner_lock(response.tenant, response.user)
         try:
             async with asyncio.timeout(READ_SECONDS):
-                await self._db.write(lambda conn: put(conn, found), small=True, lock=lock)
+                await self._db.write(lambda conn: put(conn, response), small=True, lock=lock)
         except (StoreUnavailable, TimeoutError):
-            self.save(found)
+            self.save(response)
 
     def write_held(self) -> None:
         """Write what is held, if anything is; what the store does not take stays."""
-        if self._held and (self._writing is None or self._writing.done()):
+        if self._unwritten and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._write(), name="stored-responses")
 
     async def close(self) -> None:
@@ -338,10 +357,10 @@ class ResponseTable:
 
         Raises StoreUnavailable.
         """
-        held = self._held.pop((tenant, name), None)
+        unwritten = self._unwritten.pop((tenant, name), None)
 
         def work(conn: Connection) -> None:
-            row = _read_one(conn, tenant, name) or held
+            row = _read_one(conn, tenant, name) or unwritten
             _delete(conn, tenant, [name])
             keeps = row is not None and row.thread and row.kind != COMMAND
             if row is not None and keeps and "input" in row.echo:
@@ -355,36 +374,36 @@ class ResponseTable:
         """Write a turn's response. row: as `plain` gives it."""
         put(conn, StoredResponse(**row))
 
-    def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
+    def forget_batch(self, conn: Connection, tenant: str, user: str, limit: int) -> int:
         """Remove at most so many responses of an erased user. Returns how many."""
         self._drop_held(tenant, user)
-        mine = select(c.id).where(c.tenant == tenant, c.user == user).limit(min(most, BATCH))
-        return _delete(conn, tenant, conn.execute(mine).scalars().all())
+        batch_ids = select(c.id).where(c.tenant == tenant, c.user == user).limit(min(limit, BATCH))
+        return _delete(conn, tenant, conn.execute(batch_ids).scalars().all())
 
     def forget_conversations(
         self, conn: Connection, tenant: str, user: str | None, names: Sequence[str]
     ) -> None:
         """Remove the responses of deleted conversations."""
-        for key, row in list(self._held.items()):
+        for key, row in list(self._unwritten.items()):
             if (row.tenant, row.user) == (tenant, user) and row.conversation in names:
-                self._held.pop(key, None)
-        theirs = select(c.id).where(
+                self._unwritten.pop(key, None)
+        response_ids = select(c.id).where(
             c.tenant == tenant, c.user == user, c.conversation.in_(names), c.conversation != ""
         )
-        _delete(conn, tenant, conn.execute(theirs).scalars().all())
+        _delete(conn, tenant, conn.execute(response_ids).scalars().all())
 
     def rename(self, conn: Connection, source: UserName, target: UserName) -> None:
         """Give a user's responses to another name."""
-        own = (c.tenant == source[0]) & (c.user == source[1])
+        is_users = (c.tenant == source[0]) & (c.user == source[1])
         if source[0] != target[0]:
-            x = t.response_items.c
-            theirs = x.response.in_(select(c.id).where(own))
+            item_columns = t.response_items.c
+            is_in_response = item_columns.response.in_(select(c.id).where(is_users))
             conn.execute(
                 update(t.response_items)
-                .where(x.tenant == source[0], theirs)
+                .where(item_columns.tenant == source[0], is_in_response)
                 .values(tenant=target[0])
             )
-        conn.execute(update(t.responses).where(own).values(tenant=target[0], user=target[1]))
+        conn.execute(update(t.responses).where(is_users).values(tenant=target[0], user=target[1]))
 
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
         """Remove what is left of an erased user's responses."""
@@ -397,17 +416,17 @@ class ResponseTable:
         The conversations of a named user stay until they are deleted.
         """
         thread = t.responses.alias("thread").c
-        own = select(thread.id).where(thread.tenant == c.tenant, thread.id == c.thread)
-        alone = (c.thread == "") | c.user.is_(None) | ~own.exists()
-        old = (c.created_at < now - KEPT_DAYS * DAY) & alone
-        oldest = select(c.tenant, c.id).where(old).limit(BATCH)
-        found = conn.execute(oldest).all()
-        for tenant in {row.tenant for row in found}:
-            _delete(conn, tenant, [row.id for row in found if row.tenant == tenant])
-        return len(found)
+        thread_rows = select(thread.id).where(thread.tenant == c.tenant, thread.id == c.thread)
+        alone = (c.thread == "") | c.user.is_(None) | ~thread_rows.exists()
+        is_expired = (c.created_at < now - KEPT_DAYS * DAY) & alone
+        expired_ids = select(c.tenant, c.id).where(is_expired).limit(BATCH)
+        rows = conn.execute(expired_ids).all()
+        for tenant in {row.tenant for row in rows}:
+            _delete(conn, tenant, [row.id for row in rows if row.tenant == tenant])
+        return len(rows)
 
     async def _write(self) -> None:
-        while rows := list(self._held.values()):
+        while rows := list(self._unwritten.values()):
             try:
                 await self._db.write(partial(self._put_held, rows=rows))
             except StoreUnavailable:
@@ -416,20 +435,20 @@ class ResponseTable:
                 # Kept, they would hold up all later ones.
                 log.exception("%d stored responses cannot be written and are dropped", len(rows))
             for row in rows:
-                if self._held.get((row.tenant, row.id)) is row:
-                    del self._held[row.tenant, row.id]
+                if self._unwritten.get((row.tenant, row.id)) is row:
+                    del self._unwritten[row.tenant, row.id]
 
     def _put_held(self, conn: Connection, rows: Sequence[StoredResponse]) -> None:
         """Write rows, but for those that were removed meanwhile."""
         for row in rows:
-            if self._held.get((row.tenant, row.id)) is row:
+            if self._unwritten.get((row.tenant, row.id)) is row:
                 put(conn, row)
 
     def _drop_held(self, tenant: str, user: str) -> None:
         """Forget an erased user's rows. It may run on the writer's thread."""
-        for key, row in list(self._held.items()):
+        for key, row in list(self._unwritten.items()):
             if (row.tenant, row.user) == (tenant, user):
-                self._held.pop(key, None)
+                self._unwritten.pop(key, None)
 
 
 def _read_one(
@@ -450,21 +469,30 @@ class _Output(msgspec.Struct):
 _decode_output = msgspec.json.Decoder(_Output).decode
 
 
-def _items_of(shown: str | None, echo: str) -> list[dict[str, Any]]:
+def _items_of(shown_text: str | None, echo: str) -> list[dict[str, Any]]:
     """Return the items of a response, as far as they have ids."""
-    told = (_decode_output(text).output or () for text in (shown, echo) if text)
-    return [i for items in told for i in items if isinstance(i, dict) and "id" in i]
+    outputs = (_decode_output(text).output or () for text in (shown_text, echo) if text)
+    return [i for items in outputs for i in items if isinstance(i, dict) and "id" in i]
 
 
-def plain(found: StoredResponse) -> dict[str, Any]:
+def plain(response: StoredResponse) -> dict[str, Any]:
     """Return a response as plain data."""
-    return {f.name: getattr(found, f.name) for f in fields(found)}
+    return {f.name: getattr(response, f.name) for f in fields(response)}
 
 
 def _response_of(row: Any) -> StoredResponse:
-    plain = ("id", "tenant", "user", "target", "model", "conversation", "created_at", "thread")
+    plain_columns = (
+        "id",
+        "tenant",
+        "user",
+        "target",
+        "model",
+        "conversation",
+        "created_at",
+        "thread",
+    )
     return StoredResponse(
-        **{name: row[name] for name in plain},
+        **{name: row[name] for name in plain_columns},
         rounds=decode(row["rounds"]),
         pending=decode(row["pending"]),
         shown=decode(row["shown"]) if row["shown"] is not None else None,

@@ -30,12 +30,12 @@ class TicketTable:
         self._db, self._wait_until_ready = db, wait_until_ready
 
     async def store(
-        self, key: tuple[str, str], name: str, times: tuple[float, float], most: int
+        self, key: tuple[str, str], name: str, times: tuple[float, float], max_tickets: int
     ) -> None:
         """Store a ticket, and remove those whose time is over.
 
-        key: purpose and digest. times: now, and when it ends. most: tickets of a purpose. Raises
-        TooManyTickets, StoreUnavailable.
+        key: purpose and digest. times: now, and when it ends. max_tickets: tickets of a purpose.
+        Raises TooManyTickets, StoreUnavailable.
         """
         now, ends = times
         row = {"name": _row_name(*key), "value": f"{to_digits(ends)} {name}"}
@@ -45,7 +45,7 @@ class TicketTable:
             conn.execute(delete(t.meta).where(*is_over))
             of_purpose = m.name.startswith(f"{PREFIX} {key[0]} ")
             count = select(func.count()).select_from(t.meta).where(of_purpose)
-            if (conn.execute(count).scalar() or 0) >= most:
+            if (conn.execute(count).scalar() or 0) >= max_tickets:
                 raise TooManyTickets
             conn.execute(insert(t.meta).values(row))
 
@@ -74,8 +74,10 @@ class TicketTable:
         """
         query = delete(t.meta).where(m.name == _row_name(*key))
         await self._wait_until_ready()
-        removed: int = await self._db.write(lambda conn: conn.execute(query).rowcount, lock=NOTHING)
-        return removed > 0
+        removed_rows: int = await self._db.write(
+            lambda conn: conn.execute(query).rowcount, lock=NOTHING
+        )
+        return removed_rows > 0
 
 
 def _row_name(purpose: str, digest: str) -> str:

@@ -86,13 +86,13 @@ class UsageFilter:
     failed: bool = False
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        exact = [
+        equalities = [
             c[name] == value
             for name in ("tenant", "user", "key", "model", "request_id")
             if (value := getattr(self, name)) is not None
         ]
         return [
-            *exact,
+            *equalities,
             *([c.status >= 400] if self.failed else []),
             *([c.created_at >= self.since] if self.since is not None else []),
             *([c.created_at <= self.until] if self.until is not None else []),
@@ -117,10 +117,10 @@ async def write_records(
     """
 
     def work(conn: Connection) -> None:
-        found = rows()
+        records = rows()
         if sql_driver(conn).is_shared:
-            _hide_erased(conn, found, secret)
-        insert(conn, found)
+            _hide_erased(conn, records, secret)
+        insert(conn, records)
 
     await db.write(db.apart_from_turns(work), small=True, lock=NOTHING)
 
@@ -136,25 +136,31 @@ def _hide_erased(conn: Connection, rows: Sequence[dict[str, Any]], secret: bytes
         for row in rows
         if row["user"] is not None
     }
-    erased = erased_at(conn, list(owners.values())) if owners else {}
+    erasure_times = erased_at(conn, list(owners.values())) if owners else {}
     for row in rows:
         owner = owners.get((row["tenant"], row["user"]), b"")
-        if row["created_at"] + clock.ahead <= erased.get(owner, 0.0):
+        if row["created_at"] + clock.ahead <= erasure_times.get(owner, 0.0):
             row["user"] = None
 
 
 async def read_groups(
-    db: Database, by: Sequence[str], which: UsageFilter, after: Sequence[Any] | None, limit: int
+    db: Database,
+    by: Sequence[str],
+    usage_filter: UsageFilter,
+    after: Sequence[Any] | None,
+    limit: int,
 ) -> list[UsageTotalsRow]:
     """Read sums by group, see `sum_groups`."""
-    return await db.read(lambda conn: sum_groups(conn, by, which, after, limit), READ_SECONDS)
+    return await db.read(
+        lambda conn: sum_groups(conn, by, usage_filter, after, limit), READ_SECONDS
+    )
 
 
 async def read_records(
-    db: Database, which: UsageFilter, before: tuple[float, int] | None, limit: int
+    db: Database, usage_filter: UsageFilter, before: tuple[float, int] | None, limit: int
 ) -> list[dict[str, Any]]:
     """Read single records, see `list_records`."""
-    return await db.read(lambda conn: list_records(conn, which, before, limit), READ_SECONDS)
+    return await db.read(lambda conn: list_records(conn, usage_filter, before, limit), READ_SECONDS)
 
 
 async def read_spending(db: Database, key: str, since: float) -> float:
@@ -186,8 +192,8 @@ async def correct_record(
         row = conn.execute(query).first()
         if row is None:
             return None
-        known = (c.id == row.id) & c.estimated.is_(True)
-        change = update(t.usage).where(known).values(**values, cost=cost, estimated=False)
+        is_estimated = (c.id == row.id) & c.estimated.is_(True)
+        change = update(t.usage).where(is_estimated).values(**values, cost=cost, estimated=False)
         estimated = conn.execute(change).rowcount > 0
         return CorrectedRecord(row.input + row.output, float(row.cost or 0.0), estimated)
 
@@ -203,19 +209,19 @@ class UsageTables:
 
     counted = ""  # the records stay, without the name
 
-    def __init__(self, on_erased: Callable[[str, str], None]) -> None:
-        self._on_erased = on_erased
+    def __init__(self, erasure_callback: Callable[[str, str], None]) -> None:
+        self._erasure_callback = erasure_callback
 
     def keep(self, conn: Connection, row: dict[str, Any]) -> None:
         """Nothing: usage is written by itself."""
 
-    def forget_batch(self, conn: Connection, tenant: str, user: str, most: int) -> int:
+    def forget_batch(self, conn: Connection, tenant: str, user: str, limit: int) -> int:
         """Remove an erased user's name from at most so many records; return their number."""
-        return forget(conn, tenant, user, most)
+        return forget(conn, tenant, user, limit)
 
     def forget(self, conn: Connection, tenant: str, user: str) -> None:
         """Remove an erased user's name from the remaining and from future records."""
-        self._on_erased(tenant, user)
+        self._erasure_callback(tenant, user)
         if sql_driver(conn).is_shared:
             execute_sql(conn, f"SELECT pg_advisory_xact_lock({NAMES_LOCK})")
         forget(conn, tenant, user)
@@ -251,12 +257,16 @@ def insert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         raise ValueError(f"a usage record does not fit its table: {type(e).__name__}") from e
 
 
-def _count_where(which: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.sum(case((which, 1), else_=0))
+def _count_where(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((condition, 1), else_=0))
 
 
 def sum_groups(
-    conn: Connection, by: Sequence[str], which: UsageFilter, after: Sequence[Any] | None, limit: int
+    conn: Connection,
+    by: Sequence[str],
+    usage_filter: UsageFilter,
+    after: Sequence[Any] | None,
+    limit: int,
 ) -> list[UsageTotalsRow]:
     """Sum records by any of `MEMBERS`, in that order, after a group's `place`."""
     members = [MEMBERS[name] for name in by]
@@ -273,17 +283,17 @@ def sum_groups(
     # Grouped by name: to Postgres, a parameter written twice is two expressions.
     names = [f"by_{name}" for name in by]
     query = select(*(m.label(n) for m, n in zip(members, names, strict=True)), *sums).where(
-        *which.conditions()
+        *usage_filter.conditions()
     )
     if after is not None:
         query = query.where(tuple_(*members) > tuple_(*map(literal, after)))
     rows = conn.execute(query.group_by(*names).order_by(*names).limit(limit)).all()
-    told = [s.name for s in sums]
+    sum_names = [s.name for s in sums]
     return [
         UsageTotalsRow(
             tuple(r[: len(by)]),
             {name: _to_member(name, value) for name, value in zip(by, r, strict=False)},
-            dict(zip(told, r[len(by) :], strict=True)),
+            dict(zip(sum_names, r[len(by) :], strict=True)),
         )
         for r in rows
     ]
@@ -296,13 +306,13 @@ def _to_member(name: str, value: Any) -> Any:
 
 
 def list_records(
-    conn: Connection, which: UsageFilter, before: tuple[float, int] | None, limit: int
+    conn: Connection, usage_filter: UsageFilter, before: tuple[float, int] | None, limit: int
 ) -> list[dict[str, Any]]:
     """List single records, newest first.
 
     before: created_at and id of the last one of the previous page.
     """
-    query = select(t.usage).where(*which.conditions())
+    query = select(t.usage).where(*usage_filter.conditions())
     if before is not None:
         query = query.where(tuple_(c.created_at, c.id) < tuple_(*map(literal, before)))
     return [
@@ -322,13 +332,13 @@ def spent_since(conn: Connection, key: str, since: float) -> float:
     )
 
 
-def forget(conn: Connection, tenant: str, user: str, most: int = BATCH) -> int:
+def forget(conn: Connection, tenant: str, user: str, limit: int = BATCH) -> int:
     """Remove an erased user's name from so many records; usage and cost stay.
 
     Returns the number of records; call again until it is 0.
     """
-    mine = select(c.id).where(c.tenant == tenant, c.user == user).limit(most)
-    return conn.execute(update(t.usage).where(c.id.in_(mine)).values(user=None)).rowcount
+    batch_ids = select(c.id).where(c.tenant == tenant, c.user == user).limit(limit)
+    return conn.execute(update(t.usage).where(c.id.in_(batch_ids)).values(user=None)).rowcount
 
 
 def older(conn: Connection, before: float) -> int:
@@ -337,11 +347,11 @@ def older(conn: Connection, before: float) -> int:
     Call again until it is 0. Only looks at the oldest rows by id: rows are written in order of
     time, except for the duration of a request.
     """
-    last = conn.execute(
+    last_id = conn.execute(
         select(func.max(select(c.id).order_by(c.id).limit(BATCH).subquery().c.id))
     ).scalar()
     return (
         0
-        if last is None
-        else conn.execute(delete(t.usage).where(c.id <= last, c.created_at < before)).rowcount
+        if last_id is None
+        else conn.execute(delete(t.usage).where(c.id <= last_id, c.created_at < before)).rowcount
     )

@@ -60,21 +60,21 @@ class DegradedTurns:
     """
 
     def __init__(self) -> None:
-        self._held: deque[DegradedTurn] = deque(maxlen=MAX_HELD)
+        self._held_turns: deque[DegradedTurn] = deque(maxlen=MAX_HELD)
         self._counts: dict[tuple[str, str | None, int], int] = {}
-        self._erased: dict[tuple[str, str], float] = {}
+        self._erasure_times: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
     def note(self, request: EndedRequest, reason: str) -> None:
         """Hold a request that ended now."""
         user, now = request.user, time.time()
         with self._lock:
-            if user is not None and request.created_at <= self._erased.get(
+            if user is not None and request.created_at <= self._erasure_times.get(
                 (request.tenant, user), 0.0
             ):
                 user = None
             self._count(request.tenant, user, int(request.created_at // HOUR_SECONDS), 1)
-            self._held.append(
+            self._held_turns.append(
                 DegradedTurn(
                     request.request_id,
                     request.tenant,
@@ -96,13 +96,15 @@ class DegradedTurns:
         """Remove an erased user's name, from requests under way too."""
         now = time.time()
         with self._lock:
-            self._erased = {k: at for k, at in self._erased.items() if at > now - ERASED_SECONDS}
-            self._erased[tenant, user] = now
-            kept = (
+            self._erasure_times = {
+                k: at for k, at in self._erasure_times.items() if at > now - ERASED_SECONDS
+            }
+            self._erasure_times[tenant, user] = now
+            anonymous_turns = (
                 replace(turn, user=None) if (turn.tenant, turn.user) == (tenant, user) else turn
-                for turn in self._held
+                for turn in self._held_turns
             )
-            self._held = deque(kept, maxlen=MAX_HELD)
+            self._held_turns = deque(anonymous_turns, maxlen=MAX_HELD)
             for name in [name for name in self._counts if name[:2] == (tenant, user)]:
                 self._count(tenant, None, name[2], self._counts.pop(name))
 
@@ -113,12 +115,14 @@ class DegradedTurns:
 
         since: a Unix time; the whole of its hour is counted. tenant, users: None for all.
         """
-        first = int(since // HOUR_SECONDS)
+        first_hour = int(since // HOUR_SECONDS)
         with self._lock:
             return sum(
                 turns
                 for (owner, user, hour), turns in self._counts.items()
-                if hour >= first and tenant in (None, owner) and (users is None or user in users)
+                if hour >= first_hour
+                and tenant in (None, owner)
+                and (users is None or user in users)
             )
 
     def list_since(
@@ -126,5 +130,5 @@ class DegradedTurns:
     ) -> Sequence[DegradedTurn]:
         """Return those that began since a Unix time and may be seen, newest first."""
         with self._lock:
-            held = list(self._held)
-        return [turn for turn in reversed(held) if turn.began_at >= since and may_see(turn)]
+            held_turns = list(self._held_turns)
+        return [turn for turn in reversed(held_turns) if turn.began_at >= since and may_see(turn)]

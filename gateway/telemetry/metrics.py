@@ -147,26 +147,26 @@ class Metrics:
         agents: Collection[str] = (),
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = made = CollectorRegistry()
+        self._registry = registry = CollectorRegistry()
         self.health: dict[str, ProviderHealth] = {}
         self.memory: dict[str, int] = {}
         self.degraded = DegradedTurns()
         self.configure(models, providers, agents)
         self._counters = {
-            name: Counter(f"mnemogate_{name}", text, labels, registry=made)
+            name: Counter(f"mnemogate_{name}", text, labels, registry=registry)
             for name, (text, labels) in COUNTERS.items()
         }
         self._durations = {
-            member: Histogram(name, text, ["model"], buckets=SECONDS, registry=made)
+            member: Histogram(name, text, ["model"], buckets=SECONDS, registry=registry)
             for member, (name, text) in DURATIONS.items()
         }
-        self._turn, self.tools = _TurnMetrics(made), ToolMetrics(made)
+        self._turn, self.tools = _TurnMetrics(registry), ToolMetrics(registry)
         self._lock = threading.Lock()
         self._drops: TotalCounts[tuple[str, str]] = TotalCounts()
         self._sums: dict[tuple[str, ...], float] = {}  # by counter and labels, since the last time
         self._is_shared = SHARED_FOLDER in os.environ  # other processes read what this one counts
         self._gauges = {
-            name: Gauge(f"mnemogate_{name}", text, registry=made, multiprocess_mode=mode)
+            name: Gauge(f"mnemogate_{name}", text, registry=registry, multiprocess_mode=mode)
             for name, (text, mode) in GAUGES.items()
         }
 
@@ -174,8 +174,8 @@ class Metrics:
         self, models: Collection[str], providers: Collection[str], agents: Collection[str] = ()
     ) -> None:
         """Set the names that labels may have; others count as `other`."""
-        exact = frozenset(m for m in models if not m.endswith("*"))
-        self._labels = _LabelNames(exact, frozenset(providers), frozenset(agents))
+        model_names = frozenset(m for m in models if not m.endswith("*"))
+        self._labels = _LabelNames(model_names, frozenset(providers), frozenset(agents))
 
     def observe_request(self, record: BilledRequest, memory: str) -> None:
         """Count a request that ended. memory: `x-memory-status` at its end."""
@@ -254,32 +254,34 @@ class Metrics:
 class _TurnMetrics:
     """The metrics of what the memory does."""
 
-    def __init__(self, made: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._calls = Counter(
             "mnemogate_memory_calls",
             "Memory tools that models called; automatic_recall is the gateway's own search.",
             ["tool", "outcome"],
-            registry=made,
+            registry=registry,
         )
         self._searches = Histogram(
             "mnemogate_memory_search_seconds",
             "How long searches of the memory took.",
             buckets=SEARCH_SECONDS,
-            registry=made,
+            registry=registry,
         )
         self._injected = Histogram(
             "mnemogate_injected_tokens",
             "Tokens that the memory added to a request.",
             buckets=TOKENS,
-            registry=made,
+            registry=registry,
         )
         self._tasks = Counter(
             "mnemogate_memory_tasks",
             "Requests that were tasks: templated one-shot prompts, which get no memory but blocks.",
-            registry=made,
+            registry=registry,
         )
         self._evictions = Counter(
-            "mnemogate_compactions", "Requests that were made to fit their window.", registry=made
+            "mnemogate_compactions",
+            "Requests that were made to fit their window.",
+            registry=registry,
         )
 
     def observe(self, session: Session) -> None:
@@ -315,6 +317,6 @@ def _registry_of_all() -> Any:
         return None
     from prometheus_client.multiprocess import MultiProcessCollector
 
-    found = CollectorRegistry()
-    MultiProcessCollector(found)  # type: ignore[no-untyped-call]
-    return found
+    shared_registry = CollectorRegistry()
+    MultiProcessCollector(shared_registry)  # type: ignore[no-untyped-call]
+    return shared_registry

@@ -28,10 +28,10 @@ class ToolMetrics:
             buckets=RUN_SECONDS,
             registry=registry,
         )
-        self._running = self._gauge(
+        self._running_gauge = self._gauge(
             registry, "mnemogate_tools_running", "Runs of the operator's tools in progress."
         )
-        self._waiting = self._gauge(
+        self._waiting_gauge = self._gauge(
             registry,
             "mnemogate_tools_waiting",
             "Runs of the operator's tools that wait for a slot.",
@@ -46,27 +46,27 @@ class ToolMetrics:
 
     def configure(self, entries: Collection[str]) -> None:
         """Set the entries that labels may have."""
-        for gone in self._entries - set(entries):
-            self._up.remove(gone)
+        for removed_entry in self._entries - set(entries):
+            self._up.remove(removed_entry)
         self._entries = frozenset(entries)
 
     def came(self) -> None:
         """Count a run that waits for its slot."""
-        self._waiting.inc()
+        self._waiting_gauge.inc()
 
     def began(self) -> None:
         """Count a run that had its slot."""
-        self._waiting.dec()
-        self._running.inc()
+        self._waiting_gauge.dec()
+        self._running_gauge.inc()
 
     def ended(self, entry: str, status: str, seconds: float | None) -> None:
         """Count the end of a run. seconds: since it had its slot, None if it never had one."""
         label = entry if entry in self._entries else OTHER
         self._runs.labels(label, status).inc()
         if seconds is None:
-            self._waiting.dec()
+            self._waiting_gauge.dec()
         else:
-            self._running.dec()
+            self._running_gauge.dec()
             self._seconds.labels(label).observe(seconds)
 
     def set_states(self, states: Mapping[str, bool]) -> None:

@@ -69,8 +69,8 @@ class TurnTraces:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
 
-        named = Resource.create({"service.name": "mnemogate"})
-        self._provider = TracerProvider(resource=named, shutdown_on_exit=False)
+        resource = Resource.create({"service.name": "mnemogate"})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("mnemogate")
         self._content = content
@@ -107,10 +107,10 @@ class TurnTraces:
         from opentelemetry.trace import SpanKind
 
         tools = [tool for tool in request.tools if tool.get("round") == number]
-        last = number == len(request.rounds)
-        until = request.ended_at if last else request.rounds[number].sent_at
-        spent = max((int(tool["ms"] * NANOSECONDS_A_MS) for tool in tools), default=0)
-        answered = max(until - spent, call.sent_at)
+        is_last = number == len(request.rounds)
+        until = request.ended_at if is_last else request.rounds[number].sent_at
+        longest_tool_ns = max((int(tool["ms"] * NANOSECONDS_A_MS) for tool in tools), default=0)
+        answered_at = max(until - longest_tool_ns, call.sent_at)
         provider, _, model = call.target.partition("/")
         self._tracer.start_span(
             f"chat {model}",
@@ -126,17 +126,17 @@ class TurnTraces:
                 ROUND: number,
             },
             start_time=call.sent_at,
-        ).end(answered)
+        ).end(answered_at)
         for tool in tools:
-            self._record_tool(tool, answered, inside)
+            self._record_tool(tool, answered_at, inside)
 
     def _record_tool(self, tool: Mapping[str, Any], began_at: int, inside: Any) -> None:
-        found = {OPERATION: "execute_tool", TOOL: tool["name"]}
+        attributes = {OPERATION: "execute_tool", TOOL: tool["name"]}
         if self._content:
-            found[ARGUMENTS] = tool["arguments"][:MAX_CONTENT_CHARACTERS]
-            found[RESULT] = tool["result"][:MAX_CONTENT_CHARACTERS]
+            attributes[ARGUMENTS] = tool["arguments"][:MAX_CONTENT_CHARACTERS]
+            attributes[RESULT] = tool["result"][:MAX_CONTENT_CHARACTERS]
         self._tracer.start_span(
-            f"execute_tool {tool['name']}", inside, attributes=found, start_time=began_at
+            f"execute_tool {tool['name']}", inside, attributes=attributes, start_time=began_at
         ).end(began_at + int(tool["ms"] * NANOSECONDS_A_MS))
 
     async def close(self) -> None:
@@ -172,10 +172,10 @@ def _parent_context(header: str) -> Any:
         set_span_in_context,
     )
 
-    found = TRACEPARENT.fullmatch(header)
-    if found is None:
+    match = TRACEPARENT.fullmatch(header)
+    if match is None:
         return Context()
-    trace, span, flags = (int(part, 16) for part in found.groups())
+    trace, span, flags = (int(part, 16) for part in match.groups())
     parent = SpanContext(trace, span, is_remote=True, trace_flags=TraceFlags(flags))
     if not parent.is_valid:
         return Context()

@@ -147,7 +147,7 @@ class AgentTools:
     async def _ask(self, agent: Agent, text: str) -> ToolOutput:
         if refusal := self._refuse(agent):
             return _failed(refusal)
-        self._budget.left -= 1
+        self._budget.asks_left -= 1
         turn, names = self._turn, self._names
         asked_by = {
             "agent": turn.agent.name,
@@ -179,7 +179,7 @@ class AgentTools:
             return f"{agent.name} is already waiting ({' > '.join([*names, agent.name])})"
         if len(names) > bounds.max_depth:
             return f"agents may ask each other {bounds.max_depth} deep, and this would be deeper"
-        if self._budget.left <= 0:
+        if self._budget.asks_left <= 0:
             return f"the agents of one request may ask {bounds.max_asks} times, and did"
         if not may_call(self._turn.principal, agent.name, agent.settings.home):
             return f"this key may not call the agent {agent.name}"

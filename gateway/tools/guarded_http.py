@@ -201,11 +201,11 @@ async def _read_answer(
     body = bytearray()
     unpack: Decompressor | None = None
     is_cut = False
-    while not parser.whole and not is_cut:
+    while not parser.is_complete and not is_cut:
         data = await reader.read(READ_BYTES)
         if not data:
             parser.end("")
-            if not parser.whole:
+            if not parser.is_complete:
                 raise MalformedResponse(parser.fault)
         else:
             parser.feed(data)

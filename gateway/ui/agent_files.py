@@ -43,31 +43,37 @@ async def import_agents(
     """Make the agents of a file, each with one memory of its own."""
     try:
         check_maker(visitor.caller)
-        read = _with_choices(visitor, await agent_import.read_file(visitor.field("file").encode()))
+        file_agents = _with_choices(
+            visitor, await agent_import.read_file(visitor.field("file").encode())
+        )
         source = source_of(visitor, 0)
-        refused = await agent_import.make_agents(visitor.caller, importing, read, source)
+        refusals = await agent_import.make_agents(visitor.caller, importing, file_agents, source)
     except GatewayError as e:
         if e.status not in (*FIELD_ERRORS, 413):
             raise
         return _page(visitor, fault=e.message, name=visitor.form.get("name", ""))
-    names = [agent.name for agent in read]
-    if refused:
-        return _page(visitor, made=names, refused=refused)
+    names = [agent.name for agent in file_agents]
+    if refusals:
+        return _page(visitor, made=names, refused=refusals)
     if len(names) == 1:
         return go_to(link("/agent", **where(visitor, names[0])))
     return go_to(link("/agents", tenant=where(visitor)["tenant"]))
 
 
-def _with_choices(visitor: AtVisit, read: list[ReadAgent]) -> list[ReadAgent]:
+def _with_choices(visitor: AtVisit, file_agents: list[ReadAgent]) -> list[ReadAgent]:
     """Return the agents under the name and with the model of the form. Raises BadRequest."""
     name, model = visitor.field("name").strip(), visitor.field("model").strip()
-    if name and len(read) != 1:
-        raise BadRequest(f"The file holds {len(read)} agents: leave the name empty.", param="name")
+    if name and len(file_agents) != 1:
+        raise BadRequest(
+            f"The file holds {len(file_agents)} agents: leave the name empty.", param="name"
+        )
     if name:
-        read = [read[0]._replace(name=name)]
+        file_agents = [file_agents[0]._replace(name=name)]
     if model:
-        read = [agent._replace(profile={**agent.profile, "model": model}) for agent in read]
-    return read
+        file_agents = [
+            agent._replace(profile={**agent.profile, "model": model}) for agent in file_agents
+        ]
+    return file_agents
 
 
 def _page(visitor: AtVisit, **context: object) -> Template:

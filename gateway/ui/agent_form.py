@@ -141,16 +141,18 @@ def read_form(fields: Mapping[str, str]) -> ProfileForm:
             f"The form has {size} characters; at most {MAX_CHARACTERS} are allowed. Shorten it.",
             code="profile_too_large",
         )
-    numbers = {int(m[1]) for name in fields if (m := ROW.fullmatch(name)) is not None}
+    numbers = {int(match[1]) for name in fields if (match := ROW.fullmatch(name)) is not None}
     if len(numbers) > MAX_BLOCKS:
         raise BadRequest(
             f"The form has {len(numbers)} blocks, and takes at most {MAX_BLOCKS}. Send fewer.",
             param="blocks",
         )
     values = {field.path: _lines(fields.get(field.path, "")) for field in FIELDS}
-    missing = [f.path for f in FIELDS if f.kind != "check" and f.path not in fields]
-    if missing:
-        raise BadRequest(f"The form has no field {missing[0]!r}. Reload the page and try again.")
+    missing_fields = [f.path for f in FIELDS if f.kind != "check" and f.path not in fields]
+    if missing_fields:
+        raise BadRequest(
+            f"The form has no field {missing_fields[0]!r}. Reload the page and try again."
+        )
     rows = [
         {name: _lines(fields.get(f"blocks.{number}.{name}", "")) for name in BLOCK_MEMBERS}
         for number in sorted(numbers)
@@ -168,13 +170,13 @@ def changed_members(form: ProfileForm, profile: Mapping[str, Any]) -> Json:
         text = form.values[field.path]
         if text == before.values[field.path]:
             continue
-        member, _, inner = field.path.partition(".")
+        member, _, submember = field.path.partition(".")
         value = _parse(field, text)
-        if not inner:
+        if not submember:
             changes[member] = value
             continue
-        nested = changes.setdefault(member, dict(profile.get(member) or {}))
-        nested[inner] = value
+        members = changes.setdefault(member, dict(profile.get(member) or {}))
+        members[submember] = value
     for member in NESTED:
         if member in changes:
             changes[member] = _without_none(changes[member])
@@ -211,17 +213,17 @@ def changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> list[s
 
 
 def _block_text(block: Mapping[str, Any]) -> str:
-    marks = [f"at most {block.get('limit', 4000)} characters"]
+    limits = [f"at most {block.get('limit', 4000)} characters"]
     if block.get("read_only"):
-        marks.append("read-only")
-    head = f"{block.get('description', '')} ({', '.join(marks)})".strip()
+        limits.append("read-only")
+    head = f"{block.get('description', '')} ({', '.join(limits)})".strip()
     return f"{head}\n{block.get('value', '')}".rstrip()
 
 
 def _member(profile: Mapping[str, Any], path: str) -> Any:
-    member, _, inner = path.partition(".")
+    member, _, submember = path.partition(".")
     value = profile.get(member)
-    return (value or {}).get(inner) if inner else value
+    return (value or {}).get(submember) if submember else value
 
 
 def _render(field: ProfileField, value: Any) -> str:

@@ -57,18 +57,18 @@ async def send_trial(
     conversation = visitor.field("conversation") or _new_conversation()
     trial = Trial(visitor, agent, check_name(user, "user"), conversation)
     text = visitor.field("message")
-    before, said = await trial.read_blocks(), await trial.read_messages()
+    before, messages = await trial.read_blocks(), await trial.read_messages()
     if not text.strip():
-        return _page(trial, said, [TrialBlock(block) for block in before])
+        return _page(trial, messages, [TrialBlock(block) for block in before])
     try:
-        answered = await _answer(trial, text, run_turn)
-        is_sent = answered.role != "error"
+        answer = await _answer(trial, text, run_turn)
+        is_sent = answer.role != "error"
     except GatewayError as e:
-        answered, is_sent = TrialMessage("error", e.message), False
+        answer, is_sent = TrialMessage("error", e.message), False
     after = await trial.read_blocks()
     blocks = await asyncio.to_thread(mark_changes, before, after)
-    said += [TrialMessage("user", text), answered]
-    return _page(trial, said, blocks, draft="" if is_sent else text)
+    messages += [TrialMessage("user", text), answer]
+    return _page(trial, messages, blocks, draft="" if is_sent else text)
 
 
 def _check_one_tenant(visitor: Visitor) -> None:
@@ -116,8 +116,8 @@ def _principal(visitor: Visitor) -> Principal:
 def _takes_key(visitor: Visitor) -> bool:
     """Tell whether a provider is called with the client's own key."""
     settings = visitor.gateway.settings
-    lacking = (p for p in settings.providers.values() if not p.api_key)
-    return settings.mode == "own-key" and next(lacking, None) is not None
+    without_key = (p for p in settings.providers.values() if not p.api_key)
+    return settings.mode == "own-key" and next(without_key, None) is not None
 
 
 def _default_user(visitor: Visitor) -> str:
@@ -148,12 +148,12 @@ def _note_on(answer: InnerAnswer) -> str:
 
 
 def _page(
-    trial: Trial, said: Sequence[TrialMessage], blocks: Sequence[TrialBlock], draft: str = ""
+    trial: Trial, messages: Sequence[TrialMessage], blocks: Sequence[TrialBlock], draft: str = ""
 ) -> Template:
     visitor = trial.visitor
     context = {
         "trial": trial,
-        "messages": said,
+        "messages": messages,
         "blocks": blocks,
         "changes": sum(bool(b.lines) for b in blocks),
         "draft": draft,

@@ -65,11 +65,11 @@ def agent_page(visitor: Visitor, template: str, agent: Agent, **context: Any) ->
 async def agents_page(
     visitor: AtVisit, tag: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Template:
-    listed = await api.agents.fn(visitor.caller, tag, cursor or None, PAGE)
+    agents_list = await api.agents.fn(visitor.caller, tag, cursor or None, PAGE)
     return visitor.page(
         "agents.html",
-        agents=listed.data,
-        rest=listed.next_cursor,
+        agents=agents_list.data,
+        rest=agents_list.next_cursor,
         tag=tag,
         tenant=where(visitor)["tenant"],
         may_make=may_make(visitor),
@@ -82,8 +82,10 @@ async def model_choices(visitor: Visitor) -> Json:
     names = router.names(principal)
     is_open = any(model.endswith("*") for model in visitor.gateway.settings.models)
     if is_open:
-        listed = [str(model["id"]) for model in await upstream_models(visitor.gateway, principal)]
-        names += [name for name in listed[:MAX_LISTED_MODELS] if name not in names]
+        upstream_names = [
+            str(model["id"]) for model in await upstream_models(visitor.gateway, principal)
+        ]
+        names += [name for name in upstream_names[:MAX_LISTED_MODELS] if name not in names]
     return {"models": names, "is_open": is_open}
 
 
@@ -140,8 +142,8 @@ async def make_agent(visitor: AtVisit) -> Template | Redirect:
             return await _form_page(visitor, form, None, new_name=name, added=True)
         members = await _members(form, _default_profile())
         await _check_free(visitor, name)
-        made = {member: value for member, value in members.items() if value is not None}
-        await api.put_profile(visitor.caller, name, made, source_of(visitor, 0))
+        profile_members = {member: value for member, value in members.items() if value is not None}
+        await api.put_profile(visitor.caller, name, profile_members, source_of(visitor, 0))
     except GatewayError as e:
         if e.status not in FIELD_ERRORS:
             raise
@@ -198,8 +200,8 @@ async def save_profile(visitor: AtVisit, name: FromQuery[str]) -> Template | Red
     agent = await api.find_agent(visitor.caller, name)
     try:
         if _edit_rows(visitor, form):
-            seen = {"version": version, "added": True}
-            return await _form_page(visitor, form, agent, **seen)
+            form_state = {"version": version, "added": True}
+            return await _form_page(visitor, form, agent, **form_state)
         changes = await _members(form, profile_of(agent))
         if agent.version != version and changes:
             return await _conflict_page(visitor, form, agent)
@@ -209,10 +211,10 @@ async def save_profile(visitor: AtVisit, name: FromQuery[str]) -> Template | Red
     except GatewayError as e:
         if e.status not in FIELD_ERRORS:
             raise
-        current = await api.find_agent(visitor.caller, name)
-        if current.version != version:
-            return await _conflict_page(visitor, form, current)
-        return await _form_page(visitor, form, current, error=e)
+        current_agent = await api.find_agent(visitor.caller, name)
+        if current_agent.version != version:
+            return await _conflict_page(visitor, form, current_agent)
+        return await _form_page(visitor, form, current_agent, error=e)
     return go_to(link("/agent", **where(visitor, agent.name)))
 
 
@@ -220,20 +222,20 @@ async def _conflict_page(visitor: Visitor, form: ProfileForm, agent: Agent) -> T
     """Return the form as it was sent, with what it would overwrite. agent: as it is now."""
     profile = profile_of(agent)
     changes = await _members(form, profile)
-    ours = {**profile, **{k: v for k, v in changes.items() if v is not None}}
+    merged_profile = {**profile, **{k: v for k, v in changes.items() if v is not None}}
     for member, value in changes.items():
         if value is None:
-            ours.pop(member, None)
-    differences = await asyncio.to_thread(_compare, profile, ours)
+            merged_profile.pop(member, None)
+    differences = await asyncio.to_thread(_compare, profile, merged_profile)
     return await _form_page(visitor, form, agent, differences=differences)
 
 
 def _compare(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Any]:
     """Return the members that differ, each with its lines before and after."""
-    old, new = agent_form.text_members(before), agent_form.text_members(after)
+    old_texts, new_texts = agent_form.text_members(before), agent_form.text_members(after)
     return [
-        (name, list(diff_lines(old.get(name), new.get(name))))
-        for name in agent_form.changed_names(old, new)
+        (name, list(diff_lines(old_texts.get(name), new_texts.get(name))))
+        for name in agent_form.changed_names(old_texts, new_texts)
     ]
 
 
@@ -242,12 +244,12 @@ async def agent_versions(
     visitor: AtVisit, name: FromQuery[str], cursor: FromQuery[str | None] = None
 ) -> Template:
     """Show what each edit changed; of a deleted agent too, which undo restores."""
-    found = await api.versions.fn(visitor.caller, name, cursor or None, VERSIONS)
-    rows, default = found.data, _default_profile()  # the first one is compared with that
+    versions_list = await api.versions.fn(visitor.caller, name, cursor or None, VERSIONS)
+    rows, default = versions_list.data, _default_profile()  # the first one is compared with that
     versions = await asyncio.to_thread(
         lambda: [(v, _compare(v.before or default, v.after) if v.after else []) for v in rows]
     )
-    context = {"versions": versions, "rest": found.next_cursor, "title": name}
+    context = {"versions": versions, "rest": versions_list.next_cursor, "title": name}
     try:
         agent = await api.find_agent(visitor.caller, name)
     except ResourceNotFound:

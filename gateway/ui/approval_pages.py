@@ -33,29 +33,29 @@ def _look_everywhere(visitor: Visitor) -> None:
 
 
 async def _list_waiting(visitor: Visitor) -> list[Approval]:
-    listed = await api.approvals.fn(visitor.caller, "pending", None, MAX_WAITING)
-    return list(listed.data)
+    pending_calls = await api.approvals.fn(visitor.caller, "pending", None, MAX_WAITING)
+    return list(pending_calls.data)
 
 
 @get("/approvals")
 async def approvals_page(visitor: AtVisit) -> Template:
     _look_everywhere(visitor)
-    waiting = await _list_waiting(visitor)
-    newest = await api.approvals.fn(visitor.caller, None, None, MAX_WAITING)
-    decided = [call for call in newest.data if call.status != "pending"]
+    waiting_calls = await _list_waiting(visitor)
+    newest_calls = await api.approvals.fn(visitor.caller, None, None, MAX_WAITING)
+    decided = [call for call in newest_calls.data if call.status != "pending"]
     return visitor.page(
         "approvals.html",
-        calls=waiting,
-        waiting=len(waiting),
+        calls=waiting_calls,
+        waiting=len(waiting_calls),
         decided=decided[:MAX_DECIDED],
-        seen=_name_state(waiting),
+        seen=_name_state(waiting_calls),
         tenant=tenant_link(visitor),
     )
 
 
-def _name_state(waiting: list[Approval]) -> str:
+def _name_state(waiting_calls: list[Approval]) -> str:
     """Return what a page that shows these calls knows: their ids."""
-    return ",".join(call.id for call in waiting) or NOTHING_WAITS
+    return ",".join(call.id for call in waiting_calls) or NOTHING_WAITS
 
 
 @get("/approval")
@@ -105,34 +105,38 @@ async def approval_events(
     """
     _look_everywhere(visitor)
     headers = visitor.caller.request.headers
-    known = set((headers.get("last-event-id") or seen).split(","))
+    known_ids = set((headers.get("last-event-id") or seen).split(","))
 
     async def changes() -> AsyncIterator[bytes]:
-        listed = known
+        listed_ids = known_ids
         async for _ in watch(visitor):
-            waiting = await _list_waiting(visitor)
-            present = {call.id for call in waiting} or {NOTHING_WAITS}
-            yield _render_changes(visitor, waiting, listed) if present != listed else b""
-            listed = present
+            waiting_calls = await _list_waiting(visitor)
+            present = {call.id for call in waiting_calls} or {NOTHING_WAITS}
+            yield (
+                _render_changes(visitor, waiting_calls, listed_ids)
+                if present != listed_ids
+                else b""
+            )
+            listed_ids = present
 
     return Stream(feeds.open(visitor.session, changes()), media_type=EVENT_STREAM)
 
 
-def _render_changes(visitor: Visitor, waiting: list[Approval], listed: set[str]) -> bytes:
+def _render_changes(visitor: Visitor, waiting_calls: list[Approval], listed_ids: set[str]) -> bytes:
     """Return the events that bring a page from the calls that it lists to those that wait."""
     engine = visitor.caller.request.app.template_engine
     assert engine is not None  # noqa: S101 - the dashboard's pages are made by it
     card, count = (
         engine.get_template(f"parts/{name}.html") for name in ("approval", "approvals-waiting")
     )
-    state, tenant = _name_state(waiting), tenant_link(visitor)
-    ended = sorted(listed - {call.id for call in waiting} - {NOTHING_WAITS})
-    events = [event(f"ended-{ident}", "", state) for ident in ended if ident.isidentifier()]
-    for call in reversed(waiting):
-        if call.id not in listed:
+    state, tenant = _name_state(waiting_calls), tenant_link(visitor)
+    ended_ids = sorted(listed_ids - {call.id for call in waiting_calls} - {NOTHING_WAITS})
+    events = [event(f"ended-{ident}", "", state) for ident in ended_ids if ident.isidentifier()]
+    for call in reversed(waiting_calls):
+        if call.id not in listed_ids:
             html = card.render(call=call, fault="", visitor=visitor, tenant=tenant)
             events.append(event("approval", html, state))
-    events.append(event("waiting", count.render(waiting=len(waiting)), state))
+    events.append(event("waiting", count.render(waiting=len(waiting_calls)), state))
     return b"".join(events)
 
 

@@ -26,17 +26,17 @@ VERSIONS = 20
 
 @get("/user")
 async def user_page(subject: AboutUser) -> Template:
-    mark = await _edit_mark(subject)  # before the blocks, so that no edit is missed
-    found = await api.blocks.fn(subject.desk, None, MAX_BLOCKS)
+    edit_mark = await _edit_mark(subject)  # before the blocks, so that no edit is missed
+    blocks_list = await api.blocks.fn(subject.desk, None, MAX_BLOCKS)
     about = await summarise_user(subject)
-    return subject.page("user.html", blocks=found.data, mark=mark, **about)
+    return subject.page("user.html", blocks=blocks_list.data, mark=edit_mark, **about)
 
 
 async def _edit_mark(subject: Subject) -> str:
     """Return what changes with every edit of the user's blocks."""
     desk = subject.desk
-    mark = await desk.read(management.activity.edit_mark(desk.memory, desk.scope))
-    return "none" if mark is None else f"{mark[0]}.{mark[1]}"
+    edit_mark = await desk.read(management.activity.edit_mark(desk.memory, desk.scope))
+    return "none" if edit_mark is None else f"{edit_mark[0]}.{edit_mark[1]}"
 
 
 async def _block(subject: Subject, label: str) -> Any:
@@ -65,9 +65,9 @@ async def save_block(subject: AboutUser) -> Template | Redirect:
     label, value = visitor.field("label"), visitor.field("value")
     version = version_of(visitor)
     before = await _block(subject, label)
-    new = BlockPut(value, before.description, before.limit)
+    new_block = BlockPut(value, before.description, before.limit)
     try:
-        await api.replace_block(subject.desk, label, new, version)
+        await api.replace_block(subject.desk, label, new_block, version)
     except GatewayError as e:
         if e.status not in (400, 403, 409):
             raise
@@ -86,8 +86,8 @@ async def undo_block(subject: AboutUser) -> Template | Redirect:
 @post("/user/blocks", status_code=200)
 async def make_block(subject: AboutUser) -> Redirect:
     visitor = subject.visitor
-    new = BlockPut(visitor.field("value"), visitor.field("description"))
-    await api.replace_block(subject.desk, visitor.field("label").strip(), new, 0)
+    new_block = BlockPut(visitor.field("value"), visitor.field("description"))
+    await api.replace_block(subject.desk, visitor.field("label").strip(), new_block, 0)
     return go_to(link("/user", **subject.where))
 
 
@@ -104,11 +104,11 @@ async def _after_edit(subject: Subject, label: str) -> Template | Redirect:
 
 
 async def _with_versions(subject: Subject, block: Any, cursor: str | None) -> dict[str, Any]:
-    found = await api.versions.fn(subject.desk, block.label, cursor, VERSIONS)
+    versions_list = await api.versions.fn(subject.desk, block.label, cursor, VERSIONS)
     versions = await asyncio.to_thread(
-        lambda: [(v, list(diff_lines(v.before, v.after))) for v in found.data]
+        lambda: [(v, list(diff_lines(v.before, v.after))) for v in versions_list.data]
     )
-    return {"block": block, "versions": versions, "rest": found.next_cursor}
+    return {"block": block, "versions": versions, "rest": versions_list.next_cursor}
 
 
 @get("/user/block/versions")
@@ -127,11 +127,11 @@ async def block_events(subject: AboutUser, feeds: Feeds, mark: FromQuery[str] = 
     """
 
     async def changes() -> AsyncIterator[bytes]:
-        known = mark
+        known_mark = mark
         async for _ in watch(subject.visitor):
             now = await _edit_mark(subject)
-            if now != known:
-                known = now
+            if now != known_mark:
+                known_mark = now
                 yield event("changed", "")
             else:
                 yield b""

@@ -41,15 +41,15 @@ class LinePlot:
     top: float
 
 
-def stack(parts: Mapping[str, tuple[str, int]], whole: int) -> list[BarPart]:
-    """Return a stacked bar. parts: name to title and value. whole: what fills the bar."""
-    whole = max(whole, sum(value for _, value in parts.values()), 1)
-    out, x = [], 0.0
+def stack(parts: Mapping[str, tuple[str, int]], full_value: int) -> list[BarPart]:
+    """Return a stacked bar. parts: name to title and value. full_value: what fills the bar."""
+    full_value = max(full_value, sum(value for _, value in parts.values()), 1)
+    out, offset = [], 0.0
     for name, (title, value) in parts.items():
         if value > 0:
-            width = 100 * value / whole
-            out.append(BarPart(name, title, value, round(x, 3), round(width, 3)))
-            x += width
+            width = 100 * value / full_value
+            out.append(BarPart(name, title, value, round(offset, 3), round(width, 3)))
+            offset += width
     return out
 
 
@@ -66,9 +66,9 @@ def line(values: Sequence[float], top: float | None = None) -> LinePlot:
 
 def bars(values: Mapping[str, float]) -> list[PlotBar]:
     """Return a bar for each of the last values, by title."""
-    shown = list(values.items())[-MAX_BARS:]
-    top = max((value for _, value in shown), default=0.0) or 1.0
-    step = WIDTH / max(len(shown), 1)
+    shown_values = list(values.items())[-MAX_BARS:]
+    top = max((value for _, value in shown_values), default=0.0) or 1.0
+    step = WIDTH / max(len(shown_values), 1)
     return [
         PlotBar(
             title,
@@ -79,5 +79,5 @@ def bars(values: Mapping[str, float]) -> list[PlotBar]:
             round(min(step * 0.8, 40.0), 1),
             round(HEIGHT * value / top, 1),
         )
-        for i, (title, value) in enumerate(shown)
+        for i, (title, value) in enumerate(shown_values)
     ]

@@ -54,19 +54,19 @@ async def conversations_page(
     if q:
         offset = max(place_of(cursor, int) or 0, 0)
         search = SearchParams(SearchQuery(q, (), None, None, PAGE + 1, offset))
-        found = await api.search_messages.fn(desk, search, None)
-        hits, rest, listed = found.data, found.next_cursor, []
+        results = await api.search_messages.fn(desk, search, None)
+        hits, next_cursor, conversations_list = results.data, results.next_cursor, []
     else:
-        found = await api.conversations.fn(desk, cursor, PAGE)
-        listed, rest = found.data, found.next_cursor
-    names = [*(c.id for c in listed), *(hit.conversation for hit in hits)]
+        results = await api.conversations.fn(desk, cursor, PAGE)
+        conversations_list, next_cursor = results.data, results.next_cursor
+    names = [*(c.id for c in conversations_list), *(hit.conversation for hit in hits)]
     titles = await desk.read(management.conversations.read_titles(desk.memory, desk.scope, names))
     return subject.page(
         "conversations.html",
-        conversations=listed,
+        conversations=conversations_list,
         titles=titles,
         hits=hits,
-        rest=rest,
+        rest=next_cursor,
         q=q,
         **await summarise_user(subject),
     )
@@ -81,50 +81,52 @@ async def thread_page(
     cursor: FromQuery[str | None] = None,
 ) -> Template:
     caller, after = visitor.caller, place_of(cursor or None, int) or 0
-    which = ConversationName(name, user or None, agent or None)
-    found, listed = await caller.read(
+    conversation_name = ConversationName(name, user or None, agent or None)
+    conversation, message_rows = await caller.read(
         management.conversations.read_conversation(
-            caller.memory, caller.reach, which, after, MESSAGES + 1
+            caller.memory, caller.reach, conversation_name, after, MESSAGES + 1
         )
     )
-    rows, rest = window(
-        listed, MESSAGES, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
+    rows, next_cursor = window(
+        message_rows, MESSAGES, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
     )
     turns = list({row["node"] for row in rows if row["node"] is not None})
-    notes = await caller.read(management.activity.read_thread_notes(caller.memory, found, turns))
+    notes = await caller.read(
+        management.activity.read_thread_notes(caller.memory, conversation, turns)
+    )
     return visitor.page(
         "thread.html",
-        found=found,
+        found=conversation,
         messages=_messages(rows, notes.explains, caller.memory.policy.screen),
         notes=notes,
-        rest=rest,
+        rest=next_cursor,
         first=not after,
-        where=_where(visitor, found),
-        **await _title_and_zone(visitor, found),
+        where=_where(visitor, conversation),
+        **await _title_and_zone(visitor, conversation),
     )
 
 
-async def _title_and_zone(visitor: AtVisit, found: FoundConversation) -> dict[str, str]:
+async def _title_and_zone(visitor: AtVisit, conversation: FoundConversation) -> dict[str, str]:
     """Return how a conversation began, and the time zone of its user."""
     caller = visitor.caller
-    scope = caller.memory.scope(found.tenant, found.user, found.agent)
+    scope = caller.memory.scope(conversation.tenant, conversation.user, conversation.agent)
     titles = await caller.read(
-        management.conversations.read_titles(caller.memory, scope, [found.name])
+        management.conversations.read_titles(caller.memory, scope, [conversation.name])
     )
-    if found.user is None:
-        return {"began": titles.get(found.name, ""), "timezone": ""}
+    if conversation.user is None:
+        return {"began": titles.get(conversation.name, ""), "timezone": ""}
     policy = await caller.read(
-        management.policies.find_policy(caller.memory, found.tenant, found.user)
+        management.policies.find_policy(caller.memory, conversation.tenant, conversation.user)
     )
-    return {"began": titles.get(found.name, ""), "timezone": policy.timezone}
+    return {"began": titles.get(conversation.name, ""), "timezone": policy.timezone}
 
 
-def _where(visitor: AtVisit, found: FoundConversation) -> dict[str, str]:
+def _where(visitor: AtVisit, conversation: FoundConversation) -> dict[str, str]:
     tenant = visitor.caller.asked_tenant or ""
     if visitor.caller.principal.admin:
-        tenant = found.tenant
-    agent = found.agent if found.agent != "default" else ""
-    return {"user": found.user or "", "agent": agent, "tenant": tenant}
+        tenant = conversation.tenant
+    agent = conversation.agent if conversation.agent != "default" else ""
+    return {"user": conversation.user or "", "agent": agent, "tenant": tenant}
 
 
 def _messages(
@@ -152,9 +154,11 @@ def _messages(
 @post("/conversation/delete", status_code=200)
 async def delete_conversation(visitor: AtVisit) -> Redirect:
     caller, user = visitor.caller, visitor.field("user")
-    which = ConversationName(visitor.field("name"), user or None, visitor.field("agent") or None)
+    conversation_name = ConversationName(
+        visitor.field("name"), user or None, visitor.field("agent") or None
+    )
     await caller.write(
-        management.conversations.delete_conversation(caller.memory, caller.reach, which)
+        management.conversations.delete_conversation(caller.memory, caller.reach, conversation_name)
     )
     tenant = caller.asked_tenant or ""
     return go_to(link("/user/conversations" if user else "", user=user, tenant=tenant))

@@ -43,12 +43,12 @@ MEANINGS = {
 async def dropped_page(
     subject: AboutUser, reason: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Template:
-    everything = TimeRange(None, None)
-    found = await api.dropped.fn(subject.desk, everything, reason or None, cursor or None, PAGE)
+    any_time = TimeRange(None, None)
+    entries = await api.dropped.fn(subject.desk, any_time, reason or None, cursor or None, PAGE)
     return subject.page(
         "dropped.html",
-        entries=found.data,
-        rest=found.next_cursor,
+        entries=entries.data,
+        rest=entries.next_cursor,
         reason=reason,
         reasons=management.dropped.REASONS,
         meanings=MEANINGS,

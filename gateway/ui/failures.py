@@ -65,10 +65,12 @@ async def list_failed(
     Empty while the store is down.
     """
     caller = visitor.caller
-    which = UsageFilter(caller.reach.tenant, user, since=since, failed=True)
+    usage_filter = UsageFilter(caller.reach.tenant, user, since=since, failed=True)
     with contextlib.suppress(GatewayError):
         await caller.gateway.usage.flush()
-        rows = await caller.read(table.read_records(caller.memory.db, which, None, MOST_REQUESTS))
+        rows = await caller.read(
+            table.read_records(caller.memory.db, usage_filter, None, MOST_REQUESTS)
+        )
         return [to_failure(row) for row in rows if may_see(visitor, row)]
     return []
 

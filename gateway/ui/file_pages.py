@@ -46,8 +46,8 @@ async def files_page(
         if kind not in KINDS:
             kinds = ", ".join(KINDS)
             raise BadRequest(f"`kind` is {kind[:40]!r}: use one of {kinds}.", param="kind")
-        listed = await api.search_files.fn(subject.desk, q, file, kind, HITS)
-        hits = [_show_hit(hit, q) for hit in listed.data]
+        hits_list = await api.search_files.fn(subject.desk, q, file, kind, HITS)
+        hits = [_show_hit(hit, q) for hit in hits_list.data]
     return await _page(subject, q=q, file=file, kind=kind, hits=hits)
 
 
@@ -67,25 +67,27 @@ def _show_hit(hit: UserFileHit, query: str) -> tuple[UserFileHit, int, str]:
 
 async def _list_files(subject: Subject) -> dict[str, Any]:
     files = (await api.files.fn(subject.desk)).data
-    return {"files": files, "is_reading": any(one.status in UNREAD for one in files)}
+    return {"files": files, "is_reading": any(user_file.status in UNREAD for user_file in files)}
 
 
 async def _page(subject: Subject, **context: Any) -> Template:
     values = {"q": "", "file": "", "kind": "text", "hits": [], "fault": "", **context}
     limits = find_file_limits(subject.visitor.gateway.settings)
-    listed = await _list_files(subject)
+    files_list = await _list_files(subject)
     head = await summarise_user(subject)
-    return subject.page("files.html", limits=limits, **listed, **head, **values)
+    return subject.page("files.html", limits=limits, **files_list, **head, **values)
 
 
 @post("/user/files", status_code=200, opt={TAKES_FILES: AS_BYTES})
 async def upload_file(subject: AboutUser) -> Template | Redirect:
     """Store the file of the form; of the same name, as a new version."""
     try:
-        sent = subject.visitor.form.files.get("file")
-        if sent is None or not sent.name:
+        uploaded_file = subject.visitor.form.files.get("file")
+        if uploaded_file is None or not uploaded_file.name:
             raise BadRequest("Choose a file first.", param="file")
-        incoming = IncomingFile(sent.name, len(sent.content), _pieces(sent))
+        incoming = IncomingFile(
+            uploaded_file.name, len(uploaded_file.content), _pieces(uploaded_file)
+        )
         await api.store_incoming(subject.desk, incoming)
     except GatewayError as e:
         if e.status not in FORM_ERRORS:
@@ -94,9 +96,9 @@ async def upload_file(subject: AboutUser) -> Template | Redirect:
     return go_to(link("/user/files", **subject.where))
 
 
-async def _pieces(sent: UploadedFile) -> AsyncIterator[bytes]:
-    for start in range(0, len(sent.content), PIECE_BYTES):
-        yield bytes(sent.content[start : start + PIECE_BYTES])
+async def _pieces(uploaded_file: UploadedFile) -> AsyncIterator[bytes]:
+    for start in range(0, len(uploaded_file.content), PIECE_BYTES):
+        yield bytes(uploaded_file.content[start : start + PIECE_BYTES])
 
 
 @get("/user/file")
@@ -127,21 +129,21 @@ async def file_page(
 async def _read_text(
     subject: Subject, file: UserFile, page: int | None, line: int | None
 ) -> UserFileText:
-    first = None
+    first_line = None
     if page is None or line is not None:
-        first = max((line or 1) - LINES_BEFORE, 1)
-    wanted = page if first is None else None
-    read: UserFileText = await api.file_text.fn(
-        subject.desk, path_segment(file.id), wanted, first, LINES
+        first_line = max((line or 1) - LINES_BEFORE, 1)
+    wanted_page = page if first_line is None else None
+    file_text: UserFileText = await api.file_text.fn(
+        subject.desk, path_segment(file.id), wanted_page, first_line, LINES
     )
-    return read
+    return file_text
 
 
 @get("/user/file/content")
 async def file_content(subject: AboutUser, id: FromQuery[str]) -> Stream:
     """Send the bytes of a file, which the browser saves and does not show."""
-    sent: Stream = await api.file_content.fn(subject.desk, path_segment(id))
-    return sent
+    stream: Stream = await api.file_content.fn(subject.desk, path_segment(id))
+    return stream
 
 
 @post("/user/file/delete", status_code=200)

@@ -50,27 +50,29 @@ class Diagnosis:
 async def why_page(
     visitor: AtVisit, id: FromQuery[str] = "", user: FromQuery[str] = ""
 ) -> Template:
-    found = _check_setup(visitor)
+    diagnoses = _check_setup(visitor)
     try:
         if id:
-            found += await _check_request(visitor, id.strip())
+            diagnoses += await _check_request(visitor, id.strip())
         if user:
-            found += await _check_user(visitor, user)
+            diagnoses += await _check_user(visitor, user)
         if not (id or user):
-            found += await _check_everything(visitor)
+            diagnoses += await _check_everything(visitor)
         if not id:
-            failed = await list_failed(visitor, time.time() - DAY_SECONDS, user or None)
-            found = [*_check_failures(failed), *found]
+            failed_requests = await list_failed(visitor, time.time() - DAY_SECONDS, user or None)
+            diagnoses = [*_check_failures(failed_requests), *diagnoses]
     except StoreDown as e:
-        found = [Diagnosis("bad", "The store is down", e.message), *found]
-    return visitor.page("why.html", findings=found, asked=id, user=user)
+        diagnoses = [Diagnosis("bad", "The store is down", e.message), *diagnoses]
+    return visitor.page("why.html", findings=diagnoses, asked=id, user=user)
 
 
-def _check_failures(failed: Sequence[FailedRequest]) -> list[Diagnosis]:
+def _check_failures(failed_requests: Sequence[FailedRequest]) -> list[Diagnosis]:
     """Tell of requests that failed in the last day, by what happened, the newest first."""
-    alike: dict[tuple[int, str, str], list[FailedRequest]] = {}
-    for request in failed:
-        alike.setdefault((request.status, request.code, request.target), []).append(request)
+    similar_requests: dict[tuple[int, str, str], list[FailedRequest]] = {}
+    for request in failed_requests:
+        similar_requests.setdefault((request.status, request.code, request.target), []).append(
+            request
+        )
     return [
         Diagnosis(
             "bad",
@@ -79,18 +81,20 @@ def _check_failures(failed: Sequence[FailedRequest]) -> list[Diagnosis]:
             f"{requests[0].request_id}, {ago(requests[0].ended_at)}. Nothing was remembered of it.",
             requests[0].advice,
         )
-        for place, requests in enumerate([*alike.values()][:SIMILAR])
+        for place, requests in enumerate([*similar_requests.values()][:SIMILAR])
     ]
 
 
 def _check_setup(visitor: Visitor) -> list[Diagnosis]:
     """Check what applies to every request."""
     gateway = visitor.gateway
-    settings, found = gateway.settings.memory, []
+    settings, diagnoses = gateway.settings.memory, []
     if gateway.memory.ready:
-        found.append(Diagnosis("good", "The store works", "The memory can be read and written."))
+        diagnoses.append(
+            Diagnosis("good", "The store works", "The memory can be read and written.")
+        )
     if degraded := gateway.metrics.memory.get("degraded", 0):
-        found.append(
+        diagnoses.append(
             Diagnosis(
                 "bad",
                 "Some requests went without memory",
@@ -99,7 +103,7 @@ def _check_setup(visitor: Visitor) -> list[Diagnosis]:
             )
         )
     if settings.tools == "never":
-        found.append(
+        diagnoses.append(
             Diagnosis(
                 "note",
                 "No memory tools are offered",
@@ -109,10 +113,10 @@ def _check_setup(visitor: Visitor) -> list[Diagnosis]:
         )
     mode = visitor.caller.principal.memory
     if mode != "full":
-        found.append(
+        diagnoses.append(
             Diagnosis("bad", "Your key may not do everything", f"Its memory policy is {mode!r}.")
         )
-    return found
+    return diagnoses
 
 
 async def _check_request(visitor: Visitor, ident: str) -> list[Diagnosis]:
@@ -122,8 +126,8 @@ async def _check_request(visitor: Visitor, ident: str) -> list[Diagnosis]:
         return _check_turn(visitor, turn)
     caller = visitor.caller
     since = time.time() - DAYS * DAY_SECONDS
-    which = UsageFilter(caller.reach.tenant, since=since, request_id=ident)
-    rows = [r for r in await read_usage(visitor, which) if may_see(visitor, r)]
+    usage_filter = UsageFilter(caller.reach.tenant, since=since, request_id=ident)
+    rows = [r for r in await read_usage(visitor, usage_filter) if may_see(visitor, r)]
     if not rows:
         return [
             Diagnosis(
@@ -175,15 +179,15 @@ def _check_turn(visitor: Visitor, turn: RecentTurn) -> list[Diagnosis]:
     assert explain is not None  # noqa: S101 - the caller has looked
     tenant = turn.tenant if visitor.caller.principal.admin else ""
     href = link("/request", id=explain.id, tenant=tenant)
-    found = [
+    diagnoses = [
         Diagnosis("good", "The memory took part", "Here is what was added and run.", href=href)
     ]
     if turn.user is None:
-        found.append(NOBODY)
+        diagnoses.append(NOBODY)
     else:
-        found.append(Diagnosis("good", "Somebody was named", f"The user is {turn.user!r}."))
+        diagnoses.append(Diagnosis("good", "Somebody was named", f"The user is {turn.user!r}."))
     if not explain.tools:
-        found.append(
+        diagnoses.append(
             Diagnosis(
                 "note",
                 "The model called no memory tool",
@@ -191,11 +195,13 @@ def _check_turn(visitor: Visitor, turn: RecentTurn) -> list[Diagnosis]:
                 "Facts are then extracted in the background, if memory.extract allows it.",
             )
         )
-    found += [
+    diagnoses += [
         Diagnosis("note", f"{name.capitalize()} was {'on' if d.on else 'off'}", d.why)
         for name, d in explain.decisions.items()
     ]
-    return found + [Diagnosis("note", "The record remarks", remark) for remark in explain.remarks]
+    return diagnoses + [
+        Diagnosis("note", "The record remarks", remark) for remark in explain.remarks
+    ]
 
 
 NOBODY = Diagnosis(
@@ -210,13 +216,13 @@ NOBODY = Diagnosis(
 async def _check_user(visitor: Visitor, user: str) -> list[Diagnosis]:
     """Check one user: is there such a memory, what may it do, does the model use it?"""
     caller, reach = visitor.caller, reach_of(visitor)
-    exact = VisibleScopes(reach.tenant, [user] if caller.principal.may_name(user) else [])
-    rows = await caller.read(management.users.list_users(caller.memory, exact, None, SIMILAR))
+    user_scopes = VisibleScopes(reach.tenant, [user] if caller.principal.may_name(user) else [])
+    rows = await caller.read(management.users.list_users(caller.memory, user_scopes, None, SIMILAR))
     if not rows:
         return [*await _check_spelling(visitor, user), *_elsewhere(visitor)]
-    row, found = rows[0], []
+    row, diagnoses = rows[0], []
     href = link("/user", user=user, tenant=row["tenant"] if caller.principal.admin else "")
-    found.append(
+    diagnoses.append(
         Diagnosis(
             "good",
             "There is a memory of this name",
@@ -227,7 +233,7 @@ async def _check_user(visitor: Visitor, user: str) -> list[Diagnosis]:
     find = management.policies.find_policy(caller.memory, row["tenant"], user)
     mode = (await caller.read(find)).memory
     if mode != "full":
-        found.append(
+        diagnoses.append(
             Diagnosis(
                 "bad",
                 f"The user's policy is {mode!r}",
@@ -236,7 +242,7 @@ async def _check_user(visitor: Visitor, user: str) -> list[Diagnosis]:
                 href,
             )
         )
-    return found + await _check_use(visitor, user)
+    return diagnoses + await _check_use(visitor, user)
 
 
 async def _check_use(visitor: Visitor, user: str) -> list[Diagnosis]:
@@ -251,8 +257,8 @@ async def _check_use(visitor: Visitor, user: str) -> list[Diagnosis]:
             user,
         )
     )
-    told = [t.explain for t in turns if t.explain is not None]
-    if not told:
+    explains = [t.explain for t in turns if t.explain is not None]
+    if not explains:
         return [
             Diagnosis(
                 "bad",
@@ -262,38 +268,40 @@ async def _check_use(visitor: Visitor, user: str) -> list[Diagnosis]:
                 "answer.",
             )
         ]
-    if len(told) >= SILENT_TURNS and not any(x.tools for x in told):
-        model = told[0].model
+    if len(explains) >= SILENT_TURNS and not any(x.tools for x in explains):
+        model = explains[0].model
         return [
             Diagnosis(
                 "bad",
                 "The model never asks",
-                f"{model!r} called no memory tool in the last {len(told)} turns.",
+                f"{model!r} called no memory tool in the last {len(explains)} turns.",
                 'Set memory.extract and memory.recall to "auto" or "always", or use a model that '
                 "takes tools.",
             )
         ]
-    return [Diagnosis("good", "The model uses the memory", f"{len(told)} recent turns were seen.")]
+    return [
+        Diagnosis("good", "The model uses the memory", f"{len(explains)} recent turns were seen.")
+    ]
 
 
 async def _check_spelling(visitor: Visitor, user: str) -> list[Diagnosis]:
     caller = visitor.caller
-    found = [
+    diagnoses = [
         Diagnosis(
             "bad",
             "There is no memory of this name",
             f"Nobody is named exactly {user[:80]!r}. Names are compared character by character.",
         )
     ]
-    wanted = user.strip()
-    for part in dict.fromkeys((wanted, wanted[:3])) if wanted else ():
+    trimmed_name = user.strip()
+    for part in dict.fromkeys((trimmed_name, trimmed_name[:3])) if trimmed_name else ():
         rows = await caller.read(
             management.users.list_users(caller.memory, reach_of(visitor), None, SIMILAR, part)
         )
         if rows:
             names = ", ".join(repr(r["id"][:80]) for r in rows)
-            return [*found, Diagnosis("note", "Another spelling?", f"There are: {names}.")]
-    return found
+            return [*diagnoses, Diagnosis("note", "Another spelling?", f"There are: {names}.")]
+    return diagnoses
 
 
 def _elsewhere(visitor: Visitor) -> list[Diagnosis]:
@@ -331,11 +339,11 @@ async def _check_everything(visitor: Visitor) -> list[Diagnosis]:
             )
         ]
     unnamed = sum(t.user is None for t in turns)
-    found = [Diagnosis("good", "Requests arrive", f"{len(turns)} recent turns had memory.")]
+    diagnoses = [Diagnosis("good", "Requests arrive", f"{len(turns)} recent turns had memory.")]
     if unnamed:
         text = f"{unnamed} of the {len(turns)} newest turns named nobody. {NOBODY.text}"
-        found.append(Diagnosis("bad", NOBODY.title, text, NOBODY.remedy))
-    return found
+        diagnoses.append(Diagnosis("bad", NOBODY.title, text, NOBODY.remedy))
+    return diagnoses
 
 
 @get("/connect")
@@ -351,17 +359,17 @@ async def _known_model(visitor: Visitor) -> str:
 
     One of the configuration, else the newest used, else the first that the upstream lists.
     """
-    listed = [name for name in visitor.gateway.settings.models if "*" not in name]
-    if listed:
-        return listed[0]
-    which = UsageFilter(visitor.caller.reach.tenant, since=time.time() - DAYS * DAY_SECONDS)
-    rows = [r for r in await read_usage(visitor, which) if r["status"] < 400]
+    configured = [name for name in visitor.gateway.settings.models if "*" not in name]
+    if configured:
+        return configured[0]
+    usage_filter = UsageFilter(visitor.caller.reach.tenant, since=time.time() - DAYS * DAY_SECONDS)
+    rows = [r for r in await read_usage(visitor, usage_filter) if r["status"] < 400]
     if rows and rows[0]["model"]:
         return str(rows[0]["model"])
     if not visitor.gateway.settings.routing.ask_windows:  # nothing is asked of servers
         return SAMPLE_MODEL
-    offered = await upstream_models(visitor.gateway, visitor.caller.principal)
-    names = [str(model["id"]) for model in offered]
+    upstream_list = await upstream_models(visitor.gateway, visitor.caller.principal)
+    names = [str(model["id"]) for model in upstream_list]
     talking = (name for name in names if not _NO_CHAT.search(name))
     return next(talking, names[0] if names else SAMPLE_MODEL)
 

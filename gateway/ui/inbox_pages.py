@@ -34,16 +34,16 @@ async def inbox_page(
 ) -> Template:
     agent = await find_agent(visitor.caller, name)
     address = _address(visitor, agent, user)
-    listed = None
+    inbox_list = None
     if address is not None:
-        listed = await api.messages.fn(visitor.caller, address, cursor or None, PAGE)
+        inbox_list = await api.messages.fn(visitor.caller, address, cursor or None, PAGE)
     return agent_page(
         visitor,
         "agent-inbox.html",
         agent,
         user=user.strip(),
-        messages=listed.data if listed else [],
-        rest=listed.next_cursor if listed else None,
+        messages=inbox_list.data if inbox_list else [],
+        rest=inbox_list.next_cursor if inbox_list else None,
         is_open=address is not None,
     )
 

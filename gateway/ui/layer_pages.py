@@ -43,12 +43,12 @@ async def _layer_page(visitor: Visitor, template: str, kind: str, **context: Any
     """Return a page about a layer, with its passages. cursor: of these."""
     name, cursor = context.get("name", ""), context.pop("cursor", None)
     layer = await _open_layer(visitor, kind, name)
-    listed = await layer_passages.layer_passages.fn(layer, cursor or None, PASSAGES)
+    passages_list = await layer_passages.layer_passages.fn(layer, cursor or None, PASSAGES)
     return visitor.page(
         template,
         kind=kind,
-        passages=listed.data,
-        rest=listed.next_cursor,
+        passages=passages_list.data,
+        rest=passages_list.next_cursor,
         path=PATHS[kind],
         is_operator=layer_access.is_operator(visitor.caller),
         tenant=tenant_link(visitor),
@@ -66,15 +66,15 @@ async def _is_free(find: Any, visitor: Visitor, name: str) -> bool:
 
 @get("/teams")
 async def teams_page(visitor: AtVisit, cursor: FromQuery[str | None] = None) -> Template:
-    listed = await teams_api.teams.fn(visitor.caller, cursor or None, PAGE)
-    return _list_page(visitor, "teams.html", listed)
+    teams_list = await teams_api.teams.fn(visitor.caller, cursor or None, PAGE)
+    return _list_page(visitor, "teams.html", teams_list)
 
 
-def _list_page(visitor: Visitor, template: str, listed: Any, **context: Any) -> Template:
+def _list_page(visitor: Visitor, template: str, layers_list: Any, **context: Any) -> Template:
     return visitor.page(
         template,
-        layers=listed.data,
-        rest=listed.next_cursor,
+        layers=layers_list.data,
+        rest=layers_list.next_cursor,
         is_operator=layer_access.is_operator(visitor.caller),
         tenant=tenant_link(visitor),
         **{"error": None, "form": {}, **context},
@@ -91,8 +91,8 @@ async def make_team(visitor: AtVisit) -> Template | Redirect:
     except GatewayError as e:
         if e.status not in (400, 409):
             raise
-        listed = await teams_api.teams.fn(visitor.caller, None, PAGE)
-        return _list_page(visitor, "teams.html", listed, error=e, form=visitor.form)
+        teams_list = await teams_api.teams.fn(visitor.caller, None, PAGE)
+        return _list_page(visitor, "teams.html", teams_list, error=e, form=visitor.form)
     return go_to(_layer_link(visitor, "team", name))
 
 
@@ -160,8 +160,8 @@ def _receipt_page(visitor: Visitor, receipt: Any, path: str) -> Template:
 
 @get("/projects")
 async def projects_page(visitor: AtVisit, cursor: FromQuery[str | None] = None) -> Template:
-    listed = await projects_api.projects.fn(visitor.caller, cursor or None, PAGE)
-    return _list_page(visitor, "projects.html", listed)
+    projects_list = await projects_api.projects.fn(visitor.caller, cursor or None, PAGE)
+    return _list_page(visitor, "projects.html", projects_list)
 
 
 def _project_body(visitor: Visitor) -> dict[str, Any]:
@@ -184,8 +184,8 @@ async def make_project(visitor: AtVisit) -> Template | Redirect:
     except GatewayError as e:
         if e.status not in (400, 409):
             raise
-        listed = await projects_api.projects.fn(visitor.caller, None, PAGE)
-        return _list_page(visitor, "projects.html", listed, error=e, form=visitor.form)
+        projects_list = await projects_api.projects.fn(visitor.caller, None, PAGE)
+        return _list_page(visitor, "projects.html", projects_list, error=e, form=visitor.form)
     return go_to(_layer_link(visitor, "project", name))
 
 

@@ -44,10 +44,10 @@ class FeedLimit:
 
         session: its name. Raises Unavailable if the session, or the process, has too many.
         """
-        own = sum(feed.session == session for feed in self._feeds)
-        if own >= MAX_SESSION_FEEDS or len(self._feeds) >= MAX_FEEDS:
+        session_feeds = sum(feed.session == session for feed in self._feeds)
+        if session_feeds >= MAX_SESSION_FEEDS or len(self._feeds) >= MAX_FEEDS:
             raise Unavailable(
-                f"{own} pages of yours and {len(self._feeds)} in all are live; at most "
+                f"{session_feeds} pages of yours and {len(self._feeds)} in all are live; at most "
                 f"{MAX_SESSION_FEEDS} and {MAX_FEEDS} may be. Close some, or reload this one by "
                 "hand.",
                 headers=[(b"retry-after", b"10")],

@@ -97,7 +97,7 @@ async def _run(memory: Memory, secret: bytes, move: Move) -> None:
     from memory.management.merging import merge_live_users
     from memory.management.renaming import rename_live_user
 
-    shown = f"{move.source[1]!r} ({move.source[0]}) to {move.target[1]!r} ({move.target[0]})"
+    move_text = f"{move.source[1]!r} ({move.source[0]}) to {move.target[1]!r} ({move.target[0]})"
     move.error = INTERRUPTED  # until it has ended
     try:
         with translate_errors():
@@ -107,14 +107,14 @@ async def _run(memory: Memory, secret: bytes, move: Move) -> None:
                 rename = OwnerRename(secret, move.source, move.target)
                 await rename_live_user(memory, rename, move.note)
         move.error = ""
-        log.info("moved the memory of %s", shown)
+        log.info("moved the memory of %s", move_text)
     except GatewayError as e:
         move.error = e.message
-        log.warning("could not move the memory of %s: %s", shown, e.message)
+        log.warning("could not move the memory of %s: %s", move_text, e.message)
     except Exception:
         # A task that nobody awaits: the page shows the error, the log has the details.
         move.error = "Something went wrong inside the gateway; its log has the details."
-        log.exception("could not move the memory of %s", shown)
+        log.exception("could not move the memory of %s", move_text)
     finally:
         move.is_over = True
 
@@ -136,13 +136,13 @@ async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
     of_all_agents(subject)
     source = (subject.desk.scope.tenant, subject.user)
     target = _target(visitor, source)
-    taken = await _count(subject, target)
+    target_counts = await _count(subject, target)
     confirmed = visitor.form.get("confirmed")
     if confirmed not in ("yes", "merge"):
-        plan = await _plan(subject, target) if taken else None
+        plan = await _plan(subject, target) if target_counts else None
         head = await summarise_user(subject)
-        return subject.page("move.html", target=target, taken=taken, plan=plan, **head)
-    if confirmed == "yes" and taken is not None:
+        return subject.page("move.html", target=target, taken=target_counts, plan=plan, **head)
+    if confirmed == "yes" and target_counts is not None:
         raise RequestConflict(f"{target[1]!r} has a memory by now, so nothing was moved.")
     merge = open_merge(subject.desk, target[1], target[0]) if confirmed == "merge" else None
     move = Move(source, target, merge)
@@ -166,8 +166,8 @@ async def _plan(subject: Subject, target: Owner) -> MergePlan:
     """Return what a merge of the user into another one would do. Raises RequestConflict."""
     from memory.management.merging import plan_merge
 
-    wanted = open_merge(subject.desk, target[1], target[0])
-    return await subject.desk.read(plan_merge(subject.desk.memory.db, wanted))
+    merge = open_merge(subject.desk, target[1], target[0])
+    return await subject.desk.read(plan_merge(subject.desk.memory.db, merge))
 
 
 def _require_operator(visitor: Visitor) -> None:
@@ -193,8 +193,8 @@ async def _count(subject: Subject, owner: Owner) -> dict[str, Any] | None:
     """Return the counts of a user's memory; None if there is no memory."""
     reach = VisibleScopes(owner[0], [owner[1]])
     desk = subject.desk
-    found = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
-    return found[0] if found and any(found[0][kind] for kind in OWNED) else None
+    users = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
+    return users[0] if users and any(users[0][kind] for kind in OWNED) else None
 
 
 ROUTES = (move_form, move_user, move_page)

@@ -23,9 +23,9 @@ PAGES = (
 def list_pages(visitor: Visitor) -> list[tuple[str, str]]:
     """Return the pages of the main navigation, each with its path."""
     caller = visitor.caller
-    closed = set()
+    closed_pages = set()
     if not caller.runs_it:
-        closed.add("Keys")
+        closed_pages.add("Keys")
         if not caller.principal.approve:
-            closed.add("Approvals")
-    return [(name, path) for name, path in PAGES if name not in closed]
+            closed_pages.add("Approvals")
+    return [(name, path) for name, path in PAGES if name not in closed_pages]

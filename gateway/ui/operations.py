@@ -29,8 +29,8 @@ FLAGS = ("trusted", "admin")
 @get("/monitors")
 async def monitors_page(visitor: AtVisit, user: FromQuery[str] = "") -> Template:
     caller = visitor.caller
-    found = await read_stats(caller, None, visible_user(caller, _own_user(visitor, user)))
-    return visitor.page("monitors.html", stats=found, days=DAYS, user=user, plots=_plots(found))
+    stats = await read_stats(caller, None, visible_user(caller, _own_user(visitor, user)))
+    return visitor.page("monitors.html", stats=stats, days=DAYS, user=user, plots=_plots(stats))
 
 
 def _own_user(visitor: Visitor, user: str) -> str | None:
@@ -62,11 +62,11 @@ def _plots(stats: Stats) -> dict[str, Any]:
 async def jobs_page(
     visitor: AtVisit, which: FromQuery[str] = "dead", cursor: FromQuery[str | None] = None
 ) -> Template:
-    found = await jobs_api.jobs.fn(visitor.caller, which, cursor or None, PAGE)
+    jobs_list = await jobs_api.jobs.fn(visitor.caller, which, cursor or None, PAGE)
     return visitor.page(
         "jobs.html",
-        jobs=found.data,
-        rest=found.next_cursor,
+        jobs=jobs_list.data,
+        rest=jobs_list.next_cursor,
         which=which,
         states=management.jobs.STATES,
     )
@@ -84,10 +84,10 @@ async def keys_page(visitor: AtVisit, cursor: FromQuery[str | None] = None) -> T
 
 
 async def _keys(visitor: Visitor, cursor: str | None) -> dict[str, Any]:
-    found = await keys_api.list_keys.fn(visitor.caller, cursor, PAGE)
+    keys_list = await keys_api.list_keys.fn(visitor.caller, cursor, PAGE)
     return {
-        "keys": found.data,
-        "rest": found.next_cursor,
+        "keys": keys_list.data,
+        "rest": keys_list.next_cursor,
         "first": keys_api.is_first_key(visitor.caller),
     }
 
@@ -101,8 +101,8 @@ async def make_key(visitor: AtVisit) -> Template:
             "from its next start on, and only an admin key manages the others.",
             param="admin",
         )
-    made = await keys_api.make_key(visitor.caller, msgspec.json.encode(grant))
-    return visitor.page("keys.html", made=made, **await _keys(visitor, None))
+    new_key = await keys_api.make_key(visitor.caller, msgspec.json.encode(grant))
+    return visitor.page("keys.html", made=new_key, **await _keys(visitor, None))
 
 
 def _grant(form: Mapping[str, str]) -> dict[str, Any]:
@@ -134,11 +134,15 @@ async def usage_page(
 ) -> Template:
     caller = visitor.caller
     only = visible_user(caller, _own_user(visitor, ""))
-    which = UsageFilter(caller.reach.tenant, only)
-    found = await usage_api.fn(caller, which, by, cursor or None, PAGE)
+    usage_filter = UsageFilter(caller.reach.tenant, only)
+    usage_rows = await usage_api.fn(caller, usage_filter, by, cursor or None, PAGE)
     groups = [name for name in MEMBERS if name != "tenant" or caller.principal.admin]
     return visitor.page(
-        "usage.html", rows=found.data, rest=found.next_cursor, by=by, groups=[*groups, "request"]
+        "usage.html",
+        rows=usage_rows.data,
+        rest=usage_rows.next_cursor,
+        by=by,
+        groups=[*groups, "request"],
     )
 
 

@@ -37,13 +37,13 @@ async def passages_page(
     if q or tags:
         offset = max(place_of(cursor, int) or 0, 0)
         search = SearchParams(SearchQuery(q, (), None, None, PAGE + 1, offset))
-        found = await api.search_passages.fn(desk, search, [tags] if tags else None)
+        passages_list = await api.search_passages.fn(desk, search, [tags] if tags else None)
     else:
-        found = await api.passages.fn(desk, cursor, PAGE, forgotten)
+        passages_list = await api.passages.fn(desk, cursor, PAGE, forgotten)
     return subject.page(
         "passages.html",
-        passages=found.data,
-        rest=found.next_cursor,
+        passages=passages_list.data,
+        rest=passages_list.next_cursor,
         q=q,
         tags=tags,
         forgotten=forgotten,
@@ -54,19 +54,19 @@ async def passages_page(
 @get("/user/passage")
 async def passage_page(subject: AboutUser, id: FromQuery[str]) -> Template:
     desk = subject.desk
-    found = await api.passage.fn(desk, id)
+    shown_passage = await api.passage.fn(desk, id)
     older = await desk.read(management.passages.list_older(desk.memory, desk.scope, id))
     older_texts = [api.to_schema(desk, passage) for passage in older]
     return subject.page(
-        "passage.html", passage=found, older=older_texts, **await summarise_user(subject)
+        "passage.html", passage=shown_passage, older=older_texts, **await summarise_user(subject)
     )
 
 
 @post("/user/passages", status_code=200)
 async def add_passage(subject: AboutUser) -> Redirect:
     visitor = subject.visitor
-    new = PassagePost(visitor.field("content"), _tags(visitor.field("tags")))
-    await api.add_passage(subject.desk, new)
+    new_passage = PassagePost(visitor.field("content"), _tags(visitor.field("tags")))
+    await api.add_passage(subject.desk, new_passage)
     return _back(subject)
 
 
@@ -76,12 +76,12 @@ async def change_passage(subject: AboutUser) -> Redirect:
     visitor = subject.visitor
     verb, ident = visitor.field("verb"), visitor.field("id")
     if verb == EDIT:
-        wanted = PassagePatch(visitor.field("content"), _tags(visitor.form.get("tags", "")))
-        changed = await api.change_passage(subject.desk, ident, wanted)
-        return go_to(link("/user/passage", id=changed.id, **subject.where))
+        passage_patch = PassagePatch(visitor.field("content"), _tags(visitor.form.get("tags", "")))
+        changed_passage = await api.change_passage(subject.desk, ident, passage_patch)
+        return go_to(link("/user/passage", id=changed_passage.id, **subject.where))
     if verb not in VERBS:
-        known = ", ".join((EDIT, *VERBS))
-        raise BadRequest(f"`verb` is {verb[:40]!r}: use one of {known}.", param="verb")
+        verbs = ", ".join((EDIT, *VERBS))
+        raise BadRequest(f"`verb` is {verb[:40]!r}: use one of {verbs}.", param="verb")
     await VERBS[verb].fn(subject.desk, ident)
     if verb == "undo":
         return go_to(link("/user/passage", id=ident, **subject.where))
@@ -92,8 +92,8 @@ def _tags(text: str) -> list[str]:
     return [tag.strip() for tag in text.split(",") if tag.strip()]
 
 
-def _back(subject: Subject, **more: str) -> Redirect:
-    return go_to(link("/user/passages", **subject.where, **more))
+def _back(subject: Subject, **parameters: str) -> Redirect:
+    return go_to(link("/user/passages", **subject.where, **parameters))
 
 
 ROUTES = (passages_page, passage_page, add_passage, change_passage)

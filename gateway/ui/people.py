@@ -39,12 +39,14 @@ async def users_page(
     tenant = None if caller.tenant == EVERY else caller.tenant
     reach = VisibleScopes(tenant, caller.principal.only)
     offset = max(place_of(cursor or None, int) or 0, 0)
-    wanted = management.users.UserSearch(reach, q[:MAX_WORDS], order, offset, PAGE + 1)
-    found = await caller.read(management.users.find_users(caller.memory, wanted))
-    policies = await asyncio.gather(*(_policy(visitor, u["tenant"], u["id"]) for u in found[:PAGE]))
-    people = list(zip(found[:PAGE], (p.memory for p in policies), strict=True))
-    rest = cursor_of(offset + PAGE) if len(found) > PAGE else None
-    return visitor.page("users.html", people=people, rest=rest, q=q, sort=order)
+    user_search = management.users.UserSearch(reach, q[:MAX_WORDS], order, offset, PAGE + 1)
+    user_rows = await caller.read(management.users.find_users(caller.memory, user_search))
+    policies = await asyncio.gather(
+        *(_policy(visitor, u["tenant"], u["id"]) for u in user_rows[:PAGE])
+    )
+    people = list(zip(user_rows[:PAGE], (p.memory for p in policies), strict=True))
+    next_cursor = cursor_of(offset + PAGE) if len(user_rows) > PAGE else None
+    return visitor.page("users.html", people=people, rest=next_cursor, q=q, sort=order)
 
 
 async def _policy(visitor: AtVisit, tenant: str, user: str) -> management.policies.StoredPolicy:
@@ -57,10 +59,10 @@ async def summarise_user(subject: Subject) -> dict[str, Any]:
     """Return what every page about a user shows at its head. Raises StoreDown."""
     desk = subject.desk
     reach = VisibleScopes(desk.scope.tenant, [desk.user])
-    found = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
+    user_rows = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
     policy = await _policy(subject.visitor, desk.scope.tenant, desk.user)
     return {
-        "counts": found[0] if found else None,
+        "counts": user_rows[0] if user_rows else None,
         "policy": policy.memory,
         "timezone": policy.timezone,
         "tools": management.policies.tools_of(policy),

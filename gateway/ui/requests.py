@@ -50,28 +50,40 @@ async def _ended(visitor: Visitor, since: float) -> tuple[list[ShownTurn], str]:
     Also returns why those that the store holds are missing, "" if they are not.
     """
     caller = visitor.caller
-    found, outage = await read_turns(
+    turn_rows, outage = await read_turns(
         caller,
         management.activity.list_ended_turns(caller.memory, reach_of(visitor), since, FEED_TURNS),
     )
-    turns = _with_degraded(found, list_degraded(caller, since))
+    turns = _with_degraded(turn_rows, list_degraded(caller, since))
     turns = _with_failed(turns, await list_failed(visitor, since))
     return sorted(turns, key=attrgetter("end_mark"), reverse=True)[:FEED_TURNS], outage
 
 
-def _with_failed(turns: list[ShownTurn], failed: Sequence[FailedRequest]) -> list[ShownTurn]:
+def _with_failed(
+    turns: list[ShownTurn], failed_requests: Sequence[FailedRequest]
+) -> list[ShownTurn]:
     """Return the turns, and the requests that failed before they became one."""
-    by_request = {request.request_id: request for request in failed}
+    by_request = {request.request_id: request for request in failed_requests}
     out = []
     for turn in turns:
         request_id = turn.explain.request_id if turn.explain else turn.mark
-        own = by_request.pop(request_id, None)
-        out.append(turn if own is None else replace(turn, failed=own.what, advice=own.advice))
+        failed_request = by_request.pop(request_id, None)
+        out.append(
+            turn
+            if failed_request is None
+            else replace(turn, failed=failed_request.what, advice=failed_request.advice)
+        )
     for request in by_request.values():
-        mark = f"{int(request.ended_at * 1_000_000):016x}-{request.request_id}"
-        who = (request.request_id, mark, request.tenant, request.user, request.ended_at)
-        model, what, advice = request.model, request.what, request.advice
-        out.append(ShownTurn(*who, 1, None, model=model, failed=what, advice=advice))
+        turn_mark = f"{int(request.ended_at * 1_000_000):016x}-{request.request_id}"
+        turn_identity = (
+            request.request_id,
+            turn_mark,
+            request.tenant,
+            request.user,
+            request.ended_at,
+        )
+        model, failure, advice = request.model, request.what, request.advice
+        out.append(ShownTurn(*turn_identity, 1, None, model=model, failed=failure, advice=advice))
     return out
 
 
@@ -125,18 +137,22 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
     )
 
     async def turns() -> AsyncIterator[bytes]:
-        shown, told = set(seen.split(",")), ""
-        last = visitor.caller.request.headers.get("last-event-id", "")
+        shown_marks, shown_outage = set(seen.split(",")), ""
+        last_event_id = visitor.caller.request.headers.get("last-event-id", "")
         async for _ in watch(visitor):
-            found, outage = await _ended(visitor, time.time() - OVERLAP_SECONDS)
-            if outage != told:
-                told = outage
+            ended_turns, outage = await _ended(visitor, time.time() - OVERLAP_SECONDS)
+            if outage != shown_outage:
+                shown_outage = outage
                 yield event("outage", notice.render(outage=outage))
-            fresh = [t for t in reversed(found) if t.mark not in shown and t.end_mark > last]
-            shown = (shown if fresh else set()) | {t.mark for t in found}
+            new_turns = [
+                t
+                for t in reversed(ended_turns)
+                if t.mark not in shown_marks and t.end_mark > last_event_id
+            ]
+            shown_marks = (shown_marks if new_turns else set()) | {t.mark for t in ended_turns}
             yield b"".join(
                 event("turn", template.render(turn=turn, visitor=visitor), turn.end_mark)
-                for turn in fresh
+                for turn in new_turns
             )
 
     return Stream(feeds.open(visitor.session, turns()), media_type=EVENT_STREAM)
@@ -146,13 +162,13 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
 async def turns_page(subject: AboutUser) -> Template:
     desk = subject.desk
     since, visitor = time.time() - 30 * FEED_SECONDS, subject.visitor
-    found, outage = await read_turns(
+    turn_rows, outage = await read_turns(
         visitor.caller,
         management.activity.list_turns(
             desk.memory, reach_of(visitor), since, FEED_TURNS, desk.user
         ),
     )
-    turns = _with_degraded(found, list_degraded(visitor.caller, since, desk.user))
+    turns = _with_degraded(turn_rows, list_degraded(visitor.caller, since, desk.user))
     turns = _with_failed(turns, await list_failed(visitor, since, desk.user))
     turns = sorted(turns, key=attrgetter("began_at"), reverse=True)[:FEED_TURNS]
     head = await summarise_user(subject) if not outage else WITHOUT_STORE
@@ -180,14 +196,14 @@ class ExplainedRequest:
 async def request_page(visitor: AtVisit, id: FromQuery[str]) -> Template | Redirect:
     """Show one request, by the id of its explain record or of the request itself."""
     if id.startswith("req_"):
-        found = await find_turn(visitor, id)
-        if found is None or found.explain is None:
+        turn = await find_turn(visitor, id)
+        if turn is None or turn.explain is None:
             raise ResourceNotFound(
                 f"No turn of the request {id[:80]!r} is among the newest. A request without "
                 "memory leaves none; `Why does it not remember?` says why."
             )
-        tenant = found.tenant if visitor.caller.principal.admin else ""
-        return go_to(link("/request", id=found.explain.id, tenant=tenant))
+        tenant = turn.tenant if visitor.caller.principal.admin else ""
+        return go_to(link("/request", id=turn.explain.id, tenant=tenant))
     record = await explain_api.fn(visitor.caller, id)
     return visitor.page("request.html", asked=await _explain(visitor, record))
 
@@ -203,35 +219,37 @@ async def find_turn(visitor: Visitor, request_id: str) -> RecentTurn | None:
     return next((t for t in turns if t.explain and t.explain.request_id == request_id), None)
 
 
-async def read_usage(visitor: Visitor, which: UsageFilter) -> list[dict[str, Any]]:
+async def read_usage(visitor: Visitor, usage_filter: UsageFilter) -> list[dict[str, Any]]:
     """Return the newest usage record, if there is one, also of a request that has just ended."""
     caller = visitor.caller
     with translate_errors():
         await caller.gateway.usage.flush()
-    return await caller.read(table.read_records(caller.memory.db, which, None, 1))
+    return await caller.read(table.read_records(caller.memory.db, usage_filter, None, 1))
 
 
 async def _explain(visitor: Visitor, record: dict[str, Any]) -> ExplainedRequest:
     caller = visitor.caller
     key, began_at = explained_turn(record["id"])
     summary = msgspec.convert(record, ExplainSummary)
-    said = await caller.read(
+    spoken_messages = await caller.read(
         management.activity.list_turn_messages(caller.memory, caller.reach, key)
     )
     core, compacted = split_core(record["injected"]["core"])
-    which = UsageFilter(
+    usage_filter = UsageFilter(
         caller.reach.tenant,
         since=began_at - USAGE_SECONDS,
         until=time.time(),
         request_id=summary.request_id,
     )
-    found = await read_usage(visitor, which)
-    tenant = found[0]["tenant"] if found and caller.principal.admin else caller.asked_tenant
+    usage_rows = await read_usage(visitor, usage_filter)
+    tenant = (
+        usage_rows[0]["tenant"] if usage_rows and caller.principal.admin else caller.asked_tenant
+    )
     return ExplainedRequest(
         record,
         summary,
-        found[0] if found else None,
-        said,
+        usage_rows[0] if usage_rows else None,
+        spoken_messages,
         _window_bar(visitor, record, summary, core, compacted),
         core,
         compacted,
@@ -248,24 +266,30 @@ def _window_bar(
     def count(text: str) -> int:
         return counter.text(text) if text else 0
 
-    put, tokens = record["injected"], summary.tokens
-    blocks, summarised = count(core), count(compacted)
-    notes, recall = count("\n".join(n["text"] for n in put["notes"])), count(put["recall"])
-    tools = max(tokens.injected - blocks - summarised - notes, 0) if put["tools"] else 0
-    added = blocks + summarised + notes + recall + tools
-    whole = tokens.prompt_estimate + (0 if tokens.counted else added)
-    app_tools = min(tokens.client_tools, max(whole - added - tokens.system, 0))
+    injection, tokens = record["injected"], summary.tokens
+    blocks, summary_tokens = count(core), count(compacted)
+    notes, recall = (
+        count("\n".join(n["text"] for n in injection["notes"])),
+        count(injection["recall"]),
+    )
+    tools = max(tokens.injected - blocks - summary_tokens - notes, 0) if injection["tools"] else 0
+    added_tokens = blocks + summary_tokens + notes + recall + tools
+    total_tokens = tokens.prompt_estimate + (0 if tokens.counted else added_tokens)
+    app_tools = min(tokens.client_tools, max(total_tokens - added_tokens - tokens.system, 0))
     parts = {
         "system": ("Your app's system text", tokens.system),
         "core": ("Core memory", blocks),
-        "summary": ("Summary", summarised),
+        "summary": ("Summary", summary_tokens),
         "app-tools": ("Your app's tools", app_tools),
-        "history": ("Your app's messages", max(whole - added - tokens.system - app_tools, 0)),
+        "history": (
+            "Your app's messages",
+            max(total_tokens - added_tokens - tokens.system - app_tools, 0),
+        ),
         "recall": ("Notes and recall", notes + recall),
         "tools": ("Memory tools", tools),
-        "free": ("Free", max((tokens.window or 0) - whole, 0)),
+        "free": ("Free", max((tokens.window or 0) - total_tokens, 0)),
     }
-    return stack(parts, tokens.window or whole)
+    return stack(parts, tokens.window or total_tokens)
 
 
 ROUTES = (feed_page, feed_events, turns_page, request_page)

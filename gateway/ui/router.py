@@ -167,9 +167,9 @@ def _http_error_page(request: AnyRequest, error: HTTPException) -> Response[Any]
     if error.status_code == 404:
         path = request.scope["path"][:200]
         return _error_page(request, ResourceNotFound(f"There is no page at {path!r}."))
-    found = GatewayError(str(error.detail))
-    found.status = error.status_code
-    return _error_page(request, found)
+    gateway_error = GatewayError(str(error.detail))
+    gateway_error.status = error.status_code
+    return _error_page(request, gateway_error)
 
 
 def _office(secret: bytes, memory: Memory) -> TicketOffice:

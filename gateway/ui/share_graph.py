@@ -64,22 +64,24 @@ class ShareGraph:
 
 def draw_shares(shares: Sequence[Share]) -> ShareGraph:
     """Return the picture of memberships, each node once, in the order of kind and name."""
-    drawn = sorted(shares, key=lambda share: (share.label, share.block, share.kind, share.name))
-    drawn = drawn[:MAX_LINES]
-    blocks = list(dict.fromkeys((share.block, share.label) for share in drawn))
-    members = sorted({(share.kind, share.name) for share in drawn})
+    drawn_shares = sorted(
+        shares, key=lambda share: (share.label, share.block, share.kind, share.name)
+    )
+    drawn_shares = drawn_shares[:MAX_LINES]
+    blocks = list(dict.fromkeys((share.block, share.label) for share in drawn_shares))
+    members = sorted({(share.kind, share.name) for share in drawn_shares})
     nodes = [
-        *_column("left", [("", *one) for one in members if one[0] in LEFT]),
+        *_column("left", [("", *member) for member in members if member[0] in LEFT]),
         *_column("middle", [(ident, "block", label) for ident, label in blocks]),
-        *_column("right", [("", *one) for one in members if one[0] in RIGHT]),
+        *_column("right", [("", *member) for member in members if member[0] in RIGHT]),
     ]
     places = {(node.kind, node.ident or node.name): node for node in nodes}
     lines = [
         _connect(places[share.kind, share.name], places["block", share.block], share)
-        for share in drawn
+        for share in drawn_shares
     ]
     rows = max((node.y for node in nodes), default=0.0)
-    return ShareGraph(nodes, lines, rows + ROW + TOP, len(shares) - len(drawn))
+    return ShareGraph(nodes, lines, rows + ROW + TOP, len(shares) - len(drawn_shares))
 
 
 def _column(place: str, rows: Sequence[tuple[str, str, str]]) -> list[GraphNode]:
@@ -92,9 +94,14 @@ def _column(place: str, rows: Sequence[tuple[str, str, str]]) -> list[GraphNode]
 
 def _connect(member: GraphNode, block: GraphNode, share: Share) -> GraphLine:
     """Return a curve between the facing edges of two boxes."""
-    half = ROW * 0.38
-    left, right = (member, block) if member.x < block.x else (block, member)
-    x1, y1, x2, y2 = left.x + BOX, left.y + half, right.x, right.y + half
+    half_row = ROW * 0.38
+    left_node, right_node = (member, block) if member.x < block.x else (block, member)
+    x1, y1, x2, y2 = (
+        left_node.x + BOX,
+        left_node.y + half_row,
+        right_node.x,
+        right_node.y + half_row,
+    )
     path = f"M{x1:g},{y1:g} C{x1 + CURVE:g},{y1:g} {x2 - CURVE:g},{y2:g} {x2:g},{y2:g}"
     verb = "writes" if share.write else "reads"
     name = "everyone" if share.kind == "everyone" else f"{share.kind} {share.name}"

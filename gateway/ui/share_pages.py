@@ -19,13 +19,13 @@ BLOCKS = 100  # that the picture shows at most
 @get("/shared/graph")
 async def graph_page(visitor: AtVisit) -> Template:
     """Draw the members of shared blocks, as far as the visitor sees them."""
-    which = await api.sharing(visitor.caller, None)
-    listed = await api.shared_blocks.fn(visitor.caller, which, None, BLOCKS)
-    shares = [share for block in listed.data for share in _shares_of(block)]
+    shared_filter = await api.sharing(visitor.caller, None)
+    blocks_list = await api.shared_blocks.fn(visitor.caller, shared_filter, None, BLOCKS)
+    shares = [share for block in blocks_list.data for share in _shares_of(block)]
     return visitor.page(
         "share-graph.html",
         graph=draw_shares(shares),
-        more_blocks=listed.next_cursor is not None,
+        more_blocks=blocks_list.next_cursor is not None,
         tenant=tenant_link(visitor),
     )
 

@@ -30,10 +30,10 @@ REMOVE: dict[str, Any] = {
 
 async def list_block_members(visitor: Visitor, ident: str, cursor: str | None) -> Any:
     """Return a page of members. Raises Forbidden."""
-    found: Page[SharedMember] = await api.members.fn(
+    members_page: Page[SharedMember] = await api.members.fn(
         visitor.caller, path_segment(ident), cursor, MEMBERS
     )
-    return found
+    return members_page
 
 
 @post("/shared/members", status_code=200)

@@ -32,12 +32,12 @@ def _where(visitor: Visitor, ident: str) -> dict[str, str]:
 async def shared_page(
     visitor: AtVisit, label: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Template:
-    which = await api.sharing(visitor.caller, None, label.strip())
-    listed = await api.shared_blocks.fn(visitor.caller, which, cursor or None, PAGE)
+    shared_filter = await api.sharing(visitor.caller, None, label.strip())
+    blocks_list = await api.shared_blocks.fn(visitor.caller, shared_filter, cursor or None, PAGE)
     return visitor.page(
         "shared.html",
-        blocks=listed.data,
-        rest=listed.next_cursor,
+        blocks=blocks_list.data,
+        rest=blocks_list.next_cursor,
         label=label,
         is_operator=api.is_operator(visitor.caller),
         tenant=tenant_link(visitor),
@@ -53,13 +53,13 @@ async def make_shared(visitor: AtVisit) -> Redirect:
         "value": visitor.field("value"),
         "default_write": "default_write" in visitor.form,
     }
-    made = await api.make_block.fn(FormRequest(visitor, body))
-    return go_to(link("/shared/block", **_where(visitor, made.content.id)))
+    created_block = await api.make_block.fn(FormRequest(visitor, body))
+    return go_to(link("/shared/block", **_where(visitor, created_block.content.id)))
 
 
 async def _find_block(visitor: Visitor, ident: str) -> SharedBlock:
-    shown = await api.shared_block.fn(visitor.caller, path_segment(ident))
-    block: SharedBlock = shown.content
+    response = await api.shared_block.fn(visitor.caller, path_segment(ident))
+    block: SharedBlock = response.content
     return block
 
 
@@ -68,8 +68,8 @@ async def _card(visitor: Visitor, ident: str, **context: Any) -> dict[str, Any]:
     block = await _find_block(visitor, ident)
     writers: list[str | None] = []
     if api.is_operator(visitor.caller):
-        which = api.name_block(visitor.caller, path_segment(ident))
-        writers = list((await api.find_block(visitor.caller, which)).writers)
+        block_name = api.name_block(visitor.caller, path_segment(ident))
+        writers = list((await api.find_block(visitor.caller, block_name)).writers)
     lines = block.value.split("\n") if block.value else []
     writers += [None] * (len(lines) - len(writers))
     return {
@@ -151,15 +151,17 @@ async def save_settings(visitor: AtVisit, id: FromQuery[str]) -> Redirect:
 async def versions_page(
     visitor: AtVisit, id: FromQuery[str], cursor: FromQuery[str | None] = None
 ) -> Template:
-    found = await api.versions.fn(visitor.caller, path_segment(id), cursor or None, VERSIONS)
+    versions_list = await api.versions.fn(
+        visitor.caller, path_segment(id), cursor or None, VERSIONS
+    )
     versions = await asyncio.to_thread(
-        lambda: [(v, list(diff_lines(v.before, v.after))) for v in found.data]
+        lambda: [(v, list(diff_lines(v.before, v.after))) for v in versions_list.data]
     )
     return visitor.page(
         "shared-versions.html",
         block=await _find_block(visitor, id),
         versions=versions,
-        rest=found.next_cursor,
+        rest=versions_list.next_cursor,
         where=_where(visitor, id),
     )
 
@@ -184,14 +186,14 @@ async def shared_events(
 
     version: the one that the page shows.
     """
-    which = api.name_block(visitor.caller, path_segment(id))
-    await api.find_block(visitor.caller, which)
+    block_name = api.name_block(visitor.caller, path_segment(id))
+    await api.find_block(visitor.caller, block_name)
 
     async def changes() -> AsyncIterator[bytes]:
         shown_version = version
         async for _ in watch(visitor):
             # A member who left sees nothing more: the feed ends with an error.
-            block = (await api.find_block(visitor.caller, which)).block
+            block = (await api.find_block(visitor.caller, block_name)).block
             yield event("changed", "") if block.version != shown_version else b""
             shown_version = block.version
 

@@ -35,9 +35,9 @@ USED_LINK = "This link has been used or is older than a minute. Run `mnemogate u
 def _page(request: AnyRequest, after: str, fault: str = "") -> Template:
     gateway: GatewayState = request.app.state.gateway
     settings = gateway.settings
-    local = settings.is_keyless
+    is_local = settings.is_keyless
     status = 401 if fault else 200
-    context = {"after": after, "fault": fault, "local": local, "folder": str(settings.data)}
+    context = {"after": after, "fault": fault, "local": is_local, "folder": str(settings.data)}
     return Template("sign-in.html", context=context, status_code=status)
 
 

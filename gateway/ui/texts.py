@@ -36,8 +36,8 @@ STEPS = ((60.0, "s", 1.0), (3600.0, "min", 60.0), (86_400.0, "h", 3600.0))
 def render_text(value: Any, limit: int = MAX_SHOWN_CHARACTERS) -> str:
     """Return at most so many characters of a text, with invisible ones spelt out."""
     text = value if isinstance(value, str) else str(value)
-    cut = text[:limit]
-    out = INVISIBLE.sub(lambda m: f"\u27e8U+{ord(m[0]):04X}\u27e9", cut.replace("\r\n", "\n"))
+    shortened = text[:limit]
+    out = INVISIBLE.sub(lambda m: f"\u27e8U+{ord(m[0]):04X}\u27e9", shortened.replace("\r\n", "\n"))
     return out if len(text) <= limit else f"{out}\u2026 ({len(text):,} characters in all)"
 
 
@@ -58,13 +58,13 @@ def ago(moment: str | float | None, now: float | None = None) -> str:
 
 def moment(at: str | float, zone: str = "") -> str:
     """Return a time as people read it. at: ISO 8601, or a Unix time. zone: its name, "" for UTC."""
-    found = (
+    instant = (
         datetime.fromtimestamp(at, UTC)
         if isinstance(at, int | float)
         else datetime.fromisoformat(at)
     )
-    there = found.astimezone(parse_zone(zone) if zone else UTC)
-    return f"{there:%Y-%m-%d %H:%M:%S} {zone or 'UTC'}"
+    local_time = instant.astimezone(parse_zone(zone) if zone else UTC)
+    return f"{local_time:%Y-%m-%d %H:%M:%S} {zone or 'UTC'}"
 
 
 def title(text: str) -> str:
@@ -72,9 +72,9 @@ def title(text: str) -> str:
     line = " ".join(text.split())
     if len(line) <= TITLE_CHARACTERS:
         return line
-    cut = line[:TITLE_CHARACTERS]
-    words = cut.rpartition(" ")[0]
-    return f"{words if len(words) > TITLE_CHARACTERS // 2 else cut}\u2026"
+    prefix = line[:TITLE_CHARACTERS]
+    words = prefix.rpartition(" ")[0]
+    return f"{words if len(words) > TITLE_CHARACTERS // 2 else prefix}\u2026"
 
 
 class ShownCall(NamedTuple):
@@ -95,7 +95,9 @@ class ShownCall(NamedTuple):
 
 def read_call(name: str, arguments: Any) -> ShownCall:
     """Return a call. arguments: JSON text, or what it says."""
-    raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    argument_text = (
+        arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    )
     value = arguments
     if isinstance(arguments, str):
         try:
@@ -103,8 +105,12 @@ def read_call(name: str, arguments: Any) -> ShownCall:
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             value = None
     if not isinstance(value, dict):
-        return ShownCall(name, (), raw)
-    return ShownCall(name, [(key, _argument_text(found)) for key, found in value.items()], raw)
+        return ShownCall(name, (), argument_text)
+    return ShownCall(
+        name,
+        [(key, _argument_text(member_value)) for key, member_value in value.items()],
+        argument_text,
+    )
 
 
 def read_calls(calls: Any) -> list[ShownCall]:
@@ -126,7 +132,9 @@ def _argument_text(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(x, str | int | float) for x in value):
         return ", ".join(map(str, value))
     if isinstance(value, dict) and all(isinstance(x, str | int | float) for x in value.values()):
-        return ", ".join(f"{name}: {_argument_text(found)}" for name, found in value.items())
+        return ", ".join(
+            f"{name}: {_argument_text(member_value)}" for name, member_value in value.items()
+        )
     if isinstance(value, float | int) and not isinstance(value, bool):
         return number(value)
     return msgspec.json.encode(value).decode()
@@ -160,39 +168,44 @@ def link(path: str, **members: Any) -> str:
 
 def diff_lines(before: str | None, after: str | None) -> Iterator[tuple[str, str]]:
     """Yield the lines of both texts, each with `-`, `+` or a blank in front of it."""
-    old, new = (before or "").splitlines(), (after or "").splitlines()
-    too_many = f"{len(old):,} lines became {len(new):,}; too many lines to compare."
-    if max(len(old), len(new)) > MAX_DIFF_LINES:
+    old_lines, new_lines = (before or "").splitlines(), (after or "").splitlines()
+    too_many = f"{len(old_lines):,} lines became {len(new_lines):,}; too many lines to compare."
+    if max(len(old_lines), len(new_lines)) > MAX_DIFF_LINES:
         yield " ", too_many
         return
-    old, new = ([x[:MAX_LINE_CHARACTERS] for x in lines] for lines in (old, new))
-    head = _count_common(old, new)
-    tail = _count_common(old[head:][::-1], new[head:][::-1])
-    first, last = old[:head], old[len(old) - tail :]
-    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
-    counts = Counter(new)
-    if sum(counts[line] for line in old) > MAX_EQUAL_PAIRS:
+    old_lines, new_lines = (
+        [x[:MAX_LINE_CHARACTERS] for x in lines] for lines in (old_lines, new_lines)
+    )
+    head = _count_common(old_lines, new_lines)
+    tail = _count_common(old_lines[head:][::-1], new_lines[head:][::-1])
+    common_head, common_tail = old_lines[:head], old_lines[len(old_lines) - tail :]
+    old_lines, new_lines = (
+        old_lines[head : len(old_lines) - tail],
+        new_lines[head : len(new_lines) - tail],
+    )
+    counts = Counter(new_lines)
+    if sum(counts[line] for line in old_lines) > MAX_EQUAL_PAIRS:
         yield " ", too_many
         return
-    yield from ((" ", line) for line in first)
-    yield from _diff_middle(old, new)
-    yield from ((" ", line) for line in last)
+    yield from ((" ", line) for line in common_head)
+    yield from _diff_middle(old_lines, new_lines)
+    yield from ((" ", line) for line in common_tail)
 
 
-def _count_common(old: Sequence[str], new: Sequence[str]) -> int:
+def _count_common(old_lines: Sequence[str], new_lines: Sequence[str]) -> int:
     """Return how many lines both sides begin with."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(old), len(new)))
+    pairs = enumerate(zip(old_lines, new_lines, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(old_lines), len(new_lines)))
 
 
-def _diff_middle(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for what, i, i_end, j, j_end in matcher.get_opcodes():
-        if what == "equal":
-            yield from ((" ", line) for line in old[i:i_end])
+def _diff_middle(old_lines: Sequence[str], new_lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    matcher = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False)
+    for operation, old_start, i_end, new_start, j_end in matcher.get_opcodes():
+        if operation == "equal":
+            yield from ((" ", line) for line in old_lines[old_start:i_end])
             continue
-        yield from (("-", line) for line in old[i:i_end])
-        yield from (("+", line) for line in new[j:j_end])
+        yield from (("-", line) for line in old_lines[old_start:i_end])
+        yield from (("+", line) for line in new_lines[new_start:j_end])
 
 
 def text_of_content(content: Any) -> str:

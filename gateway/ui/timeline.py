@@ -51,9 +51,9 @@ def lay_out_runs(calls: Sequence[Mapping[str, Any]]) -> list[TimelineRun]:
     if not timed:
         return []
     timed.sort(key=lambda run: run.came)
-    first = timed[0].came
-    span = max(max(run.ended for run in timed) - first, 1.0)
-    return [_draw(run, timed, first, span) for run in timed]
+    first_came = timed[0].came
+    span = max(max(run.ended for run in timed) - first_came, 1.0)
+    return [_draw(run, timed, first_came, span) for run in timed]
 
 
 def _time_of(call: Mapping[str, Any]) -> _TimedCall | None:
@@ -66,21 +66,25 @@ def _time_of(call: Mapping[str, Any]) -> _TimedCall | None:
     return _TimedCall(call, came, began, began + float(call.get("ms") or 0.0))
 
 
-def _draw(run: _TimedCall, timed: Sequence[_TimedCall], first: float, span: float) -> TimelineRun:
+def _draw(
+    run: _TimedCall, timed: Sequence[_TimedCall], first_came: float, span: float
+) -> TimelineRun:
     call = run.call
-    beside = [
-        str(one.call.get("name", "?")) for one in timed if one is not run and run.overlaps(one)
+    overlapping = [
+        str(timed_run.call.get("name", "?"))
+        for timed_run in timed
+        if timed_run is not run and run.overlaps(timed_run)
     ]
     return TimelineRun(
         str(call.get("name", "?")),
         int(call.get("round") or 1),
         str(call.get("status") or ""),
-        round(run.came - first, 2),
+        round(run.came - first_came, 2),
         round(run.began - run.came, 2),
         round(run.ended - run.began, 2),
         float(call.get("cost_usd") or 0.0),
-        round(100 * (run.came - first) / span, 3),
+        round(100 * (run.came - first_came) / span, 3),
         round(100 * (run.began - run.came) / span, 3),
         round(max(100 * (run.ended - run.began) / span, MIN_WIDTH), 3),
-        beside[:MAX_BESIDE],
+        overlapping[:MAX_BESIDE],
     )

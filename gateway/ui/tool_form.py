@@ -76,19 +76,19 @@ def _make_field(name: str, schema: Schema, is_required: bool) -> ArgumentField:
 
 
 def _kind_of(schema: Schema) -> str:
-    listed = schema.get("type")
-    if isinstance(listed, list):
+    declared_type = schema.get("type")
+    if isinstance(declared_type, list):
         # Pydantic and zod write an optional string as ["string", "null"].
-        named = [one for one in listed if one != "null"]
-        listed = named[0] if len(named) == 1 else None
-    return SIMPLE_KINDS.get(listed, "json") if isinstance(listed, str) else "json"
+        real_types = [type_name for type_name in declared_type if type_name != "null"]
+        declared_type = real_types[0] if len(real_types) == 1 else None
+    return SIMPLE_KINDS.get(declared_type, "json") if isinstance(declared_type, str) else "json"
 
 
 def _values_of(schema: Schema) -> list[Any]:
     """Return the values that a parameter may have; none if any."""
-    listed = schema.get("enum")
-    if isinstance(listed, list) and 0 < len(listed) <= MAX_CHOICES:
-        return listed
+    enum_values = schema.get("enum")
+    if isinstance(enum_values, list) and 0 < len(enum_values) <= MAX_CHOICES:
+        return enum_values
     return [True, False] if _kind_of(schema) == "choice" else []
 
 
@@ -98,9 +98,9 @@ def _show(value: Any) -> str:
 
 def read_arguments(schema: Schema, form: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments that a form gives. Raises BadArgument."""
-    whole = form.get(WHOLE, "").strip()
-    if whole:
-        return _read_object(whole)
+    json_text = form.get(WHOLE, "").strip()
+    if json_text:
+        return _read_object(json_text)
     arguments = {}
     for field in list_fields(schema):
         text = form.get(field.field, "").replace("\r\n", "\n")
@@ -127,8 +127,8 @@ def _read_value(field: ArgumentField, text: str) -> Any:
 
 def _read_number(field: ArgumentField, text: str) -> Any:
     value = _decode(field.name, text)
-    wanted = int if field.kind == "integer" else (int, float)
-    if isinstance(value, bool) or not isinstance(value, wanted):
+    number_type = int if field.kind == "integer" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, number_type):
         kind = "a whole number" if field.kind == "integer" else "a number"
         raise BadArgument(field.name, f"{text[:40]!r} is not {kind}.")
     return value

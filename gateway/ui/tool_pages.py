@@ -51,7 +51,7 @@ def tenant_link(visitor: Visitor) -> str:
 
 @get("/tools")
 async def tools_page(visitor: AtVisit) -> Template:
-    found = await api.tools.fn(visitor.caller)
+    tools_list = await api.tools.fn(visitor.caller)
     runs_it = visitor.caller.runs_it
     registry = visitor.gateway.toolbox
     servers = [
@@ -61,7 +61,7 @@ async def tools_page(visitor: AtVisit) -> Template:
     ]
     return visitor.page(
         "tools.html",
-        tools=found.data,
+        tools=tools_list.data,
         counts=_count_entries(visitor) if runs_it else {},
         servers=servers,
         may_make=may_make_tools(visitor),
@@ -104,8 +104,8 @@ async def _tool_page(visitor: Visitor, name: str, **outcome: Any) -> Template:
 
 
 async def _newest_calls(visitor: Visitor, name: str) -> list[api.ToolCallRecord]:
-    found = await api.list_tool_calls.fn(visitor.caller, CallFilter(tool=name), NEWEST_CALLS)
-    return list(found.data)
+    calls_page = await api.list_tool_calls.fn(visitor.caller, CallFilter(tool=name), NEWEST_CALLS)
+    return list(calls_page.data)
 
 
 @post("/tool/run", status_code=200)
@@ -122,11 +122,13 @@ async def run_tool(visitor: AtVisit, name: FromQuery[str]) -> Template:
     return await _run_page(visitor, name, form=form, ran=ran)
 
 
-async def _run_page(visitor: Visitor, name: str, form: Mapping[str, str], **more: Any) -> Template:
+async def _run_page(
+    visitor: Visitor, name: str, form: Mapping[str, str], **values: Any
+) -> Template:
     if visitor.is_fragment:
-        context: Json = {"fault": None, "ran": None, **more}
+        context: Json = {"fault": None, "ran": None, **values}
         return visitor.page("parts/tool-result.html", **context)
-    return await _tool_page(visitor, name, form=form, **more)
+    return await _tool_page(visitor, name, form=form, **values)
 
 
 ROUTES = (tools_page, tool_page, run_tool)

@@ -38,7 +38,8 @@ async def server_page(visitor: AtVisit, entry: FromQuery[str]) -> Template:
 def _compare(tool: EntryTool) -> list[tuple[str, str]]:
     """Return the lines of what was accepted and of what is listed now."""
     before, after = (
-        "" if one is None else show_schema(one) for one in (tool.accepted, tool.listed)
+        "" if definition is None else show_schema(definition)
+        for definition in (tool.accepted, tool.listed)
     )
     if tool.status == "gone":
         after = before

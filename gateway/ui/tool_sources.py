@@ -75,8 +75,8 @@ async def make_tool(visitor: AtVisit) -> Template | Redirect:
     except GatewayError as e:
         if e.status not in FORM_ERRORS:
             raise
-        sent = {"name": name, "source": source, "description": description}
-        return _form_page(visitor, **sent, is_new=True, error=e)
+        form_values = {"name": name, "source": source, "description": description}
+        return _form_page(visitor, **form_values, is_new=True, error=e)
     return go_to(link("/tool", **_where(visitor, name)))
 
 
@@ -86,26 +86,26 @@ def _source_of(visitor: Visitor, expect: int) -> Any:
 
 @get("/tool/source")
 async def source_form(visitor: AtVisit, name: FromQuery[str]) -> Template:
-    stored = await _own_tool(visitor, name)
-    definition = read_definition(stored.definition)
+    stored_tool = await _own_tool(visitor, name)
+    definition = read_definition(stored_tool.definition)
     return _form_page(
         visitor,
         name=name,
         source=definition.source,
         description=definition.description,
-        version=stored.version,
+        version=stored_tool.version,
         is_new=False,
     )
 
 
 async def _own_tool(visitor: Visitor, name: str) -> StoredTool:
     """Return a Python tool that is there. Raises Forbidden, ResourceNotFound."""
-    stored = await _find_tool(visitor, name)
-    if stored is None:
+    stored_tool = await _find_tool(visitor, name)
+    if stored_tool is None:
         raise ResourceNotFound(
             f"There is no Python tool {name[:64]!r} of this tenant.", code="tool_not_found"
         )
-    return stored
+    return stored_tool
 
 
 @post("/tool/source", status_code=200)
@@ -113,17 +113,19 @@ async def save_source(visitor: AtVisit, name: FromQuery[str]) -> Template | Redi
     """Replace source and description; hosts and the sandbox stay as they are."""
     version, source = version_of(visitor), visitor.field("source")
     description = visitor.field("description")
-    stored = await _own_tool(visitor, name)
+    stored_tool = await _own_tool(visitor, name)
     definition = msgspec.structs.replace(
-        read_definition(stored.definition), source=source, description=description
+        read_definition(stored_tool.definition), source=source, description=description
     )
     try:
         await api.put_python_tool(visitor.caller, name, definition, _source_of(visitor, version))
     except GatewayError as e:
         if e.status not in FORM_ERRORS:
             raise
-        sent = {"name": name, "source": source, "description": description}
-        return _form_page(visitor, **sent, version=stored.version, is_new=False, error=e)
+        form_values = {"name": name, "source": source, "description": description}
+        return _form_page(
+            visitor, **form_values, version=stored_tool.version, is_new=False, error=e
+        )
     return go_to(link("/tool", **_where(visitor, name)))
 
 
@@ -132,13 +134,15 @@ async def versions_page(
     visitor: AtVisit, name: FromQuery[str], cursor: FromQuery[str | None] = None
 ) -> Template:
     """Show what each edit changed; of a deleted tool too, which undo restores."""
-    found = await api.tool_versions.fn(visitor.caller, path_segment(name), cursor or None, VERSIONS)
-    versions = await asyncio.to_thread(lambda: [(v, _compare(v)) for v in found.data])
+    versions_list = await api.tool_versions.fn(
+        visitor.caller, path_segment(name), cursor or None, VERSIONS
+    )
+    versions = await asyncio.to_thread(lambda: [(v, _compare(v)) for v in versions_list.data])
     return visitor.page(
         "tool-versions.html",
         name=name,
         versions=versions,
-        rest=found.next_cursor,
+        rest=versions_list.next_cursor,
         is_there=await _find_tool(visitor, name) is not None,
         where=_where(visitor, name),
     )
@@ -147,10 +151,10 @@ async def versions_page(
 def _compare(version: api.PythonToolVersion) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the members that an edit changed, each with its lines."""
     before, after = version.before or {}, version.after or {}
-    changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    changed_names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return [
         (name, list(diff_lines(str(before.get(name, "")), str(after.get(name, "")))))
-        for name in changed
+        for name in changed_names
     ]
 
 

@@ -78,12 +78,12 @@ class Trial:
     async def read_messages(self) -> list[TrialMessage]:
         """Return what was said so far. Raises StoreDown."""
         caller = self.visitor.caller
-        which = ConversationName(self.conversation, self.owner, self.agent.name)
+        conversation_name = ConversationName(self.conversation, self.owner, self.agent.name)
         reach = VisibleScopes(caller.tenant, None if self.may_look else [])
         try:
             _, rows = await caller.read(
                 management.conversations.read_conversation(
-                    caller.memory, reach, which, 0, MAX_MESSAGES
+                    caller.memory, reach, conversation_name, 0, MAX_MESSAGES
                 )
             )
         except ResourceNotFound:

@@ -56,15 +56,15 @@ def is_upload(content_type: str) -> bool:
 
 
 def read_upload(
-    body: bytes, content_type: str, most: int, *, keeps_bytes: bool = False
+    body: bytes, content_type: str, max_fields: int, *, keeps_bytes: bool = False
 ) -> SentForm:
-    """Return a form. most: of fields. Raises BadRequest.
+    """Return a form. max_fields: of fields. Raises BadRequest.
 
     keeps_bytes: files are left as they came; else they are fields with their text.
     """
     fields: dict[str, str] = {}
     files: dict[str, UploadedFile] = {}
-    for part in _list_parts(body, content_type, most):
+    for part in _list_parts(body, content_type, max_fields):
         if keeps_bytes and part.file_name is not None:
             files[part.name] = UploadedFile(part.file_name, part.content)
         else:
@@ -72,16 +72,16 @@ def read_upload(
     return SentForm(fields, files)
 
 
-def _list_parts(body: bytes, content_type: str, most: int) -> Iterator[_FormPart]:
-    found = BOUNDARY.search(content_type)
-    if found is None:
+def _list_parts(body: bytes, content_type: str, max_fields: int) -> Iterator[_FormPart]:
+    boundary = BOUNDARY.search(content_type)
+    if boundary is None:
         raise BadRequest(UNREADABLE)
-    delimiter = b"--" + (found[1] or found[2]).encode("latin-1", "replace")
+    delimiter = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
     if not body.startswith(delimiter):
         raise BadRequest(UNREADABLE)
     view, start = memoryview(body), len(delimiter)
     delimiter = b"\r\n" + delimiter
-    for _ in range(most + 1):
+    for _ in range(max_fields + 1):
         if body.startswith(b"--", start):
             return
         end = body.find(delimiter, start)
@@ -108,6 +108,6 @@ def _read_part(body: bytes, view: memoryview, start: int, end: int) -> _FormPart
         raise BadRequest(UNREADABLE) from e
 
 
-def _clean_name(sent: bytes) -> str:
+def _clean_name(encoded_name: bytes) -> str:
     """Return a file's name without its folders. Browsers encode quotes and line ends in it."""
-    return re.split(r"[/\\]", unquote(sent.decode()))[-1]
+    return re.split(r"[/\\]", unquote(encoded_name.decode()))[-1]

@@ -156,8 +156,8 @@ def check_origin(request: AnyRequest) -> None:
     headers = request.headers
     origin, host = headers.get("origin"), headers.get("host", "")
     site = headers.get("sec-fetch-site", "same-origin")
-    foreign = origin is not None and origin.partition("://")[2] != host
-    if foreign or site not in ("same-origin", "none"):
+    is_foreign = origin is not None and origin.partition("://")[2] != host
+    if is_foreign or site not in ("same-origin", "none"):
         raise Forbidden(
             f"The dashboard at {host[:200]!r} takes changes from its own pages only; this one is "
             f"from {(origin or site)[:200]!r}. Open the dashboard at its own address and try "
@@ -196,10 +196,12 @@ async def visitor(
         principal = gateway.keys.resume(ticket.name)
     except Unauthenticated as e:
         raise SignInNeeded(e.message) from e
-    found = Visitor(await open_request(request, principal, tenant or None), ticket, office)
+    new_visitor = Visitor(await open_request(request, principal, tenant or None), ticket, office)
     if request.method != "GET":
-        found.form = await read_change(request, found.csrf, _form_bytes(found.caller))
-    return found
+        new_visitor.form = await read_change(
+            request, new_visitor.csrf, _form_bytes(new_visitor.caller)
+        )
+    return new_visitor
 
 
 def _form_bytes(caller: ManagementRequest) -> int:

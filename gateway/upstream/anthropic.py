@@ -62,7 +62,7 @@ class _NativeRequest(NamedTuple):
     bound: bool
     thoughts: int
     usage: bool
-    lost: tuple[str, ...]
+    lost_members: tuple[str, ...]
 
 
 class AnthropicUpstream:
@@ -74,9 +74,9 @@ class AnthropicUpstream:
     """
 
     def __init__(
-        self, wire: Upstream, facts: Facts, max_tokens: int = 4096, version: str = ""
+        self, server: Upstream, facts: Facts, max_tokens: int = 4096, version: str = ""
     ) -> None:
-        self._wire, self._facts, self._max_tokens = wire, facts, max_tokens
+        self._server, self._facts, self._max_tokens = server, facts, max_tokens
         self._version = version.encode() or VERSION
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
@@ -89,36 +89,41 @@ class AnthropicUpstream:
         if path != CHAT or request.method != "POST":
             if request.composed and binds_thinking(self._facts(request.model)):
                 request = await _tolerate_changes(request)
-            return _with_request_id(await self._wire.send(request))
-        original = request.body or b""
-        asked = await run_by_weight(original, self._translate_request, original, request)
-        headers = _with_beta(request.headers, BINDING) if asked.bound else request.headers
-        sent = replace(
-            request, path=with_query(MESSAGES_PATH, query), content=asked.content, headers=headers
+            return _with_request_id(await self._server.send(request))
+        client_body = request.body or b""
+        native_request = await run_by_weight(
+            client_body, self._translate_request, client_body, request
         )
-        incoming = _with_request_id(await self._wire.send(sent))
-        out = translate_response(incoming, _into(incoming, asked))
-        out.carriage = Carriage(SPEAKS, asked.lost)
+        headers = _with_beta(request.headers, BINDING) if native_request.bound else request.headers
+        outgoing = replace(
+            request,
+            path=with_query(MESSAGES_PATH, query),
+            content=native_request.content,
+            headers=headers,
+        )
+        incoming = _with_request_id(await self._server.send(outgoing))
+        out = translate_response(incoming, _into(incoming, native_request))
+        out.carriage = Carriage(SPEAKS, native_request.lost_members)
         return out
 
-    def _translate_request(self, original: bytes, request: UpstreamRequest) -> _NativeRequest:
+    def _translate_request(self, client_body: bytes, request: UpstreamRequest) -> _NativeRequest:
         """Translate a request. Raises BadRequest."""
-        text = CutText(original)
-        body = _object(text.cut)
+        text = CutText(client_body)
+        body = _object(text.cut_text)
         if request.model:
             body = {**body, "model": request.model}
-        sent = messages_request(
+        native_body = messages_request(
             body, self._facts(str(body.get("model"))), self._max_tokens, request.frozen
         )
         options = body.get("stream_options")
-        lost = dropped_members(body)
+        lost_members = dropped_members(body)
         wants = isinstance(options, dict) and bool(options.get("include_usage"))
         return _NativeRequest(
-            text.restore(encode(sent)),
-            "block_binding" in sent.get("thinking", {}),
+            text.restore(encode(native_body)),
+            "block_binding" in native_body.get("thinking", {}),
             thoughts_in_loop(body),
             wants,
-            lost,
+            lost_members,
         )
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -132,11 +137,15 @@ class AnthropicUpstream:
 
 async def _tolerate_changes(request: UpstreamRequest) -> UpstreamRequest:
     """Return a request of the API's own that is not refused for what changed before thinking."""
-    told = request.body or b""
-    found = await run_by_weight(told, lambda: with_stale_thinking_dropped(decode(told)))
-    if found is None:
+    client_body = request.body or b""
+    tolerant_body = await run_by_weight(
+        client_body, lambda: with_stale_thinking_dropped(decode(client_body))
+    )
+    if tolerant_body is None:
         return request
-    return replace(request, content=encode(found), headers=_with_beta(request.headers, BINDING))
+    return replace(
+        request, content=encode(tolerant_body), headers=_with_beta(request.headers, BINDING)
+    )
 
 
 def _key_header(authorization: bytes) -> tuple[bytes, bytes]:
@@ -161,16 +170,18 @@ def _with_request_id(incoming: UpstreamResponse) -> UpstreamResponse:
     return incoming
 
 
-def _into(incoming: UpstreamResponse, asked: _NativeRequest) -> Translation:
+def _into(incoming: UpstreamResponse, native_request: _NativeRequest) -> Translation:
     if not 200 <= incoming.status < 300:
         return WholeAnswer(refusal, ERROR_BYTES)
-    created = int(time.time())
+    created_at = int(time.time())
     if not incoming.is_events:
         return WholeAnswer(
-            lambda data: answer(data, created, asked.thoughts) if is_readable(data) else data,
+            lambda data: (
+                answer(data, created_at, native_request.thoughts) if is_readable(data) else data
+            ),
             ANSWER_BYTES,
         )
-    return StreamedAnswer(created, asked.thoughts, asked.usage, is_readable)
+    return StreamedAnswer(created_at, native_request.thoughts, native_request.usage, is_readable)
 
 
 def _object(data: bytes) -> Json:

@@ -40,13 +40,13 @@ class AzureUpstream(OpenAIUpstream):
         timeouts: Timeouts | None = None,
         api_version: str = "",
     ) -> None:
-        base, mark, query = base_url.partition("?")
+        base, question_mark, query = base_url.partition("?")
         base = base.rstrip("/")
         self._dated = not base.endswith("/openai/v1")
         in_query = re.search(r"(?:^|&)api-version=", query) is not None
         self._version = "" if in_query else api_version or (VERSION if self._dated else "")
         base = base.removesuffix("/openai") + "/openai" if self._dated else base
-        super().__init__(base + mark + query, transport, timeouts)
+        super().__init__(base + question_mark + query, transport, timeouts)
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request, see the port. A client's own api-version is kept."""

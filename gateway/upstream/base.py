@@ -67,7 +67,7 @@ class Carriage(NamedTuple):
     """
 
     form: str
-    lost: tuple[str, ...] = ()
+    lost_members: tuple[str, ...] = ()
 
 
 class UpstreamResponse(msgspec.Struct):
@@ -83,8 +83,8 @@ class UpstreamResponse(msgspec.Struct):
     carriage: Carriage | None = None
 
     def header(self, name: bytes) -> bytes | None:
-        for other, value in self.headers:
-            if other.lower() == name:
+        for header_name, value in self.headers:
+            if header_name.lower() == name:
                 return value
         return None
 
@@ -97,10 +97,10 @@ class UpstreamResponse(msgspec.Struct):
         content_type: bytes | None = None
         encoding: bytes | None = None
         for name, value in self.headers:
-            lower = name.lower()
-            if lower == b"content-type" and content_type is None:
+            lower_name = name.lower()
+            if lower_name == b"content-type" and content_type is None:
                 content_type = value
-            elif lower == b"content-encoding" and encoding is None:
+            elif lower_name == b"content-encoding" and encoding is None:
                 encoding = value
         return b"event-stream" in (content_type or b"").lower() and not encoding
 
@@ -117,12 +117,12 @@ class UpstreamResponse(msgspec.Struct):
     async def read(self, limit: int | None = None) -> bytes:
         """Return the whole body; past `limit` bytes the rest is left unread."""
         # It grows in place: to join the pieces of a large body would copy it in one long step.
-        read = BytesIO()
+        buffer = BytesIO()
         async for part in self.body:
-            read.write(part)
-            if limit is not None and read.tell() >= limit:
+            buffer.write(part)
+            if limit is not None and buffer.tell() >= limit:
                 break
-        return read.getvalue()
+        return buffer.getvalue()
 
     async def close(self) -> None:
         closer = getattr(self.body, "aclose", None)
@@ -155,8 +155,8 @@ class Origin(NamedTuple):
 class TransportRequest:
     """What a transport sends.
 
-    host: value of the Host header. target: path and query as in the request line. written: called
-    when the request is being sent; from then on it may cost money.
+    host: value of the Host header. target: path and query as in the request line. on_written:
+    called when the request is being sent; from then on it may cost money.
     """
 
     origin: Origin
@@ -165,7 +165,7 @@ class TransportRequest:
     target: bytes
     headers: Headers
     content: Content | None
-    written: Callable[[], None] = ignore
+    on_written: Callable[[], None] = ignore
 
 
 class Transport(Protocol):

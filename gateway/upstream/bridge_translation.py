@@ -66,15 +66,15 @@ class CarriedBody(NamedTuple):
 
     content: Content
     writer: ReplyWriter
-    lost: tuple[str, ...]
+    lost_members: tuple[str, ...]
 
 
 class _AnsweredRequest(NamedTuple):
-    """A request that was carried. whose: tenant and provider. messages: as they were sent."""
+    """A request that was carried. account: tenant and provider. messages: as they were sent."""
 
     name: str
     body: Json
-    whose: bytes
+    account: bytes
     messages: list[Json]
 
 
@@ -87,35 +87,39 @@ class BridgeTranslator:
         self._options, self._carrying = options, carrying
         self._limits = limits or TokenLimits(options.limit)
 
-    def estimate(self, original: bytes, name: str) -> int:
+    def estimate(self, client_body: bytes, name: str) -> int:
         """Return about how many tokens a request has, as it would be carried."""
         options = self._options
         losses = Losses(options.provider, options.drop)
-        sent, _ = carry(name, read_body(original), losses, options.limit)
+        chat_request, _ = carry(name, read_body(client_body), losses, options.limit)
         counter = TokenCounter()
-        return sum(map(counter.message, sent["messages"])) + counter.tools(sent.get("tools"))
+        return sum(map(counter.message, chat_request["messages"])) + counter.tools(
+            chat_request.get("tools")
+        )
 
     def translate(
-        self, original: bytes, name: str, request: UpstreamRequest, *, holds_seals: bool = False
+        self, client_body: bytes, name: str, request: UpstreamRequest, *, holds_seals: bool = False
     ) -> CarriedBody:
         """Translate a request. holds_seals: something in it may have to be opened."""
-        text = CutText(original, uncut=holds_seals)
-        body, options = read_body(text.cut), self._options
+        text = CutText(client_body, uncut=holds_seals)
+        body, options = read_body(text.cut_text), self._options
         losses = Losses(options.provider, options.drop)
-        if ORPHANED.encode() in original:
+        if ORPHANED.encode() in client_body:
             losses.names[HIDDEN_REASONING] = None
         seal = MemberSeal(self._carrying.secret, request.tenant, options.provider)
-        sent, make_writer = carry(name, body, losses, self._limits.member_of(request.model), seal)
-        whose = encode([request.tenant, options.provider])
-        sent["messages"] = self._carrying.answers.restore(whose, sent["messages"])
-        if sent.get("stream") and options.asks_usage:
-            sent["stream_options"] = {"include_usage": True}
+        chat_request, make_writer = carry(
+            name, body, losses, self._limits.member_of(request.model), seal
+        )
+        account = encode([request.tenant, options.provider])
+        chat_request["messages"] = self._carrying.answers.restore(account, chat_request["messages"])
+        if chat_request.get("stream") and options.asks_usage:
+            chat_request["stream_options"] = {"include_usage": True}
         writer = make_writer(secrets.token_hex(16), int(time.time()))
         if request.masked or takes_tokens(name, body):
             writer.seal = seal
-        kept = _AnsweredRequest(name, body, whose, sent["messages"])
-        writer.on_over = partial(self._keep, writer, kept)
-        return CarriedBody(text.restore(encode(sent)), writer, tuple(losses.names))
+        answered_request = _AnsweredRequest(name, body, account, chat_request["messages"])
+        writer.on_over = partial(self._keep, writer, answered_request)
+        return CarriedBody(text.restore(encode(chat_request)), writer, tuple(losses.names))
 
     def _keep(self, writer: ReplyWriter, request: _AnsweredRequest) -> None:
         """Keep what the server said beside an answer with calls: it may want it back."""
@@ -125,23 +129,23 @@ class BridgeTranslator:
         losses = Losses(self._options.provider, self._options.drop)
         answer = message_of(request.name, request.body, writer.whole(), losses)
         if answer is not None:
-            self._carrying.answers.keep(request.whose, request.messages, answer, sealed)
+            self._carrying.answers.keep(request.account, request.messages, answer, sealed)
 
 
-def remove_marks(original: bytes, name: str) -> tuple[bytes, tuple[str, ...]] | None:
+def remove_marks(client_body: bytes, name: str) -> tuple[bytes, tuple[str, ...]] | None:
     """Return a body without marked reasoning, and what that is called; None where it has none."""
-    body = read_body(original)
-    known = without_marked(body, ORPHANED)
-    cleaned = without_marked(known, SEALED)
-    names = [HIDDEN_REASONING] if known is not body else []
-    names += [SEALED_NAMES[name]] if cleaned is not known else []
-    return (encode(cleaned), tuple(names)) if names else None
+    body = read_body(client_body)
+    unorphaned_body = without_marked(body, ORPHANED)
+    clean_body = without_marked(unorphaned_body, SEALED)
+    names = [HIDDEN_REASONING] if unorphaned_body is not body else []
+    names += [SEALED_NAMES[name]] if clean_body is not unorphaned_body else []
+    return (encode(clean_body), tuple(names)) if names else None
 
 
-def read_body(original: bytes) -> Json:
-    if not is_readable(original):
+def read_body(client_body: bytes) -> Json:
+    if not is_readable(client_body):
         raise BadRequest(
             f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
             "server. Send fewer."
         )
-    return parse(original)
+    return parse(client_body)

@@ -86,24 +86,24 @@ class SpokenFormats:
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = frozenset(declared)
-        self._found: dict[str, tuple[bool, float]] = {}
+        self._answers_by_format: dict[str, tuple[bool, float]] = {}
 
     def speaks(self, name: str) -> bool | None:
         """Tell whether the server speaks a format; None where nobody knows."""
         if self._declared:
             return name in self._declared
-        found, at = self._found.get(name, (None, 0.0))
-        return found if time.monotonic() - at < KNOWN_SECONDS else None
+        is_spoken, at = self._answers_by_format.get(name, (None, 0.0))
+        return is_spoken if time.monotonic() - at < KNOWN_SECONDS else None
 
     def lacks(self, name: str) -> bool:
         """Tell whether the server did not speak a format, as far as anybody knows."""
         if self._declared:
             return name not in self._declared
-        return not self._found.get(name, (True, 0.0))[0]
+        return not self._answers_by_format.get(name, (True, 0.0))[0]
 
     def note(self, name: str, *, speaks: bool) -> None:
         """Remember whether the server speaks a format."""
-        self._found[name] = speaks, time.monotonic()
+        self._answers_by_format[name] = speaks, time.monotonic()
 
 
 class BridgedUpstream:
@@ -112,11 +112,11 @@ class BridgedUpstream:
     def __init__(
         self,
         server: Upstream,
-        spoken: SpokenFormats,
+        formats: SpokenFormats,
         options: BridgeOptions,
         carrying: Carrying | None = None,
     ) -> None:
-        self._server, self._spoken, self._options = server, spoken, options
+        self._server, self._formats, self._options = server, formats, options
         self._carrying = carrying or Carrying()
         self._limits = TokenLimits(options.limit)
         self._translator = BridgeTranslator(options, self._carrying, self._limits)
@@ -125,7 +125,7 @@ class BridgedUpstream:
     @property
     def bridges_responses(self) -> bool:
         """Whether responses are carried as chat completions, so that the server keeps none."""
-        return self._spoken.lacks(RESPONSES)
+        return self._formats.lacks(RESPONSES)
 
     def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamResponse]:
         """Send a request, see the port.
@@ -144,15 +144,15 @@ class BridgedUpstream:
         if not omitted or request.method != "POST":
             return await self._send(path, request)
         body = request.body or b"{}"
-        found = await run_by_weight(body, _without, body, omitted)
-        if found is None:
+        shortened = await run_by_weight(body, _without, body, omitted)
+        if shortened is None:
             return await self._send(path, request)
-        content, names = found
+        content, names = shortened
         # Another body than the one the client's Idempotency-Key stands for.
         headers = with_body_idempotency_key([*request.headers], content)
         incoming = await self._send(path, replace(request, content=content, headers=headers))
         beyond = incoming.carriage or Carriage("")
-        incoming.carriage = beyond._replace(lost=(*names, *beyond.lost))
+        incoming.carriage = beyond._replace(lost_members=(*names, *beyond.lost_members))
         return incoming
 
     async def _send(self, path: str, request: UpstreamRequest) -> UpstreamResponse:
@@ -163,25 +163,25 @@ class BridgedUpstream:
             return await self._compact(request)
         if request.own and path == CHAT_PATH:
             member = self._limits.member_of(request.model)
-            own = rename_limit(request.body or b"{}", member)
-            return await self._send_limited(replace(request, content=own))
+            own_body = rename_limit(request.body or b"{}", member)
+            return await self._send_limited(replace(request, content=own_body))
         name = FORMATS.get(path)
         if name is None or request.method != "POST":
             return await self._server.send(request)
-        spoken = self._spoken.speaks(name)
-        if spoken is not False:
+        is_spoken = self._formats.speaks(name)
+        if is_spoken is not False:
             incoming = await self._send_natively(name, request)
-            if spoken or incoming.status not in NO_PATH:
+            if is_spoken or incoming.status not in NO_PATH:
                 if 200 <= incoming.status < 300:
-                    self._spoken.note(name, speaks=True)
+                    self._formats.note(name, speaks=True)
                 return incoming
             data = await incoming.read(ERROR_BYTES)
             await incoming.close()
             if not is_path_missing(incoming.status, data):
                 return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
         incoming = await self._carry(name, request)
-        if spoken is None and incoming.status not in NO_PATH:
-            self._spoken.note(name, speaks=False)
+        if is_spoken is None and incoming.status not in NO_PATH:
+            self._formats.note(name, speaks=False)
         return incoming
 
     async def _open_summaries(self, path: str, request: UpstreamRequest) -> UpstreamRequest:
@@ -203,7 +203,7 @@ class BridgedUpstream:
 
     async def _compact(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send a compaction to a server that may have the path, else answer as one without it."""
-        if self._spoken.speaks(RESPONSES) is False or self._compacting.speaks(COMPACT) is False:
+        if self._formats.speaks(RESPONSES) is False or self._compacting.speaks(COMPACT) is False:
             headers = [(b"content-type", b"application/json")]
             return UpstreamResponse(404, headers, OnePiece(encode({"error": NO_COMPACTION})))
         incoming = await self._send_natively(RESPONSES, request)
@@ -223,19 +223,19 @@ class BridgedUpstream:
         if not await look_for(request.content, BYTES):
             return await send(request)
         body = request.body or b"{}"
-        cleaned = await run_by_weight(body, remove_marks, body, name)
-        if cleaned is None:
+        clean_request = await run_by_weight(body, remove_marks, body, name)
+        if clean_request is None:
             return await send(request)
-        content, names = cleaned
+        content, names = clean_request
         headers = with_body_idempotency_key([*request.headers], content)
         incoming = await send(replace(request, content=content, headers=headers))
         beyond = incoming.carriage or Carriage("")
-        incoming.carriage = beyond._replace(lost=(*names, *beyond.lost))
+        incoming.carriage = beyond._replace(lost_members=(*names, *beyond.lost_members))
         return incoming
 
     async def _count(self, name: str, members: Json, request: UpstreamRequest) -> UpstreamResponse:
         """Count a request's tokens: the server does, or this estimates where it cannot."""
-        if self._spoken.speaks(name) is not False:
+        if self._formats.speaks(name) is not False:
             incoming = await self._send_natively(name, request)
             if incoming.status not in NO_PATH:
                 return incoming
@@ -244,30 +244,32 @@ class BridgedUpstream:
             if not is_path_missing(incoming.status, data):
                 return UpstreamResponse(incoming.status, incoming.headers, OnePiece(data))
         body = request.body or b"{}"
-        told = {
+        count_body = {
             **members,
             "input_tokens": await run_by_weight(body, self._translator.estimate, body, name),
         }
         headers = [(b"content-type", b"application/json")]
-        return UpstreamResponse(200, headers, OnePiece(encode(told)))
+        return UpstreamResponse(200, headers, OnePiece(encode(count_body)))
 
     async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
-        original = request.body or b"{}"
+        client_body = request.body or b"{}"
         translate = self._translator.translate
-        if await look_for(original, BYTES):  # what is sealed is far longer than it looks
+        if await look_for(client_body, BYTES):  # what is sealed is far longer than it looks
             seals = partial(translate, holds_seals=True)
-            carried = await run_heavy(seals, original, name, request)
+            carried_body = await run_heavy(seals, client_body, name, request)
         else:
-            carried = await run_by_weight(original, translate, original, name, request)
+            carried_body = await run_by_weight(client_body, translate, client_body, name, request)
         # Another body than the one the client's Idempotency-Key stands for.
-        headers = with_body_idempotency_key([*request.headers], carried.content)
+        headers = with_body_idempotency_key([*request.headers], carried_body.content)
         headers = [(k, v) for k, v in headers if not k.startswith(b"anthropic-")]
-        sent = replace(request, path=CHAT_PATH, content=carried.content, headers=headers)
-        incoming = await self._send_limited(sent)
-        out = _translated(incoming, carried.writer)
+        outgoing = replace(request, path=CHAT_PATH, content=carried_body.content, headers=headers)
+        incoming = await self._send_limited(outgoing)
+        out = _translated(incoming, carried_body.writer)
         # A server of a third format has lost more of it.
         beyond = incoming.carriage or Carriage(CHAT)
-        out.carriage = beyond._replace(lost=(*carried.lost, *beyond.lost))
+        out.carriage = beyond._replace(
+            lost_members=(*carried_body.lost_members, *beyond.lost_members)
+        )
         return out
 
     async def _send_limited(self, request: UpstreamRequest) -> UpstreamResponse:
@@ -281,26 +283,28 @@ class BridgedUpstream:
         if member := refused_member(incoming.status, body, refusal):
             content = await run_by_weight(body, rename_limit, body, member)
             headers = with_body_idempotency_key([*request.headers], content)
-            second = await self._server.send(replace(request, content=content, headers=headers))
-            if 200 <= second.status < 300:
+            second_answer = await self._server.send(
+                replace(request, content=content, headers=headers)
+            )
+            if 200 <= second_answer.status < 300:
                 self._limits.note(request.model, member)
-                return second
-            await second.close()
-        refused = UpstreamResponse(incoming.status, incoming.headers, OnePiece(refusal))
-        refused.carriage = incoming.carriage
-        return refused
+                return second_answer
+            await second_answer.close()
+        refused_answer = UpstreamResponse(incoming.status, incoming.headers, OnePiece(refusal))
+        refused_answer.carriage = incoming.carriage
+        return refused_answer
 
 
-def _open_items(original: bytes, seal: SummarySeal) -> bytes | None:
+def _open_items(client_body: bytes, seal: SummarySeal) -> bytes | None:
     """Return a body with our compaction items as messages; None where it has none."""
-    body = read_body(original)
-    opened = with_summaries(body, seal)
-    return None if opened is body else encode(opened)
+    body = read_body(client_body)
+    opened_body = with_summaries(body, seal)
+    return None if opened_body is body else encode(opened_body)
 
 
-def _without(original: bytes, omitted: Collection[str]) -> tuple[bytes, tuple[str, ...]] | None:
+def _without(client_body: bytes, omitted: Collection[str]) -> tuple[bytes, tuple[str, ...]] | None:
     """Return a body without some members, and those it had; None where it has none of them."""
-    body = read_body(original)
+    body = read_body(client_body)
     if not (names := tuple(name for name in body if name in omitted)):
         return None
     return encode({k: v for k, v in body.items() if k not in names}), names
@@ -311,12 +315,12 @@ def _translated(incoming: UpstreamResponse, writer: ReplyWriter) -> UpstreamResp
     if 200 <= status < 300 and incoming.is_events:
         return translate_response(incoming, BridgedStream(writer))
     if 200 <= status < 300:
-        whole = WholeAnswer(lambda data: whole_reply(data, writer), ANSWER_BYTES)
-        return translate_response(incoming, whole)
-    told = WholeAnswer(lambda data: refusal(data, writer, status), ERROR_BYTES)
-    out = translate_response(incoming, told)
-    kept = [(k, v) for k, v in out.headers if k.lower() != b"content-type"]
-    out.headers = [*kept, (b"content-type", b"application/json")]
+        whole_answer = WholeAnswer(lambda data: whole_reply(data, writer), ANSWER_BYTES)
+        return translate_response(incoming, whole_answer)
+    error_answer = WholeAnswer(lambda data: refusal(data, writer, status), ERROR_BYTES)
+    out = translate_response(incoming, error_answer)
+    headers = [(k, v) for k, v in out.headers if k.lower() != b"content-type"]
+    out.headers = [*headers, (b"content-type", b"application/json")]
     return out
 
 
@@ -325,10 +329,10 @@ def is_path_missing(status: int, body: bytes) -> bool:
     if status != 404:
         return True
     try:
-        found: Json = decode(body)
+        answer: Json = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
-    error = found.get("error", found) if isinstance(found, dict) else {}
+    error = answer.get("error", answer) if isinstance(answer, dict) else {}
     if not isinstance(error, dict):
         error = {"message": error}
     code = str(error.get("code") or "")

@@ -33,32 +33,34 @@ class CarriedAnswer(msgspec.Struct, frozen=True):
 class CarriedAnswers:
     """Bounded in bytes; used from threads too. most: bytes."""
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, max_bytes: int = MOST_BYTES) -> None:
         self._lock = threading.Lock()
         self._answers: Cache[bytes, CarriedAnswer] = Cache(
-            most, EACH_BYTES, lambda _, answer: len(answer.sealed) + sum(map(len, answer.idents))
+            max_bytes,
+            EACH_BYTES,
+            lambda _, answer: len(answer.sealed) + sum(map(len, answer.idents)),
         )
 
     def keep(
-        self, whose: bytes, before: Sequence[Json], answer: Json, sealed: SealedMembers
+        self, account: bytes, before: Sequence[Json], answer: Json, sealed: SealedMembers
     ) -> None:
         """Keep what was said beside an answer.
 
-        whose: tenant and provider. before: the messages that it answers.
+        account: tenant and provider. before: the messages that it answers.
         """
-        *_, link = _links(whose, before)
+        *_, link = _links(account, before)
         key = _digest(link, answer)
-        kept = CarriedAnswer(_encode(sealed), _idents(answer))
-        if is_readable(kept.sealed):
+        carried_answer = CarriedAnswer(_encode(sealed), _idents(answer))
+        if is_readable(carried_answer.sealed):
             with self._lock:
-                self._answers.put(key, kept)
+                self._answers.put(key, carried_answer)
 
-    def restore(self, whose: bytes, messages: Sequence[Json]) -> list[Json]:
+    def restore(self, account: bytes, messages: Sequence[Json]) -> list[Json]:
         """Return messages with what was kept of them; those that have it already stay so."""
         if not len(self._answers):
             return list(messages)
         out = []
-        for message, link in zip(messages, _links(whose, messages), strict=False):
+        for message, link in zip(messages, _links(account, messages), strict=False):
             if message.get("tool_calls") and not _has_more(message):
                 message = self._restored(message, _digest(link, message))
             out.append(message)
@@ -66,18 +68,18 @@ class CarriedAnswers:
 
     def _restored(self, message: Json, key: bytes) -> Json:
         with self._lock:
-            kept = self._answers.get(key)
-        if kept is None or kept.idents != _idents(message):
+            carried_answer = self._answers.get(key)
+        if carried_answer is None or carried_answer.idents != _idents(message):
             return message
-        return with_carried(message, msgspec.json.decode(kept.sealed, type=SealedMembers))
+        return with_carried(message, msgspec.json.decode(carried_answer.sealed, type=SealedMembers))
 
 
-def _links(whose: bytes, messages: Sequence[Json]) -> Iterator[bytes]:
+def _links(account: bytes, messages: Sequence[Json]) -> Iterator[bytes]:
     """Yield a digest of all that stands before each message, and one of them all.
 
     System texts are left out: programs change them from one request to the next.
     """
-    link = hashlib.blake2b(whose, digest_size=32).digest()
+    link = hashlib.blake2b(account, digest_size=32).digest()
     for message in messages:
         yield link
         if message["role"] != "system":
@@ -87,12 +89,12 @@ def _links(whose: bytes, messages: Sequence[Json]) -> Iterator[bytes]:
 
 def _digest(link: bytes, message: Json) -> bytes:
     calls = [c["function"] for c in message.get("tool_calls") or ()]
-    said = [
+    digest_members = [
         message["role"],
         message.get("content"),
         [[f.get("name"), f.get("arguments")] for f in calls],
     ]
-    return hashlib.blake2b(_encode(said), key=link, digest_size=32).digest()
+    return hashlib.blake2b(_encode(digest_members), key=link, digest_size=32).digest()
 
 
 def _idents(message: Json) -> tuple[str, ...]:
@@ -101,6 +103,8 @@ def _idents(message: Json) -> tuple[str, ...]:
 
 def _has_more(message: Json) -> bool:
     """Tell whether a message has what the server said beside it."""
-    usual = {"role", "content", "tool_calls"}
+    usual_members = {"role", "content", "tool_calls"}
     calls = message.get("tool_calls") or ()
-    return bool(message.keys() - usual) or any(len(call) > len(usual) for call in calls)
+    return bool(message.keys() - usual_members) or any(
+        len(call) > len(usual_members) for call in calls
+    )

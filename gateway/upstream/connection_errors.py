@@ -32,12 +32,12 @@ NEXT = "Check that it runs, and its base_url; `mnemogate doctor` tests it."
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and its causes, the newest first."""
-    found: BaseException | None = error
+    link: BaseException | None = error
     for _ in range(8):
-        if found is None:
+        if link is None:
             return
-        yield found
-        found = found.__cause__ or found.__context__
+        yield link
+        link = link.__cause__ or link.__context__
 
 
 def unreachable(error: BaseException) -> UpstreamUnreachable:
@@ -60,9 +60,9 @@ def no_answer_error(silent: bool) -> UpstreamUnreachable:
     return unreachable_message(CLOSED if silent else NO_HTTP)
 
 
-def unreachable_message(what: str) -> UpstreamUnreachable:
+def unreachable_message(event_text: str) -> UpstreamUnreachable:
     """Return an error that says what the upstream did and the next step."""
-    return UpstreamUnreachable(f"The upstream{what}. {NEXT}")
+    return UpstreamUnreachable(f"The upstream{event_text}. {NEXT}")
 
 
 def _kind(cause: BaseException) -> str:

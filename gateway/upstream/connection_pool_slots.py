@@ -9,10 +9,10 @@ from gateway.errors import Unavailable
 
 
 class ConnectionSlots:
-    """Connection slots of one provider. free: the unused ones."""
+    """Connection slots of one provider. free_count: the unused ones."""
 
     def __init__(self, capacity: int) -> None:
-        self.free = capacity
+        self.free_count = capacity
         self._capacity = capacity
         self._waiters: deque[asyncio.Future[None]] = deque()  # waiting callers, oldest first
 
@@ -23,8 +23,8 @@ class ConnectionSlots:
 
     async def take(self, until: float) -> None:
         """Take a slot, waiting until the loop's time `until` at most. Raises Unavailable."""
-        if self.free:
-            self.free -= 1
+        if self.free_count:
+            self.free_count -= 1
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -49,4 +49,4 @@ class ConnectionSlots:
             if not waiter.done():
                 waiter.set_result(None)
                 return
-        self.free += 1
+        self.free_count += 1

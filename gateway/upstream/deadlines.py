@@ -48,9 +48,9 @@ class Deadlines:
         "_limit",
         "_next",
         "_phase",
-        "_pieces",
         "_rang",
         "_task",
+        "_unlooked_parts",
         "_waiter",
         "timeouts",
         "until",
@@ -77,7 +77,7 @@ class Deadlines:
         self._waiter: asyncio.Future[None] | None = None  # or the awaited future
         self._cancelling = 0
         self._rang = False
-        self._pieces = 0  # since the total was looked at
+        self._unlooked_parts = 0  # since the total was looked at
 
     def start_idle(self) -> None:
         """Limit the silence between bytes from now on.
@@ -85,9 +85,9 @@ class Deadlines:
         Raises UpstreamTimeout once the total is over: bytes that are always there need no wait.
         """
         self._phase = self._next
-        self._pieces += 1
-        if self._pieces >= PIECES:
-            self._pieces = 0
+        self._unlooked_parts += 1
+        if self._unlooked_parts >= PIECES:
+            self._unlooked_parts = 0
             if self._alarm.now() >= self._ends:
                 raise self._total_error()
 
@@ -98,15 +98,15 @@ class Deadlines:
             # As `_begin` does, in one step: each event of a stream comes by here.
             self._limit = limit = alarm.loop.time() + self.timeouts.idle
             self.until = limit if limit < self._ends else self._ends
-        if self.until < alarm.earliest:
+        if self.until < alarm.earliest_deadline:
             alarm.watch(self)
         else:
-            alarm.waiting.add(self)
+            alarm.open_waits.add(self)
 
     def end_wait(self) -> None:
         """End the wait."""
         self._waiter = None
-        self._alarm.waiting.discard(self)
+        self._alarm.open_waits.discard(self)
 
     def __enter__(self) -> None:
         self._task = task = asyncio.current_task(self._alarm.loop)
@@ -126,7 +126,7 @@ class Deadlines:
         trace: TracebackType | None,
     ) -> None:
         task, self._task = self._task, None
-        self._alarm.waiting.discard(self)
+        self._alarm.open_waits.discard(self)
         if (
             self._rang
             and task is not None
@@ -170,14 +170,14 @@ class DeadlineTimer:
 
     A stream waits for every piece, and a timer of the event loop costs as much as the piece. This
     one is set to the earliest deadline known at that time. Most of these waits have ended when it
-    fires; it then looks for those that have not. waiting: deadlines of current waits.
+    fires; it then looks for those that have not. open_waits: deadlines of current waits.
     """
 
     def __init__(self) -> None:
-        self.waiting: set[Deadlines] = set()
+        self.open_waits: set[Deadlines] = set()
         self.loop: asyncio.AbstractEventLoop | None = None  # known after the first call of `now`
         self._timer: asyncio.TimerHandle | None = None
-        self.earliest = float("inf")  # by the loop's time
+        self.earliest_deadline = float("inf")  # by the loop's time
 
     def now(self) -> float:
         if self.loop is None:
@@ -185,22 +185,22 @@ class DeadlineTimer:
         return self.loop.time()
 
     def watch(self, clock: Deadlines) -> None:
-        self.waiting.add(clock)
-        if clock.until < self.earliest:
+        self.open_waits.add(clock)
+        if clock.until < self.earliest_deadline:
             self._set(clock.until)
 
     def _set(self, when: float) -> None:
         assert self.loop is not None  # noqa: S101 - every clock has called `now`
         if self._timer is not None:
             self._timer.cancel()
-        self.earliest = when
+        self.earliest_deadline = when
         self._timer = self.loop.call_at(when, self._off)
 
     def _off(self) -> None:
         now = self.now()
-        self._timer, self.earliest = None, float("inf")
-        for clock in [c for c in self.waiting if c.until - now <= TICK]:
-            self.waiting.discard(clock)
+        self._timer, self.earliest_deadline = None, float("inf")
+        for clock in [c for c in self.open_waits if c.until - now <= TICK]:
+            self.open_waits.discard(clock)
             clock.ring()
-        if self.waiting:
-            self._set(min(c.until for c in self.waiting))
+        if self.open_waits:
+            self._set(min(c.until for c in self.open_waits))

@@ -20,20 +20,20 @@ async def dial(host: str, port: int) -> socket.socket:
     Raises OSError, and UnicodeError for an invalid host name.
     """
     loop = asyncio.get_running_loop()
-    waiting = await _addresses(host, port)
+    addresses = await _addresses(host, port)
     tries: set[asyncio.Task[socket.socket]] = set()
     failure: BaseException = OSError("no address")
     try:
-        while waiting or tries:
-            if waiting:
-                tries.add(loop.create_task(_connect(waiting.pop(0))))
-            done, _ = await asyncio.wait(
-                tries, timeout=DELAY if waiting else None, return_when=asyncio.FIRST_COMPLETED
+        while addresses or tries:
+            if addresses:
+                tries.add(loop.create_task(_connect(addresses.pop(0))))
+            ended_tasks, _ = await asyncio.wait(
+                tries, timeout=DELAY if addresses else None, return_when=asyncio.FIRST_COMPLETED
             )
-            for task in done:
+            for task in ended_tasks:
                 tries.discard(task)
                 if (error := task.exception()) is None:
-                    tries |= done - {task}
+                    tries |= ended_tasks - {task}
                     return task.result()
                 failure = error
         raise failure
@@ -47,12 +47,18 @@ async def _addresses(host: str, port: int) -> list[Address]:
     """Return the host's addresses, alternating between IPv6 and IPv4."""
     try:
         # Needs no thread.
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        addresses = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
     except socket.gaierror:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    first = [a for a in found if a[0] == found[0][0]]
-    others = [a for a in found if a[0] != found[0][0]]
-    return [a for a in chain.from_iterable(zip_longest(first, others)) if a is not None]
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
+    first_family = [a for a in addresses if a[0] == addresses[0][0]]
+    second_family = [a for a in addresses if a[0] != addresses[0][0]]
+    return [
+        a for a in chain.from_iterable(zip_longest(first_family, second_family)) if a is not None
+    ]
 
 
 async def _connect(address: Address) -> socket.socket:

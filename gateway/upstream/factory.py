@@ -65,10 +65,10 @@ class ConnectionOptions:
         """Describe the client, without a proxy's password."""
         if self.own:
             return OWN
-        found = [f"through proxy {redact_proxy(self.proxy)}"] if self.proxy else []
-        more = {"ca_file": self.ca_file, "client_cert": self.client_cert, "HTTP/2": self.http2}
-        found += [f"with {name}" for name, wanted in more.items() if wanted]
-        return f"httpx {' '.join(found)}"
+        descriptions = [f"through proxy {redact_proxy(self.proxy)}"] if self.proxy else []
+        options = {"ca_file": self.ca_file, "client_cert": self.client_cert, "HTTP/2": self.http2}
+        descriptions += [f"with {name}" for name, is_set in options.items() if is_set]
+        return f"httpx {' '.join(descriptions)}"
 
 
 def connection_options(provider: ProviderSettings, environ: Mapping[str, str]) -> ConnectionOptions:
@@ -152,14 +152,14 @@ def check_proxy(name: str, options: ConnectionOptions) -> None:
                 f"{redact_proxy(options.proxy)!r}: "
                 f"give a URL that begins with {', '.join(f'{s}://' for s in SCHEMES)}, or {NONE!r}"
             )
-    wanted = [
+    package_needs = [
         ("http2", "h2", "http2 = true", options.http2),
         ("socks", "socksio", "a socks5 proxy", options.proxy.startswith("socks")),
     ]
-    for extra, package, what, needed in wanted:
+    for extra, package, feature, needed in package_needs:
         if needed and find_spec(package) is None:
             raise ConfigError(
-                f"providers.{name}: {what} needs the package {package}: run pip install "
+                f"providers.{name}: {feature} needs the package {package}: run pip install "
                 f"'.[{extra}]' in the folder of Mnemogate's source"
             )
 
@@ -177,7 +177,7 @@ def _environment(base_url: str, environ: Mapping[str, str]) -> tuple[str, str]:
     if "REQUEST_METHOD" in environ:  # in a CGI, HTTP_PROXY is the client's Proxy header
         names.pop("http_proxy", None)
     names |= {k: k for k in environ if k.endswith("_proxy")}
-    named = {k: environ[name] for k, name in names.items()}
+    proxy_values = {k: environ[name] for k, name in names.items()}
     try:
         url = urlsplit(base_url)
         host, port = url.hostname or "", url.port or PORTS.get(url.scheme, 0)
@@ -185,14 +185,14 @@ def _environment(base_url: str, environ: Mapping[str, str]) -> tuple[str, str]:
         return "", ""
     if any(
         _bypasses_proxy(e.strip().lower(), url.scheme, host, port)
-        for e in named.get("no_proxy", "").split(",")
+        for e in proxy_values.get("no_proxy", "").split(",")
     ):
         return "", ""
-    found = next((k for k in (f"{url.scheme}_proxy", "all_proxy") if named.get(k)), None)
-    if found is None:
+    variable = next((k for k in (f"{url.scheme}_proxy", "all_proxy") if proxy_values.get(k)), None)
+    if variable is None:
         return "", ""
-    proxy = named[found]
-    return proxy if "://" in proxy else f"http://{proxy}", names[found]
+    proxy = proxy_values[variable]
+    return proxy if "://" in proxy else f"http://{proxy}", names[variable]
 
 
 def _bypasses_proxy(entry: str, scheme: str, host: str, port: int) -> bool:
@@ -202,18 +202,22 @@ def _bypasses_proxy(entry: str, scheme: str, host: str, port: int) -> bool:
     """
     if entry in ("", "*"):
         return entry == "*"
-    entry_scheme, exact, rest = entry.rpartition("://")
-    if exact and entry_scheme not in ("all", scheme):
+    entry_scheme, scheme_mark, address = entry.rpartition("://")
+    if scheme_mark and entry_scheme not in ("all", scheme):
         return False
     with contextlib.suppress(ValueError):
-        return ip_address(host) in ip_network(rest.strip("[]/"), strict=False)
-    name, _, number = rest.rstrip("/").partition(":")
+        return ip_address(host) in ip_network(address.strip("[]/"), strict=False)
+    name, _, number = address.rstrip("/").partition(":")
     if number and number != str(port):
         return False
     bare = name.lstrip("*").lstrip(".")
     if host == bare:
         return not name.startswith((".", "*."))
-    return host.endswith(f".{bare}") and name != "localhost" and (not exact or name.startswith("*"))
+    return (
+        host.endswith(f".{bare}")
+        and name != "localhost"
+        and (not scheme_mark or name.startswith("*"))
+    )
 
 
 def open_transport(
@@ -245,32 +249,36 @@ def build_upstreams(
     }
 
 
-def _open_server(name: str, p: ProviderSettings, transport: Transport, facts: Facts) -> Upstream:
-    timeouts = Timeouts(**p.timeouts.model_dump())
-    server: Upstream = OpenAIUpstream(p.base_url, transport, timeouts)
-    if p.kind == "azure":
-        server = AzureUpstream(p.base_url, transport, timeouts, p.api_version)
-    if secrets := _secrets_of(p):
+def _open_server(
+    name: str, provider: ProviderSettings, transport: Transport, facts: Facts
+) -> Upstream:
+    timeouts = Timeouts(**provider.timeouts.model_dump())
+    server: Upstream = OpenAIUpstream(provider.base_url, transport, timeouts)
+    if provider.kind == "azure":
+        server = AzureUpstream(provider.base_url, transport, timeouts, provider.api_version)
+    if secrets := _secrets_of(provider):
         server = RedactedUpstream(server, secrets)
-    if p.kind == "anthropic":
-        return AnthropicUpstream(server, facts, p.default_max_tokens, p.api_version)
-    return server if p.speaks_chat else ResponsesUpstream(server, name, p.drop)
+    if provider.kind == "anthropic":
+        return AnthropicUpstream(server, facts, provider.default_max_tokens, provider.api_version)
+    return server if provider.speaks_chat else ResponsesUpstream(server, name, provider.drop)
 
 
-def _secrets_of(p: ProviderSettings) -> list[bytes]:
+def _secrets_of(provider: ProviderSettings) -> list[bytes]:
     """Return what a provider is called with and no client may read: its key, a URL's password."""
-    key = "" if p.api_key is None else p.api_key.get_secret_value()
-    named = p.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
-    basic = b64encode(unquote(named).encode()).decode()
-    return secrets_of(key, unquote(named.partition(":")[2]), basic)
+    key = "" if provider.api_key is None else provider.api_key.get_secret_value()
+    credentials = provider.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    basic = b64encode(unquote(credentials).encode()).decode()
+    return secrets_of(key, unquote(credentials.partition(":")[2]), basic)
 
 
-def _formats_of(p: ProviderSettings) -> SpokenFormats:
-    own = ("chat", "messages") if p.kind == "anthropic" else ()
-    return SpokenFormats(p.wires or own)
+def _formats_of(provider: ProviderSettings) -> SpokenFormats:
+    native_formats = ("chat", "messages") if provider.kind == "anthropic" else ()
+    return SpokenFormats(provider.wires or native_formats)
 
 
-def _bridge_options(name: str, p: ProviderSettings) -> BridgeOptions:
-    newer = p.kind == "azure" or "//api.openai.com" in p.base_url
+def _bridge_options(name: str, provider: ProviderSettings) -> BridgeOptions:
+    newer = provider.kind == "azure" or "//api.openai.com" in provider.base_url
     limit = "max_completion_tokens" if newer else "max_tokens"
-    return BridgeOptions(name, p.drop, limit, p.stream_usage, p.omit.model_dump())
+    return BridgeOptions(
+        name, provider.drop, limit, provider.stream_usage, provider.omit.model_dump()
+    )

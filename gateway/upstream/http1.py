@@ -61,8 +61,8 @@ class Connection(asyncio.Protocol):
         self._pool = pool
         self._response: ResponseParser | None = None
         # Of the request, still to be written; None once all is.
-        self._rest: Iterator[bytes | memoryview] | None = None
-        self._full = self.paused = False
+        self._unwritten: Iterator[bytes | memoryview] | None = None
+        self._is_full = self.paused = False
         self._next_step: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
                 b"".join((head, *content)) if is_parts else head + join_body(content)
             )
         else:
-            self._rest = _pieces(head, body or b"")
+            self._unwritten = _pieces(head, body or b"")
             self._write()
         return response
 
@@ -127,11 +127,11 @@ class Connection(asyncio.Protocol):
         response.end(fault)
         reusable = (
             response.reusable
-            and self._rest is None
+            and self._unwritten is None
             and not self._transport.is_closing()
             and not self._transport.get_write_buffer_size()
         )
-        self._rest = None
+        self._unwritten = None
         if reusable and self.paused:
             self._resume()
         self._pool.give_back(self, reusable)
@@ -146,14 +146,14 @@ class Connection(asyncio.Protocol):
 
     def _write(self) -> None:
         """Write what the server takes of a long request, `STEP_BYTES` in one turn of the loop."""
-        written = 0
-        while self._rest is not None and not self._full and self._next_step is None:
-            if (piece := next(self._rest, None)) is None:
-                self._rest = None
+        written_bytes = 0
+        while self._unwritten is not None and not self._is_full and self._next_step is None:
+            if (part := next(self._unwritten, None)) is None:
+                self._unwritten = None
                 continue
-            self._transport.write(piece)
-            written += len(piece)
-            if written >= STEP_BYTES:
+            self._transport.write(part)
+            written_bytes += len(part)
+            if written_bytes >= STEP_BYTES:
                 self._next_step = self._pool.loop.call_later(LOOP_PAUSE_SECONDS, self._go_on)
 
     def _go_on(self) -> None:
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         except MalformedResponse as e:
             self._finish(str(e))
             return
-        if response.whole:
+        if response.is_complete:
             self._finish()
             return
         if response.unread > UNREAD and not self.paused and not self.closing:
@@ -186,10 +186,10 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._is_full = True
 
     def resume_writing(self) -> None:
-        self._full = False
+        self._is_full = False
         self._write()
 
     def eof_received(self) -> None:
@@ -215,7 +215,7 @@ class Http1Body:
     async def __anext__(self) -> bytes:
         response, connection, clock = self._response, self._connection, self._clock
         while not (data := response.take()):
-            if response.whole:
+            if response.is_complete:
                 raise StopAsyncIteration
             if response.fault:
                 raise StreamIncomplete(
@@ -238,9 +238,9 @@ class Http1Client:
     """
 
     def __init__(self, max_connections: int = 1000, tls: ssl.SSLContext | None = None) -> None:
-        self.all: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self.places = ConnectionSlots(max_connections)
-        self._kept: dict[Origin, list[Connection]] = {}  # least recently used first
+        self._idle_connections: dict[Origin, list[Connection]] = {}  # least recently used first
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tls = tls
 
@@ -248,11 +248,11 @@ class Http1Client:
         """Send the request, see the port."""
         head = _head(request)
         self.loop = asyncio.get_running_loop()
-        for fresh in (False, True):
-            connection = None if fresh else self._take_kept(request.origin)
+        for is_new in (False, True):
+            connection = None if is_new else self._take_kept(request.origin)
             if connection is None:
-                connection = await self._take_connection(request.origin, clock, fresh=fresh)
-            request.written()
+                connection = await self._take_connection(request.origin, clock, fresh=is_new)
+            request.on_written()
             response = connection.begin(head, request.content, request.method == "HEAD")
             while not response.status and not response.fault:
                 await connection.more(response, clock)
@@ -266,11 +266,11 @@ class Http1Client:
 
     def _take_kept(self, origin: Origin) -> Connection | None:
         """Take a slot and a kept connection, where neither has to be waited for."""
-        kept, slots = self._kept.get(origin), self.places
-        while kept and slots.free:
-            connection = kept.pop()
+        idle_connections, slots = self._idle_connections.get(origin), self.places
+        while idle_connections and slots.free_count:
+            connection = idle_connections.pop()
             if not connection._transport.is_closing():
-                slots.free -= 1
+                slots.free_count -= 1
                 return connection
         return None
 
@@ -288,29 +288,29 @@ class Http1Client:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        for connection in list(self.all):
+        for connection in list(self.connections):
             connection.abort()
-        while self.all:  # noqa: ASYNC110 - one or two iterations of the event loop
+        while self.connections:  # noqa: ASYNC110 - one or two iterations of the event loop
             await asyncio.sleep(0)
 
     def give_back(self, connection: Connection, reusable: bool) -> None:
         """Take back a connection whose response has ended."""
         if reusable:
             connection.since = self.loop.time()
-            self._kept.setdefault(connection.origin, []).append(connection)
+            self._idle_connections.setdefault(connection.origin, []).append(connection)
             if self._idle_timer is None:
                 self._idle_timer = self.loop.call_later(IDLE, self._close_idle)
         self.places.give()
 
     def forget(self, connection: Connection) -> None:
-        self.all.discard(connection)
-        if connection in (kept := self._kept.get(connection.origin, [])):
-            kept.remove(connection)
+        self.connections.discard(connection)
+        if connection in (idle_connections := self._idle_connections.get(connection.origin, [])):
+            idle_connections.remove(connection)
 
     def _usable(self, origin: Origin) -> Connection | None:
-        kept = self._kept.get(origin)
-        while kept:
-            if not (connection := kept.pop()).closing:
+        idle_connections = self._idle_connections.get(origin)
+        while idle_connections:
+            if not (connection := idle_connections.pop()).closing:
                 return connection
         return None
 
@@ -337,7 +337,7 @@ class Http1Client:
         # registered only now: uvloop does not report the loss of a connection whose opening was
         # cancelled
         if not connection.closing:
-            self.all.add(connection)
+            self.connections.add(connection)
         return connection
 
     def _trust(self) -> ssl.SSLContext:
@@ -349,24 +349,31 @@ class Http1Client:
     def _close_idle(self) -> None:
         """Close connections that were idle for too long; set the timer for the next one."""
         now = self.loop.time()
-        for kept in self._kept.values():
-            while kept and kept[0].since + IDLE <= now:
-                kept.pop(0).abort()
-        oldest = min((kept[0].since for kept in self._kept.values() if kept), default=None)
+        for idle_connections in self._idle_connections.values():
+            while idle_connections and idle_connections[0].since + IDLE <= now:
+                idle_connections.pop(0).abort()
+        oldest_use = min(
+            (
+                idle_connections[0].since
+                for idle_connections in self._idle_connections.values()
+                if idle_connections
+            ),
+            default=None,
+        )
         self._idle_timer = (
-            None if oldest is None else self.loop.call_at(oldest + IDLE, self._close_idle)
+            None if oldest_use is None else self.loop.call_at(oldest_use + IDLE, self._close_idle)
         )
 
 
 def _pieces(head: bytes, body: Content) -> Iterator[bytes | memoryview]:
     """Yield what is written of a long request at once. Parts are asked for as they are written."""
     parts = iter((body,) if isinstance(body, bytes) else body)
-    first = next(parts)
-    if len(first) <= AT_ONCE:  # saves a write
-        yield head + first
+    first_part = next(parts)
+    if len(first_part) <= AT_ONCE:  # saves a write
+        yield head + first_part
     else:
         yield head
-        parts = chain((first,), parts)
+        parts = chain((first_part,), parts)
     for part in parts:
         view = memoryview(part)
         for at in range(0, len(view), WRITTEN):

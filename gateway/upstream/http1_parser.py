@@ -33,8 +33,8 @@ class ResponseParser:
     """The response to one request.
 
     bodyless: to a HEAD request. silent: no byte has arrived. status: 0 until the headers are
-    complete. whole: the response is complete. reusable: the connection can be used for another
-    request. fault: why no more data will come.
+    complete. is_complete: the response is complete. reusable: the connection can be used for
+    another request. fault: why no more data will come.
     """
 
     __slots__ = (
@@ -48,17 +48,17 @@ class ResponseParser:
         "_trailers",
         "fault",
         "headers",
+        "is_complete",
         "reusable",
         "silent",
         "status",
-        "whole",
     )
 
     def __init__(self, bodyless: bool = False) -> None:
         self.status, self.fault = 0, ""
         self.headers: Pairs = []
         self.silent = True
-        self.whole = self.reusable = False
+        self.is_complete = self.reusable = False
         self._bodyless = bodyless
         self._size = self._quiet = self._trailers = 0
         self._body = bytearray()
@@ -94,9 +94,9 @@ class ResponseParser:
             self._mend()
         else:
             self._parse(data)
-        if not self.whole and (self._size > HEAD or self._quiet > 2 * HEAD):
+        if not self.is_complete and (self._size > HEAD or self._quiet > 2 * HEAD):
             raise MalformedResponse(f"more than {HEAD >> 10} KB of headers")
-        if self._trailers > TRAILER_BYTES and not self.whole:
+        if self._trailers > TRAILER_BYTES and not self.is_complete:
             raise MalformedResponse(f"more than {TRAILER_BYTES >> 10} KB of trailers")
 
     def _parse(self, data: bytes) -> None:
@@ -106,7 +106,7 @@ class ResponseParser:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as e:
             self.reusable = False
-            if self.whole:
+            if self.is_complete:
                 return
             if not self._head or "Content-Length" not in str(e):
                 raise MalformedResponse(type(e).__name__) from e
@@ -122,13 +122,13 @@ class ResponseParser:
         head, blank, body = bytes(self._head).partition(b"\r\n\r\n")
         if not blank and len(head) <= HEAD:
             return
-        mended = merge_lengths(head)
-        if mended == head:
+        merged_head = merge_lengths(head)
+        if merged_head == head:
             raise MalformedResponse(self._failure)
         self._head.clear()
         self.headers, self._size, self._failure = [], 0, ""
         self._parser = self._begin()
-        self._parse(mended + blank + body)
+        self._parse(merged_head + blank + body)
 
     def end(self, fault: str) -> None:
         """Note that no more data will come.
@@ -138,12 +138,12 @@ class ResponseParser:
         self._parser = None  # breaks a reference cycle
         if (
             self.status
-            and not self.whole
+            and not self.is_complete
             and not fault
             and not any(_frames(k.lower(), v.lower()) for k, v in self.headers)
         ):
-            self.whole = True
-        if not self.whole:
+            self.is_complete = True
+        if not self.is_complete:
             self.fault = self.fault or fault or "closed too early"
 
     def take(self) -> bytes:
@@ -168,7 +168,7 @@ class ResponseParser:
     # --- callbacks of httptools
 
     def on_message_begin(self) -> None:
-        if self.whole:
+        if self.is_complete:
             self.reusable = False  # an unsolicited response
         else:
             self.headers = []  # drop those of an interim response
@@ -183,13 +183,13 @@ class ResponseParser:
     def on_headers_complete(self) -> None:
         assert self._parser is not None  # noqa: S101 - it is the one that calls
         status = self._parser.get_status_code()
-        if (status >= 200 or status == 101) and self._size <= HEAD and not self.whole:
+        if (status >= 200 or status == 101) and self._size <= HEAD and not self.is_complete:
             self.status = status
             if self._bodyless or status == 101:
                 self._end()
 
     def on_body(self, data: bytes) -> None:
-        if self.whole:
+        if self.is_complete:
             self.reusable = False
             return
         # What remains are extensions of chunks, and trailers.
@@ -198,12 +198,12 @@ class ResponseParser:
         self._body += data
 
     def on_message_complete(self) -> None:
-        if self.status and not self.whole and self._trailers <= TRAILER_BYTES:
+        if self.status and not self.is_complete and self._trailers <= TRAILER_BYTES:
             self._end()
 
     def _end(self) -> None:
         assert self._parser is not None  # noqa: S101 - it is the one that calls
-        self.whole = True
+        self.is_complete = True
         self.reusable = self.status != 101 and self._parser.should_keep_alive()
 
 

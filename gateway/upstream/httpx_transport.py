@@ -37,12 +37,12 @@ class _OneConnection:
     stream: Any = None
     since: float = 0.0  # since when it is idle, by the loop's time
 
-    async def close(self, *held: Any) -> None:
+    async def close(self, *streams: Any) -> None:
         """Close the connection and the response's streams, whatever they raise."""
-        for each in (*held, self.transport, self.stream):
-            if each is not None:
+        for closable in (*streams, self.transport, self.stream):
+            if closable is not None:
                 with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
-                    await each.aclose()
+                    await closable.aclose()
 
 
 class HttpxTransport:
@@ -59,7 +59,7 @@ class HttpxTransport:
     ) -> None:
         self._make, self.proxy = make, proxy
         self.places = ConnectionSlots(max_connections)
-        self._kept: list[_OneConnection] = []  # least recently used first
+        self._idle_carriers: list[_OneConnection] = []  # least recently used first
         self._lent: set[_OneConnection] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -67,55 +67,59 @@ class HttpxTransport:
     async def call(self, request: TransportRequest, clock: Deadlines) -> UpstreamResponse:
         """Send the request, see the port."""
         _check(request)
-        fresh = False
+        must_be_new = False
         while True:
             with clock:
                 until = asyncio.get_running_loop().time() + clock.timeouts.connect
                 await self.places.take(until)
-            call = _HttpxCall(self, self.lend(fresh=fresh), request)
+            call = _HttpxCall(self, self.lend(fresh=must_be_new), request)
             try:
                 return await call.answer(clock, until)
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as e:
-                if fresh or not call.is_dead_connection(e):
+                if must_be_new or not call.is_dead_connection(e):
                     raise unreachable(e) from e
-                fresh = True
+                must_be_new = True
 
     async def aclose(self) -> None:
         """Close every connection; a reader of one gets an error."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        for carrier in (*self._lent, *self._kept):
+        for carrier in (*self._lent, *self._idle_carriers):
             self._close(carrier)
-        self._kept.clear()
+        self._idle_carriers.clear()
         while self._closing:
             await asyncio.wait(self._closing)
 
     def lend(self, *, fresh: bool) -> _OneConnection:
         """Return a transport: a kept one, unless `fresh`."""
-        carrier = _OneConnection(self._make()) if fresh or not self._kept else self._kept.pop()
+        carrier = (
+            _OneConnection(self._make())
+            if fresh or not self._idle_carriers
+            else self._idle_carriers.pop()
+        )
         self._lent.add(carrier)
         return carrier
 
-    def give_back(self, carrier: _OneConnection, *held: Any, whole: bool) -> None:
+    def give_back(self, carrier: _OneConnection, *streams: Any, whole: bool) -> None:
         """Take a transport back; keep it if its response was complete.
 
-        held: other streams to close.
+        streams: other streams to close.
         """
         self._lent.discard(carrier)
         self.places.give()
         if not whole:
-            self._close(carrier, *held)
+            self._close(carrier, *streams)
             return
         loop = asyncio.get_running_loop()
         carrier.since = loop.time()
-        self._kept.append(carrier)
+        self._idle_carriers.append(carrier)
         if self._idle_timer is None:
             self._idle_timer = loop.call_later(IDLE, self._close_idle)
 
-    def _close(self, carrier: _OneConnection, *held: Any) -> None:
+    def _close(self, carrier: _OneConnection, *streams: Any) -> None:
         """Close a connection in a task, since the caller may have been cancelled."""
-        task = asyncio.ensure_future(carrier.close(*held))
+        task = asyncio.ensure_future(carrier.close(*streams))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -123,10 +127,12 @@ class HttpxTransport:
         """Close connections that were idle for too long; set the timer for the next one."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        while self._kept and self._kept[0].since + IDLE <= now:
-            self._close(self._kept.pop(0))
+        while self._idle_carriers and self._idle_carriers[0].since + IDLE <= now:
+            self._close(self._idle_carriers.pop(0))
         self._idle_timer = (
-            loop.call_at(self._kept[0].since + IDLE, self._close_idle) if self._kept else None
+            loop.call_at(self._idle_carriers[0].since + IDLE, self._close_idle)
+            if self._idle_carriers
+            else None
         )
 
 
@@ -137,7 +143,7 @@ class _HttpxCall:
         self, transport: HttpxTransport, carrier: _OneConnection, request: TransportRequest
     ) -> None:
         self._transport, self._carrier, self._request = transport, carrier, request
-        self._opened = carrier.stream is None
+        self._is_open = carrier.stream is None
         self._limit: asyncio.Timeout | None = None
 
     async def answer(self, clock: Deadlines, until: float) -> UpstreamResponse:
@@ -156,33 +162,33 @@ class _HttpxCall:
                     )
         except BaseException as e:
             self.give_back(whole=False)
-            if (named := _as_gateway_error(e)) is e:
+            if (gateway_error := _as_gateway_error(e)) is e:
                 raise
             if self._transport.proxy and isinstance(
                 e, httpx.ConnectError | httpx.ConnectTimeout | TimeoutError
             ):
                 why = httpx.ConnectError(f"through proxy {self._transport.proxy}: {e}")
                 why.__cause__ = e
-                raise named from why
-            raise named from e
+                raise gateway_error from why
+            raise gateway_error from e
         return UpstreamResponse(
             response.status_code, list(response.headers.raw), _HttpxBody(self, response, clock)
         )
 
     def is_dead_connection(self, error: httpx.TransportError) -> bool:
         """Tell whether the error means that the server had closed a kept connection."""
-        return not self._opened and (
+        return not self._is_open and (
             not isinstance(error, httpx.RemoteProtocolError) or str(error).startswith(DIED)
         )
 
-    def give_back(self, *held: Any, whole: bool) -> None:
+    def give_back(self, *streams: Any, whole: bool) -> None:
         """Give the transport back."""
-        self._transport.give_back(self._carrier, *held, whole=whole)
+        self._transport.give_back(self._carrier, *streams, whole=whole)
 
     async def _trace(self, event: str, info: dict[str, Any]) -> None:
         """Follow the progress that httpcore reports."""
         if event.endswith("connect_tcp.complete"):
-            self._opened, self._carrier.stream = True, info["return_value"]
+            self._is_open, self._carrier.stream = True, info["return_value"]
         elif (
             event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT"
         ):
@@ -192,7 +198,7 @@ class _HttpxCall:
         """Note that the connection is open and the request is being sent."""
         if self._limit is not None:
             self._limit.reschedule(None)
-        self._request.written()
+        self._request.on_written()
 
 
 class _HttpxBody:
@@ -204,7 +210,7 @@ class _HttpxBody:
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101
         self._stream, self._clock = stream, clock
         self._call: _HttpxCall | None = call
-        self._whole = False
+        self._is_complete = False
         self._parts: AsyncIterator[bytes] = aiter(stream)
 
     def __aiter__(self) -> _HttpxBody:
@@ -212,7 +218,7 @@ class _HttpxBody:
 
     async def __anext__(self) -> bytes:
         if self._call is None:
-            if self._whole:
+            if self._is_complete:
                 raise StopAsyncIteration
             raise StreamIncomplete("The upstream's answer broke off (closed here). Try again.")
         try:
@@ -241,7 +247,7 @@ class _HttpxBody:
     def _end(self, *, whole: bool = False) -> None:
         call, self._call = self._call, None
         if call is not None:
-            self._whole = whole
+            self._is_complete = whole
             call.give_back(self._parts, self._stream, whole=whole)
 
 

@@ -35,8 +35,8 @@ class LocalAnswer:
             return UpstreamResponse(200, EVENTS, _pieces(_events(head, body, text)))
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        whole = {**head, "object": "chat.completion", "choices": [choice], "usage": NO_USAGE}
-        return UpstreamResponse(200, JSON, _pieces([encode(whole)]))
+        completion = {**head, "object": "chat.completion", "choices": [choice], "usage": NO_USAGE}
+        return UpstreamResponse(200, JSON, _pieces([encode(completion)]))
 
 
 def _events(head: dict[str, Any], body: dict[str, Any], text: str) -> list[bytes]:
@@ -46,13 +46,13 @@ def _events(head: dict[str, Any], body: dict[str, Any], text: str) -> list[bytes
         ({"content": text}, None),
         ({}, "stop"),
     ]
-    found: list[dict[str, Any]] = [
+    chunks: list[dict[str, Any]] = [
         {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
         for delta, finish in deltas
     ]
     if (body.get("stream_options") or {}).get("include_usage"):
-        found.append({**head, "choices": [], "usage": NO_USAGE})
-    return [*(b"data: " + encode(chunk) + b"\n\n" for chunk in found), b"data: [DONE]\n\n"]
+        chunks.append({**head, "choices": [], "usage": NO_USAGE})
+    return [*(b"data: " + encode(chunk) + b"\n\n" for chunk in chunks), b"data: [DONE]\n\n"]
 
 
 async def _pieces(parts: list[bytes]) -> AsyncIterator[bytes]:

@@ -40,24 +40,32 @@ class BaseUrl:
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError("not an http or https URL")
         host = url.hostname if url.hostname.isascii() else url.hostname.encode("idna").decode()
-        usual = 443 if url.scheme == "https" else 80
-        self.origin = Origin(url.scheme == "https", host, url.port or usual)
+        default_port = 443 if url.scheme == "https" else 80
+        self.origin = Origin(url.scheme == "https", host, url.port or default_port)
         name = f"[{host}]" if ":" in host else host
-        self.host = (name if self.origin.port == usual else f"{name}:{self.origin.port}").encode()
+        self.host = (
+            name if self.origin.port == default_port else f"{name}:{self.origin.port}"
+        ).encode()
         self.path = url.path.rstrip("/")
         self._query = [part for part in url.query.split("&") if part]
-        named = url.netloc.rpartition("@")[0]
+        credentials = url.netloc.rpartition("@")[0]
         self.credentials = (
-            (b"authorization", b"Basic " + b64encode(unquote(named).encode())) if named else None
+            (b"authorization", b"Basic " + b64encode(unquote(credentials).encode()))
+            if credentials
+            else None
         )
 
     def target(self, path: str) -> str:
         """Return the request target for a path below the base URL, which may have a query."""
         if not self._query:
             return self.path + path
-        known = {part.partition("=")[0] for part in path.partition("?")[2].split("&")}
-        more = "&".join(part for part in self._query if part.partition("=")[0] not in known)
-        return self.path + path + (("&" if "?" in path else "?") + more if more else "")
+        path_members = {part.partition("=")[0] for part in path.partition("?")[2].split("&")}
+        extra_query = "&".join(
+            part for part in self._query if part.partition("=")[0] not in path_members
+        )
+        return (
+            self.path + path + (("&" if "?" in path else "?") + extra_query if extra_query else "")
+        )
 
 
 class OpenAIUpstream:
@@ -127,7 +135,7 @@ class OpenAIUpstream:
             target.encode(),
             headers,
             request.content,
-            request.written,
+            request.on_written,
         )
 
 
@@ -139,9 +147,9 @@ class _DecompressedBody:
 
     def __init__(self, incoming: UpstreamResponse) -> None:
         self._incoming = incoming
-        self._packed = PacedStream(incoming.body)
+        self._compressed = PacedStream(incoming.body)
         self._unpack = Decompressor()
-        self._pieces: Iterator[bytes] = iter(())
+        self._unpacked: Iterator[bytes] = iter(())
 
     def __aiter__(self) -> _DecompressedBody:
         return self
@@ -150,18 +158,18 @@ class _DecompressedBody:
         part = b""
         while not part:
             try:
-                if (piece := next(self._pieces, None)) is None:
-                    self._pieces = self._unpack.pieces(await anext(self._packed))
+                if (unpacked_part := next(self._unpacked, None)) is None:
+                    self._unpacked = self._unpack.pieces(await anext(self._compressed))
                 else:
-                    part = piece
-                    if len(piece) == CHUNK_BYTES:
+                    part = unpacked_part
+                    if len(unpacked_part) == CHUNK_BYTES:
                         # Let other requests run: little data may become much.
                         await asyncio.sleep(0)
             except zlib.error as e:
                 await self.aclose()
                 raise StreamIncomplete(f"The upstream's answer broke off ({e}). Try again.") from e
             except StopAsyncIteration:
-                if not self._unpack.whole:
+                if not self._unpack.is_between_members:
                     raise StreamIncomplete(
                         "The upstream's compressed answer broke off. Try again."
                     ) from None

@@ -72,8 +72,8 @@ async def find_v1(name: str, settings: Settings, status: int) -> FoundAddress | 
     if provider.kind != "openai" or has_version(provider.base_url) or status not in ABSENT:
         return None
     suggestion = f"{provider.base_url.rstrip('/')}/v1"
-    found = await status_of(name, settings, suggestion)
-    return FoundAddress(suggestion, found) if found not in ABSENT else None
+    suggested_status = await status_of(name, settings, suggestion)
+    return FoundAddress(suggestion, suggested_status) if suggested_status not in ABSENT else None
 
 
 async def complete_address(name: str, settings: Settings) -> str:
@@ -85,10 +85,10 @@ async def complete_address(name: str, settings: Settings) -> str:
     if has_version(base_url):
         return base_url
     try:
-        found = await find_v1(name, settings, await status_of(name, settings))
+        address = await find_v1(name, settings, await status_of(name, settings))
     except GatewayError:
         return base_url
-    return found.base_url if found else base_url
+    return address.base_url if address else base_url
 
 
 async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> str | None:
@@ -100,13 +100,13 @@ async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> 
     if provider.kind != "openai" or has_version(provider.base_url):
         return None
     own_status = await status_of(name, settings) if status is None else status
-    found = await find_v1(name, settings, own_status)
-    if found is None:
+    address = await find_v1(name, settings, own_status)
+    if address is None:
         return None
     return (
         f"providers.{name}.base_url is {redact_url(provider.base_url)}, where an "
-        f"OpenAI-compatible API does not answer ({own_status}); {redact_url(found.base_url)} does "
-        f"({found.status}): use that address"
+        f"OpenAI-compatible API does not answer ({own_status}); "
+        f"{redact_url(address.base_url)} does ({address.status}): use that address"
     )
 
 

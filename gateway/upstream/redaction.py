@@ -35,12 +35,12 @@ class Secret:
         # Long texts cost more to look for; where its end is not, the key is not.
         self._end = secret[-PROBE_BYTES:]
         patterns = [rb"(?:%s)" % b"|".join(_spellings_of(byte)) for byte in secret]
-        self._escaped = re.compile(b"".join(patterns))
+        self._pattern = re.compile(b"".join(patterns))
         self._tokens = [re.compile(pattern) for pattern in patterns]
-        self.longest = len(secret) * (MOST_BACKSLASHES + 5)
+        self.longest_spelling = len(secret) * (MOST_BACKSLASHES + 5)
         # Where it may begin, by its first characters: most that begin otherwise are passed here.
-        first, second, third = [*patterns, b"", b"", b""][:3]
-        begins = rb"(?=%b(?:\Z|\\|%b(?:\Z|\\|%b))|\\)." % (first, second, third)
+        first_pattern, second_pattern, third = [*patterns, b"", b"", b""][:3]
+        begins = rb"(?=%b(?:\Z|\\|%b(?:\Z|\\|%b))|\\)." % (first_pattern, second_pattern, third)
         self._begins = re.compile(begins, re.DOTALL)
 
     def redact(self, data: bytes, *, padded: bool = False) -> bytes:
@@ -49,7 +49,7 @@ class Secret:
         padded: they keep their length.
         """
         if self._end in data or (BACKSLASH in data and (ESCAPE in data or SLASH in data)):
-            return self._escaped.sub(_padded_mask if padded else MASK, data)
+            return self._pattern.sub(_padded_mask if padded else MASK, data)
         return data
 
     def redact_headers(self, headers: Headers) -> Headers:
@@ -62,7 +62,7 @@ class Secret:
 
     def begun_at_end(self, data: bytes) -> int:
         """Return how many bytes at the end may be the beginning of the key."""
-        begin = max(data.rfind(b"\n"), len(data) - self.longest - 1) + 1
+        begin = max(data.rfind(b"\n"), len(data) - self.longest_spelling - 1) + 1
         for begins in self._begins.finditer(data, begin):
             if self._reads_to_end(data, begins.start()):
                 return len(data) - begins.start()
@@ -72,9 +72,9 @@ class Secret:
         for token in self._tokens:
             if at == len(data):
                 return True
-            if (found := token.match(data, at)) is None:
+            if (token_match := token.match(data, at)) is None:
                 return _is_cut(data[at:])
-            at = found.end()
+            at = token_match.end()
         return False
 
 
@@ -102,11 +102,11 @@ class RedactedBody:
     keeps its length, "" if it need not.
     """
 
-    __slots__ = ("_body", "_held", "_length", "_lost", "_secret")
+    __slots__ = ("_body", "_held_bytes", "_length", "_lost_bytes", "_secret")
 
     def __init__(self, body: AsyncIterator[bytes], secret: Secret, length: str = "") -> None:
-        self._body, self._secret, self._held = body, secret, b""
-        self._length, self._lost = length, 0
+        self._body, self._secret, self._held_bytes = body, secret, b""
+        self._length, self._lost_bytes = length, 0
 
     def __aiter__(self) -> RedactedBody:
         return self
@@ -116,26 +116,26 @@ class RedactedBody:
             try:
                 data = await self._body.__anext__()
             except StopAsyncIteration:
-                if not (last := self._end()):
+                if not (tail := self._end()):
                     raise
-                return last
-            if self._held:
-                data, self._held = self._held + data, b""
+                return tail
+            if self._held_bytes:
+                data, self._held_bytes = self._held_bytes + data, b""
             size = len(data)
             data = self._secret.redact(data, padded=self._length == PADDED)
-            self._lost += size - len(data)
+            self._lost_bytes += size - len(data)
             if data.endswith(b"\n"):
                 return data  # as an event does: no key has a line feed in it
-            if held := self._secret.begun_at_end(data):
-                data, self._held = data[:-held], data[-held:]
-            if data or not held:
+            if held_size := self._secret.begun_at_end(data):
+                data, self._held_bytes = data[:-held_size], data[-held_size:]
+            if data or not held_size:
                 return data
 
     def _end(self) -> bytes:
         """Return what is left, with blanks for what was taken out of JSON whose length is told."""
-        last = self._held + b" " * (self._lost if self._length == TRAILED else 0)
-        self._held, self._lost = b"", 0
-        return last
+        tail = self._held_bytes + b" " * (self._lost_bytes if self._length == TRAILED else 0)
+        self._held_bytes, self._lost_bytes = b"", 0
+        return tail
 
     async def aclose(self) -> None:
         """Close the underlying body."""
@@ -146,8 +146,8 @@ class RedactedBody:
 
 def secrets_of(*keys: str) -> list[bytes]:
     """Return the keys that are long enough to be told from words."""
-    found = dict.fromkeys(key.encode() for key in keys)
-    return [key for key in found if len(key) >= SHORTEST_SECRET]
+    encoded_keys = dict.fromkeys(key.encode() for key in keys)
+    return [key for key in encoded_keys if len(key) >= SHORTEST_SECRET]
 
 
 def _length_kept_by(incoming: UpstreamResponse) -> str:
@@ -156,25 +156,29 @@ def _length_kept_by(incoming: UpstreamResponse) -> str:
         return ""
     content_type, has_length = b"", False
     for name, value in incoming.headers:
-        lower = name.lower()
-        if lower == b"content-length":
+        lower_name = name.lower()
+        if lower_name == b"content-length":
             has_length = True
-        elif lower == b"content-type" and not content_type:
+        elif lower_name == b"content-type" and not content_type:
             content_type = value
     if not has_length:
         return ""
     return TRAILED if b"json" in content_type.lower() else PADDED
 
 
-def _padded_mask(found: re.Match[bytes]) -> bytes:
-    return MASK.ljust(len(found[0]), b"*")
+def _padded_mask(match: re.Match[bytes]) -> bytes:
+    return MASK.ljust(len(match[0]), b"*")
 
 
 def _spellings_of(byte: int) -> list[bytes]:
     """Return patterns of a character as it is, and as JSON may escape it."""
-    plain = re.escape(bytes([byte]))
-    escaped = rb"\\{1,%d}u00(?i:%02x)" % (MOST_BACKSLASHES, byte)
-    return [plain, escaped, *([rb"\\{1,%d}/" % MOST_BACKSLASHES] if byte == ord("/") else [])]
+    plain_pattern = re.escape(bytes([byte]))
+    escaped_pattern = rb"\\{1,%d}u00(?i:%02x)" % (MOST_BACKSLASHES, byte)
+    return [
+        plain_pattern,
+        escaped_pattern,
+        *([rb"\\{1,%d}/" % MOST_BACKSLASHES] if byte == ord("/") else []),
+    ]
 
 
 def _is_cut(tail: bytes) -> bool:

@@ -31,31 +31,31 @@ LOST_ITEMS = "input.item_reference"
 async def send_items(server: Upstream, request: UpstreamRequest) -> UpstreamResponse:
     """Send a request, and again after each refusal that names one of its items."""
     incoming = await server.send(request)
-    lost: tuple[str, ...] = ()
+    lost_names: tuple[str, ...] = ()
     for attempt in range(BY_NAME + 2):
         if incoming.status not in REFUSALS:
             break
-        if not lost and not await look_for(request.content, REFERENCE.encode()):
+        if not lost_names and not await look_for(request.content, REFERENCE.encode()):
             break
-        told = await incoming.read(ERROR_BYTES)
+        refusal = await incoming.read(ERROR_BYTES)
         await incoming.close()
-        incoming = replace(incoming, body=OnePiece(told))
+        incoming = replace(incoming, body=OnePiece(refusal))
         body = request.body or b"{}"
-        every = attempt >= BY_NAME
-        content = await run_by_weight(body, _without_refused, body, told, every)
+        drops_every = attempt >= BY_NAME
+        content = await run_by_weight(body, _without_refused, body, refusal, drops_every)
         if content is None:
             break
-        lost = (LOST_ITEMS,)
+        lost_names = (LOST_ITEMS,)
         # Another body than the one the client's Idempotency-Key stands for.
         headers = with_body_idempotency_key([*request.headers], content)
         request = replace(request, content=content, headers=headers)
         incoming = await server.send(request)
-    if lost and 200 <= incoming.status < 300:
+    if lost_names and 200 <= incoming.status < 300:
         beyond = incoming.carriage or Carriage("")
-        incoming.carriage = beyond._replace(lost=(*lost, *beyond.lost))
+        incoming.carriage = beyond._replace(lost_members=(*lost_names, *beyond.lost_members))
     return incoming
 
 
-def _without_refused(original: bytes, refusal: bytes, every: bool) -> bytes | None:
-    body = without_refused(read_body(original), refusal.decode("utf-8", "replace"), every=every)
+def _without_refused(client_body: bytes, refusal: bytes, every: bool) -> bytes | None:
+    body = without_refused(read_body(client_body), refusal.decode("utf-8", "replace"), every=every)
     return None if body is None else encode(body)

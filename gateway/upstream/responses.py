@@ -46,7 +46,7 @@ class _ResponseRequest(NamedTuple):
     content: Content
     thoughts: int
     usage: bool
-    lost: tuple[str, ...]
+    lost_members: tuple[str, ...]
 
 
 class ResponsesUpstream:
@@ -66,27 +66,27 @@ class ResponsesUpstream:
         path, _, query = request.path.partition("?")
         if path != CHAT or request.method != "POST":
             return await self._server.send(request)
-        original = request.body or b"{}"
-        asked = await run_by_weight(original, self._translate, original)
+        client_body = request.body or b"{}"
+        response_body = await run_by_weight(client_body, self._translate, client_body)
         # Another body than the one the client's Idempotency-Key stands for.
-        headers = with_body_idempotency_key([*request.headers], asked.content)
+        headers = with_body_idempotency_key([*request.headers], response_body.content)
         below = with_query(RESPONSES_PATH, query)
-        sent = replace(request, path=below, content=asked.content, headers=headers)
-        incoming = await self._server.send(sent)
+        outgoing = replace(request, path=below, content=response_body.content, headers=headers)
+        incoming = await self._server.send(outgoing)
         if 200 <= incoming.status < 300:
-            incoming = translate_response(incoming, _into(incoming, asked))
-        incoming.carriage = Carriage(SPEAKS, asked.lost)
+            incoming = translate_response(incoming, _into(incoming, response_body))
+        incoming.carriage = Carriage(SPEAKS, response_body.lost_members)
         return incoming
 
-    def _translate(self, original: bytes) -> _ResponseRequest:
+    def _translate(self, client_body: bytes) -> _ResponseRequest:
         """Translate a request. Raises BadRequest."""
-        if not is_readable(original):
+        if not is_readable(client_body):
             raise BadRequest(
                 f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
                 "server. Send fewer."
             )
-        text = CutText(original)
-        body = parse(text.cut)
+        text = CutText(client_body)
+        body = parse(text.cut_text)
         losses = Losses(self._provider, self._drop, "the Responses API")
         content = text.restore(encode(response_request(body, losses)))
         options = body.get("stream_options")
@@ -94,11 +94,11 @@ class ResponsesUpstream:
         return _ResponseRequest(content, thoughts_in_loop(body), wants, tuple(losses.names))
 
 
-def _into(incoming: UpstreamResponse, asked: _ResponseRequest) -> Translation:
+def _into(incoming: UpstreamResponse, response_body: _ResponseRequest) -> Translation:
     if incoming.is_events:
-        return StreamedResponse(asked.thoughts, asked.usage, is_readable)
+        return StreamedResponse(response_body.thoughts, response_body.usage, is_readable)
 
     def translate(data: bytes) -> bytes:
-        return completion_of(data, asked.thoughts) if is_readable(data) else data
+        return completion_of(data, response_body.thoughts) if is_readable(data) else data
 
     return WholeAnswer(translate, ANSWER_BYTES)

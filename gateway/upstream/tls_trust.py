@@ -17,9 +17,9 @@ def trust(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
     OSError for a file that cannot be used.
     """
     context = ssl.create_default_context()
-    if (named := os.environ.get("SSL_CERT_FILE")) and not os.path.isfile(named):
+    if (cert_file := os.environ.get("SSL_CERT_FILE")) and not os.path.isfile(cert_file):
         log.warning(
-            "SSL_CERT_FILE is %s, which is not a file: no authorities are loaded from it", named
+            "SSL_CERT_FILE is %s, which is not a file: no authorities are loaded from it", cert_file
         )
     if not context.cert_store_stats()["x509_ca"] and not _has_certificate_folder():
         import certifi  # comes with httpx

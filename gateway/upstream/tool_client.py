@@ -107,14 +107,14 @@ class ToolClient:
 
 async def _exchange(client: httpx.AsyncClient, request: ToolRequest) -> tuple[ToolAnswer, str]:
     headers = {"user-agent": user_agent(), "accept": "*/*", **request.headers}
-    made = client.build_request(
+    outgoing = client.build_request(
         request.method, request.url, headers=headers, content=request.content or None
     )
-    response = await client.send(made, stream=True)
+    response = await client.send(outgoing, stream=True)
     try:
         content = bytearray()
-        async for piece in response.aiter_bytes():
-            content += piece
+        async for part in response.aiter_bytes():
+            content += part
             if len(content) > MAX_BYTES:
                 raise UnusableAnswer(f"its answer has more than {MAX_BYTES >> 20} MiB")
     finally:

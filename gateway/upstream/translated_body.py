@@ -46,8 +46,8 @@ class _TranslatedBody:
 
     def __init__(self, incoming: UpstreamResponse, into: Translation) -> None:
         self._incoming, self._into = incoming, into
-        self._pieces = PacedStream(incoming.body) if incoming.is_events else incoming.body
-        self._ended = False
+        self._source_parts = PacedStream(incoming.body) if incoming.is_events else incoming.body
+        self._has_ended = False
 
     def __aiter__(self) -> _TranslatedBody:
         return self
@@ -55,10 +55,10 @@ class _TranslatedBody:
     async def __anext__(self) -> bytes:
         out = b""
         while not out:
-            if self._ended:
+            if self._has_ended:
                 raise StopAsyncIteration
-            data = await anext(self._pieces, None)
-            self._ended = data is None
+            data = await anext(self._source_parts, None)
+            self._has_ended = data is None
             step = self._into.end if data is None else partial(self._into.feed, data)
             try:
                 out = step() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(step)
@@ -69,5 +69,5 @@ class _TranslatedBody:
         return out
 
     async def aclose(self) -> None:
-        self._ended = True
+        self._has_ended = True
         await self._incoming.close()

@@ -101,12 +101,12 @@ class WindowProbe:
         """Return the names that the server's list of models has. Raises as `ask`."""
         headers = [(b"authorization", authorization)] if authorization else []
         async with asyncio.timeout(ASK_SECONDS), self._limit:
-            listed = await _read_json(
+            model_list = await _read_json(
                 await _answer(self._server, upstream_path("models"), headers, None)
             )
-        entries = listed.get("data")
-        found = entries if isinstance(entries, list) else ()
-        return [m["id"] for m in found if isinstance(m, dict) and isinstance(m.get("id"), str)]
+        entries = model_list.get("data")
+        models = entries if isinstance(entries, list) else ()
+        return [m["id"] for m in models if isinstance(m, dict) and isinstance(m.get("id"), str)]
 
     async def ask(
         self, model: str, authorization: bytes | None, *, anew: bool = False
@@ -132,9 +132,9 @@ class WindowProbe:
             return await about(self._root, path, body)
 
         async with asyncio.timeout(ASK_SECONDS), self._limit:
-            listed = await about(self._server, upstream_path("models"), None)
-            if found := _window_in_list(listed, model):
-                return FoundWindow(found)
+            model_list = await about(self._server, upstream_path("models"), None)
+            if window_size := _window_in_list(model_list, model):
+                return FoundWindow(window_size)
             if not self._only_list:
                 for question in (_ask_ollama, _ask_llama_cpp, _ask_lm_studio):
                     if (window := await question(beside, model)) is not None:
@@ -146,23 +146,23 @@ class _SharedAnswers:
     """What a provider answered lately, by path and account; the oldest goes first."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, bytes], tuple[float, bytes]] = {}
+        self._entries: dict[tuple[str, bytes], tuple[float, bytes]] = {}
         self._bytes = 0
 
     def get(self, name: tuple[str, bytes]) -> bytes | None:
-        until, data = self._held.get(name, (0.0, b""))
+        until, data = self._entries.get(name, (0.0, b""))
         return data if time.monotonic() < until else None
 
     def put(self, name: tuple[str, bytes], data: bytes) -> None:
         self._drop(name)
-        self._held[name] = time.monotonic() + SHARED_SECONDS, data
+        self._entries[name] = time.monotonic() + SHARED_SECONDS, data
         self._bytes += len(data) + ENTRY_BYTES
         while self._bytes > SHARED_BYTES:
-            self._drop(next(iter(self._held)))
+            self._drop(next(iter(self._entries)))
 
     def _drop(self, name: tuple[str, bytes]) -> None:
-        if (former := self._held.pop(name, None)) is not None:
-            self._bytes -= len(former[1]) + ENTRY_BYTES
+        if (old_entry := self._entries.pop(name, None)) is not None:
+            self._bytes -= len(old_entry[1]) + ENTRY_BYTES
 
 
 async def _answer(
@@ -176,8 +176,8 @@ async def _answer(
     typed = [] if content is None else [(b"content-type", b"application/json")]
     until = asyncio.get_running_loop().time() + ASK_SECONDS
     method = "GET" if content is None else "POST"
-    asked = UpstreamRequest(path, content, [*headers, *typed], method, until=until)
-    incoming = await upstream.send(asked)
+    question = UpstreamRequest(path, content, [*headers, *typed], method, until=until)
+    incoming = await upstream.send(question)
     try:
         return await incoming.read(ANSWER_BYTES) if incoming.status == 200 else b""
     finally:
@@ -193,50 +193,55 @@ def _object(data: bytes) -> Json:
     if not is_readable(data):
         return {}
     try:
-        found = decode(data)
+        value = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _window_in_list(answer: Json, model: str) -> int | None:
     """Return the window that a list of models tells of one."""
     return next(
-        (found for m in _entries(answer, "data", model) if (found := _first(m, LISTED))), None
+        (
+            window_size
+            for m in _entries(answer, "data", model)
+            if (window_size := _first(m, LISTED))
+        ),
+        None,
     )
 
 
 async def _ask_ollama(ask: Ask, model: str) -> FoundWindow | None:
     """Ask Ollama: of a loaded model it knows the window, of another what it would be."""
-    running = await ask(upstream_path("api", "ps"), None)
-    if not isinstance(running.get("models"), list):
+    running_models = await ask(upstream_path("api", "ps"), None)
+    if not isinstance(running_models.get("models"), list):
         return None
-    for entry in _entries(running, "models", model):
-        if found := _first(entry, ("context_length",)):
-            return FoundWindow(found, LOADED_SECONDS)
-    shown = await ask(upstream_path("api", "show"), {"model": model})
-    told = shown.get("model_info")
-    info = told if isinstance(told, dict) else {}
+    for entry in _entries(running_models, "models", model):
+        if window_size := _first(entry, ("context_length",)):
+            return FoundWindow(window_size, LOADED_SECONDS)
+    model_page = await ask(upstream_path("api", "show"), {"model": model})
+    model_info = model_page.get("model_info")
+    info = model_info if isinstance(model_info, dict) else {}
     greatest = _first(info, [n for n in info if n.endswith(".context_length")])
-    parameters = str(shown.get("parameters") or "")[:PARAMETERS]
-    chosen = NUM_CTX.search(parameters)
-    wanted = _tokens(int(chosen[1])) if chosen else None
-    tokens = min(wanted or OLLAMA_DEFAULT, greatest or GREATEST)
+    parameters = str(model_page.get("parameters") or "")[:PARAMETERS]
+    window_option = NUM_CTX.search(parameters)
+    requested_tokens = _tokens(int(window_option[1])) if window_option else None
+    tokens = min(requested_tokens or OLLAMA_DEFAULT, greatest or GREATEST)
     return FoundWindow(tokens, LOADED_SECONDS, loading=True)
 
 
 async def _ask_llama_cpp(ask: Ask, model: str) -> FoundWindow | None:
     """Ask llama.cpp's server, which has one model loaded."""
     settings = (await ask(upstream_path("props"), None)).get("default_generation_settings")
-    found = _first(settings, ("n_ctx",)) if isinstance(settings, dict) else None
-    return FoundWindow(found, LOADED_SECONDS) if found else None
+    window_size = _first(settings, ("n_ctx",)) if isinstance(settings, dict) else None
+    return FoundWindow(window_size, LOADED_SECONDS) if window_size else None
 
 
 async def _ask_lm_studio(ask: Ask, model: str) -> FoundWindow | None:
     """Ask LM Studio: of a loaded model the window it was loaded with, else its greatest."""
     for entry in _entries(await ask(upstream_path("api", "v0", "models"), None), "data", model):
-        if loaded := _first(entry, ("loaded_context_length",)):
-            return FoundWindow(loaded, LOADED_SECONDS)
+        if loaded_tokens := _first(entry, ("loaded_context_length",)):
+            return FoundWindow(loaded_tokens, LOADED_SECONDS)
         if greatest := _first(entry, ("max_context_length",)):
             return FoundWindow(greatest, LOADED_SECONDS, loading=True)
     return None
@@ -244,17 +249,17 @@ async def _ask_lm_studio(ask: Ask, model: str) -> FoundWindow | None:
 
 def _entries(answer: Json, member: str, model: str) -> Sequence[Json]:
     """Return the entries of a list that are about a model, whatever it is called there."""
-    found = answer.get(member)
+    entries = answer.get(member)
     names = {model, f"{model}:latest"}
     return [
         m
-        for m in (found if isinstance(found, list) else ())
+        for m in (entries if isinstance(entries, list) else ())
         if isinstance(m, dict) and any(str(m.get(n)) in names for n in ("id", "name", "model"))
     ]
 
 
 def _first(entry: Json, names: Sequence[str]) -> int | None:
-    return next((found for n in names if (found := _tokens(entry.get(n)))), None)
+    return next((tokens for n in names if (tokens := _tokens(entry.get(n)))), None)
 
 
 def _tokens(value: object) -> int | None:
@@ -264,8 +269,8 @@ def _tokens(value: object) -> int | None:
 
 def _without_version(base_url: str) -> str:
     """Return the URL beside whose `/v1` a server has its own paths."""
-    address, mark, query = base_url.partition("?")
-    return address.rstrip("/").removesuffix("/v1") + mark + query
+    address, question_mark, query = base_url.partition("?")
+    return address.rstrip("/").removesuffix("/v1") + question_mark + query
 
 
 def build_probes(

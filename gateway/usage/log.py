@@ -100,7 +100,7 @@ class UsageLog:
     """Queues and writes usage records.
 
     ready: waits for the store at start-up. capacity: size of the queue. secret: of the memory.
-    dropped: number of records
+    dropped_records: number of records
     that found the queue full, or that the store cannot hold.
     """
 
@@ -111,13 +111,13 @@ class UsageLog:
         capacity: int = 10_000,
         secret: bytes = b"",
     ) -> None:
-        self.dropped, self._secret = 0, secret
+        self.dropped_records, self._secret = 0, secret
         self._db, self._ready, self._capacity = db, ready, capacity
         self._queue: deque[UsageRecord] = deque()
-        self._some = asyncio.Event()
+        self._has_records = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[MemoryFault | None] | None = None
-        self._erased: dict[tuple[str, str], float] = {}
+        self._erasure_times: dict[tuple[str, str], float] = {}
         self._warned = -WARN_SECONDS
 
     def add(self, record: UsageRecord) -> None:
@@ -126,7 +126,7 @@ class UsageLog:
             self._drop(1, f"{self._capacity} of them are already waiting for the store")
             return
         self._queue.append(record)
-        self._some.set()
+        self._has_records.set()
 
     def forget(self, tenant: str, user: str) -> None:
         """Remove an erased user's name from all records of requests that began before now.
@@ -134,10 +134,12 @@ class UsageLog:
         Call it inside the transaction that erases; it may run on the writer's thread.
         """
         now = time.time()
-        self._erased.pop((tenant, user), None)
-        self._erased[tenant, user] = now
-        while (first := next(iter(self._erased))) and self._erased[first] < now - ERASED_SECONDS:
-            del self._erased[first]
+        self._erasure_times.pop((tenant, user), None)
+        self._erasure_times[tenant, user] = now
+        while (oldest_name := next(iter(self._erasure_times))) and self._erasure_times[
+            oldest_name
+        ] < now - ERASED_SECONDS:
+            del self._erasure_times[oldest_name]
 
     async def spent_since(self, key: str, since: float) -> float:
         """Return the USD that a key has spent since a Unix time, as far as prices are known.
@@ -183,10 +185,10 @@ class UsageLog:
         """Wait for the current pass; start one if there is none."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name="usage-flush")
-        done, _ = await asyncio.wait({self._writing}, timeout=FLUSH_SECONDS)
-        if not done:
+        done_tasks, _ = await asyncio.wait({self._writing}, timeout=FLUSH_SECONDS)
+        if not done_tasks:
             raise StoreUnavailable(f"the usage records were not written within {FLUSH_SECONDS:g} s")
-        if (fault := done.pop().result()) is not None:
+        if (fault := done_tasks.pop().result()) is not None:
             raise fault
 
     async def stop(self) -> None:
@@ -205,15 +207,15 @@ class UsageLog:
     async def _work_on(self) -> None:
         pause = INTERVAL
         while True:
-            await self._some.wait()
+            await self._has_records.wait()
             await asyncio.sleep(pause)
-            self._some.clear()
+            self._has_records.clear()
             try:
                 await self.flush()
                 pause = INTERVAL
             except MemoryFault as e:
                 pause = min(pause * 2, BACK_OFF)
-                self._some.set()
+                self._has_records.set()
                 self._warn(f"{len(self._queue)} usage records wait for the store: {e}")
 
     async def _write(self) -> MemoryFault | None:
@@ -221,8 +223,8 @@ class UsageLog:
 
         A task of its own, so that a caller may be cancelled without records being written twice.
         """
-        left, alone = len(self._queue), 0
-        while batch := list(islice(self._queue, min(left, 1 if alone else BATCH))):
+        records_left, alone = len(self._queue), 0
+        while batch := list(islice(self._queue, min(records_left, 1 if alone else BATCH))):
             try:
                 await table.write_records(self._db, partial(self._rows, batch), self._secret)
             except MemoryFault as e:
@@ -233,7 +235,7 @@ class UsageLog:
                     continue
                 # A bug of ours: if kept, such a batch would hold up all later ones.
                 self._drop(len(batch), f"they cannot be stored: {e}")
-            left, alone = left - len(batch), max(0, alone - 1)
+            records_left, alone = records_left - len(batch), max(0, alone - 1)
             for _ in batch:
                 self._queue.popleft()
         return None
@@ -241,14 +243,14 @@ class UsageLog:
     def _rows(self, batch: Sequence[UsageRecord]) -> list[dict[str, Any]]:
         out = [_row(r) for r in batch]
         for row in out:
-            erased = self._erased.get((row["tenant"], row["user"]))
-            if erased is not None and row["created_at"] <= erased:
+            erased_at = self._erasure_times.get((row["tenant"], row["user"]))
+            if erased_at is not None and row["created_at"] <= erased_at:
                 row["user"] = None
         return out
 
     def _drop(self, count: int, why: str) -> None:
-        self.dropped += count
-        self._warn(f"usage records are dropped, {self.dropped} so far: {why}")
+        self.dropped_records += count
+        self._warn(f"usage records are dropped, {self.dropped_records} so far: {why}")
 
     def _warn(self, text: str) -> None:
         """Log a warning, at most once a minute."""

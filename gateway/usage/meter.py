@@ -56,16 +56,18 @@ class UsageTotals(msgspec.Struct):
     tokens: TokenUsage = msgspec.field(default_factory=TokenUsage)
     hidden: TokenUsage = msgspec.field(default_factory=TokenUsage)
     cost: float | None = 0.0
-    known: float = 0.0
+    known_cost: float = 0.0
     estimated: bool = False
     rounds: int = 0
 
 
 class CountedIn(NamedTuple):
-    """Where a key's counters have a request. second: of the window. shared: they are in Redis."""
+    """Where a key's counters have a request. window_second: of the window. shared: they are in
+    Redis.
+    """
 
     period: str
-    second: int
+    window_second: int
     shared: bool
 
 
@@ -97,10 +99,10 @@ class Meter(msgspec.Struct):
         however many, only those are kept that are billed by.
         """
         if isinstance(usage, dict) and self.calls:
-            known = self.calls[-1].usage
+            call_usage = self.calls[-1].usage
             for name in MEMBERS & usage.keys():
-                if (value := usage[name]) or name not in known:
-                    known[name] = value
+                if (value := usage[name]) or name not in call_usage:
+                    call_usage[name] = value
 
     def bill(self) -> UsageTotals:
         """Return the totals.
@@ -110,12 +112,12 @@ class Meter(msgspec.Struct):
         if len(self.calls) == 1 and not self.asides:  # as of most turns
             bill = self._bill_only(self.calls[0])
         else:
-            last = [(self, call) for call in self.calls[-1:]]
-            bill = self._totals((*self._hidden_calls(), *last))
+            last_call = [(self, call) for call in self.calls[-1:]]
+            bill = self._totals((*self._hidden_calls(), *last_call))
             bill.hidden = self.bill_hidden().tokens
         if self.tools_usd:
-            bill.known += self.tools_usd
-            bill.cost = None if bill.cost is None else bill.known
+            bill.known_cost += self.tools_usd
+            bill.cost = None if bill.cost is None else bill.known_cost
         return bill
 
     def bill_hidden(self) -> UsageTotals:
@@ -124,29 +126,29 @@ class Meter(msgspec.Struct):
 
     def _bill_only(self, call: MeteredCall) -> UsageTotals:
         """Return the totals of a request whose only call this was."""
-        tokens, guessed = self.count(call)
+        tokens, is_estimated = self.count(call)
         cost = cost_of(tokens, call.target.price)
-        return UsageTotals(tokens, NONE, cost, cost or 0.0, guessed, 1)
+        return UsageTotals(tokens, NONE, cost, cost or 0.0, is_estimated, 1)
 
     def _hidden_calls(self) -> list[tuple[Meter, MeteredCall]]:
         asides = [(aside, call) for aside in self.asides for call in aside.calls]
         return [*asides, *((self, call) for call in self.calls[:-1])]
 
     def _totals(self, calls: Sequence[tuple[Meter, MeteredCall]]) -> UsageTotals:
-        total, known, priced, estimated = NONE, 0.0, True, False
+        total, known_cost, priced, estimated = NONE, 0.0, True, False
         for meter, call in calls:
-            tokens, guessed = meter.count(call)
+            tokens, is_estimated = meter.count(call)
             total += tokens
-            estimated = estimated or guessed
+            estimated = estimated or is_estimated
             price = cost_of(tokens, call.target.price)
-            known, priced = known + (price or 0.0), priced and price is not None
-        cost = known if priced else None
-        return UsageTotals(total, NONE, cost, known, estimated, len(self.calls))
+            known_cost, priced = known_cost + (price or 0.0), priced and price is not None
+        cost = known_cost if priced else None
+        return UsageTotals(total, NONE, cost, known_cost, estimated, len(self.calls))
 
     def count(self, call: MeteredCall) -> tuple[TokenUsage, bool]:
         """Return the tokens of a call, and whether they are estimated."""
-        if (reported := tokens_of(call.usage)) is not None:
-            return reported, False
+        if (reported_tokens := tokens_of(call.usage)) is not None:
+            return reported_tokens, False
         if self.guess is None:
             return TokenUsage(), False
         return TokenUsage(

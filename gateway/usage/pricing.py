@@ -48,13 +48,13 @@ class TokenUsage(msgspec.Struct):
     output: int = 0
     reasoning: int = 0
 
-    def __add__(self, other: TokenUsage) -> TokenUsage:
+    def __add__(self, summand: TokenUsage) -> TokenUsage:
         return TokenUsage(
-            self.input + other.input,
-            self.cached_input + other.cached_input,
-            self.cache_write + other.cache_write,
-            self.output + other.output,
-            self.reasoning + other.reasoning,
+            self.input + summand.input,
+            self.cached_input + summand.cached_input,
+            self.cache_write + summand.cache_write,
+            self.output + summand.output,
+            self.reasoning + summand.reasoning,
         )
 
 
@@ -67,29 +67,40 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     if not isinstance(usage, dict):
         return None
     counts = _counts(usage)
-    read = counts.get("cache_read_input_tokens", 0)
-    written = counts.get("cache_creation_input_tokens", 0)
-    taken, total = counts.get("prompt_tokens"), counts.get("total_tokens")
-    made = counts.get("completion_tokens", counts.get("output_tokens"))
-    if taken is None and (taken := counts.get("input_tokens")) is not None:
-        taken += read + written  # Anthropic's input excludes both; OpenAI's has neither member
-    if taken is None and made is None and total is None:
+    cache_read = counts.get("cache_read_input_tokens", 0)
+    cache_write = counts.get("cache_creation_input_tokens", 0)
+    input_tokens, total = counts.get("prompt_tokens"), counts.get("total_tokens")
+    output_tokens = counts.get("completion_tokens", counts.get("output_tokens"))
+    if input_tokens is None and (input_tokens := counts.get("input_tokens")) is not None:
+        # Anthropic's input excludes both; OpenAI's has neither member.
+        input_tokens += cache_read + cache_write
+    if input_tokens is None and output_tokens is None and total is None:
         return None
-    if taken is None:
-        taken = total or 0 if made is None else 0
+    if input_tokens is None:
+        input_tokens = total or 0 if output_tokens is None else 0
     has_parts = not PARTS.isdisjoint(usage)
     before = _part(usage, INPUT_DETAILS) if has_parts else NOTHING
     after = _part(usage, OUTPUT_DETAILS) if has_parts else NOTHING
-    cached = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or read
-    written = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0)) or written
+    cached_tokens = (
+        before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or cache_read
+    )
+    cache_write = (
+        before.get("cache_creation_tokens", before.get("cache_write_tokens", 0)) or cache_write
+    )
     reasoning = after.get("reasoning_tokens", 0)
-    beside = 0 if made is None else (total or 0) - taken - made
-    if made is not None and beside > 0 and reasoning in (0, beside):
+    reasoning_apart = 0 if output_tokens is None else (total or 0) - input_tokens - output_tokens
+    if output_tokens is not None and reasoning_apart > 0 and reasoning in (0, reasoning_apart):
         # xAI and Gemini count reasoning apart from the completion; only the total includes it
-        made, reasoning = made + beside, beside
-    taken, made = min(taken, MAX_COUNT), min(made or 0, MAX_COUNT)
-    cached = min(cached, taken)
-    return TokenUsage(taken, cached, min(written, taken - cached), made, min(reasoning, made))
+        output_tokens, reasoning = output_tokens + reasoning_apart, reasoning_apart
+    input_tokens, output_tokens = min(input_tokens, MAX_COUNT), min(output_tokens or 0, MAX_COUNT)
+    cached_tokens = min(cached_tokens, input_tokens)
+    return TokenUsage(
+        input_tokens,
+        cached_tokens,
+        min(cache_write, input_tokens - cached_tokens),
+        output_tokens,
+        min(reasoning, output_tokens),
+    )
 
 
 def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:
@@ -116,13 +127,13 @@ def cost_of(tokens: TokenUsage, price: Price | None) -> float | None:
     """Return the cost in USD; None if the price is unknown."""
     if price is None:
         return None
-    cached = price.input if price.cached_input is None else price.cached_input
-    written = price.input if price.cache_write is None else price.cache_write
-    plain = tokens.input - tokens.cached_input - tokens.cache_write
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    write_price = price.input if price.cache_write is None else price.cache_write
+    plain_tokens = tokens.input - tokens.cached_input - tokens.cache_write
     return (
-        plain * price.input
-        + tokens.cached_input * cached
-        + tokens.cache_write * written
+        plain_tokens * price.input
+        + tokens.cached_input * cached_price
+        + tokens.cache_write * write_price
         + tokens.output * price.output
     ) / 1_000_000
 

@@ -64,18 +64,20 @@ class Parts(Generic[P]):
         self._by_index: dict[int, list[P]] = {}
         self._by_ident: dict[str, list[P]] = {}
         self._open: dict[P, None] = {}
-        self._newest: tuple[PartKey, P] | None = None  # piece: most follow one of the same part
+        self._newest_part: tuple[PartKey, P] | None = (
+            None  # piece: most follow one of the same part
+        )
 
     def begin(self, key: PartKey) -> P:
         """Return a new part, unless the event repeats the one before or comes after a piece."""
-        self._newest = None
+        self._newest_part = None
         part = self._find_repeated(key) or self._add(key)
         part.has_begun = part.is_fresh = True
         return part
 
     def imply(self, key: PartKey) -> P:
         """Return a new part whose beginning no event told."""
-        self._newest = None
+        self._newest_part = None
         return self._add(key)
 
     def find(self, key: PartKey) -> P | None:
@@ -86,13 +88,13 @@ class Parts(Generic[P]):
         if part is not None:
             part.is_fresh = False
             self._learn(part, key)
-            self._newest = key, part
+            self._newest_part = key, part
         return part
 
     def find_again(self, key: PartKey) -> P | None:
         """Return the part of the newest piece, where a key tells the same as that piece did."""
-        newest = self._newest
-        return newest[1] if newest is not None and newest[0] == key else None
+        keyed_part = self._newest_part
+        return keyed_part[1] if keyed_part is not None and keyed_part[0] == key else None
 
     def find_end(self, key: PartKey) -> P | None:
         """Return the part that an end belongs to; None where no part has begun for it."""
@@ -108,24 +110,28 @@ class Parts(Generic[P]):
     def end(self, part: P) -> None:
         """Note that a part has ended."""
         part.has_ended = True
-        self._newest = None
+        self._newest_part = None
         self._open.pop(part, None)
 
     def match(self, keys: Sequence[PartKey]) -> list[P | None]:
         """Return the parts that a list of all parts tells of, None for each that is not here."""
-        listed = {ident for key in keys for ident in key.idents}
-        free = dict.fromkeys(self.parts)
+        listed_idents = {ident for key in keys for ident in key.idents}
+        open_parts = dict.fromkeys(self.parts)
         matches: list[P | None] = []
         for key in keys:
-            named = (p for i in key.idents for p in self._by_ident.get(i, ()) if p in free)
-            part = next((p for p in named if p.may_be(key)), None)
+            part_candidates = (
+                p for i in key.idents for p in self._by_ident.get(i, ()) if p in open_parts
+            )
+            part = next((p for p in part_candidates if p.may_be(key)), None)
             if part is None:
                 unnamed = (
-                    p for p in islice(free, MATCHED_PARTS) if not listed.intersection(p.idents)
+                    p
+                    for p in islice(open_parts, MATCHED_PARTS)
+                    if not listed_idents.intersection(p.idents)
                 )
                 part = next((p for p in unnamed if p.may_be(key)), None)
             if part is not None:
-                del free[part]
+                del open_parts[part]
                 self._learn(part, key)
             matches.append(part)
         return matches
@@ -134,11 +140,15 @@ class Parts(Generic[P]):
         """Return the open part of a beginning that came before: it has the same id."""
         if not key.idents or not self._open:
             return None
-        newest = next(reversed(self._open))
-        may_repeat = newest.is_fresh or not newest.has_begun
-        same = set(key.idents).issuperset(newest.idents) and newest.idents != ()
-        same_index = newest.index == key.index
-        return newest if may_repeat and same and same_index and newest.may_be(key) else None
+        newest_part = next(reversed(self._open))
+        may_repeat = newest_part.is_fresh or not newest_part.has_begun
+        same_idents = set(key.idents).issuperset(newest_part.idents) and newest_part.idents != ()
+        same_index = newest_part.index == key.index
+        return (
+            newest_part
+            if may_repeat and same_idents and same_index and newest_part.may_be(key)
+            else None
+        )
 
     def _add(self, key: PartKey) -> P:
         part = self._make()
@@ -163,16 +173,16 @@ class Parts(Generic[P]):
 
     def _find_by_ident(self, key: PartKey) -> P | None:
         """Return the newest part with an id: rather one of the same index, or an open one."""
-        best, score = None, -1
+        best_part, score = None, -1
         for ident in key.idents:
             for part in reversed(self._by_ident.get(ident, ())):
                 same_index = key.index is None or part.index in (None, key.index)
                 value = 2 * same_index + (not part.has_ended)
                 if value > score and part.may_be(key):
-                    best, score = part, value
+                    best_part, score = part, value
                 if score == 3:
-                    return best
-        return best
+                    return best_part
+        return best_part
 
     def _open_at(self, index: int | None) -> list[P]:
         """Return the open parts of an index; without one, all of them."""

@@ -18,10 +18,10 @@ class ArgumentsProgress:
 
     __slots__ = (
         "_depth",
-        "_escaped",
         "_in_string",
-        "_pieces",
+        "_is_escaped",
         "_scanned",
+        "_unscanned_texts",
         "has_closed",
         "has_text",
     )
@@ -29,31 +29,31 @@ class ArgumentsProgress:
     def __init__(self) -> None:
         self.has_text = False  # anything but white space
         self.has_closed = False
-        self._pieces: list[str] = []  # not looked at yet
+        self._unscanned_texts: list[str] = []  # not looked at yet
         self._scanned = 0
         self._depth = 0
-        self._in_string = self._escaped = False
+        self._in_string = self._is_escaped = False
 
     def add(self, text: str) -> None:
         """Take the next piece."""
         if not text or self.has_closed or text.isspace():
             return
         self.has_text = True
-        self._pieces.append(text)
+        self._unscanned_texts.append(text)
 
     @property
     def is_complete(self) -> bool:
         """Whether an object or a list has begun and closed."""
-        if self.has_closed or not self._pieces:
+        if self.has_closed or not self._unscanned_texts:
             return self.has_closed
-        last = self._pieces[-1]
-        if last[-1] not in ENDS or not last.rstrip().endswith(("}", "]")):
+        last_text = self._unscanned_texts[-1]
+        if last_text[-1] not in ENDS or not last_text.rstrip().endswith(("}", "]")):
             return False
-        text = "".join(self._pieces)
-        self._pieces = []
+        text = "".join(self._unscanned_texts)
+        self._unscanned_texts = []
         if self._scanned + len(text) > SCANNED_CHARACTERS:
             self._scanned = SCANNED_CHARACTERS
-            self._pieces = [text[-1]]
+            self._unscanned_texts = [text[-1]]
             return True
         self._scanned += len(text)
         self._scan(text)
@@ -64,27 +64,27 @@ class ArgumentsProgress:
         out = ArgumentsProgress()
         for name in self.__slots__:
             setattr(out, name, getattr(self, name))
-        out._pieces = list(self._pieces)
+        out._unscanned_texts = list(self._unscanned_texts)
         return out
 
     def _scan(self, text: str) -> None:
-        at = int(self._escaped)
-        self._escaped = False
-        while mark := (INSIDE if self._in_string else OUTSIDE).search(text, at):
-            at = mark.end()
-            self._take_mark(mark[0])
+        at = int(self._is_escaped)
+        self._is_escaped = False
+        while match := (INSIDE if self._in_string else OUTSIDE).search(text, at):
+            at = match.end()
+            self._take_mark(match[0])
             if self.has_closed:
                 return
-            if mark[0] == "\\":
-                self._escaped = at == len(text)
+            if match[0] == "\\":
+                self._is_escaped = at == len(text)
                 at += 1
 
-    def _take_mark(self, mark: str) -> None:
-        if mark == '"':
+    def _take_mark(self, character: str) -> None:
+        if character == '"':
             self._in_string = not self._in_string
-        elif mark in ("{", "["):
+        elif character in ("{", "["):
             self._depth += 1
-        elif mark != "\\":
+        elif character != "\\":
             self._depth -= 1
             self.has_closed = self._depth <= 0
 
@@ -95,38 +95,40 @@ class RepeatedArguments:
     Nothing of `begun` is passed on before it is clear whether the pieces repeat it or follow it.
     """
 
-    __slots__ = ("_begun", "_is_open", "_matched")
+    __slots__ = ("_first_text", "_is_open", "_repeated_size")
 
-    def __init__(self, begun: str = "") -> None:
-        self._begun = begun
-        self._matched = 0  # characters of it that the pieces have repeated
-        self._is_open = bool(begun)
+    def __init__(self, first_text: str = "") -> None:
+        self._first_text = first_text
+        self._repeated_size = 0  # characters of it that the pieces have repeated
+        self._is_open = bool(first_text)
 
-    def add(self, piece: str) -> str:
+    def add(self, delta_text: str) -> str:
         """Take the next piece; return what is new of the arguments."""
-        if not self._is_open or not piece:
-            return piece
-        begun, at = self._begun, self._matched
-        if begun.startswith(piece, at):
-            self._matched += len(piece)
-            if self._matched < len(begun):
+        if not self._is_open or not delta_text:
+            return delta_text
+        first_text, at = self._first_text, self._repeated_size
+        if first_text.startswith(delta_text, at):
+            self._repeated_size += len(delta_text)
+            if self._repeated_size < len(first_text):
                 return ""
             self._is_open = False
-            return begun
+            return first_text
         self._is_open = False
-        if piece.startswith(begun[at:]):
-            return begun[:at] + piece
+        if delta_text.startswith(first_text[at:]):
+            return first_text[:at] + delta_text
         progress = ArgumentsProgress()
-        progress.add(begun)
-        repeated = begun[:at] + piece
+        progress.add(first_text)
+        longer_text = first_text[:at] + delta_text
         # Arguments that are whole cannot go on, so the pieces are another spelling of them.
-        return repeated if progress.is_complete else begun + repeated
+        return longer_text if progress.is_complete else first_text + longer_text
 
     def end(self) -> str:
         """Return what was not passed on, once no piece follows."""
-        begun, self._begun = (self._begun if self._is_open else ""), ""
-        if not begun or not self._matched:
-            return begun
+        first_text, self._first_text = (self._first_text if self._is_open else ""), ""
+        if not first_text or not self._repeated_size:
+            return first_text
         progress = ArgumentsProgress()
-        progress.add(begun)
-        return begun if progress.is_complete else begun + begun[: self._matched]
+        progress.add(first_text)
+        return (
+            first_text if progress.is_complete else first_text + first_text[: self._repeated_size]
+        )

@@ -46,7 +46,7 @@ MENDED_BYTES = 16 << 20
 
 def decode(
     data: bytes,
-    read: Callable[[bytes], Any] = _decode,
+    decoder: Callable[[bytes], Any] = _decode,
     on_halves: Callable[[], None] | None = None,
 ) -> Any:
     """Read JSON text, as a value or by a reader of its own.
@@ -59,19 +59,19 @@ def decode(
     Raises msgspec.DecodeError, RecursionError.
     """
     size = len(data)
-    if size > SURE_BYTES and read is _decode:
+    if size > SURE_BYTES and decoder is _decode:
         check_readable(data)
-    if size > SLICE_BYTES and read in WHOLE:
+    if size > SLICE_BYTES and decoder in WHOLE:
         is_long = size > LONG_BYTES and takes_long(data)
-        read = partial(read_in_steps, read=read_in_slices) if is_long else read_in_slices
+        decoder = partial(read_in_steps, decoder=read_in_slices) if is_long else read_in_slices
     try:
-        return read(data)
+        return decoder(data)
     except msgspec.DecodeError:
         if len(data) > MENDED_BYTES or has_no_lone_surrogates(data):
             raise
         if on_halves is not None:
             on_halves()
-        return read(with_stand_ins(data))
+        return decoder(with_stand_ins(data))
 
 
 def decode_answer(data: bytes) -> Any:
@@ -108,12 +108,12 @@ def broken_stream(fault: MalformedReply) -> StreamIncomplete:
 def read_object(data: bytes) -> Json:
     """Read a JSON object of an upstream's. Raises MalformedReply."""
     try:
-        found = decode_answer(data)
+        value = decode_answer(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise NoJson(f"the upstream sent what is not JSON: {e}") from e
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise MalformedReply("the upstream sent what is not a JSON object")
-    return found
+    return value
 
 
 def object_or_empty(data: bytes) -> Json:
@@ -135,12 +135,12 @@ class ChunkIdentity(msgspec.Struct):
     members: Json = msgspec.field(default_factory=dict)
 
     def of(self, body: Json) -> Json:
-        known = self.members
-        if len(known) < len(IDENTITY):
+        members = self.members
+        if len(members) < len(IDENTITY):
             if self.model is not None:
-                known["model"] = self.model
-            known.update((k, body[k]) for k in IDENTITY if k not in known and body.get(k))
-        return known
+                members["model"] = self.model
+            members.update((k, body[k]) for k in IDENTITY if k not in members and body.get(k))
+        return members
 
 
 class Segment(msgspec.Struct):
@@ -151,11 +151,11 @@ class Segment(msgspec.Struct):
     kind: str
     lane: int
     value: Any
-    shown: Any = None  # what to show in place of value; None shows the value
+    replacement: Any = None  # what to show in place of value; None shows the value
 
     @property
     def visible_value(self) -> Any:
-        return self.value if self.shown is None else self.shown
+        return self.value if self.replacement is None else self.replacement
 
 
 class Chunk(msgspec.Struct):
@@ -168,22 +168,24 @@ class Chunk(msgspec.Struct):
     error: Any = None
 
     def render(
-        self, kept: Sequence[Segment], head: ChunkIdentity, roles: set[int], bare: bool = False
+        self, segments: Sequence[Segment], head: ChunkIdentity, roles: set[int], bare: bool = False
     ) -> bytes | None:
-        """Return the chunk as it is shown: only `kept` segments, one identity, one role a lane, no
-        usage.
+        """Return the chunk as it is shown: only `segments` segments, one identity, one role a
+        lane, no usage.
 
         roles: lanes whose role was shown already; lanes shown here are added. bare: the client did
         not ask for usage, so not even a null of it is left. Returns None when nothing would be left
         to show.
         """
-        if not kept:
+        if not segments:
             return None
-        whole = len(kept) == len(self.segments) and all(s.shown is None for s in kept)
+        is_unchanged = len(segments) == len(self.segments) and all(
+            s.replacement is None for s in segments
+        )
         members = head.of(self.body)
         body = self.body
         fixed = (
-            whole
+            is_unchanged
             and bool(self.payload)
             and isinstance(body.get("choices"), list)
             and all(body.get(k) == v for k, v in members.items())
@@ -193,21 +195,21 @@ class Chunk(msgspec.Struct):
         if fixed and all(_is_settled(c, roles) for c in body["choices"]):
             roles.update(lane_of(c) for c in body["choices"])
             return self.payload
-        out = {**body, **members, "choices": self._choices(kept, roles)}
+        out = {**body, **members, "choices": self._choices(segments, roles)}
         if out.get("usage") is not None or bare:
             out.pop("usage", None)
         return encode(out)
 
-    def _choices(self, kept: Sequence[Segment], roles: set[int]) -> list[Json]:
+    def _choices(self, segments: Sequence[Segment], roles: set[int]) -> list[Json]:
         out = []
-        held: dict[int, list[Segment]] = {}
-        for s in kept:
-            held.setdefault(s.lane, []).append(s)
+        segments_by_lane: dict[int, list[Segment]] = {}
+        for s in segments:
+            segments_by_lane.setdefault(s.lane, []).append(s)
         sizes = Counter(s.lane for s in self.segments)
         for choice in self.body.get("choices") or []:
             lane = lane_of(choice)
-            if mine := held.get(lane):
-                out.append(_choice(choice, lane, mine, len(mine) == sizes[lane]))
+            if lane_segments := segments_by_lane.get(lane):
+                out.append(_choice(choice, lane, lane_segments, len(lane_segments) == sizes[lane]))
                 if lane not in roles:
                     roles.add(lane)
                     out[-1]["delta"] = {"role": "assistant", **out[-1]["delta"]}
@@ -228,24 +230,26 @@ def _is_settled(choice: Json, roles: set[int]) -> bool:
     return ("role" not in delta) if lane_of(choice) in roles else bool(delta.get("role"))
 
 
-def _choice(choice: Json, lane: int, mine: Sequence[Segment], whole: bool) -> Json:
+def _choice(choice: Json, lane: int, segments: Sequence[Segment], whole: bool) -> Json:
     """Return one choice with only these segments, in its own order, without its role.
 
     Whole: none is missing, so all else stays.
     """
-    kinds = {s.kind: s for s in mine}
-    rest = whole or "other" in kinds
+    kinds = {s.kind: s for s in segments}
+    with_others = whole or "other" in kinds
     delta: Json = {}
     for key, value in (choice.get("delta") or {}).items():
         if key == "tool_calls" and value:
-            if calls := [s.visible_value for s in mine if s.kind == "call"]:
+            if calls := [s.visible_value for s in segments if s.kind == "call"]:
                 delta[key] = calls
         elif key == "content" and isinstance(value, str) and value:
-            if said := kinds.get("text"):
-                delta[key] = said.visible_value
-        elif key != "role" and rest:
+            if text_segment := kinds.get("text"):
+                delta[key] = text_segment.visible_value
+        elif key != "role" and with_others:
             delta[key] = value
-    out = {k: v for k, v in choice.items() if rest or k in ("index", "delta", "finish_reason")}
+    out = {
+        k: v for k, v in choice.items() if with_others or k in ("index", "delta", "finish_reason")
+    }
     finish = kinds.get("finish")
     return {
         **out,
@@ -307,11 +311,11 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
         )
     if not isinstance(delta.get("role"), str | None):
         raise MalformedCompletion("the upstream sent a `role` that is not a string")
-    found: list[Segment] = []
+    text_segments: list[Segment] = []
     extra = choice.get("logprobs") is not None
     for key, value in delta.items():
         if key == "content" and isinstance(value, str) and value:
-            found.append(Segment("text", lane, value))
+            text_segments.append(Segment("text", lane, value))
         elif key == "tool_calls" and value:
             if not (
                 isinstance(value, list)
@@ -321,13 +325,13 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
                 raise MalformedCompletion(
                     f"the upstream sent `tool_calls` that is not a list of at most {CALLS} calls"
                 )
-            found.extend(Segment("call", lane, c) for c in value)
+            text_segments.extend(Segment("call", lane, c) for c in value)
         elif key != "role" and value not in (None, "", []):
             extra = True
     finish = choice.get("finish_reason")
-    if extra or (not found and (delta or not finish)):
+    if extra or (not text_segments and (delta or not finish)):
         segments.append(Segment("other", lane, extra))
-    segments.extend(found)
+    segments.extend(text_segments)
     if finish:
         segments.append(Segment("finish", lane, finish))
 
@@ -438,10 +442,10 @@ def _whole(choice: Json) -> Json:
             {k: v for k, v in c.items() if k != "index"} if isinstance(c, dict) else c
             for c in calls
         ]
-    whole: Json = {}  # in the order of the choice
+    complete_choice: Json = {}  # in the order of the choice
     for key, value in choice.items():
         if key == "delta":
-            whole["message"] = message
+            complete_choice["message"] = message
         else:
-            whole[key] = value
-    return whole
+            complete_choice[key] = value
+    return complete_choice

@@ -16,13 +16,13 @@ STEP_BYTES = 1 << 20
 POSITION = re.compile(r"\(byte (\d+)\)")
 
 
-def parse(body: bytes, read: Callable[[bytes], Any] = decode) -> Json:
+def parse(body: bytes, decoder: Callable[[bytes], Any] = decode) -> Json:
     """Read the JSON object of a body. Raises BadRequest with the position of the fault.
 
-    read: decodes it, or as much of it as is wanted.
+    decoder: decodes it, or as much of it as is wanted.
     """
     try:
-        data = read(body)
+        data = decoder(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise BadRequest(
             f"The body is not valid JSON{_where(e, body)}: {str(e)[:200]}", code="invalid_json"
@@ -40,17 +40,17 @@ def _where(error: Exception, body: bytes) -> str:
     """Return the place of the fault, where it is known; a text that ends too early is at fault at
     its end.
     """
-    if found := POSITION.search(str(error)):
-        return f" at byte {found[1]}"
+    if position_match := POSITION.search(str(error)):
+        return f" at byte {position_match[1]}"
     if isinstance(error, UnicodeDecodeError):
         # The error counts from the beginning of the string that the byte stands in.
         decoder = getincrementaldecoder("utf-8")()
         for at in range(0, len(body), STEP_BYTES):
-            kept = len(decoder.getstate()[0])
+            undecoded_bytes = len(decoder.getstate()[0])
             try:
                 decoder.decode(body[at : at + STEP_BYTES])
             except UnicodeDecodeError as e:
-                return f" at byte {at - kept + e.start}"
+                return f" at byte {at - undecoded_bytes + e.start}"
     return f" at byte {len(body)}" if "truncated" in str(error) else ""
 
 
@@ -74,26 +74,27 @@ def messages_of(body: Json) -> list[Json]:
     return messages
 
 
-def check_messages(body: Json, known: int = 0) -> None:
+def check_messages(body: Json, checked_count: int = 0) -> None:
     """What a chat completion needs to carry memory.
 
-    known: messages before these, which were found good. Raises BadRequest naming the member.
+    checked_count: messages before these, which were found good. Raises BadRequest naming the
+    member.
     """
     messages = body.get("messages")
-    if not isinstance(messages, list) or not (messages or known):
+    if not isinstance(messages, list) or not (messages or checked_count):
         raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
-    for i, message in enumerate(messages, known):
+    for index, message in enumerate(messages, checked_count):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise BadRequest(
-                f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]"
+                f"`messages[{index}]` must be an object with a `role`.", param=f"messages[{index}]"
             )
         calls = message.get("tool_calls")
         if calls is not None and not (
             isinstance(calls, list) and all(isinstance(c, dict) for c in calls)
         ):
             raise BadRequest(
-                f"`messages[{i}].tool_calls` must be a list of objects.",
-                param=f"messages[{i}].tool_calls",
+                f"`messages[{index}].tool_calls` must be a list of objects.",
+                param=f"messages[{index}].tool_calls",
             )
     if body.get("tools") is not None and not isinstance(body["tools"], list):
         raise BadRequest("`tools` must be a list.", param="tools")

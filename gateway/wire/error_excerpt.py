@@ -41,8 +41,8 @@ def excerpt(data: bytes) -> str:
     line = next(filter(None, lines), "")[:LINE]
     if TRACEBACK.match(line):
         return ""
-    for pattern, shown in ADDRESSES:
-        line = pattern.sub(shown, line)
+    for pattern, placeholder in ADDRESSES:
+        line = pattern.sub(placeholder, line)
     return line[:QUOTED]
 
 

@@ -55,7 +55,7 @@ class ChunkTemplate:
         "_before",
         "_from",
         "_padded",
-        "_shown",
+        "_rewritten",
         "_to",
         "delta",
         "guards_objects",
@@ -69,35 +69,35 @@ class ChunkTemplate:
         delta: Delta,
         ends: tuple[bytes, bytes],
         padded: bytes,
-        shown: Around | None,
+        rewritten: Around | None,
     ) -> None:
         self.lane, self.delta = lane, delta
         self.texts: list[str] = []
         self._before, self._after = ends
-        self._padded, self._shown = padded, shown
+        self._padded, self._rewritten = padded, rewritten
         self.guards_objects = False
         self._from, self._to = len(self._before) - 1, 1 - len(self._after)
 
-    def match(self, raw: bytes) -> bytes:
+    def match(self, event_bytes: bytes) -> bytes:
         """Return the event to show for one that came; b"" for one that has to be read."""
-        if not (raw.startswith(self._before) and raw.endswith(self._after)):
+        if not (event_bytes.startswith(self._before) and event_bytes.endswith(self._after)):
             return b""
         pad, to = b"", self._to
         if self._padded:
-            to = raw.rfind(self._padded) + 1
-            pad = raw[to - 1 + len(self._padded) : -len(self._after)]
+            to = event_bytes.rfind(self._padded) + 1
+            pad = event_bytes[to - 1 + len(self._padded) : -len(self._after)]
             if not (to and pad.isalnum()):
                 return b""
         try:
-            text = _text(raw[self._from : to])
+            text = _text(event_bytes[self._from : to])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
         if not text or (self.guards_objects and text[0] == "{"):
             return b""
         self.texts.append(text)
-        if self._shown is None:
-            return raw
-        before, after, end = self._shown
+        if self._rewritten is None:
+            return event_bytes
+        before, after, end = self._rewritten
         return before + encode_plain(text) + after + pad + end
 
 
@@ -109,34 +109,36 @@ def make_template(
     Returns None for a chunk that says more, or whose like could say more the next time. head,
     roles, bare: see `Chunk.render`.
     """
-    said = _text_template(chunk)
-    if said is None or said[0] == TEXT or (around := _cut_around(chunk)) is None:
+    text_template = _text_template(chunk)
+    if text_template is None or text_template[0] == TEXT or (around := _cut_around(chunk)) is None:
         return None
-    other = _fill(around)
-    proof = _text_template(other)
-    if proof is None or proof[0] != TEXT or proof[1](TEXT) != said[1](TEXT):
+    sample_chunk = _fill(around)
+    proof = _text_template(sample_chunk)
+    if proof is None or proof[0] != TEXT or proof[1](TEXT) != text_template[1](TEXT):
         return None
-    if around.end and other.body.get("obfuscation") != PAD:
+    if around.end and sample_chunk.body.get("obfuscation") != PAD:
         return None
-    shown = None
-    out = other.render(other.segments, head, roles, bare)
-    if out is not other.payload and (shown := _cut_shown(out, bool(around.end))) is None:
+    rewritten = None
+    out = sample_chunk.render(sample_chunk.segments, head, roles, bare)
+    if out is not sample_chunk.payload and (rewritten := _cut_shown(out, bool(around.end))) is None:
         return None
     before, after, end = around
     ends = (b"data: " + before, (end or after) + b"\n\n")
-    return ChunkTemplate(chunk.segments[0].lane, said[1], ends, after if end else b"", shown)
+    return ChunkTemplate(
+        chunk.segments[0].lane, text_template[1], ends, after if end else b"", rewritten
+    )
 
 
 def _cut_around(chunk: Chunk) -> Around | None:
     """Cut a payload around its text and its padding; None where that is not plain."""
     payload = chunk.payload
-    if len(payload) > MAX_TEMPLATE_BYTES or not (found := list(MEMBER.finditer(payload))):
+    if len(payload) > MAX_TEMPLATE_BYTES or not (member_matches := list(MEMBER.finditer(payload))):
         return None
-    if any(mark in payload for mark in (TEXT.encode(), PAD.encode(), b"\n", b"\r")):
+    if any(stand_in in payload for stand_in in (TEXT.encode(), PAD.encode(), b"\n", b"\r")):
         return None
     if chunk.body.get("obfuscation") == PAD:
         return None
-    start, stop = found[-1].span(1)
+    start, stop = member_matches[-1].span(1)
     pad = PADDING.search(payload)
     if pad is not None and pad.start(1) > stop:
         return Around(payload[:start], payload[stop : pad.start(1)], payload[pad.end(1) :])
@@ -156,11 +158,11 @@ def _cut_shown(out: bytes | None, padded: bool) -> Around | None:
     """
     if out is None or out.count(TEXT.encode()) != 1 or out.count(PAD.encode()) != padded:
         return None
-    start, _, rest = out.partition(encode_plain(TEXT))
+    start, _, after_text = out.partition(encode_plain(TEXT))
     if not padded:
-        return Around(b"data: " + start, rest + b"\n\n", b"")
-    middle, _, last = rest.partition(PAD.encode())
-    return Around(b"data: " + start, middle, last + b"\n\n")
+        return Around(b"data: " + start, after_text + b"\n\n", b"")
+    middle, _, after_padding = after_text.partition(PAD.encode())
+    return Around(b"data: " + start, middle, after_padding + b"\n\n")
 
 
 def _text_template(chunk: Chunk) -> tuple[str, Delta] | None:

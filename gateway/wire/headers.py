@@ -73,13 +73,17 @@ def merge_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     9110, 5.3).
     """
     out: dict[bytes, bytes] = {}
-    several: dict[bytes, list[bytes]] = {}
+    repeated_values: dict[bytes, list[bytes]] = {}
     for name, value in pairs:
         if name in out:
-            several.setdefault(name, [out[name]]).append(value)
+            repeated_values.setdefault(name, [out[name]]).append(value)
         else:
             out[name] = value
-    return out | {name: b", ".join(values) for name, values in several.items()} if several else out
+    return (
+        out | {name: b", ".join(values) for name, values in repeated_values.items()}
+        if repeated_values
+        else out
+    )
 
 
 def may_forward(name: bytes) -> bool:
@@ -88,23 +92,23 @@ def may_forward(name: bytes) -> bool:
 
 
 def client_side(
-    client: Mapping[bytes, bytes], more: Iterable[str] = (), *, own: bool = True
+    client: Mapping[bytes, bytes], extra_names: Iterable[str] = (), *, own: bool = True
 ) -> Pairs:
-    """Return what of a client's headers goes upstream: the allow list and `more`, save what its
-    Connection header lists.
+    """Return what of a client's headers goes upstream: the allow list and `extra_names`, save what
+    its Connection header lists.
 
     own: the account there is the client's own.
     """
     connection = client.get(b"connection", b"keep-alive")
-    listed = NO_TOKENS if connection == b"keep-alive" else _connection_tokens(connection)
+    connection_names = NO_TOKENS if connection == b"keep-alive" else _connection_tokens(connection)
     let_in = FORWARDED | BILLED if own else FORWARDED
-    if more:
-        let_in = let_in.union(name.lower().encode("latin-1") for name in more)
-    passed: Pairs = []
+    if extra_names:
+        let_in = let_in.union(name.lower().encode("latin-1") for name in extra_names)
+    forwarded_headers: Pairs = []
     for header in client.items():
-        if header[0] in let_in and header[0] not in listed:
-            passed.append(header)
-    return passed
+        if header[0] in let_in and header[0] not in connection_names:
+            forwarded_headers.append(header)
+    return forwarded_headers
 
 
 def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pairs:
@@ -114,8 +118,8 @@ def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pai
     """
 
     def bind(key: bytes) -> bytes:
-        whose = owner.encode("utf-8", "surrogatepass")
-        digest = hmac.digest(secret, b"idempotency\x00" + whose + b"\x00" + key, "sha256")
+        owner_bytes = owner.encode("utf-8", "surrogatepass")
+        digest = hmac.digest(secret, b"idempotency\x00" + owner_bytes + b"\x00" + key, "sha256")
         return digest.hex()[:40].encode()
 
     return [(k, bind(v) if k == b"idempotency-key" else v) for k, v in client]
@@ -128,8 +132,8 @@ def with_body_idempotency_key(client: Pairs, body: bytes | Sequence[bytes | memo
     digest = hashlib.sha256()
     for part in (body,) if isinstance(body, bytes) else body:
         digest.update(part)
-    mark = b"-" + digest.hexdigest()[:16].encode()
-    return [(k, v + mark if k == b"idempotency-key" else v) for k, v in client]
+    digest_suffix = b"-" + digest.hexdigest()[:16].encode()
+    return [(k, v + digest_suffix if k == b"idempotency-key" else v) for k, v in client]
 
 
 def upstream_headers(
@@ -154,8 +158,8 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
     A header that no server may send (a blank in its name, a control character in its value) is
     dropped: ours would refuse to.
     """
-    listed: set[bytes] = set()
-    kept: Pairs = []
+    connection_names: set[bytes] = set()
+    client_pairs: Pairs = []
     upstream = list(upstream)
     if UNSENDABLE.search(b"\0".join(map(NAME, upstream))) or CONTROL.search(
         b"\n".join(map(VALUE, upstream))
@@ -166,12 +170,18 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
             if TOKEN.fullmatch(k) and not (CONTROL.search(v) or b"\n" in v)
         ]
     for name, value in upstream:
-        lower = name.lower()
-        if lower == b"connection":
-            listed |= _connection_tokens(value)
-        if lower not in DROPPED and not lower.startswith((*OURS, b"access-control-", b"proxy-")):
-            kept.append((lower, value))
-    return [(k, v) for k, v in kept if k not in listed] if listed else kept
+        lower_name = name.lower()
+        if lower_name == b"connection":
+            connection_names |= _connection_tokens(value)
+        if lower_name not in DROPPED and not lower_name.startswith(
+            (*OURS, b"access-control-", b"proxy-")
+        ):
+            client_pairs.append((lower_name, value))
+    return (
+        [(k, v) for k, v in client_pairs if k not in connection_names]
+        if connection_names
+        else client_pairs
+    )
 
 
 def _connection_tokens(connection: bytes) -> set[bytes]:
@@ -200,15 +210,19 @@ def encode_user_header(name: str | None) -> bytes:
 
 
 def bridge_headers(
-    carriage: tuple[str, Sequence[str]] | None, dropped: Sequence[str] = ()
+    carriage: tuple[str, Sequence[str]] | None, dropped_members: Sequence[str] = ()
 ) -> Pairs:
     """Return what tells of a request that went in another format: in which, and what it lost.
 
-    dropped: members that were left out before.
+    dropped_members: members that were left out before.
     """
-    if carriage is None and not dropped:
+    if carriage is None and not dropped_members:
         return []
-    form, lost = carriage or ("", ())
-    lost = [*dropped, *lost]
-    told = [(b"x-mnemogate-dropped", ", ".join(lost).encode("ascii", "replace"))] if lost else []
-    return [(b"x-mnemogate-bridge", form.encode()), *told] if form else told
+    form, lost_members = carriage or ("", ())
+    lost_members = [*dropped_members, *lost_members]
+    headers = (
+        [(b"x-mnemogate-dropped", ", ".join(lost_members).encode("ascii", "replace"))]
+        if lost_members
+        else []
+    )
+    return [(b"x-mnemogate-bridge", form.encode()), *headers] if form else headers

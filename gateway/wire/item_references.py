@@ -37,24 +37,24 @@ def is_said(item: Any) -> bool:
     return (kind == "message" and item.get("role") == "assistant") or kind.endswith("_call")
 
 
-def tell_items(items: Sequence[Any], whole: Sequence[Any]) -> list[Any]:
+def tell_items(items: Sequence[Any], full_items: Sequence[Any]) -> list[Any]:
     """Return items with those in full that their server cannot take by their ids.
 
     It has none of that id, or wants the hidden call that reasoning led to beside it. What follows
-    such reasoning would be refused without it. whole: the items, as far as they are known.
+    such reasoning would be refused without it. full_items: the items, as far as they are known.
     """
-    return list(_choose_forms(items, whole))
+    return list(_choose_forms(items, full_items))
 
 
-def _choose_forms(items: Sequence[Any], whole: Sequence[Any]) -> Iterator[Any]:
+def _choose_forms(items: Sequence[Any], full_items: Sequence[Any]) -> Iterator[Any]:
     is_behind_orphan = False
-    for item, known in zip(items, whole, strict=True):
-        if has_mark(known, ORPHANED):
+    for item, full_item in zip(items, full_items, strict=True):
+        if has_mark(full_item, ORPHANED):
             is_behind_orphan = True
-        elif not is_said(known):
+        elif not is_said(full_item):
             is_behind_orphan = False
-        made_here = isinstance(known, dict) and MADE_HERE.fullmatch(str(known.get("id")))
-        yield known if made_here or is_behind_orphan else item
+        is_our_id = isinstance(full_item, dict) and MADE_HERE.fullmatch(str(full_item.get("id")))
+        yield full_item if is_our_id or is_behind_orphan else item
 
 
 def without_refused(body: Json, refusal: str, *, every: bool) -> Json | None:
@@ -66,16 +66,24 @@ def without_refused(body: Json, refusal: str, *, every: bool) -> Json | None:
     items = body.get("input")
     if not isinstance(items, list):
         return None
-    refused = set(IDENT.findall(refusal))
-    named = {str(i.get("id")) for i in items if isinstance(i, dict)} & refused
-    if not named:
+    refused_ids = set(IDENT.findall(refusal))
+    item_ids = {str(i.get("id")) for i in items if isinstance(i, dict)} & refused_ids
+    if not item_ids:
         return None
-    left = [i for i in items if not (is_reference(i) and (every or str(i.get("id")) in named))]
-    left = without_reasoning(left, lambda item: str(item.get("id")) in named)
-    left = [_nameless(i) if is_said(i) and str(i.get("id")) in named else i for i in left]
+    remaining_items = [
+        i for i in items if not (is_reference(i) and (every or str(i.get("id")) in item_ids))
+    ]
+    remaining_items = without_reasoning(
+        remaining_items, lambda item: str(item.get("id")) in item_ids
+    )
+    remaining_items = [
+        _nameless(i) if is_said(i) and str(i.get("id")) in item_ids else i for i in remaining_items
+    ]
     if not any(body.get(member) for member in CHAINED):
-        left = _without_unasked(left)
-    return {**body, "input": left} if left and left != items else None
+        remaining_items = _without_unasked(remaining_items)
+    return (
+        {**body, "input": remaining_items} if remaining_items and remaining_items != items else None
+    )
 
 
 def _nameless(item: Json) -> Json:
@@ -84,9 +92,9 @@ def _nameless(item: Json) -> Json:
 
 def _without_unasked(items: Sequence[Any]) -> list[Any]:
     """Return items without outputs whose calls were left out."""
-    asked = {i.get("call_id") for i in items if is_said(i)}
-    unknown = any(map(is_reference, items))  # any of these may be the call
-    return [i for i in items if unknown or not _is_output(i) or i.get("call_id") in asked]
+    call_ids = {i.get("call_id") for i in items if is_said(i)}
+    has_references = any(map(is_reference, items))  # any of these may be the call
+    return [i for i in items if has_references or not _is_output(i) or i.get("call_id") in call_ids]
 
 
 def _is_output(item: Any) -> bool:

@@ -76,29 +76,29 @@ def find_members(text: bytes, names: Collection[bytes]) -> dict[bytes, int]:
         for name in names:
             if len(parts) > FEW_PARTS and text.find(b'"%b"' % name, start, end) < 0:
                 continue
-            for place, inner in _candidates(parts, name):
+            for place, inner_depth in _candidates(parts, name):
                 candidates += 1
                 if candidates > MOST_CANDIDATES:
                     raise UnreadableMembers(
                         f"names like `{name.decode()}` stand in more than {MOST_CANDIDATES} places"
                     )
-                behind = start + place
-                colon = _colon.match(text, behind, behind + COLON_BYTES)
-                if depth + inner == 1 and colon:
+                name_end = start + place
+                colon = _colon.match(text, name_end, name_end + COLON_BYTES)
+                if depth + inner_depth == 1 and colon:
                     places[name] = colon.end()
     return places
 
 
-def value_end(text: bytes, start: int, most: int = VALUE_BYTES) -> int:
+def value_end(text: bytes, start: int, max_bytes: int = VALUE_BYTES) -> int:
     """Return where the value that begins at `start` ends.
 
-    Raises UnreadableMembers for one of more than `most` bytes, and for what is no value.
+    Raises UnreadableMembers for one of more than `max_bytes` bytes, and for what is no value.
     """
-    characters = text[start : start + most].decode("utf-8", "surrogateescape")
+    characters = text[start : start + max_bytes].decode("utf-8", "surrogateescape")
     try:
         _, end = _read_value(characters)
     except (ValueError, RecursionError) as e:
-        raise UnreadableMembers(f"no value of at most {most} bytes") from e
+        raise UnreadableMembers(f"no value of at most {max_bytes} bytes") from e
     return start + len(characters[:end].encode("utf-8", "surrogateescape"))
 
 
@@ -116,17 +116,17 @@ def _candidates(parts: list[bytes], name: bytes) -> Iterator[tuple[int, int]]:
 
     Those with something else than a colon behind them are left out.
     """
-    at = seen = place = depth = 0
+    at = measured_parts = place = depth = 0
     while True:
         try:
-            found = parts.index(name, at)
+            part_index = parts.index(name, at)
         except ValueError:
             return
-        at = found + 1
-        if found % 2 and parts[at][:1] in BEFORE_VALUE:
-            place += sum(map(len, parts[seen:at])) + at - seen
-            depth += depth_gained(parts[seen + seen % 2 : at : 2])
-            seen = at
+        at = part_index + 1
+        if part_index % 2 and parts[at][:1] in BEFORE_VALUE:
+            place += sum(map(len, parts[measured_parts:at])) + at - measured_parts
+            depth += depth_gained(parts[measured_parts + measured_parts % 2 : at : 2])
+            measured_parts = at
             yield place, depth
 
 
@@ -139,22 +139,22 @@ class MemberEditor:
 
     def __init__(self, name: bytes, value: bytes) -> None:
         self._name, self._value = name, value
-        self._held = b""
+        self._held_text = b""
         self._depth = 0
         self._is_within_string = False
-        self._left = MOST_EDITS
+        self._edits_left = MOST_EDITS
 
     def feed(self, data: bytes) -> bytes:
         """Take the next piece; return what can be passed on."""
-        return self._edit(self._held + data, is_last=False)
+        return self._edit(self._held_text + data, is_last=False)
 
     def end(self) -> bytes:
         """Return the rest when no more comes."""
-        return self._edit(self._held, is_last=True)
+        return self._edit(self._held_text, is_last=True)
 
     def _edit(self, text: bytes, *, is_last: bool) -> bytes:
         out: list[bytes] = []
-        while self._left:
+        while self._edits_left:
             end, value = self._scan(text, is_last=is_last)
             out.append(text[:end])
             text = text[end:]
@@ -162,9 +162,9 @@ class MemberEditor:
                 break
             out.append(self._value)
             text = text[value:]
-            self._left -= 1
-        self._held = b"" if is_last or not self._left else text
-        return b"".join([*out, b"" if self._held else text])
+            self._edits_left -= 1
+        self._held_text = b"" if is_last or not self._edits_left else text
+        return b"".join([*out, b"" if self._held_text else text])
 
     def _scan(self, text: bytes, *, is_last: bool) -> tuple[int, int | None]:
         """Return how much of a text is as it should be, and how long the value is that follows.
@@ -180,23 +180,23 @@ class MemberEditor:
             self._is_within_string = False
             del parts[0]
         size = start + sum(map(len, parts)) + len(parts) - 1
-        opened = b""
+        open_string = b""
         if len(parts) % 2 == 0:  # the last part is a string without its end
-            opened = parts.pop()
-            size -= len(opened) + 1
-        for place, inner in _candidates(parts, self._name):
-            if self._depth + inner != 1:
+            open_string = parts.pop()
+            size -= len(open_string) + 1
+        for place, inner_depth in _candidates(parts, self._name):
+            if self._depth + inner_depth != 1:
                 continue
-            behind = start + place
-            value = self._value_behind(text, behind, is_last=is_last)
+            name_end = start + place
+            value = self._value_behind(text, name_end, is_last=is_last)
             if value is not None:
                 self._depth = 1
                 begin, end = value
-                return (begin, end - begin) if end else (behind - len(self._name) - 2, None)
+                return (begin, end - begin) if end else (name_end - len(self._name) - 2, None)
         self._depth += depth_gained(parts[::2])
-        if size < len(text) and len(opened) > len(self._name):
+        if size < len(text) and len(open_string) > len(self._name):
             self._is_within_string = True
-            size += len(opened) + 1
+            size += len(open_string) + 1
         return size, None
 
     def _value_behind(self, text: bytes, at: int, *, is_last: bool) -> tuple[int, int] | None:

@@ -51,16 +51,16 @@ def brackets(text: bytes) -> int:
     return count(text, b"{") + count(text, b"[")
 
 
-def is_readable(text: bytes, most: int = MOST_VALUES) -> bool:
+def is_readable(text: bytes, max_values: int = MOST_VALUES) -> bool:
     """Tell whether a JSON text is decoded in one short step, whatever its strings hold.
 
-    It has at most `most` values, and no object of very many members: those cost five times as
+    It has at most `max_values` values, and no object of very many members: those cost five times as
     much each. Strings are looked into only where their commas and colons could matter. Each is
     passed in steps, so that in a thread others have their turn between two.
     """
-    if len(text) <= min(SURE_BYTES, most):
+    if len(text) <= min(SURE_BYTES, max_values):
         return True
-    if marks(text) <= most and _has_few_members(count(text, b":"), count(text, b"{")):
+    if marks(text) <= max_values and _has_few_members(count(text, b":"), count(text, b"{")):
         return True
     values = members = objects = at = 0
     while at < len(text):
@@ -74,7 +74,7 @@ def is_readable(text: bytes, most: int = MOST_VALUES) -> bool:
         values += marks(between) + len(parts) // 2
         members += between.count(b":")
         objects += between.count(b"{")
-        if values > most:
+        if values > max_values:
             return False
         end_step()
     return _has_few_members(members, objects)

@@ -46,10 +46,10 @@ def encode_json(value: Any) -> bytes:
 def with_stand_ins(data: bytes) -> bytes:
     """Return the JSON text with a stand-in for each half of a surrogate pair."""
     out, at = bytearray(), 0
-    for half in _halves(data):
-        end = half + _HALF_BYTES
-        out += data[at:half]
-        out += _stand_in(data[half:end])
+    for half_place in _halves(data):
+        end = half_place + _HALF_BYTES
+        out += data[at:half_place]
+        out += _stand_in(data[half_place:end])
         at = end
     return bytes(out + data[at:]) if at else data
 
@@ -71,10 +71,10 @@ def _escaped_steps(data: bytes) -> Iterator[bytes]:
     while at < len(data):
         end = at + _SCAN_WINDOW_BYTES
         # No stand-in is cut: one that begins before the end and goes on behind it is of the next.
-        cut = data.find(MARK, end - STAND_IN_BYTES + 1, end + len(MARK) - 1)
-        cut = end if cut < 0 else cut
-        yield STAND_IN.sub(_escape, data[at:cut])
-        at = cut
+        step_end = data.find(MARK, end - STAND_IN_BYTES + 1, end + len(MARK) - 1)
+        step_end = end if step_end < 0 else step_end
+        yield STAND_IN.sub(_escape, data[at:step_end])
+        at = step_end
 
 
 def encode_json_in_parts(value: Any) -> list[bytes]:
@@ -87,12 +87,12 @@ def with_escapes_in(parts: Sequence[bytes]) -> list[bytes]:
 
     A part may end within a stand-in.
     """
-    out, cut = [], b""
+    out, open_mark = [], b""
     for part in parts:
-        whole = cut + part
-        cut = MARK if whole.endswith(MARK) else b""
-        out.append(with_escapes(whole.removesuffix(MARK) if cut else whole))
-    return [*out, cut] if cut else out
+        part_text = open_mark + part
+        open_mark = MARK if part_text.endswith(MARK) else b""
+        out.append(with_escapes(part_text.removesuffix(MARK) if open_mark else part_text))
+    return [*out, open_mark] if open_mark else out
 
 
 def without_halves(text: str) -> str:
@@ -102,28 +102,28 @@ def without_halves(text: str) -> str:
 
 def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with halves that meet in their texts as whole characters."""
-    joined: list[dict[str, Any]] = []
+    joined_messages: list[dict[str, Any]] = []
     for message in messages:
         content = message.get("content")
         # To look in a text of other characters than the opening takes no time.
         is_whole = content is None or (isinstance(content, str) and OPENING not in content)
-        joined.append(message if is_whole else _join(message))
-    return joined
+        joined_messages.append(message if is_whole else _join(message))
+    return joined_messages
 
 
 def _join(message: dict[str, Any]) -> dict[str, Any]:
     data = encode_plain(message)
     if MARK not in data:
         return message
-    found: dict[str, Any] = msgspec.json.decode(with_stand_ins(with_escapes(data)))
-    return found
+    joined_message: dict[str, Any] = msgspec.json.decode(with_stand_ins(with_escapes(data)))
+    return joined_message
 
 
 def has_no_lone_surrogates(data: bytes) -> bool:
     """Tell whether a JSON text is free of halves of surrogate pairs."""
     # A search for what begins with a backslash would be slow in a text of nothing else.
-    for mark in (b"\\ud", b"\\uD"):
-        if holds(data, mark[1:]) and holds(data, mark):
+    for escape_start in (b"\\ud", b"\\uD"):
+        if holds(data, escape_start[1:]) and holds(data, escape_start):
             return next(_halves(data), None) is None
     return True
 
@@ -138,8 +138,8 @@ def _stand_in(escape: bytes) -> bytes:
 
 
 @lru_cache(2048)
-def _escape_of(high: bytes, low: bytes) -> bytes:
-    return b"\\u%04x" % (FIRST_HALF + ((high[0] & 0x1F) << 6 | low[0] & 0x3F))
+def _escape_of(high_half: bytes, low_half: bytes) -> bytes:
+    return b"\\u%04x" % (FIRST_HALF + ((high_half[0] & 0x1F) << 6 | low_half[0] & 0x3F))
 
 
 def _escape(stand_in: re.Match[bytes]) -> bytes:

@@ -38,10 +38,10 @@ class LongContent(Sequence[bytes]):
 
     def join(self) -> bytes:
         """Return the text in one piece, without its parts beside it."""
-        whole = BytesIO()
+        buffer = BytesIO()
         for part in self:
-            whole.write(part)
-        return whole.getvalue()
+            buffer.write(part)
+        return buffer.getvalue()
 
     def __iter__(self) -> Iterator[bytes]:
         return map(_encode_part, self._parts)

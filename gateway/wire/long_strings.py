@@ -47,15 +47,15 @@ def takes_long(text: bytes) -> bool:
     return len(text) > LONG_BYTES and count_in_steps(text, BACKSLASH) > MANY_ESCAPES
 
 
-def read_in_steps(text: bytes, read: Callable[[bytes], Any]) -> Any:
-    """Return what a JSON text says. read: decodes it without its long strings.
+def read_in_steps(text: bytes, decoder: Callable[[bytes], Any]) -> Any:
+    """Return what a JSON text says. decoder: decodes it without its long strings.
 
     Raises msgspec.DecodeError.
     """
-    cut, spans = cut_long_strings(text)
+    cut_text, spans = cut_long_strings(text)
     if not spans:
-        return read(text)
-    value = read(cut)
+        return decoder(text)
+    value = decoder(cut_text)
     strings = {
         name: _read_string(text, *span) for name, span in spans.items() if not name.isspace()
     }
@@ -88,7 +88,7 @@ class CutText:
         spans = [] if uncut or len(text) <= CUT_BYTES else _plain_ends(text)
         names = [f"{STAND_IN}{end - begin}{n:06}" for n, (begin, end) in enumerate(spans)]
         self._spans = dict(zip(names, spans, strict=True))
-        self.cut = _replace_spans(text, spans, names) if spans else text
+        self.cut_text = _replace_spans(text, spans, names) if spans else text
 
     def restore(self, translated: bytes) -> bytes | list[bytes | memoryview]:
         """Return a text that was made of the cut one, in parts where it has such strings."""
@@ -104,12 +104,12 @@ class CutText:
 
 def _plain_ends(text: bytes) -> list[Span]:
     """Return where the very long strings without escapes go on behind their beginnings."""
-    found = []
+    end_spans = []
     for begin, end in long_strings(text):
         is_text = text.startswith(b"data:text/", begin)  # is decoded, to be sent as a text
         if end - begin > CUT_BYTES and not is_text and _is_plain(text, begin, end):
-            found.append((_safe_cut(text, begin, begin + KEPT_BYTES), end))
-    return found
+            end_spans.append((_safe_cut(text, begin, begin + KEPT_BYTES), end))
+    return end_spans
 
 
 def _replace_spans(text: bytes, spans: Sequence[Span], names: Sequence[str]) -> bytes:
@@ -120,21 +120,21 @@ def _replace_spans(text: bytes, spans: Sequence[Span], names: Sequence[str]) -> 
 
 def restore(part: bytes, text: bytes, spans: Mapping[str, Span]) -> bytes:
     """Return a part of a cut text with the strings that stood in the text."""
-    view, pieces, at = memoryview(text), list[bytes | memoryview](), 0
+    view, text_parts, at = memoryview(text), list[bytes | memoryview](), 0
     for name in _name.finditer(part):
-        pieces += (part[at : name.start()], view[slice(*spans[name[0].decode()])])
+        text_parts += (part[at : name.start()], view[slice(*spans[name[0].decode()])])
         at = name.end()
-    return b"".join([*pieces, part[at:]])
+    return b"".join([*text_parts, part[at:]])
 
 
 def place_in_text(place: int, spans: Mapping[str, Span]) -> int:
     """Return where in a text a place of its cut text is, which is in none of the names."""
-    left_out = 0
+    omitted_bytes = 0
     for name, (begin, end) in spans.items():
-        if begin - left_out >= place:
+        if begin - omitted_bytes >= place:
             break
-        left_out += end - begin - len(name)
-    return place + left_out
+        omitted_bytes += end - begin - len(name)
+    return place + omitted_bytes
 
 
 def long_strings(text: bytes) -> Iterator[Span]:
@@ -187,11 +187,11 @@ def _blank_places(parts: Sequence[bytes], start: int) -> Iterator[Span]:
 def _read_string(text: bytes, at: int, end: int) -> str:
     """Return a string. Raises msgspec.DecodeError."""
     # Without escapes each piece is one copy, which takes a third of the time of a decoder's.
-    read = _read_plain if _is_plain(text, at, end) else _decode
+    reader = _read_plain if _is_plain(text, at, end) else _decode
     # A text that grows at its end stays where it is: no step copies all of it.
     value = ""
-    for piece in read(text, at, end):
-        value += piece
+    for text_part in reader(text, at, end):
+        value += text_part
         end_step()
     return value
 
@@ -199,8 +199,8 @@ def _read_string(text: bytes, at: int, end: int) -> str:
 def _is_plain(text: bytes, at: int, end: int) -> bool:
     """Tell whether a string has no escapes, and nothing that would have to be one."""
     for begin in range(at, end, PIECE_BYTES):
-        piece = text[begin : min(begin + PIECE_BYTES, end)]
-        if len(piece.translate(None, ESCAPED)) != len(piece):
+        segment = text[begin : min(begin + PIECE_BYTES, end)]
+        if len(segment.translate(None, ESCAPED)) != len(segment):
             return False
         end_step()
     return True
@@ -221,43 +221,43 @@ def _decode(text: bytes, at: int, end: int) -> Iterator[str]:
     """Yield a string in pieces. Raises msgspec.DecodeError."""
     while at < end:
         border = at + PIECE_BYTES
-        cut = end if border >= end else _safe_cut(text, at, border)
-        yield _decode_text(b'"%b"' % text[at:cut])
-        at = cut
+        segment_end = end if border >= end else _safe_cut(text, at, border)
+        yield _decode_text(b'"%b"' % text[at:segment_end])
+        at = segment_end
 
 
-def _safe_cut(text: bytes, begin: int, cut: int) -> int:
+def _safe_cut(text: bytes, begin: int, border: int) -> int:
     """Return where to cut at the latest: in no escape, no pair of them, and no character.
 
     begin: a place that is safe itself.
     """
-    while text[cut] & 0xC0 == 0x80:  # amid a character of UTF-8
-        cut -= 1
+    while text[border] & 0xC0 == 0x80:  # amid a character of UTF-8
+        border -= 1
     # A run of backslashes begins an escape, so pairs are taken from its left.
-    piece = text[begin:cut].replace(BACKSLASH * 2, b"__")
-    last = piece.rfind(BACKSLASH, max(0, len(piece) - ESCAPE_BYTES))
-    if last < 0:
-        return cut
-    size = ESCAPE_BYTES if piece.startswith(b"u", last + 1) else 2
-    if last + size <= len(piece):
-        return begin + last if HIGH_HALF.match(piece, last) else cut
-    before = max(0, last - ESCAPE_BYTES)
-    return begin + (before if HIGH_HALF.match(piece, before) else last)
+    prefix = text[begin:border].replace(BACKSLASH * 2, b"__")
+    backslash = prefix.rfind(BACKSLASH, max(0, len(prefix) - ESCAPE_BYTES))
+    if backslash < 0:
+        return border
+    size = ESCAPE_BYTES if prefix.startswith(b"u", backslash + 1) else 2
+    if backslash + size <= len(prefix):
+        return begin + backslash if HIGH_HALF.match(prefix, backslash) else border
+    before = max(0, backslash - ESCAPE_BYTES)
+    return begin + (before if HIGH_HALF.match(prefix, before) else backslash)
 
 
 def _put_back(value: Any, strings: Mapping[str, str]) -> Any:
     """Return a value with its long strings."""
     holder = [value]
-    left: list[Any] = [holder]
-    while left:
-        part = left.pop()
+    unvisited: list[Any] = [holder]
+    while unvisited:
+        part = unvisited.pop()
         if isinstance(part, dict) and not part.keys().isdisjoint(strings):
-            renamed = {strings.get(k, k): v for k, v in part.items()}
+            renamed_members = {strings.get(k, k): v for k, v in part.items()}
             part.clear()
-            part.update(renamed)
-        for place, inner in list(part.items() if isinstance(part, dict) else enumerate(part)):
-            if isinstance(inner, dict | list):
-                left.append(inner)
-            elif type(inner) is str and inner in strings:
-                part[place] = strings[inner]
+            part.update(renamed_members)
+        for place, item in list(part.items() if isinstance(part, dict) else enumerate(part)):
+            if isinstance(item, dict | list):
+                unvisited.append(item)
+            elif type(item) is str and item in strings:
+                part[place] = strings[item]
     return holder[0]

@@ -54,8 +54,8 @@ class CallItems(list[Any]):
             return
         item = self[self._places[call.place]]
         # The first id stays: servers that give every delta another one mean the same call.
-        ident, first = delta.get("id"), item.get("id")
-        if ident is not None and ident != first and first not in (None, ""):
+        ident, first_id = delta.get("id"), item.get("id")
+        if ident is not None and ident != first_id and first_id not in (None, ""):
             delta = {k: v for k, v in delta.items() if k != "id"}
         merge(item, delta)
 
@@ -79,9 +79,9 @@ class CallItems(list[Any]):
 
 def _add_tail(call: Json, tail: Json) -> None:
     """Add the arguments of a tail to its call."""
-    into, more = call.get("function"), tail.get("function")
-    if isinstance(into, dict) and isinstance(more, dict):
-        have, text = into.get("arguments"), more.get("arguments")
+    into, tail_function = call.get("function"), tail.get("function")
+    if isinstance(into, dict) and isinstance(tail_function, dict):
+        have, text = into.get("arguments"), tail_function.get("arguments")
         if isinstance(have, str) and isinstance(text, str):
             into["arguments"] = have + text
 
@@ -93,7 +93,7 @@ class TextBuffer(list[str]):
     large piece grows at its end, where it is: to join 25 MiB at the end takes 40 ms.
     """
 
-    joined = 0  # so many at the front are pieces put together
+    joined_count = 0  # so many at the front are pieces put together
 
     def add(self, more: str) -> None:
         if len(more) >= LARGE_CHARACTERS:
@@ -103,12 +103,12 @@ class TextBuffer(list[str]):
             text += pieces
             text += more
             self.append(text)
-            self.joined = 1
+            self.joined_count = 1
             return
         self.append(more)
-        if len(self) - self.joined == 256:
-            self[self.joined :] = ["".join(self[self.joined :])]
-            self.joined += 1
+        if len(self) - self.joined_count == 256:
+            self[self.joined_count :] = ["".join(self[self.joined_count :])]
+            self.joined_count += 1
 
 
 def merge(into: Json, delta: Json) -> None:
@@ -122,8 +122,8 @@ def merge(into: Json, delta: Json) -> None:
         elif isinstance(value, str) and isinstance(have, TextBuffer):
             have.add(value)
         elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
-            named = key == "name" and len(have) <= NAME
-            into[key] = grown_name(have, value) if named else _begin_text(have, value)
+            is_name = key == "name" and len(have) <= NAME
+            into[key] = grown_name(have, value) if is_name else _begin_text(have, value)
         elif isinstance(value, dict) and isinstance(have, dict):
             merge(have, value)
         elif (
@@ -189,44 +189,46 @@ def _copy(value: Any) -> Any:
     return out
 
 
-def _grown(have: list[Any], more: list[Any]) -> list[Any]:
+def _grown(have: list[Any], items: list[Any]) -> list[Any]:
     """Add items to a list: those with an `index` of one that is there go on with it."""
     if isinstance(have, CallItems):
-        have.add(more)
+        have.add(items)
         return have
     places = have.places if isinstance(have, Items) else {}
-    for item in more:
+    for item in items:
         index = item.get("index") if isinstance(item, dict) else None
         if not isinstance(index, int):
             have.append(_copy(item))
             continue
-        same = places.get(index)
-        if same is None or _is_another(same, item):
+        item_at_index = places.get(index)
+        if item_at_index is None or _is_another(item_at_index, item):
             have.append(_copy(item))
             places[index] = have[-1]
         else:
-            merge(same, item)
+            merge(item_at_index, item)
     return have
 
 
-def _is_another(same: Json, item: Json) -> bool:
+def _is_another(earlier_item: Json, item: Json) -> bool:
     """Tell whether an item is another than the one before it at its index.
 
     A new id at a used index is a new item, and so is a new type: some servers number each type of a
     list by itself. Calls are told apart by `StreamedCalls`.
     """
-    return any(item.get(m) and same.get(m) and item[m] != same[m] for m in ("id", "type"))
+    return any(
+        item.get(m) and earlier_item.get(m) and item[m] != earlier_item[m] for m in ("id", "type")
+    )
 
 
-def usage_sum(one: Json | None, other: Json | None) -> Json | None:
+def usage_sum(first_usage: Json | None, second_usage: Json | None) -> Json | None:
     """Add the usage of two rounds.
 
     Numbers add up at every level; of anything else the newest value stays.
     """
-    if one is None or other is None:
-        return one or other
-    out = dict(one)
-    for key, value in other.items():
+    if first_usage is None or second_usage is None:
+        return first_usage or second_usage
+    out = dict(first_usage)
+    for key, value in second_usage.items():
         have = out.get(key)
         if isinstance(value, dict) and isinstance(have, dict):
             out[key] = usage_sum(have, value)

@@ -49,8 +49,12 @@ class _Usage(msgspec.Struct):
 def model_of(body: bytes, content_type: bytes) -> str | None:
     """Return the model a request's body names, JSON or form; None where it names none."""
     if is_form(content_type):
-        found = _field(body, content_type)
-        return body[found.start : found.end].decode("utf-8", "replace") if found else None
+        model_part = _field(body, content_type)
+        return (
+            body[model_part.start : model_part.end].decode("utf-8", "replace")
+            if model_part
+            else None
+        )
     try:
         if len(body) > SKIMMED_BYTES:
             place = find_members(body, (b"model",)).get(b"model")
@@ -81,20 +85,21 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
         model = msgspec.json.decode(text, type=_Model).model
         once = (text.count(b'"model"') < 2 and b"\\u006" not in text) or _once_each(text)
     except UNREADABLE as e:
-        told = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
+        reason = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
         raise BadRequest(
-            f"{LIMITED}this body is no plain JSON object ({told}). Send JSON in UTF-8, or a "
+            f"{LIMITED}this body is no plain JSON object ({reason}). Send JSON in UTF-8, or a "
             "multipart form.",
             code="invalid_json",
         ) from e
-    what = "" if once else "a member stands twice, or its name has escapes in it"
+    ambiguity = "" if once else "a member stands twice, or its name has escapes in it"
     for name in members:
         if name != "model" and BLANK.sub("", name).lower() in ("model", *OTHERS):
-            what = f"{name[:60]!r} may be taken for it"
+            ambiguity = f"{name[:60]!r} may be taken for it"
             break
-    if what:
+    if ambiguity:
         raise BadRequest(
-            f"{LIMITED}{what}. Give each member once, and `model` in this spelling.", param="model"
+            f"{LIMITED}{ambiguity}. Give each member once, and `model` in this spelling.",
+            param="model",
         )
     return model
 
@@ -102,8 +107,8 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
 def _model_of_form(body: bytes, content_type: bytes) -> str | None:
     """Read the model of a multipart form. Raises BadRequest."""
     try:
-        found = field(body, content_type, b"model")
-        return body[found.start : found.end].decode() if found else None
+        model_part = field(body, content_type, b"model")
+        return body[model_part.start : model_part.end].decode() if model_part else None
     except (MalformedForm, UnicodeDecodeError) as e:
         raise BadRequest(
             f"{LIMITED}this form is not: {e}. Send it as the SDKs do.", param="model"
@@ -112,8 +117,8 @@ def _model_of_form(body: bytes, content_type: bytes) -> str | None:
 
 def _once_each(text: bytes) -> bool:
     """Tell whether no member of an object stands twice: written again, such a one stands once."""
-    plain = msgspec.json.format(text, indent=-1)
-    return encode(msgspec.json.decode(plain, type=dict[str, msgspec.Raw])) == plain
+    compact_text = msgspec.json.format(text, indent=-1)
+    return encode(msgspec.json.decode(compact_text, type=dict[str, msgspec.Raw])) == compact_text
 
 
 def usage_of(data: bytes) -> Any:
@@ -121,13 +126,13 @@ def usage_of(data: bytes) -> Any:
     of another API carries; None where there is none.
     """
     try:
-        found = msgspec.json.decode(data, type=_Usage)
+        usage_holder = msgspec.json.decode(data, type=_Usage)
     except UNREADABLE:
         return None
-    return found.usage or next(
+    return usage_holder.usage or next(
         (
             part["usage"]
-            for part in (found.response, found.message)
+            for part in (usage_holder.response, usage_holder.message)
             if isinstance(part, dict) and part.get("usage")
         ),
         None,
@@ -140,18 +145,22 @@ def replace_model(body: bytes, model: str, content_type: bytes = b"application/j
     For JSON every other member keeps its bytes.
     """
     if is_form(content_type):
-        found = _field(body, content_type)
-        return body[: found.start] + model.encode() + body[found.end :] if found else body
+        model_part = _field(body, content_type)
+        return (
+            body[: model_part.start] + model.encode() + body[model_part.end :]
+            if model_part
+            else body
+        )
     try:
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except UNREADABLE:
         return body
-    inner = {
+    nested_members = {
         k: msgspec.Raw(replace_model(bytes(members[k]), model)) for k in NESTED if k in members
     }
-    if "model" not in members and all(members[k] == v for k, v in inner.items()):
+    if "model" not in members and all(members[k] == v for k, v in nested_members.items()):
         return body
-    members |= inner
+    members |= nested_members
     if "model" in members:
         members["model"] = msgspec.Raw(encode(model))
     return encode(members)

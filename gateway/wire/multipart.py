@@ -43,47 +43,47 @@ def is_form(content_type: bytes) -> bool:
 
 def field(form: bytes, content_type: bytes, name: bytes) -> FormField | None:
     """Return the one field of this name; None where there is none. Raises Malformed."""
-    found: FormField | None = None
+    named_field: FormField | None = None
     for part in fields(form, content_type):
         if part.name != name:
             if unquote_to_bytes(part.name).strip().lower().partition(b"[")[0] == name:
                 raise MalformedForm(f"a part is named {part.name[:60].decode('latin-1')!r}")
-        elif found is not None:
+        elif named_field is not None:
             raise MalformedForm(f"it has several parts named {name.decode()!r}")
         elif part.file or not 0 < part.end - part.start <= VALUE_BYTES:
             raise MalformedForm(f"{name.decode()!r} is a file, empty or over {VALUE_BYTES} bytes")
         else:
-            found = part
-    return found
+            named_field = part
+    return named_field
 
 
 def fields(form: bytes, content_type: bytes) -> Iterator[FormField]:
     """Yield the parts in their order. Raises Malformed."""
-    mark = b"--" + _boundary(content_type)
-    at = len(mark)
-    if not form.startswith(mark):
+    delimiter = b"--" + _boundary(content_type)
+    at = len(delimiter)
+    if not form.startswith(delimiter):
         raise MalformedForm("it does not begin with its boundary")
     for _ in range(PARTS):
         if form.startswith(b"--", at):
-            if form.find(mark, at) >= 0:
+            if form.find(delimiter, at) >= 0:
                 raise MalformedForm("it goes on after its end")
             return
-        end = form.find(mark, at)
+        end = form.find(delimiter, at)
         if end < 0:
             raise MalformedForm("its last part has no end")
         if not form.startswith(b"\r\n", at) or not form.startswith(b"\r\n", end - 2):
             raise MalformedForm("its boundary does not stand on a line of its own")
         yield _read_part(form, at + 2, end - 2)
-        at = end + len(mark)
+        at = end + len(delimiter)
     raise MalformedForm(f"it has more than {PARTS} parts")
 
 
 def _boundary(content_type: bytes) -> bytes:
     parameters = [p.strip() for p in content_type.split(b";")[1:]]
-    found = [p for p in parameters if p[:8].lower() == b"boundary"]
-    if len(found) != 1 or (named := BOUNDARY.fullmatch(found[0])) is None:
+    boundaries = [p for p in parameters if p[:8].lower() == b"boundary"]
+    if len(boundaries) != 1 or (boundary := BOUNDARY.fullmatch(boundaries[0])) is None:
         raise MalformedForm("its content type does not name one boundary")
-    return named[1] or named[2]
+    return boundary[1] or boundary[2]
 
 
 def _read_part(form: bytes, at: int, end: int) -> FormField:
@@ -105,17 +105,17 @@ def _read_part(form: bytes, at: int, end: int) -> FormField:
 def _build_field(head: dict[bytes, bytes], start: int, end: int) -> FormField:
     if head.get(b"content-transfer-encoding", b"").lower() not in AS_IT_IS:
         raise MalformedForm("a part is in a transfer encoding")
-    said = head.get(b"content-disposition", b"")
-    kind, _, _ = said.partition(b";")
+    disposition = head.get(b"content-disposition", b"")
+    kind, _, _ = disposition.partition(b";")
     at = len(kind)
-    found: dict[bytes, bytes] = {}
-    while parameter := PARAMETER.match(said, at):
+    parameters: dict[bytes, bytes] = {}
+    while parameter := PARAMETER.match(disposition, at):
         name, at = parameter[1].lower(), parameter.end()
-        if name in found:
+        if name in parameters:
             raise MalformedForm(f"a part has {name[:60].decode('latin-1')!r} twice")
-        found[name] = parameter[3] if parameter[2] is None else parameter[2]
-    name = found.get(b"name", b"\\")
-    odd = b"\\" in name or any(n.startswith(b"name*") for n in found)
-    if kind.strip().lower() != b"form-data" or at != len(said) or odd:
+        parameters[name] = parameter[3] if parameter[2] is None else parameter[2]
+    name = parameters.get(b"name", b"\\")
+    is_ambiguous = b"\\" in name or any(n.startswith(b"name*") for n in parameters)
+    if kind.strip().lower() != b"form-data" or at != len(disposition) or is_ambiguous:
         raise MalformedForm('a part does not say its name plainly (form-data; name="...")')
-    return FormField(name, b"filename" in found or b"filename*" in found, start, end)
+    return FormField(name, b"filename" in parameters or b"filename*" in parameters, start, end)

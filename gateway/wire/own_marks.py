@@ -22,11 +22,11 @@ OPAQUE = ("signature", "encrypted_content")  # of a thinking block, of a reasoni
 REASONING = ("thinking", "reasoning")
 
 
-def has_mark(part: Any, marks: str | tuple[str, ...] = OWN) -> bool:
+def has_mark(part: Any, prefixes: str | tuple[str, ...] = OWN) -> bool:
     """Tell whether a block or an item is reasoning with a mark of ours."""
     if not isinstance(part, dict) or part.get("type") not in REASONING:
         return False
-    return any(str(part.get(member) or "").startswith(marks) for member in OPAQUE)
+    return any(str(part.get(member) or "").startswith(prefixes) for member in OPAQUE)
 
 
 def has_seal(parts: Sequence[Any]) -> bool:
@@ -41,32 +41,38 @@ def mark_orphan(part: Json, *, by_id: bool = False) -> Json:
     """
     if part.get("type") not in REASONING:
         return part
-    marks = {m: ORPHANED + part[m] for m in OPAQUE if isinstance(part.get(m), str) and part[m]}
-    if by_id and not marks and not MADE_HERE.fullmatch(str(part.get("id"))):
-        marks = {"encrypted_content": ORPHANED}
-    return {**part, **marks} if marks else part
+    marked_members = {
+        m: ORPHANED + part[m] for m in OPAQUE if isinstance(part.get(m), str) and part[m]
+    }
+    if by_id and not marked_members and not MADE_HERE.fullmatch(str(part.get("id"))):
+        marked_members = {"encrypted_content": ORPHANED}
+    return {**part, **marked_members} if marked_members else part
 
 
-def without_marked(body: Json, marks: str | tuple[str, ...]) -> Json:
+def without_marked(body: Json, prefixes: str | tuple[str, ...]) -> Json:
     """Return a request without reasoning that has such a mark; the same where it has none."""
     for member, clean in (("messages", _clean_messages), ("input", _clean_items)):
         parts = body.get(member)
         if isinstance(parts, list):
-            cleaned = list(clean(parts, marks))
-            if cleaned != parts:
-                body = {**body, member: cleaned}
+            cleaned_parts = list(clean(parts, prefixes))
+            if cleaned_parts != parts:
+                body = {**body, member: cleaned_parts}
     return body
 
 
-def _clean_messages(messages: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
+def _clean_messages(messages: Sequence[Any], prefixes: str | tuple[str, ...]) -> Iterator[Any]:
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, list):
             yield message
             continue
-        left = [block for block in content if not has_mark(block, marks)]
-        if left or not content:
-            yield message if len(left) == len(content) else {**message, "content": left}
+        remaining_blocks = [block for block in content if not has_mark(block, prefixes)]
+        if remaining_blocks or not content:
+            yield (
+                message
+                if len(remaining_blocks) == len(content)
+                else {**message, "content": remaining_blocks}
+            )
 
 
 def without_reasoning(items: Sequence[Any], drops: Callable[[Json], bool]) -> list[Any]:
@@ -76,8 +82,8 @@ def without_reasoning(items: Sequence[Any], drops: Callable[[Json], bool]) -> li
     )
 
 
-def _clean_items(items: Sequence[Any], marks: str | tuple[str, ...]) -> Iterator[Any]:
-    return _clean(items, lambda item: has_mark(item, marks))
+def _clean_items(items: Sequence[Any], prefixes: str | tuple[str, ...]) -> Iterator[Any]:
+    return _clean(items, lambda item: has_mark(item, prefixes))
 
 
 def _clean(items: Sequence[Any], drops: Callable[[Any], bool]) -> Iterator[Any]:
@@ -87,20 +93,20 @@ def _clean(items: Sequence[Any], drops: Callable[[Any], bool]) -> Iterator[Any]:
     what is left out goes too: it would have no follower either.
     """
     nameless = False
-    waiting: list[Any] = []  # reasoning whose follower is not known yet
+    held_reasoning: list[Any] = []  # reasoning whose follower is not known yet
     for item in items:
         if drops(item):
-            nameless, waiting = True, []
+            nameless, held_reasoning = True, []
             continue
         if isinstance(item, dict) and item.get("type") == "reasoning":
-            waiting.append(item)
+            held_reasoning.append(item)
             nameless = False
             continue
-        yield from waiting
-        waiting = []
+        yield from held_reasoning
+        held_reasoning = []
         kind = item.get("type") if isinstance(item, dict) else None
-        said = kind == "message" and item.get("role") == "assistant"
-        if not (said or str(kind).endswith("_call")):
+        is_assistant_message = kind == "message" and item.get("role") == "assistant"
+        if not (is_assistant_message or str(kind).endswith("_call")):
             nameless = False
         yield {k: v for k, v in item.items() if k != "id"} if nameless else item
-    yield from waiting
+    yield from held_reasoning

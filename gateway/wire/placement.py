@@ -63,20 +63,25 @@ def place_lasting(messages: Sequence[Json], placement: Placement) -> list[Json]:
     return _messages(messages, msgspec.structs.replace(placement, recall=""))
 
 
-def _messages(messages: Sequence[Json], p: Placement) -> list[Json]:
-    core = p.core if not p.since else ""
-    is_whole = p.drop is NOTHING_LEFT_OUT or not p.drop
-    if is_whole and not (p.notes or p.splices or p.swap or p.recall):  # as it nearly always is
-        return _with_core(list(messages), core) if core else list(messages[p.since :])
-    newest = reversed(range(len(messages))) if p.recall else ()
-    last_user = next((i for i in newest if messages[i].get("role") == "user"), -1)
+def _messages(messages: Sequence[Json], placement: Placement) -> list[Json]:
+    core = placement.core if not placement.since else ""
+    is_whole = placement.drop is NOTHING_LEFT_OUT or not placement.drop
+    # As it nearly always is.
+    if is_whole and not (
+        placement.notes or placement.splices or placement.swap or placement.recall
+    ):
+        return _with_core(list(messages), core) if core else list(messages[placement.since :])
+    newest_indexes = reversed(range(len(messages))) if placement.recall else ()
+    last_user = next((i for i in newest_indexes if messages[i].get("role") == "user"), -1)
     out: list[Json] = []
-    for i in p.drop.remaining_indexes(p.since, len(messages)):
-        if i in p.splices:
-            out.extend(_with_ids_of(messages[i], p.splices[i]))
+    for i in placement.drop.remaining_indexes(placement.since, len(messages)):
+        if i in placement.splices:
+            out.extend(_with_ids_of(messages[i], placement.splices[i]))
             continue
-        text = "\n\n".join(t for t in (p.notes.get(i, ""), p.recall if i == last_user else "") if t)
-        message = p.swap.get(i) or messages[i]
+        text = "\n\n".join(
+            t for t in (placement.notes.get(i, ""), placement.recall if i == last_user else "") if t
+        )
+        message = placement.swap.get(i) or messages[i]
         out.append(with_text(message, text) if text else message)
     return _with_core(out, core) if core else out
 
@@ -87,15 +92,15 @@ def _with_ids_of(message: Json, hidden: list[Json]) -> list[Json]:
     Two answers may say the same under other ids (a regeneration), and the client's results name
     those of its own. A call of ours that has one of these ids gets another.
     """
-    answered = {m["tool_call_id"] for m in hidden if m.get("role") == "tool"}
+    answered_ids = {m["tool_call_id"] for m in hidden if m.get("role") == "tool"}
     calls = [c for m in hidden for c in m.get("tool_calls") or ()]
-    theirs = [c.get("id") for c in calls if c.get("id") not in answered]
-    wanted = [c.get("id") for c in message.get("tool_calls") or () if isinstance(c, dict)]
-    if theirs == wanted or len(theirs) != len(wanted):
+    hidden_ids = [c.get("id") for c in calls if c.get("id") not in answered_ids]
+    client_ids = [c.get("id") for c in message.get("tool_calls") or () if isinstance(c, dict)]
+    if hidden_ids == client_ids or len(hidden_ids) != len(client_ids):
         return hidden
     ids = {
-        **{i: f"{i}_0" for i in answered if i in wanted},
-        **dict(zip(theirs, wanted, strict=True)),
+        **{i: f"{i}_0" for i in answered_ids if i in client_ids},
+        **dict(zip(hidden_ids, client_ids, strict=True)),
     }
     return [_with_call_ids(m, ids) for m in hidden]
 
@@ -142,27 +147,27 @@ def message_spans(
             out.append(encode_json(message))
         elif (
             out
-            and type(last := out[-1]) is tuple
-            and not text[last[1] : span[0]].strip(b", \t\r\n")
+            and type(last_piece := out[-1]) is tuple
+            and not text[last_piece[1] : span[0]].strip(b", \t\r\n")
         ):
-            out[-1] = last[0], span[1]
+            out[-1] = last_piece[0], span[1]
         else:
             out.append(span)
     if len(out) > PIECES:  # there are few, however long a history is
         return [
             x
-            for ours, run in groupby(out, _ours)
-            for x in ([b",".join(p for p in run if type(p) is bytes)] if ours else run)
+            for is_encoded, run in groupby(out, _ours)
+            for x in ([b",".join(p for p in run if type(p) is bytes)] if is_encoded else run)
         ]
     return out
 
 
-def _ours(piece: Piece) -> bool:
-    return type(piece) is bytes
+def _ours(span: Piece) -> bool:
+    return type(span) is bytes
 
 
 def encode_request(
-    body: Json, found: Sequence[Piece], client: Messages | None
+    body: Json, message_pieces: Sequence[Piece], client: Messages | None
 ) -> list[bytes | memoryview]:
     """Return the request as JSON, in parts.
 
@@ -170,23 +175,27 @@ def encode_request(
     outside the client's text.
     """
     text = memoryview(client.text if client is not None else b"")
-    for piece in found:
-        if type(piece) is tuple and piece[1] > len(text):
+    for message_piece in message_pieces:
+        if type(message_piece) is tuple and message_piece[1] > len(text):
             raise ValueError("a piece of the client's text is not there")
     head, _, tail = encode_json({**body, "messages": PLACE}).partition(_PLACE)
     parts: list[bytes | memoryview] = []
     run: list[bytes | memoryview] = [head]
-    mark = b"["
-    for piece in found:
-        part = piece if type(piece) is bytes else text[piece[0] : piece[1]]
-        run.append(mark)
-        mark = b","
+    separator = b"["
+    for message_piece in message_pieces:
+        part = (
+            message_piece
+            if type(message_piece) is bytes
+            else text[message_piece[0] : message_piece[1]]
+        )
+        run.append(separator)
+        separator = b","
         if len(part) > LARGE_PIECE_BYTES:
             parts += b"".join(run), part
             run = []
         else:
             run.append(part)
-    return [*parts, b"".join((*run, b"]" if found else b"[]", tail))]
+    return [*parts, b"".join((*run, b"]" if message_pieces else b"[]", tail))]
 
 
 def for_target(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[Json]:
@@ -196,12 +205,12 @@ def for_target(messages: Sequence[Json], label: str, *, thoughts: bool) -> list[
     the client's own, thinking that the Messages adapter told goes to no other kind. thoughts: the
     target is of that kind.
     """
-    native: list[Json] = []
+    target_messages: list[Json] = []
     for message in messages:
         if BY in message or (THOUGHTS[1] in message and not thoughts):
             message = _native(message, label, thoughts)
-        native.append(message)
-    return native
+        target_messages.append(message)
+    return target_messages
 
 
 def _native(message: Json, label: str, thoughts: bool) -> Json:
@@ -214,12 +223,12 @@ def _native(message: Json, label: str, thoughts: bool) -> Json:
             if thoughts or not _is_adapted(message[THOUGHTS[1]])
             else {k: v for k, v in message.items() if k not in THOUGHTS}
         )
-    kept = {k: message[k] for k in COMMON if k in message}
+    common_members = {k: message[k] for k in COMMON if k in message}
     if calls := message.get("tool_calls"):
-        kept["tool_calls"] = [
+        common_members["tool_calls"] = [
             {k: c[k] for k in ("id", "type", "function") if k in c} for c in calls
         ]
-    return kept
+    return common_members
 
 
 def _is_adapted(blocks: Any) -> bool:

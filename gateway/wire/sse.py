@@ -42,7 +42,7 @@ class SseEvent(NamedTuple):
     ended: its blank line came.
     """
 
-    raw: bytes
+    event_bytes: bytes
     data: bytes | None
     name: bytes = b""
     ended: bool = True
@@ -51,82 +51,91 @@ class SseEvent(NamedTuple):
 class SseFramer:
     """Cuts a byte stream into events, whatever the pieces it arrives in."""
 
-    __slots__ = ("_rest", "_start", "count", "ids", "waiting")
+    __slots__ = ("_start", "_unread_bytes", "count", "ids", "waiting_bytes")
 
     def __init__(self) -> None:
         self.ids = False  # an `id` field was seen
         self.count = 0  # events so far
-        self._rest = bytearray()  # grows in place: an event of 20 MB comes in hundreds of pieces
-        self.waiting = 0  # bytes of an event that is not complete yet
+        # Grows in place: an event of 20 MB comes in hundreds of pieces.
+        self._unread_bytes = bytearray()
+        self.waiting_bytes = 0  # bytes of an event that is not complete yet
         self._start = True
 
     @property
     def rest(self) -> bytes:
         """Bytes of an event that is not complete yet."""
-        return bytes(self._rest)
+        return bytes(self._unread_bytes)
 
     @property
     def between(self) -> bool:
         """Whether what comes next begins an event."""
-        return not self._rest
+        return not self._unread_bytes
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Take the next bytes, of any length; return the events they complete, in order.
 
         Raises EventTooLarge.
         """
-        rest = self._rest
-        if not (rest or self._start) and (event := _simple(data)) is not None:
+        unread_bytes = self._unread_bytes
+        if not (unread_bytes or self._start) and (event := _simple(data)) is not None:
             self.count += 1
             return [event]
-        if rest:
-            rest += data
-            if self.waiting > LONG_BYTES and not has_line_end(data):
+        if unread_bytes:
+            unread_bytes += data
+            if self.waiting_bytes > LONG_BYTES and not has_line_end(data):
                 return self._wait()  # a search would look at each byte
-        buffer = rest or data
+        buffer = unread_bytes or data
         events: list[SseEvent] = []
-        begin, look = 0, max(0, self.waiting - 3)
-        while found := BLANK.search(buffer, look):
-            end = found.end()
+        begin, look = 0, max(0, self.waiting_bytes - 3)
+        while blank_line := BLANK.search(buffer, look):
+            end = blank_line.end()
             if buffer[begin] == COLON and (run := COMMENTS.match(buffer, begin)):
                 end = run.end()  # a flood of comments: one block, not thousands
             elif end - begin <= MIN_EVENT_END_BYTES and (run := BLANKS.match(buffer, begin)):
                 end = run.end()  # nothing but blank lines: one block, not thousands
             with memoryview(buffer) as view:
-                raw = bytes(view[begin:end])
-            if len(raw) > LONG_BYTES:
+                event_bytes = bytes(view[begin:end])
+            if len(event_bytes) > LONG_BYTES:
                 end_step()
-            events.append(self._event(raw))
+            events.append(self._event(event_bytes))
             begin = look = end
-        if rest:
-            del rest[:begin]
+        if unread_bytes:
+            del unread_bytes[:begin]
         elif begin < len(data):
-            rest += data[begin:]
+            unread_bytes += data[begin:]
         self.count += len(events)
         self._wait()
         return events
 
     def _wait(self) -> list[SseEvent]:
         """Wait for the rest of an event. Raises EventTooLarge."""
-        self.waiting = len(self._rest)
-        if self.waiting > EVENT_BYTES:
+        self.waiting_bytes = len(self._unread_bytes)
+        if self.waiting_bytes > EVENT_BYTES:
             raise EventTooLarge(f"an event of more than {EVENT_BYTES} bytes")
         return []
 
     def close(self) -> SseEvent | None:
         """At the end of the stream: what came after the last blank line, if anything did."""
-        raw, self._rest, self.waiting = bytes(self._rest), bytearray(), 0
-        return self._event(raw)._replace(ended=False) if raw else None
+        event_bytes, self._unread_bytes, self.waiting_bytes = (
+            bytes(self._unread_bytes),
+            bytearray(),
+            0,
+        )
+        return self._event(event_bytes)._replace(ended=False) if event_bytes else None
 
-    def _event(self, raw: bytes) -> SseEvent:
-        text = raw
+    def _event(self, event_bytes: bytes) -> SseEvent:
+        text = event_bytes
         if self._start:
             self._start = False
-            text = raw.removeprefix(BOM)
-        if (simple := _simple(text)) is not None:
-            return simple if text is raw else simple._replace(raw=raw)
+            text = event_bytes.removeprefix(BOM)
+        if (simple_event := _simple(text)) is not None:
+            return (
+                simple_event
+                if text is event_bytes
+                else simple_event._replace(event_bytes=event_bytes)
+            )
         if text.startswith(b":") and COMMENTS.fullmatch(text):
-            return SseEvent(raw, None)
+            return SseEvent(event_bytes, None)
         data: list[bytes] = []
         name = b""
         # Which is far quicker.
@@ -142,7 +151,7 @@ class SseFramer:
                 name = value
             elif field == b"id":
                 self.ids = True
-        return SseEvent(raw, _without_blanks(b"\n".join(data)) if data else None, name)
+        return SseEvent(event_bytes, _without_blanks(b"\n".join(data)) if data else None, name)
 
 
 def has_line_end(data: bytes) -> bool:
@@ -150,18 +159,23 @@ def has_line_end(data: bytes) -> bool:
     return b"\n" in data or b"\r" in data
 
 
-def _simple(raw: bytes) -> SseEvent | None:
+def _simple(event_bytes: bytes) -> SseEvent | None:
     """Return the event where it is one line of data and a blank line, as nearly all are, or has
     its name before that; else None.
     """
     if (
-        raw.startswith(b"data: ")
-        and raw.find(b"\n") == len(raw) - 2
-        and raw.endswith(b"\n\n")
-        and b"\r" not in raw
+        event_bytes.startswith(b"data: ")
+        and event_bytes.find(b"\n") == len(event_bytes) - 2
+        and event_bytes.endswith(b"\n\n")
+        and b"\r" not in event_bytes
     ):
-        return SseEvent(raw, raw[6:-2] if len(raw) > SHORT_BYTES else _without_blanks(raw[6:-2]))
-    return _read_named(raw) if raw.startswith(b"event: ") else None
+        return SseEvent(
+            event_bytes,
+            event_bytes[6:-2]
+            if len(event_bytes) > SHORT_BYTES
+            else _without_blanks(event_bytes[6:-2]),
+        )
+    return _read_named(event_bytes) if event_bytes.startswith(b"event: ") else None
 
 
 def _without_blanks(data: bytes) -> bytes:
@@ -169,16 +183,16 @@ def _without_blanks(data: bytes) -> bytes:
     return DONE if len(data) <= SHORT_BYTES and data.strip(b" \t") == DONE else data
 
 
-def _read_named(raw: bytes) -> SseEvent | None:
+def _read_named(event_bytes: bytes) -> SseEvent | None:
     """Return the event where it is a line with its name and one of data; else None."""
-    at = raw.find(b"\n")
+    at = event_bytes.find(b"\n")
     if (
-        raw.startswith(b"data: ", at + 1)
-        and raw.find(b"\n", at + 1) == len(raw) - 2
-        and raw.endswith(b"\n\n")
-        and b"\r" not in raw
+        event_bytes.startswith(b"data: ", at + 1)
+        and event_bytes.find(b"\n", at + 1) == len(event_bytes) - 2
+        and event_bytes.endswith(b"\n\n")
+        and b"\r" not in event_bytes
     ):
-        return SseEvent(raw, raw[at + 7 : -2], raw[7:at])
+        return SseEvent(event_bytes, event_bytes[at + 7 : -2], event_bytes[7:at])
     return None
 
 
@@ -191,7 +205,7 @@ class StreamTranslator(ABC):
     @property
     def waiting(self) -> int:
         """How many bytes wait for the rest of their event."""
-        return self._framer.waiting
+        return self._framer.waiting_bytes
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; return what they give. Raises MalformedReply, EventTooLarge."""
@@ -199,8 +213,8 @@ class StreamTranslator(ABC):
 
     def end(self) -> bytes:
         """Return the rest when no more bytes come. Raises MalformedReply."""
-        last = self._framer.close()
-        return self._translate(last) if last is not None else b""
+        last_event = self._framer.close()
+        return self._translate(last_event) if last_event is not None else b""
 
     @abstractmethod
     def _translate(self, event: SseEvent) -> bytes:

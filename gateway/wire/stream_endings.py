@@ -24,12 +24,12 @@ CHOICE = re.compile(rb'"choices"|"error"')
 class StreamEnding:
     """A dialect without a rule of its own: a stream that ends has ended."""
 
-    whole = True
+    is_complete = True
 
     @property
     def ended(self) -> bool:
         """Whether an event said that nothing more follows."""
-        return self.whole and type(self) is not StreamEnding
+        return self.is_complete and type(self) is not StreamEnding
 
     def see(self, event: SseEvent) -> None:
         """Take an event into account."""
@@ -47,22 +47,22 @@ class ChatEnding(StreamEnding):
     """
 
     def __init__(self, several: bool = False) -> None:
-        self.whole = False
+        self.is_complete = False
         self._telling = CHOICE if several else FINISH
         self._open: dict[int, bool] = {}
 
     def see(self, event: SseEvent) -> None:
         data = event.data
-        if not data or self.whole:
+        if not data or self.is_complete:
             return
         if data == DONE:
-            self.whole = True
+            self.is_complete = True
         elif self._telling.search(data):
             body = _object(data)
             for choice in _dicts(body.get("choices")):
                 lane = choice["index"] if isinstance(choice.get("index"), int) else 0
                 self._open[lane] = not choice.get("finish_reason") and self._open.get(lane, True)
-            self.whole = bool(body.get("error")) or (
+            self.is_complete = bool(body.get("error")) or (
                 bool(self._open) and not any(self._open.values())
             )
 
@@ -79,8 +79,8 @@ class ResponsesEnding(StreamEnding):
     )
 
     def __init__(self) -> None:
-        self.whole = False
-        self._last: SseEvent | None = None
+        self.is_complete = False
+        self._last_event: SseEvent | None = None
         self._number = -1
 
     def see(self, event: SseEvent) -> None:
@@ -88,41 +88,44 @@ class ResponsesEnding(StreamEnding):
             return
         if any(name in event.data for name in self.TERMINAL):
             kind = _object(event.data).get("type")
-            self.whole = self.whole or f'"{kind}"'.encode() in self.TERMINAL
+            self.is_complete = self.is_complete or f'"{kind}"'.encode() in self.TERMINAL
         if b'"response"' in event.data:
-            self._last = event
+            self._last_event = event
         self._number += 1
 
     def error_event(self, error: GatewayError) -> bytes:
         response = (
-            _object(self._last.data).get("response")
-            if self._last is not None and self._last.data
+            _object(self._last_event.data).get("response")
+            if self._last_event is not None and self._last_event.data
             else None
         )
         fault = {"code": error.code or "server_error", "message": error.message}
-        failed = {
+        failed_response = {
             **(response if isinstance(response, dict) else {"object": "response"}),
             "status": "failed",
             "error": fault,
         }
-        told = {
+        event_body = {
             "type": "response.failed",
             "sequence_number": self._number + 1,
-            "response": failed,
+            "response": failed_response,
             "error": fault,  # which OpenAI's own clients raise on: of the response's they do not
         }
-        return b"event: response.failed\n" + frame(encode(told))
+        return b"event: response.failed\n" + frame(encode(event_body))
 
 
 class MessagesEnding(StreamEnding):
     """Anthropic's Messages API: `message_stop` or an error."""
 
     def __init__(self) -> None:
-        self.whole = False
+        self.is_complete = False
 
     def see(self, event: SseEvent) -> None:
         if event.data and (b"message_stop" in event.data or b'"error"' in event.data):
-            self.whole = self.whole or _object(event.data).get("type") in ("message_stop", "error")
+            self.is_complete = self.is_complete or _object(event.data).get("type") in (
+                "message_stop",
+                "error",
+            )
 
     def error_event(self, error: GatewayError) -> bytes:
         return b"event: error\n" + frame(

@@ -55,42 +55,46 @@ class StreamedCall:
             call = call.tail_of
         return call
 
-    def add(self, piece: CallPiece) -> None:
+    def add(self, call_piece: CallPiece) -> None:
         """Take what a delta tells."""
-        if piece.name and len(self.name) <= NAME:
-            self.name = grown_name(self.name, piece.name)
-        self.ident = self.ident or piece.ident
-        self.is_custom = self.is_custom or piece.is_custom
-        if piece.text:
-            self.arguments.add(piece.text)
+        if call_piece.name and len(self.name) <= NAME:
+            self.name = grown_name(self.name, call_piece.name)
+        self.ident = self.ident or call_piece.ident
+        self.is_custom = self.is_custom or call_piece.is_custom
+        if call_piece.text:
+            self.arguments.add(call_piece.text)
         if self.tail_of is not None and self.name:
-            repeated = self.name == self.tail_of.name and not piece.ident
-            if self.arguments.has_text or not repeated:
+            same_name = self.name == self.tail_of.name and not call_piece.ident
+            if self.arguments.has_text or not same_name:
                 self.tail_of = None
 
 
 class StreamedCalls:
     """The calls of one answer, or of one choice of it, in the order in which they begin."""
 
-    __slots__ = ("_idents", "_newest", "calls")
+    __slots__ = ("_idents", "_newest_calls", "calls")
 
     def __init__(self) -> None:
         self.calls: list[StreamedCall] = []
-        self._newest: dict[int, StreamedCall] = {}  # by index
+        self._newest_calls: dict[int, StreamedCall] = {}  # by index
         self._idents: dict[str, StreamedCall] = {}
 
     def route(self, delta: Json) -> StreamedCall:
         """Return the call that a delta belongs to, which may be a new one."""
-        if (plain := self._route_plain(delta)) is not None:
-            return plain
-        piece = read_piece(delta)
-        newest = self._newest_of(piece.index)
-        call = self._find_named(newest, piece) if piece.name else self._find_nameless(newest, piece)
+        if (plain_call := self._route_plain(delta)) is not None:
+            return plain_call
+        call_piece = read_piece(delta)
+        newest_call = self._newest_of(call_piece.index)
+        call = (
+            self._find_named(newest_call, call_piece)
+            if call_piece.name
+            else self._find_nameless(newest_call, call_piece)
+        )
         if call is None:
-            call = self._begin(piece, newest)
-        call.add(piece)
-        if piece.ident:
-            self._idents.setdefault(piece.ident, call)
+            call = self._begin(call_piece, newest_call)
+        call.add(call_piece)
+        if call_piece.ident:
+            self._idents.setdefault(call_piece.ident, call)
         return call
 
     def _route_plain(self, delta: Json) -> StreamedCall | None:
@@ -98,7 +102,7 @@ class StreamedCalls:
         index, function = delta.get("index"), delta.get("function")
         if type(index) is not int or type(function) is not dict:
             return None
-        call, text = self._newest.get(index), function.get("arguments")
+        call, text = self._newest_calls.get(index), function.get("arguments")
         if call is None or type(text) is not str or not text or text[0] in "{ \n\r\t":
             return None
         ident, name = delta.get("id"), function.get("name")
@@ -118,59 +122,69 @@ class StreamedCalls:
             twin.ident, twin.name, twin.is_custom = call.ident, call.name, call.is_custom
             twin.arguments = call.arguments.copy()
             out.calls.append(twin)
-        out._newest = {index: out.calls[c.place] for index, c in self._newest.items()}
+        out._newest_calls = {index: out.calls[c.place] for index, c in self._newest_calls.items()}
         out._idents = {ident: out.calls[c.place] for ident, c in self._idents.items()}
         return out
 
     def _newest_of(self, index: int | None) -> StreamedCall | None:
         if index is not None:
-            return self._newest.get(index)
+            return self._newest_calls.get(index)
         return self.calls[-1] if self.calls else None
 
-    def _find_named(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
+    def _find_named(
+        self, newest_call: StreamedCall | None, call_piece: CallPiece
+    ) -> StreamedCall | None:
         """Return the call that a delta with a name goes on with; None where it begins another."""
-        return newest if newest is not None and self._takes_name(newest, piece) else None
+        return (
+            newest_call
+            if newest_call is not None and self._takes_name(newest_call, call_piece)
+            else None
+        )
 
     @staticmethod
-    def _takes_name(call: StreamedCall, piece: CallPiece) -> bool:
-        same_id = not piece.ident or not call.ident or piece.ident == call.ident
-        text = bool(piece.text and not piece.text.isspace())
+    def _takes_name(call: StreamedCall, call_piece: CallPiece) -> bool:
+        same_id = not call_piece.ident or not call.ident or call_piece.ident == call.ident
+        text = bool(call_piece.text and not call_piece.text.isspace())
         if not call.name:
             is_blank_tail = call.tail_of is not None and not call.arguments.has_text
             return (same_id or not is_blank_tail) and not (text and call.arguments.is_complete)
         if call.tail_of is not None:
-            return piece.name == call.name
+            return call_piece.name == call.name
         if call.arguments.is_complete:
-            return bool(piece.ident) and same_id and piece.name == call.name and not text
-        if piece.name == call.name:
+            return bool(call_piece.ident) and same_id and call_piece.name == call.name and not text
+        if call_piece.name == call.name:
             return same_id or not call.is_custom
         return same_id and not call.arguments.has_text
 
-    def _find_nameless(self, newest: StreamedCall | None, piece: CallPiece) -> StreamedCall | None:
+    def _find_nameless(
+        self, newest_call: StreamedCall | None, call_piece: CallPiece
+    ) -> StreamedCall | None:
         """Return the call that a delta without a name goes on with; None where it begins one."""
-        if piece.ident and (addressed := self._idents.get(piece.ident)) is not None:
-            same_index = piece.index is None or piece.index == addressed.index
-            if same_index and addressed is not newest and not addressed.arguments.is_complete:
+        if call_piece.ident and (addressed := self._idents.get(call_piece.ident)) is not None:
+            same_index = call_piece.index is None or call_piece.index == addressed.index
+            if same_index and addressed is not newest_call and not addressed.arguments.is_complete:
                 return addressed
-        return None if newest is None or _may_be_another(newest, piece) else newest
+        return (
+            None if newest_call is None or _may_be_another(newest_call, call_piece) else newest_call
+        )
 
-    def _begin(self, piece: CallPiece, newest: StreamedCall | None) -> StreamedCall:
-        index = piece.index
-        if index is None and newest is not None and not piece.name:
-            index = newest.index
-        call = StreamedCall(len(self.calls), index, newest)
+    def _begin(self, call_piece: CallPiece, newest_call: StreamedCall | None) -> StreamedCall:
+        index = call_piece.index
+        if index is None and newest_call is not None and not call_piece.name:
+            index = newest_call.index
+        call = StreamedCall(len(self.calls), index, newest_call)
         self.calls.append(call)
-        self._newest[call.place if index is None else index] = call
+        self._newest_calls[call.place if index is None else index] = call
         return call
 
 
-def _may_be_another(newest: StreamedCall, piece: CallPiece) -> bool:
+def _may_be_another(newest_call: StreamedCall, call_piece: CallPiece) -> bool:
     """Tell whether a delta without a name may begin a call whose name comes late."""
-    if piece.text is None:
-        begins = bool(piece.ident) and piece.ident != newest.ident
+    if call_piece.text is None:
+        begins = bool(call_piece.ident) and call_piece.ident != newest_call.ident
     else:
-        begins = piece.text.lstrip().startswith("{")
-    return begins and not newest.is_custom and newest.arguments.is_complete
+        begins = call_piece.text.lstrip().startswith("{")
+    return begins and not newest_call.is_custom and newest_call.arguments.is_complete
 
 
 def read_piece(delta: Json) -> CallPiece:
@@ -214,6 +228,6 @@ def _read_text(arguments: Any) -> str | None:
     return arguments if isinstance(arguments, str) else None
 
 
-def grown_name(have: str, more: str) -> str:
+def grown_name(have: str, fragment: str) -> str:
     """Return a name that came in fragments, or whole on every delta."""
-    return more if more.startswith(have) else have + more
+    return fragment if fragment.startswith(have) else have + fragment

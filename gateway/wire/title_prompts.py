@@ -86,12 +86,12 @@ def _pattern(language: str) -> str:
 
     What it tells to do is looked for first: few messages begin so, and each turn asks this.
     """
-    near = f".{{0,{NEAR_CHARACTERS}}}?"
+    gap = f".{{0,{NEAR_CHARACTERS}}}?"
     form = rf".{{0,{FORM_CHARACTERS}}}?(?:{_FORM[language]}|\d)"
-    made_of = f"(?={near}(?:{_WHAT[language]}))(?={near}(?:{_CHAT[language]}))(?={form})"
+    lookaheads = f"(?={gap}(?:{_WHAT[language]}))(?={gap}(?:{_CHAT[language]}))(?={form})"
     if language in _VERB_BEHIND:
-        return rf"(?=[^\x00-\u02ff]){made_of}(?:{_MAKE[language]})"
-    return rf"(?:{_MAKE[language]}){_WORD_END}{made_of}"
+        return rf"(?=[^\x00-\u02ff]){lookaheads}(?:{_MAKE[language]})"
+    return rf"(?:{_MAKE[language]}){_WORD_END}{lookaheads}"
 
 
 _PROMPTS = "|".join(map(_pattern, _MAKE))

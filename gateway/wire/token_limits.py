@@ -29,45 +29,47 @@ ERROR_CHARACTERS = 4000
 class TokenLimits:
     """Names the limit for one provider. usual: the member for a model that nothing is known of."""
 
-    def __init__(self, usual: str = MAX_TOKENS) -> None:
-        self._usual = usual
-        self._seen: Cache[str, str] = Cache(
+    def __init__(self, usual_limit: str = MAX_TOKENS) -> None:
+        self._usual_limit = usual_limit
+        self._member_cache: Cache[str, str] = Cache(
             MODELS_BYTES, MODEL_BYTES, lambda model, _: 4 * len(model)
         )
 
     def member_of(self, model: str) -> str:
         """Return the member that a model's server takes."""
-        if (member := self._seen.get(model)) is not None:
+        if (member := self._member_cache.get(model)) is not None:
             return member
-        return usual_member(model, self._usual)
+        return usual_member(model, self._usual_limit)
 
     def note(self, model: str, member: str) -> None:
         """Remember that a model's server took a member after it had refused the other one."""
-        self._seen.put(model, member)
+        self._member_cache.put(model, member)
 
 
-def usual_member(model: str, usual: str = MAX_TOKENS) -> str:
-    """Return the member that a model's server most likely takes. usual: of one not known."""
+def usual_member(model: str, usual_limit: str = MAX_TOKENS) -> str:
+    """Return the member that a model's server most likely takes. usual_limit: of one not known."""
     is_newer = _newer.match(model.rsplit("/", 1)[-1].lower()) is not None
-    return MAX_COMPLETION_TOKENS if is_newer else usual
+    return MAX_COMPLETION_TOKENS if is_newer else usual_limit
 
 
 def rename_limit(body: bytes, member: str) -> bytes:
     """Return a chat completion's body with its limit under this name."""
-    found = decode(body)
-    old = _other(member)
-    if old not in found or member in found:
+    members = decode(body)
+    old_member = _other(member)
+    if old_member not in members or member in members:
         return body
-    return encode({member if name == old else name: value for name, value in found.items()})
+    return encode(
+        {member if name == old_member else name: value for name, value in members.items()}
+    )
 
 
-def refused_member(status: int, sent: bytes, refusal: bytes) -> str:
+def refused_member(status: int, request_bytes: bytes, refusal: bytes) -> str:
     """Return the member that a server wants in place of the one it refused, "" for none."""
     if status not in (400, 422):
         return ""
     text = refusal[:ERROR_CHARACTERS].decode("utf-8", "replace")
     for member in (MAX_TOKENS, MAX_COMPLETION_TOKENS):
-        if f'"{member}"'.encode() in sent and _is_about(member, text, refusal):
+        if f'"{member}"'.encode() in request_bytes and _is_about(member, text, refusal):
             return _other(member)
     return ""
 

@@ -81,15 +81,15 @@ class UiPromptDetector:
     or the system text.
     """
 
-    def __init__(self, more: Sequence[str] = ()) -> None:
+    def __init__(self, extra_patterns: Sequence[str] = ()) -> None:
         self._pattern = re.compile(
-            "|".join(f"(?:{p})" for p in (*SHIPPED, *more)), re.IGNORECASE | re.DOTALL
+            "|".join(f"(?:{p})" for p in (*SHIPPED, *extra_patterns)), re.IGNORECASE | re.DOTALL
         )
 
     def matches(self, messages: Messages) -> bool:
         """Tell whether this request is a UI's own, not its user's."""
         before, after = messages.before, messages.after
-        last = (
+        is_last_message = (
             before.asides[0]
             if after.user < before.count and before.asides
             else after.user >= 0 and self._one(messages[after.user])
@@ -99,8 +99,8 @@ class UiPromptDetector:
             if before.system and before.asides
             else bool(after.system) and self._one(next(filter(is_system, messages)))
         )
-        after.asides = last, system
-        return last or system
+        after.asides = is_last_message, system
+        return is_last_message or system
 
     def _one(self, message: Json) -> bool:
         content = message.get("content")

@@ -70,8 +70,8 @@ class Stage:
 
     async def refused(self, asked):
         standing = await self.counters.reserve(asked)
-        assert (standing.hold is None) == bool(standing.refused)
-        return standing.refused
+        assert (standing.hold is None) == bool(standing.refusal)
+        return standing.refusal
 
 
 @pytest.fixture(params=["local", "redis"])
@@ -325,9 +325,9 @@ async def test_the_places_of_a_process_that_is_killed_are_free_after_thirty_seco
     for _ in range(10):  # while it lives
         shared.now += 20
         await one._renew()
-        assert (await other.reserve(asked)).refused == "concurrent"
+        assert (await other.reserve(asked)).refusal == "concurrent"
     shared.now += 29
-    assert (await other.reserve(asked)).refused == "concurrent"
+    assert (await other.reserve(asked)).refusal == "concurrent"
     shared.now += 2
     assert (await other.reserve(asked)).hold
     await shared.close()
@@ -340,7 +340,7 @@ async def test_without_redis_each_process_has_its_share_of_a_limit(own_server):
     for limits in ({"rpm": 10}, {"concurrent": 10}, {"tpm": 10}):
         counters = RedisCounters(shared, sharers=lambda: 3)
         asked = claim(1 if "tpm" in limits else 0, **limits)
-        refused = [(await counters.reserve(asked)).refused for _ in range(6)]
+        refused = [(await counters.reserve(asked)).refusal for _ in range(6)]
         assert refused == [""] * 4 + [next(iter(limits))] * 2
     await shared.close()
 

@@ -322,7 +322,7 @@ async def main(folder: str) -> None:
                 await client.counts(turn) for turn in TURNS
             ]
     await app.gateway.worker.stop()
-    await app.gateway.keys.made.stop()
+    await app.gateway.keys.key_store.stop()
     for resent, newest in RESENT.items():
         client = Client(app, "full", False, newest)
         out[resent] = [await client.calls(turn) for turn in LONG]

@@ -164,7 +164,7 @@ def translated(translator: StreamTranslator, data: Iterable[bytes]) -> Iterator[
     """Yield the events of another format, one by one."""
     told = b"".join(translator.feed(raw) for raw in data) + translator.end()
     for event in SseFramer().feed(told):
-        yield event.raw
+        yield event.event_bytes
 
 
 # The wires: how a stream is made, and the ways it takes.

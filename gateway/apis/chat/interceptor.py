@@ -122,7 +122,7 @@ class Interceptor:
         kept_segments = [s for s in chunk.segments if self._keep(chunk, s, hiding, shown_chunks)]
         kept_segments = shown_chunks.in_order(chunk, kept_segments)
         if len(kept_segments) < len(chunk.segments) or any(
-            s.shown is not None for s in kept_segments
+            s.replacement is not None for s in kept_segments
         ):
             self._part()
         self._show(chunk, kept_segments, shown_chunks)
@@ -166,7 +166,7 @@ class Interceptor:
         state, is_text = self._lanes[segment.lane], segment.kind == "text"
         if (
             segment.lane in self._roles
-            and (is_text or segment.shown is None)
+            and (is_text or segment.replacement is None)
             and not (state.finish or state.reason or (is_text and state.fresh))
         ):
             self._mould = make_template(chunk, self._head, self._roles, not self._include_usage)
@@ -226,7 +226,7 @@ class Interceptor:
         if lane.fresh:
             lane.fresh = False
             if lane.last and not lane.last.isspace() and not text[0].isspace():
-                segment.shown = "\n\n" + text
+                segment.replacement = "\n\n" + text
         lane.last = text[-1]
         self.text_shown = True
 
@@ -299,7 +299,7 @@ class Interceptor:
             lane.places.setdefault(index, call.shown_as)
             lane.next_index = max(lane.next_index, call.shown_as + 1)
         if segment.value.get("index") != call.shown_as:
-            segment.shown = {**segment.value, "index": call.shown_as}
+            segment.replacement = {**segment.value, "index": call.shown_as}
         return True
 
     def _finish(
@@ -451,7 +451,7 @@ class Interceptor:
             reason = segment.value
             if reason not in CUT and lane.calls:
                 reason = "tool_calls" if has_visible_calls else "stop"
-            segment.shown = lane.finish = reason
+            segment.replacement = lane.finish = reason
             self._show(chunk, [segment], encoded_chunks)
         return encoded_chunks
 

@@ -162,10 +162,10 @@ async def _learn_agents_tools(gateway: GatewayState, request: TurnInput) -> None
     Another worker may have made the tool and given it to the agent a moment ago.
     """
     agent = request.called.agent
-    if agent is None or agent.stored is None or not agent.settings.tools:
+    if agent is None or agent.row is None or not agent.settings.tools:
         return
     toolbox = gateway.toolbox
-    if toolbox.tenant_tools.was_read_after(agent.stored.updated_at):
+    if toolbox.tenant_tools.was_read_after(agent.row.updated_at):
         return
     there = toolbox.catalog(request.principal.tenant).tools
     if all("*" in name or name in there for name in agent.settings.tools):

@@ -65,7 +65,7 @@ def booking_of(request: TurnInput, forward: Dispatcher) -> Json:
         booking |= place._asdict()
     before = forward.meter.bill_hidden()
     if before.tokens != TokenUsage():
-        booking[BEFORE] = {"tokens": asdict(before.tokens), "usd": before.known}
+        booking[BEFORE] = {"tokens": asdict(before.tokens), "usd": before.known_cost}
     billed = {k.decode(): v.decode("latin-1") for k, v in request.headers.items() if k in BILLED}
     return {BOOKING: booking | ({"headers": billed} if billed else {})}
 
@@ -125,7 +125,7 @@ async def book_pending(current: Callable[[], GatewayState]) -> None:
     """
     bookings = current().process.bookings
     while True:
-        bookings.changed.clear()
+        bookings.change_event.clear()
         try:
             pause = await _look_at_all(current())
         except MemoryFault as e:
@@ -137,7 +137,7 @@ async def book_pending(current: Callable[[], GatewayState]) -> None:
             pause = LONGEST_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
-                await bookings.changed.wait()
+                await bookings.change_event.wait()
         # However many requests come, at most one look a second.
         await asyncio.sleep(min(FIRST_SECONDS, 1.0))
 

@@ -64,7 +64,7 @@ class _NamelessRequest(NamedTuple):
             headers=content.headers,
             path_user=content.user,
             raw=content.data,
-            started=passing.started,
+            started=passing.started_at,
             body=self.members,
             route=forward.route,
             mode="off",

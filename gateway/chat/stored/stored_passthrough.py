@@ -74,8 +74,8 @@ class StoredPassthrough(RelayedTurn):
 
     def _tells_all(self, part: bytes, size: int) -> bool:
         """Tell whether the bytes so far may contain the response's id."""
-        passed = self._passed
-        if passed is None or passed.more is not None:
+        passed = self._raw_reply
+        if passed is None or passed.later_events is not None:
             return b'"response"' in part
         return passed.incoming.header(b"content-length") == b"%d" % size
 

@@ -57,8 +57,8 @@ class CommandAnswer(RelayedTurn):
         if not self.stream:
             shown = self._as_kept(read_object(part))
             await self._write(shown)
-            self._whole = encode(shown)
-            return self._whole
+            self._whole_body = encode(shown)
+            return self._whole_body
         out = []
         for event in part.split(b"\n\n"):
             data = event.partition(DATA)[2]

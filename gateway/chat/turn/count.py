@@ -56,7 +56,7 @@ async def _begin(
     named: Pairs = [(b"x-memory-status", state.encode())]
     named += [(b"x-memory-reason", reason.encode())] if reason else []
     sent = with_query(path, forward.query)
-    passing = RelayedRequest("POST", sent, content, named=named, started=request.started)
+    passing = RelayedRequest("POST", sent, content, own_headers=named, started_at=request.started)
     return PassthroughProducer(forward, passing, stream=False)
 
 

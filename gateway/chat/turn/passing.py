@@ -36,8 +36,8 @@ def relay_turn(
         with_query(request.wire.path, query_of(request)),
         request.raw,
         several=request.body.get("n") not in (None, 1),
-        named=status,
-        started=request.started,
+        own_headers=status,
+        started_at=request.started,
     )
     if request.wire is RESPONSES and request.off_reason == COMMAND:
         if request.kept is not None:

@@ -247,9 +247,11 @@ class RoundSender:
         if not managed and compactions < COMPACTIONS:
             told = sizes_told(refusal)
             smaller = await self._session.compact_harder(compactions, told)
-            if (windows := self._options.windows) is not None and self._forward.tried is not None:
+            if (
+                windows := self._options.windows
+            ) is not None and self._forward.last_target is not None:
                 counted = self._session.refused_tokens
-                windows.note_refusal(self._forward.tried, self._forward.caller, counted, told)
+                windows.note_refusal(self._forward.last_target, self._forward.caller, counted, told)
             if smaller:
                 return True
         if not (self._session.prompt.adds_anything or self.hidden.messages):
@@ -320,10 +322,12 @@ class RoundSender:
         if self.injection is not Injection.NONE and not self.hidden.messages:
             self._session.remember_sent_prompt(reply.target.label, reply.messages)
         if (carriage := reply.incoming.carriage) is not None:
-            lost_reasoning = HIDDEN_REASONING in carriage.lost and not self._session.continues
-            if lost_reasoning or LOST_ITEMS in carriage.lost:
+            lost_reasoning = (
+                HIDDEN_REASONING in carriage.lost_members and not self._session.continues
+            )
+            if lost_reasoning or LOST_ITEMS in carriage.lost_members:
                 self.lost_rounds = True
-            lost = ", ".join(carriage.lost)
+            lost = ", ".join(carriage.lost_members)
             note = f"{reply.target.label} was sent {SENT[carriage.form]}"
             note += f"; dropped: {lost}" if lost else ""
             notes = self._session.trace.notes

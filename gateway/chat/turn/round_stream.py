@@ -45,7 +45,7 @@ async def stream_round(  # noqa: C901 - one loop, whose ends stand in their orde
                 shown, left = forward_events(data, mask, framer)
                 if shown:
                     yield shown
-                is_long = framer.waiting > LONG_BYTES
+                is_long = framer.waiting_bytes > LONG_BYTES
                 if left and (
                     events := await feed_long(framer, left)
                     if is_long
@@ -65,7 +65,7 @@ def forward_events(data: bytes, mask: ReplyMask, framer: SseFramer) -> tuple[byt
 
     These are such that only continue what is being shown; the first other one ends them.
     """
-    if framer.waiting:
+    if framer.waiting_bytes:
         return b"", data
     at, forwarded = 0, []
     while (end := data.find(EVENT_END, at) + len(EVENT_END)) > at + 1:
@@ -86,7 +86,7 @@ async def _consume_events(
     Return the fault of a malformed one.
     """
     for event in events:
-        if shown := mask.fast_forward(event.raw):
+        if shown := mask.fast_forward(event.event_bytes):
             out.append(shown)
         elif event.data:
             try:

@@ -117,7 +117,7 @@ async def test_places_come_back_whoever_gives_up():
         task.cancel()
     await asyncio.wait(tasks)
     left = shares._providers["p"]
-    assert (left.taken, dict(left.held), left.waiting) == (0, {}, {})
+    assert (left.taken_slots, dict(left.slots_by_account), left.waiters_by_account) == (0, {}, {})
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

@@ -224,7 +224,7 @@ def test_little_is_decoded_and_little_is_kept(monkeypatch):
         assert (messages.before.count, messages.new) == (1, talk[1:])
         assert messages[-1] == talk[-1]
         assert messages._tail is messages.new
-    assert 64 <= len(known.known) <= 128
+    assert 64 <= len(known.prefixes) <= 128
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ def test_a_zstd_body_of_several_frames_unpacks_however_it_is_cut(frames, data):
     places = [0, *cuts, len(packed)]
     out = [unpacking.feed(packed[a:b]) for a, b in pairwise(places)]
     assert b"".join(out) == b"".join(frames)
-    assert unpacking.whole
+    assert unpacking.is_between_members
     cut = ZstdDecompressor()
     cut.feed(packed[:-1])
-    assert not cut.whole
+    assert not cut.is_between_members
 
 
 @pytest.mark.parametrize("unit", [b"\0", b"words that repeat "])

@@ -39,7 +39,7 @@ def test_a_long_event_is_edited_as_a_short_one_is(name, text, alias):
     shown = producer(alias, usages)._edit(event_of(data, name))
     wanted = replace_model(data, alias) if alias else data
     assert shown.data == wanted
-    assert shown.raw == event_of(wanted, name).raw
+    assert shown.event_bytes == event_of(wanted, name).event_bytes
     assert usages == [USAGE]
 
 

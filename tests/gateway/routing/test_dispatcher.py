@@ -226,7 +226,7 @@ async def test_another_body_goes_under_another_idempotency_key():
 
 async def test_a_call_that_left_is_paid_for_and_one_that_did_not_is_not():
     def left(request):
-        request.written()
+        request.on_written()
         raise UpstreamTimeout("too late")
 
     fleet = Fleet(left, retries=0)

@@ -25,7 +25,7 @@ async def test_the_event_loop_frames_no_more_than_the_bound_of_an_event(monkeypa
     def watched(framer, data):
         events = feed(framer, data)
         if threading.current_thread() is loop_thread:
-            framed.extend(len(event.raw) for event in events)
+            framed.extend(len(event.event_bytes) for event in events)
         return events
 
     monkeypatch.setattr(SseFramer, "feed", watched)
@@ -33,7 +33,7 @@ async def test_the_event_loop_frames_no_more_than_the_bound_of_an_event(monkeypa
     stream = (b"data: {}" + end) * 3 + b"data: " + text + end + b"data: 1" + end
     reader = EventReader(SimpleNamespace(body=slices(stream)), SseFramer())
     found = [event async for batch in reader for event in batch]
-    assert b"".join(event.raw for event in found) == stream
+    assert b"".join(event.event_bytes for event in found) == stream
     assert [event.data for event in found if event.data] == [b"{}"] * 3 + [text, b"1"]
     assert framed
     assert max(framed) <= LONG_BYTES + 2 * SLICE_BYTES

@@ -123,19 +123,19 @@ def test_who_logs_never_waits_for_who_reads_and_what_was_dropped_is_told(pipe, l
     logger.addHandler(sink := log_output.LogWriter(pipe[1], log_output.TextFormatter()))
     pipe[2].append(sink)
     while (
-        sink.dropped < 10
+        sink.dropped_records < 10
     ):  # the pipe is full, then the queue: a log that waited would never come this far
         logger.info("x" * 500)
     found = b""
     while b"lines of this log were dropped" not in found:
         found += os.read(pipe[0], 1 << 16)
-    assert sink.dropped >= 10
+    assert sink.dropped_records >= 10
 
 
 def test_the_end_waits_for_nobody_who_reads(pipe, logger):
     logger.addHandler(sink := log_output.LogWriter(pipe[1], log_output.TextFormatter()))
     pipe[2].append(sink)
-    while not sink.dropped:
+    while not sink.dropped_records:
         logger.info("x" * 500)
     begun = time.monotonic()
     sink.close()

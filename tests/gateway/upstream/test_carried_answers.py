@@ -46,7 +46,7 @@ def test_nothing_else_is_given_it():
 
 
 def test_its_size_has_a_bound():
-    kept = CarriedAnswers(most=10 * EACH_BYTES)
+    kept = CarriedAnswers(max_bytes=10 * EACH_BYTES)
     for number in range(100):
         kept.keep(b"t", ASKED, answer(call(str(number), "A" * number)), SAID)
     assert kept._answers.held <= 10 * EACH_BYTES

@@ -24,13 +24,13 @@ async def test_a_slot_passes_to_the_caller_who_waited_longest():
 
     tasks = [asyncio.create_task(caller(name)) for name in "ab"]
     await asyncio.sleep(0)
-    assert (slots.waiting, slots.free) == (2, 0)
+    assert (slots.waiting, slots.free_count) == (2, 0)
     for _ in tasks:
         slots.give()
         await asyncio.sleep(0.01)
     assert served == ["a", "b"]
     slots.give()
-    assert slots.free == 1
+    assert slots.free_count == 1
 
 
 async def test_a_caller_who_waits_too_long_is_told_when_to_return():
@@ -40,7 +40,7 @@ async def test_a_caller_who_waits_too_long_is_told_when_to_return():
         await slots.take(soon(0.01))
     assert (b"retry-after", b"1") in e.value.headers
     slots.give()
-    assert slots.free == 1
+    assert slots.free_count == 1
 
 
 async def test_a_caller_who_leaves_as_a_slot_is_granted_gives_it_back():
@@ -52,4 +52,4 @@ async def test_a_caller_who_leaves_as_a_slot_is_granted_gives_it_back():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert slots.free == 1
+    assert slots.free_count == 1

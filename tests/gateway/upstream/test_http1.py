@@ -132,8 +132,8 @@ async def pool():
     it = Http1Client(max_connections=4)
     yield it
     await it.aclose()
-    assert it.places.free == 4
-    assert not it.all
+    assert it.places.free_count == 4
+    assert not it.connections
 
 
 def asked(
@@ -214,7 +214,7 @@ async def test_a_break_anywhere_is_an_error_and_what_came_is_given(pool, name, h
             if name != "chunked" and cut >= begins:
                 assert b"".join(parts) == b"hello world"[: cut - begins]
             assert len(server.requests) == 1  # nothing is sent twice
-        assert pool.places.free == 4
+        assert pool.places.free_count == 4
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ async def test_a_server_that_closes_at_once_is_unreachable(pool):
         for _ in range(30):
             with pytest.raises(UpstreamUnreachable):
                 await got(pool, server)
-    assert pool.places.free == 4
+    assert pool.places.free_count == 4
 
 
 async def test_the_request_leaves_byte_for_byte(pool):
@@ -804,13 +804,13 @@ async def test_a_thousand_mixed_cancels_leave_no_connection_and_no_place():
         for _ in range(20):
             await asyncio.gather(*(one(server) for _ in range(50)))
         assert (
-            pool.places.free,
+            pool.places.free_count,
             pool.places.waiting,
-            sum(c._response is not None for c in pool.all),
+            sum(c._response is not None for c in pool.connections),
         ) == (30, 0, 0)
         await pool.aclose()
         await eventually(lambda: not server.open)
-        assert not pool.all
+        assert not pool.connections
 
 
 async def test_what_an_answer_held_is_freed_without_the_collector(pool):
@@ -875,7 +875,7 @@ async def test_who_is_cancelled_when_the_time_is_up_has_left():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not limits._alarm.waiting
+    assert not limits._alarm.open_waits
 
 
 async def test_who_is_cancelled_when_the_time_of_a_body_is_up_has_left(pool, caplog):
@@ -889,7 +889,7 @@ async def test_who_is_cancelled_when_the_time_of_a_body_is_up_has_left(pool, cap
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not limits._alarm.waiting
+        assert not limits._alarm.open_waits
         await eventually(lambda: not server.open)
     gc.collect()
     assert not caplog.records  # an exception that nobody took would be told of
@@ -939,7 +939,9 @@ async def test_a_trusted_certificate_opens_and_the_names_sent_are_right():
         assert (names, server.connections) == (["localhost"], 1)
         assert server.requests[0].endswith(body)
         assert (
-            next(iter(pool.all))._transport.get_extra_info("ssl_object").selected_alpn_protocol()
+            next(iter(pool.connections))
+            ._transport.get_extra_info("ssl_object")
+            .selected_alpn_protocol()
             == "http/1.1"
         )
         await pool.aclose()
@@ -966,7 +968,7 @@ async def test_a_certificate_that_does_not_verify_is_an_error(trust, monkeypatch
         with pytest.raises(UpstreamUnreachable, match="its certificate is not trusted here"):
             await up.send(UpstreamRequest("/x", b"{}"))
         assert server.requests == []
-        assert pool.places.free == 1000
+        assert pool.places.free_count == 1000
     await pool.aclose()
 
 

@@ -42,9 +42,15 @@ def test_any_split_gives_the_same_answer(name, cuts):
     data = WHOLE[name]
     response = fed(data, [c for c in cuts if c < len(data)])
     if name == "closed":
-        assert not response.whole
+        assert not response.is_complete
         response.end("")
-    assert (response.status, response.whole, response.fault, response.take(), response.take()) == (
+    assert (
+        response.status,
+        response.is_complete,
+        response.fault,
+        response.take(),
+        response.take(),
+    ) == (
         200,
         True,
         "",
@@ -70,7 +76,7 @@ def test_any_body_in_any_chunks_and_any_split_comes_out(chunks, rng):
         + b"0\r\n\r\n"
     )
     response = fed(data, rng.sample(range(1, len(data)), min(len(data) - 1, rng.randrange(12))))
-    assert response.whole
+    assert response.is_complete
     assert response.reusable
     assert response.take() == b"".join(chunks)
 
@@ -87,19 +93,23 @@ def test_any_body_in_any_chunks_and_any_split_comes_out(chunks, rng):
 def test_an_answer_without_a_body_is_whole_with_its_headers(data, bodyless):
     for cut in range(1, len(data)):
         response = fed(data, [cut], bodyless)
-        assert (response.whole, response.reusable, response.take()) == (True, True, b"")
+        assert (response.is_complete, response.reusable, response.take()) == (True, True, b"")
 
 
 def test_a_head_that_gets_a_body_all_the_same_ends_its_connection():
     response = fed(PLAIN, (), bodyless=True)
-    assert (response.whole, response.reusable, response.take()) == (True, False, b"")
+    assert (response.is_complete, response.reusable, response.take()) == (True, False, b"")
 
 
 @pytest.mark.parametrize("after", [PLAIN, b"H", b"garbage"])
 def test_bytes_after_the_answer_end_its_connection(after):
     for data in (PLAIN, CHUNKED):
         response = fed(data + after)
-        assert (response.whole, response.reusable, response.take()) == (True, False, b"hello world")
+        assert (response.is_complete, response.reusable, response.take()) == (
+            True,
+            False,
+            b"hello world",
+        )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +121,7 @@ def test_bytes_after_the_answer_end_its_connection(after):
 )
 def test_another_protocol_is_an_answer_without_a_body(data):
     response = fed(data)
-    assert (response.status, response.whole, response.reusable, response.take()) == (
+    assert (response.status, response.is_complete, response.reusable, response.take()) == (
         101,
         True,
         False,
@@ -128,7 +138,11 @@ def test_a_body_that_says_where_it_ends_and_does_not_is_a_fault(head):
         b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + (b"2\r\nab" if b"chunked" in head else b"ab")
     )
     response.end("")
-    assert (response.whole, response.fault, response.take()) == (False, "closed too early", b"ab")
+    assert (response.is_complete, response.fault, response.take()) == (
+        False,
+        "closed too early",
+        b"ab",
+    )
 
 
 @pytest.mark.parametrize("coded", [b"", b"Transfer-Encoding: gzip\r\n"])
@@ -136,7 +150,7 @@ def test_a_body_that_does_not_say_ends_with_its_connection_unless_that_breaks(co
     for fault in ("", "ConnectionResetError"):
         response = fed(b"HTTP/1.1 200 OK\r\n" + coded + b"\r\nab")
         response.end(fault)
-        assert (response.whole, response.fault, response.reusable, response.take()) == (
+        assert (response.is_complete, response.fault, response.reusable, response.take()) == (
             not fault,
             fault,
             False,
@@ -213,7 +227,7 @@ def test_many_small_chunks_are_no_flood_of_extensions():
         response.feed(data[at : at + 1000])
         while part := response.take():
             size += len(part)
-    assert (response.whole, size) == (True, 200_000)
+    assert (response.is_complete, size) == (True, 200_000)
     assert response.headers == [(b"Transfer-Encoding", b"chunked")]
 
 
@@ -235,7 +249,7 @@ def test_equal_lengths_are_one_and_unequal_ones_a_fault(lengths, sound, cuts):
     data = b"HTTP/1.1 200 OK\r\n" + lengths + b"\r\nhi"
     if sound:
         parser = fed(data, cuts)
-        assert (parser.status, parser.take(), parser.whole) == (200, b"hi", True)
+        assert (parser.status, parser.take(), parser.is_complete) == (200, b"hi", True)
         assert [v for k, v in parser.headers if k.lower() == b"content-length"] == [b"2"]
     else:
         with pytest.raises(MalformedResponse):

@@ -135,7 +135,7 @@ async def test_a_stalled_store_holds_up_no_request_and_loses_nothing(db, quick):
             await log.flush()
     assert await soon(db, 2000) == [f"r{i}" for i in range(2000)]
     await log.stop()
-    assert log.dropped == 0
+    assert log.dropped_records == 0
 
 
 async def test_a_full_queue_keeps_the_oldest_counts_the_rest_and_warns_once(db, caplog):
@@ -143,7 +143,7 @@ async def test_a_full_queue_keeps_the_oldest_counts_the_rest_and_warns_once(db, 
     with caplog.at_level(logging.WARNING):
         for i in range(10):
             log.add(record(f"r{i}"))
-    assert log.dropped == 7
+    assert log.dropped_records == 7
     assert [r.getMessage() for r in caplog.records] == [
         "usage records are dropped, 1 so far: 3 of them are already waiting for the store"
     ]
@@ -251,7 +251,7 @@ async def test_a_record_that_is_none_is_dropped_and_holds_up_no_other(db, caplog
     )
     log.add(record("b"))
     await log.flush()
-    assert (log.dropped, await stored(db)) == (1, ["before", "behind", "b"])
+    assert (log.dropped_records, await stored(db)) == (1, ["before", "behind", "b"])
 
 
 async def test_an_erased_name_is_on_no_record_of_a_request_that_began_before(db):
@@ -280,7 +280,7 @@ async def test_erasures_are_remembered_for_as_long_as_a_request_can_last(db, mon
     for i, at in enumerate((now, now + 1, now + usage.ERASED_SECONDS + 0.5)):
         monkeypatch.setattr(usage.time, "time", lambda at=at: at)
         log.forget("acme", f"u{i}")
-    assert [user for _, user in log._erased] == ["u1", "u2"]
+    assert [user for _, user in log._erasure_times] == ["u1", "u2"]
 
 
 # --- the report ---

@@ -81,8 +81,8 @@ def test_the_refusal_names_the_member(body, param):
 
 
 def test_messages_are_counted_from_those_that_are_known():
-    check_messages({"messages": []}, known=2)
+    check_messages({"messages": []}, checked_count=2)
     check_messages({"messages": [{**USER, "tool_calls": [{}]}], "tools": []})
     with pytest.raises(BadRequest) as refused:
-        check_messages({"messages": [3]}, known=2)
+        check_messages({"messages": [3]}, checked_count=2)
     assert refused.value.param == "messages[2]"

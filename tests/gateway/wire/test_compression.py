@@ -18,7 +18,7 @@ def test_a_body_unpacks_however_it_is_cut(pack, step):
     packed, reader = pack(TEXT), Decompressor()
     parts = [reader.feed(packed[at : at + step]) for at in range(0, len(packed), step)]
     assert b"".join(parts) == TEXT
-    assert reader.whole
+    assert reader.is_between_members
 
 
 def test_members_follow_one_another_up_to_their_limit():
@@ -31,7 +31,7 @@ def test_members_follow_one_another_up_to_their_limit():
 def test_a_body_that_is_cut_is_not_whole():
     reader = Decompressor()
     reader.feed(gzip.compress(TEXT)[:-1])
-    assert not reader.whole
+    assert not reader.is_between_members
 
 
 def test_a_large_body_comes_in_pieces_that_can_be_stopped():

@@ -59,7 +59,7 @@ def check_split(data, cuts):
 @given(streams(), st.lists(st.integers(0, 10_000), max_size=6))
 def test_raw_bytes_and_rest_are_the_stream(data, cuts):
     found, rest = events(data, cuts)
-    assert b"".join(e.raw for e in found) + rest == data
+    assert b"".join(e.event_bytes for e in found) + rest == data
 
 
 def test_every_split_point_of_every_line_end():
@@ -144,7 +144,7 @@ def test_what_comes_after_a_whole_event_begins_one():
     framer.feed(b"data: a\n\n")
     assert framer.between
     framer.feed(b"data")
-    assert (framer.between, framer.waiting, framer.rest) == (False, 4, b"data")
+    assert (framer.between, framer.waiting_bytes, framer.rest) == (False, 4, b"data")
 
 
 def test_very_many_blank_lines_are_one_block():
@@ -166,7 +166,7 @@ def test_a_flood_of_comments_is_one_block_a_piece_not_one_each(comment):
     framer = SseFramer()
     data = b"data: {}\n\n" + comment * 10_000 + b"data: 1\n\n"
     found = [e for at in range(0, len(data), 8192) for e in framer.feed(data[at : at + 8192])]
-    assert b"".join(e.raw for e in found) == data
+    assert b"".join(e.event_bytes for e in found) == data
     assert [e.data for e in found if e.data] == [b"{}", b"1"]
     assert len(found) <= 4 * len(data) / 8192
 
@@ -174,7 +174,7 @@ def test_a_flood_of_comments_is_one_block_a_piece_not_one_each(comment):
 @given(st.lists(st.sampled_from([b":\n\n", b": a\n\n", b":\r\n\r\n", b"data: x\n\n"]), max_size=60))
 def test_comments_that_are_taken_together_hide_no_event(blocks):
     found = SseFramer().feed(b"".join(blocks))
-    assert b"".join(e.raw for e in found) == b"".join(blocks)
+    assert b"".join(e.event_bytes for e in found) == b"".join(blocks)
     assert [e.data for e in found if e.data] == [b"x"] * blocks.count(b"data: x\n\n")
 
 
@@ -203,4 +203,4 @@ def test_the_mark_of_the_end_may_have_blanks_around_it(line, end):
     first = b"data: {}" + end * 2
     found, rest = events(first + line + end * 2, [len(first)])
     assert ([e.data for e in found], rest) == ([b"{}", sse.DONE], b"")
-    assert b"".join(e.raw for e in found) == first + line + end * 2
+    assert b"".join(e.event_bytes for e in found) == first + line + end * 2

@@ -38,7 +38,7 @@ def finish(index=None, reason="stop", **more):
     ],
 )
 def test_a_chat_stream_is_whole_after_its_finish_or_error(events, whole):
-    assert see(ending_of("/chat/completions?x"), *events).whole is whole
+    assert see(ending_of("/chat/completions?x"), *events).is_complete is whole
 
 
 def test_a_stream_of_several_choices_is_whole_when_each_is():
@@ -53,7 +53,7 @@ def test_a_comment_ends_nothing():
         ending.see(event)
         ending_of("/responses").see(event)
         ending_of("/messages").see(event)
-    assert not ending.whole
+    assert not ending.is_complete
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_comment_ends_nothing():
     ],
 )
 def test_other_formats_are_whole_after_their_last_event(path, data, whole):
-    assert see(ending_of(path), data).whole is whole
+    assert see(ending_of(path), data).is_complete is whole
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_cut_message_ends_as_an_error_of_anthropics():
 def test_a_format_without_a_rule_ends_where_it_ends():
     ending = see(ending_of("/audio/speech/"), "x")
     assert type(ending) is StreamEnding
-    assert ending.whole
+    assert ending.is_complete
     assert not ending.ended
     assert b"the model server is gone" in ending.error_event(FAULT)
 

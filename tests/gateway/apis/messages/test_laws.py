@@ -107,7 +107,7 @@ def played(rounds, *, sizes=(), whole=False):
             found = mask.take_whole(copy.deepcopy(reply))
         else:
             for event in framed(reply, sizes):
-                shown += mask.take(json.loads(event.data), event.raw)
+                shown += mask.take(json.loads(event.data), event.event_bytes)
             found = mask.close()[1]
         if found.ours:
             ledger.add_round(found, [f"Done {i}." for i, _ in enumerate(found.ours)], None, "")
@@ -194,7 +194,7 @@ def test_thinking_that_led_to_a_call_of_ours_is_marked_and_no_other(turn):
 def test_a_turn_of_one_round_leaves_as_it_came(round_):
     (reply,), _ = replies([round_])
     _, _, shown = played([reply])
-    came = b"".join(e.raw for e in framed(reply, ()))
+    came = b"".join(e.event_bytes for e in framed(reply, ()))
     assert (
         shown[: shown.index(b"event: message_delta")]
         == (came[: came.index(b"event: message_delta")])
