@@ -25,6 +25,7 @@ PLACES = {
     "gateway.http.parse_cache": "splits a body into raw members after `check_values`",
     "gateway.http.request_weight": "skips all but twelve members of at most 64 KiB",
     "gateway.wire.model_field": "weighs, or skips all but one member of at most 8 MiB",
+    "gateway.wire.json_slices": "slices of at most 256 KiB, of a text that was weighed",
     "gateway.wire.long_strings": "one piece of a string, of at most 512 KiB",
     "gateway.wire.fast_path": "one string of an event of at most 64 KiB",
     "gateway.apis.messages.messages_reply": "skips all but three members of a light event",

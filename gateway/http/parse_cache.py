@@ -20,9 +20,10 @@ from typing import Any
 import msgspec
 
 from gateway.http.json_thread import run_heavy
-from gateway.http.request_weight import check_values, check_weight
+from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.wire.chat import Json, decode, read_weighed
 from gateway.wire.chat_request import check_messages, check_model, parse
+from gateway.wire.json_slices import discard
 from gateway.wire.json_weight import SURE_BYTES, brackets, is_light
 from gateway.wire.long_strings import cut_long_strings, place_in_text, takes_long
 from memory import (
@@ -226,7 +227,7 @@ def _parse_new_part(
     check_model(data)
     check_messages(data, prefix.count)
     if heavy:
-        check_weight(len(short_body), data["messages"])
+        _check_weight(len(short_body), data)
     if halves or (heavy and brackets(short_body) > BRACKETS):
         span, new_spans = None, NOWHERE
     elif cached_prefix is None:
@@ -242,6 +243,15 @@ def _parse_new_part(
         prefix, data["messages"], partial(TextRange, body, start, end), source
     )
     return data, span, cached_prefix
+
+
+def _check_weight(size: int, data: Json) -> None:
+    """Raise TooHeavy for a request that is, whose values are freed in steps before."""
+    try:
+        check_weight(size, data["messages"])
+    except TooHeavy:
+        discard(data)
+        raise
 
 
 def _new_spans(short_body: bytes, at: int, shift: int) -> list[tuple[int, int]]:

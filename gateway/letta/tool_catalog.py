@@ -36,8 +36,16 @@ NAMED = {
     "run_code": "runs code in a sandbox.",
     "fetch_webpage": "reads a web page.",
 }
+# Tools that reach other agents, which an agent has whose profile grants them by these names.
+TO_AGENTS = {
+    "send_message_to_agent_async": "Leaves a message for another agent. Works where the profile "
+    "has `may_message`.",
+    "send_message_to_agent_and_wait_for_reply": "Asks another agent and waits for its answer. "
+    "Works where the profile has `may_ask`.",
+}
 BUILT_IN = {**dict.fromkeys(OURS), **dict.fromkeys(ALIASES)}
-KNOWN = {**BUILT_IN, **dict.fromkeys(NAMED)}
+ALWAYS_THERE = {**BUILT_IN, **dict.fromkeys(NAMED)}
+KNOWN = {**ALWAYS_THERE, **dict.fromkeys(TO_AGENTS)}
 TOLD_NAMES = 40  # of an error that lists the tools
 
 
@@ -61,7 +69,8 @@ def operator_tools(call: LettaCall) -> Mapping[str, RegisteredTool]:
 
 def may_grant(call: LettaCall, name: str) -> bool:
     """Tell whether the caller may give an agent a tool of the operator."""
-    return name not in BUILT_IN and name in operator_tools(call) and may_grant_tool(call, name)
+    is_grantable = name in TO_AGENTS or name in operator_tools(call)
+    return name not in BUILT_IN and is_grantable and may_grant_tool(call, name)
 
 
 def named_tools(call: LettaCall) -> dict[str, None]:
@@ -135,6 +144,8 @@ def shown_tool(call: LettaCall, name: str, *, available: bool = True) -> Json:
     if name in ALIASES:
         return _build_tool(name, "letta_core", ALIASES[name])
     registered = operator_tools(call).get(name)
+    if name in TO_AGENTS and registered is None and available:
+        return _build_tool(name, "letta_multi_agent_core", TO_AGENTS[name])
     kind = _kind_of(name, registered)
     if registered is None or not available:
         return _build_tool(name, kind, f"{NOT_AVAILABLE}{name} {NAMED.get(name, '')}".rstrip())
@@ -145,6 +156,8 @@ def shown_tool(call: LettaCall, name: str, *, available: bool = True) -> Json:
 def _kind_of(name: str, registered: RegisteredTool | None) -> str:
     if registered is not None and registered.entry.settings.kind == "mcp":
         return "external_mcp"
+    if name in TO_AGENTS:
+        return "letta_multi_agent_core"
     return "letta_builtin" if name in NAMED else "custom"
 
 
@@ -172,7 +185,8 @@ def tools_of(
 ) -> list[Json]:
     """Return an agent's tools. names: those that were asked for. grants: by its profile."""
     memory_names = list(OURS) if memory_tools else []
-    granted_names = [name for name in operator_tools(call) if any_matches(grants, name)]
+    known_names = (*TO_AGENTS, *operator_tools(call))
+    granted_names = [name for name in known_names if any_matches(grants, name)]
     return [
         shown_tool(call, name, available=any_matches(grants, name))
         for name in dict.fromkeys([*memory_names, *names, *granted_names])

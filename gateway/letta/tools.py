@@ -14,6 +14,7 @@ from gateway.letta.paging import page_of
 from gateway.letta.profile import refuse_members
 from gateway.letta.route import LettaRoute
 from gateway.letta.tool_catalog import (
+    ALWAYS_THERE,
     KNOWN,
     is_made_here,
     learn_all_tools,
@@ -45,7 +46,7 @@ async def tools(call: LettaCall) -> list[Json]:
     if call.may_manage:
         await learn_all_tools(call)
     shown_tools = [
-        shown_tool(call, name, available=name in KNOWN or may_grant(call, name))
+        shown_tool(call, name, available=name in ALWAYS_THERE or may_grant(call, name))
         for name in named_tools(call)
     ]
     matches = [

@@ -33,6 +33,7 @@ from gateway.management.profile_edits import (
     check_maker,
     check_new_name,
     check_profile,
+    check_restored,
     sent_members,
 )
 from gateway.management.schemas import (
@@ -331,7 +332,13 @@ async def undo_edit(caller: ManagementRequest, name: str, source: EditSource) ->
         _check_not_configured(caller, name)
     most = caller.gateway.settings.memory.agents_per_tenant
     return await caller.write(
-        management.agents.undo_edit(caller.memory, (caller.tenant, name), source, most)
+        management.agents.undo_edit(
+            caller.memory,
+            (caller.tenant, name),
+            source,
+            most,
+            lambda profile: check_restored(caller, profile),
+        )
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from gateway.config.agents import AgentSettings, check_agent_name
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import BadRequest, Forbidden
 from gateway.management.context import EVERY
+from gateway.routing.agents import settings_of
 from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
 from gateway.tools.grants import Grants, limits_of
@@ -82,9 +83,9 @@ def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
     if "tool_rules" in members:
         read_rules(members["tool_rules"], "tool_rules")
     profile = _parse(members)
-    router, principal = caller.gateway.router, caller.principal
-    _check_models(profile, lambda name: router.find(name) is not None, principal)
-    _check_tools(caller, profile.tools)
+    router = caller.gateway.router
+    _check_served(profile, lambda name: router.find(name) is not None)
+    _check_rights(caller, profile)
     stored = profile.model_dump_json(exclude_none=True)
     if (size := len(stored.encode())) > PROFILE_BYTES:
         raise BadRequest(
@@ -93,6 +94,15 @@ def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
             code="profile_too_large",
         )
     return stored
+
+
+def check_restored(caller: ProfileMaker, stored: str) -> None:
+    """Raise Forbidden for a profile that the caller may not write, though it once stood.
+
+    An undone edit may have taken a tool or a model away, which whoever could not give it may not
+    give back. A model that is no longer served is no fault: the profile stood as it is.
+    """
+    _check_rights(caller, settings_of(stored))
 
 
 def may_grant_tool(caller: ProfileMaker, pattern: str) -> bool:
@@ -142,21 +152,33 @@ def _parse(members: Mapping[str, Any]) -> AgentSettings:
         raise BadRequest(f"The profile cannot be read: {e}") from e
 
 
-def _check_models(
-    profile: AgentSettings, serves: Callable[[str], bool], principal: Principal
-) -> None:
-    """Raise for a model that is not served here, or that the caller may not call."""
-    for member, names in (("model", (profile.model,)), ("fallbacks", profile.fallbacks)):
-        for name in filter(None, names):
-            if not serves(name):
-                raise BadRequest(
-                    f"`{member}` names the model {name!r}, which is not configured here.",
-                    param=member,
-                )
-            if not is_model_allowed(principal, name):
-                raise Forbidden(
-                    f"This key may not call the model {name!r}. It may call: "
-                    f"{', '.join(principal.models)}.",
-                    code="model_not_allowed",
-                    param=member,
-                )
+def _named_models(profile: AgentSettings) -> Iterator[tuple[str, str]]:
+    """Yield the models that a profile names, each behind the member that names it."""
+    if profile.model:
+        yield "model", profile.model
+    for name in profile.fallbacks:
+        yield "fallbacks", name
+
+
+def _check_served(profile: AgentSettings, serves: Callable[[str], bool]) -> None:
+    """Raise BadRequest for a model that is not served here."""
+    for member, name in _named_models(profile):
+        if not serves(name):
+            raise BadRequest(
+                f"`{member}` names the model {name!r}, which is not configured here.",
+                param=member,
+            )
+
+
+def _check_rights(caller: ProfileMaker, profile: AgentSettings) -> None:
+    """Raise Forbidden for a model that the caller may not call, or a tool that it may not grant."""
+    principal = caller.principal
+    for member, name in _named_models(profile):
+        if not is_model_allowed(principal, name):
+            raise Forbidden(
+                f"This key may not call the model {name!r}. It may call: "
+                f"{', '.join(principal.models)}.",
+                code="model_not_allowed",
+                param=member,
+            )
+    _check_tools(caller, profile.tools)

@@ -5,6 +5,7 @@ While one works, all give up the interpreter sooner, and it pauses between the s
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -78,5 +79,9 @@ class WorkPause:
 
     def __call__(self) -> None:
         if time.thread_time() - self._begun_at >= WORK_SECONDS:
+            if not gc.isenabled():
+                # What this work made so far is aged in small portions. Else the first search for
+                # garbage after it looks at all of it at once, on whatever thread that falls.
+                gc.collect(1)
             time.sleep(PAUSE_SECONDS)
             self._begun_at = time.thread_time()

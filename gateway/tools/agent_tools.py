@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.config.delegation import DelegationSettings
 from gateway.config.tool_entry import ToolSettings
-from gateway.routing.agents import Agent, AgentDirectory, may_call
+from gateway.routing.agents import Agent, AgentDirectory, may_call, own_id
 from gateway.routing.inner_call import AskBudget, AskChain, InnerAnswer, InnerCall
 from gateway.tools.coercion import coerce_arguments
 from gateway.tools.grants import any_matches
@@ -23,6 +23,11 @@ from memory import Memory, MemoryFault, ToolError, home_of, management
 from memory.management.inbox import InboxAddress, NewInboxMessage
 
 AGENT_MESSAGE, AGENT_ASK = "agent_message", "agent_ask"
+# Letta's names of the two, for agents whose profile grants them by these.
+LETTA_NAMES = {
+    "send_message_to_agent_async": AGENT_MESSAGE,
+    "send_message_to_agent_and_wait_for_reply": AGENT_ASK,
+}
 LISTED = 20  # names that a definition lists
 DESCRIPTIONS = {
     AGENT_MESSAGE: "Leave a message for another agent, which reads it in its next turn. You get no "
@@ -50,8 +55,20 @@ class AskingTurn(msgspec.Struct, frozen=True):
     run: RunTurn
 
 
+class ReachableAgents(msgspec.Struct, frozen=True):
+    """Whom an agent may reach.
+
+    names: of agents, by the tool. by_id: names by ids. letta_names: of the tools, where the profile
+    grants them by these names.
+    """
+
+    names: Mapping[str, Sequence[str]]
+    by_id: Mapping[str, str]
+    letta_names: Sequence[str] = ()
+
+
 class AgentTools:
-    """The two tools of one turn; see `ToolKind`. reachable: names, by the tool."""
+    """The two tools of one turn, by our names and Letta's; see `ToolKind`."""
 
     problem = ""
 
@@ -61,7 +78,7 @@ class AgentTools:
         memory: Memory,
         agents: AgentDirectory,
         bounds: DelegationSettings,
-        reachable: Mapping[str, Sequence[str]],
+        reachable: ReachableAgents,
     ) -> None:
         self._turn, self._memory, self._agents = turn, memory, agents
         self._bounds, self._reachable = bounds, reachable
@@ -76,17 +93,28 @@ class AgentTools:
         self._conversation, self._explain = conversation, explain
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
-        return [_tool_of(name, names) for name, names in self._reachable.items() if names]
+        tools = [_tool_of(name, names) for name, names in self._reachable.names.items() if names]
+        letta_tools = [
+            _letta_tool(letta_name, names)
+            for letta_name in self._reachable.letta_names
+            if (names := self._reachable.names[LETTA_NAMES[letta_name]])
+        ]
+        return tools + letta_tools
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]
     ) -> dict[str, Any] | str:
-        coerced = coerce_arguments(_parameters(()), arguments)
+        coerced = coerce_arguments(_loose_parameters(tool.name), arguments)
         if isinstance(coerced, str):
             return coerced
-        to, names = str(coerced["to"]), self._reachable[tool.name]
+        names = self._reachable.names[LETTA_NAMES.get(tool.name, tool.name)]
+        if tool.name in LETTA_NAMES:
+            to, text = str(coerced["other_agent_id"]), coerced["message"]
+            to = self._reachable.by_id.get(own_id(to), to)
+        else:
+            to, text = str(coerced["to"]), coerced["text"]
         if to in names or to in self._names:
-            return coerced
+            return {"to": to, "text": text}
         return f"this agent may not reach {to[:64]!r} so; it may reach: {', '.join(names[:LISTED])}"
 
     async def run(
@@ -97,7 +125,7 @@ class AgentTools:
             agent = await self._agents.find(caller.tenant, arguments["to"])
             if agent is None:
                 return _failed(f"there is no agent {arguments['to'][:64]!r} any more")
-            if tool.name == AGENT_MESSAGE:
+            if LETTA_NAMES.get(tool.name, tool.name) == AGENT_MESSAGE:
                 return await self._leave(agent, arguments["text"])
             return await self._ask(agent, arguments["text"])
         except ToolError as e:
@@ -212,6 +240,27 @@ def _parameters(names: Sequence[str]) -> dict[str, Any]:
     to = {"type": "string", **({"enum": list(names)} if names else {})}
     properties = {"to": to, "text": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": ["to", "text"]}
+
+
+def _letta_tool(name: str, names: Sequence[str]) -> OperatorTool:
+    """Return a tool by Letta's name; ids are not listed, but are understood."""
+    reachable = ", ".join(names[:LISTED])
+    parameters = _letta_parameters(f"Name or id of the agent. You may reach: {reachable}")
+    about = DESCRIPTIONS[LETTA_NAMES[name]]
+    return OperatorTool(name, AGENTS, about, parameters, "write", pinned=True)
+
+
+def _letta_parameters(about: str) -> dict[str, Any]:
+    properties = {
+        "message": {"type": "string"},
+        "other_agent_id": {"type": "string", "description": about},
+    }
+    return {"type": "object", "properties": properties, "required": ["message", "other_agent_id"]}
+
+
+def _loose_parameters(name: str) -> dict[str, Any]:
+    """Return the schema that arguments must fit: the agent's name is looked at afterwards."""
+    return _letta_parameters("") if name in LETTA_NAMES else _parameters(())
 
 
 def _failed(why: str) -> ToolOutput:

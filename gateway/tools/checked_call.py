@@ -14,7 +14,13 @@ from gateway.tools.coercion import coerce_arguments, quote
 from gateway.tools.own_tools import OWN_TOOLS, TOOL_CALL
 from gateway.tools.registry import RegisteredTool
 from gateway.wire.chat import object_or_empty
-from memory import MAX_ARGUMENT_CHARACTERS, ToolCall, TurnRuns, decode_foreign
+from memory import (
+    MAX_ARGUMENT_CHARACTERS,
+    MEMORY_TOOL_NAMES,
+    ToolCall,
+    TurnRuns,
+    decode_foreign,
+)
 from memory.session.toolbox import DIGEST_CHARACTERS, NO_LONGER_AVAILABLE, Effect, StartedRun
 
 NEAREST = 5
@@ -47,16 +53,19 @@ class AdmittedCall(msgspec.Struct):
 
 
 class CallChecker:
-    """Checks the calls of one request. granted: by name. limit: calls of the request."""
+    """Checks the calls of one request. granted: by name. limit: calls of the user's turn."""
 
     def __init__(self, granted: Mapping[str, RegisteredTool], limit: int) -> None:
         self._granted, self._limit = granted, limit
-        self._count = 0
+        self._count: int | None = None
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def begin_reply(self, before: TurnRuns) -> None:
         """Count anew which calls were made. before: what ran in the user's turn before it."""
-        self._alike = Counter((run.name, run.digest) for runs in before.rounds for run in runs)
+        earlier = [run for runs in before.rounds for run in runs]
+        self._alike = Counter((run.name, run.digest) for run in earlier)
+        if self._count is None:  # those of earlier requests, and of a request that broke off
+            self._count = sum(run.name not in MEMORY_TOOL_NAMES for run in earlier)
 
     def check(self, call: ToolCall, place: int) -> AdmittedCall:
         """Return a call that may run. Raises RefusedCall."""
@@ -86,7 +95,8 @@ class CallChecker:
 
     def _count_call(self, name: str, digest: str) -> None:
         """Count a call. Raises RefusedCall for one too many."""
-        if self._count >= self._limit:
+        count = self._count or 0
+        if count >= self._limit:
             raise RefusedCall(
                 f"Error: {self._limit} calls of tools were made in this turn, which is the most. "
                 "Answer with what you have."
@@ -97,7 +107,7 @@ class CallChecker:
                 f"Error: {name} was already called twice with these arguments in this turn; use "
                 "that result."
             )
-        self._count += 1
+        self._count = count + 1
         self._alike[alike] += 1
 
     def _unwrap(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:

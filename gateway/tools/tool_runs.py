@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
@@ -83,10 +83,15 @@ class ToolRuns:
         self._in_order: dict[str, asyncio.Lock] = {}
         self.count = 0
 
-    async def run(self, call: AdmittedCall, ledger: RunLedger) -> RunRecord:
-        """Run a call; return how it ended. Never raises for a failure of a tool."""
+    async def run(
+        self, call: AdmittedCall, ledger: RunLedger, hidden: Collection[str]
+    ) -> RunRecord:
+        """Run a call; return how it ended. Never raises for a failure of a tool.
+
+        hidden: names of tools that a search does not find.
+        """
         if call.tool is None:
-            return await self._run_own(call, ledger)
+            return await self._run_own(call, ledger, hidden)
         entry = call.tool.entry
         timing = RunTiming()
         self._observer.came()
@@ -181,13 +186,16 @@ class ToolRuns:
             shown.full,
         )
 
-    async def _run_own(self, call: AdmittedCall, ledger: RunLedger) -> RunRecord:
+    async def _run_own(
+        self, call: AdmittedCall, ledger: RunLedger, hidden: Collection[str]
+    ) -> RunRecord:
         """Run a tool of the toolbox itself."""
         started = time.perf_counter()
         if call.name == RESULT_OPEN:
             text = await _open(call.arguments, ledger)
         elif call.name == TOOL_SEARCH:
-            text = search_tools(self._usable, call.arguments)
+            visible = {name: tool for name, tool in self._usable.items() if name not in hidden}
+            text = search_tools(visible, call.arguments)
         else:
             text = f"Error: {call.name} cannot be called that way."
         milliseconds = round((time.perf_counter() - started) * 1000, 2)

@@ -24,6 +24,7 @@ from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, T
 HEADER_LABEL, AGENT_LABEL = "header:", "agent:"
 LABELS = (HEADER_LABEL, AGENT_LABEL)
 LABEL_DIGITS = 16
+NONE_HIDDEN = frozenset[str]()
 
 
 class ToolCircumstances(msgspec.Struct, frozen=True):
@@ -162,9 +163,16 @@ class TurnToolbox:
 
     async def _run_allowed(self, call: AdmittedCall, turn: ToolTurn) -> RunRecord:
         if call.name not in self.governed_memory:
-            return await self._runs.run(call, turn.ledger)
+            hidden = self._list_hidden(turn) if call.name == TOOL_SEARCH else NONE_HIDDEN
+            return await self._runs.run(call, turn.ledger, hidden)
         text = await turn.run_memory(call.run.place)
         return RunRecord(call.run, "error" if text.startswith(ERROR) else "ok", text)
+
+    def _list_hidden(self, turn: ToolTurn) -> frozenset[str]:
+        """Return which tools a search does not find: those that rules withhold at the moment."""
+        if self.exits is None:
+            return NONE_HIDDEN
+        return self.exits.list_withheld(self._usable, turn.before)
 
     def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import StreamIncomplete, UnreadableStream
+from gateway.wire.json_slices import SLICE_BYTES, read_in_slices
 from gateway.wire.json_weight import SURE_BYTES, check_readable
 from gateway.wire.lone_surrogates import (
     encode_json,
@@ -60,8 +61,9 @@ def decode(
     size = len(data)
     if size > SURE_BYTES and decoder is _decode:
         check_readable(data)
-    if size > LONG_BYTES and decoder in WHOLE and takes_long(data):
-        decoder = partial(read_in_steps, decoder=decoder)
+    if size > SLICE_BYTES and decoder in WHOLE:
+        is_long = size > LONG_BYTES and takes_long(data)
+        decoder = partial(read_in_steps, decoder=read_in_slices) if is_long else read_in_slices
     try:
         return decoder(data)
     except msgspec.DecodeError:

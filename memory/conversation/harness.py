@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from memory.conversation.steps import end_step, holds_text, search_in_steps
+
 INSPECTED_CHARACTERS = 4096  # at once, of white space that may take any room
 MAX_ATTRIBUTE_CHARACTERS, MAX_INDENT = 300, 40
 # What known programs add. Elements in which users' own words stand, such as `user_query`, are not
@@ -44,18 +46,21 @@ class Harness:
         self._closing = re.compile(rf"</(?:{names})>")
         self._opening = re.compile(opening)
         self._line = re.compile(rf"^[^\S\n]{{0,{MAX_INDENT}}}{opening}", re.MULTILINE)
+        self._longest_name = max(map(len, self._names), default=0)
         self._line_end = re.compile(rf"[^\S\n]{{0,{MAX_INDENT}}}(?:\n|\Z)")
 
     def own_part(self, text: str) -> str:
         """Return a text without the elements before and behind it, and on lines of their own."""
-        if "</" not in text or self._closing.search(text) is None:
+        if not holds_text(text, "</") or not self._has_closing(text):
             return text
         begin = self._skip_before(text)
         end = self._skip_behind(text, begin)
         own_text = text[begin:end]
-        return (
-            own_text if self._closing.search(own_text) is None else "".join(self._between(own_text))
-        )
+        return "".join(self._between(own_text)) if self._has_closing(own_text) else own_text
+
+    def _has_closing(self, text: str) -> bool:
+        longest = len("</>") + self._longest_name
+        return search_in_steps(self._closing, text, 0, longest) is not None
 
     def _skip_before(self, text: str) -> int:
         """Return where the elements before a text end."""
@@ -72,7 +77,9 @@ class Harness:
         """Return where the elements behind a text begin."""
         end = _skip_space_back(text, begin, len(text))
         while text.endswith(">", begin, end):
-            closing = text.rfind("</", begin, end)
+            # No farther than a name is long: a text may be full of what looks like a tag.
+            nearest = max(begin, end - len("</>") - self._longest_name)
+            closing = text.rfind("</", nearest, end)
             if closing < 0 or (name := text[closing + 2 : end - 1]) not in self._names:
                 break
             element_start = text.rfind(f"<{name}", begin, closing)
@@ -89,12 +96,14 @@ class Harness:
         """Yield what stands around the elements that have lines of their own."""
         yielded_end = search_start = 0
         open_names: set[str] = set()  # which are not closed any more from here on
-        while line := self._line.search(text, search_start):
+        longest = MAX_INDENT + len("< >") + self._longest_name + MAX_ATTRIBUTE_CHARACTERS
+        while line := search_in_steps(self._line, text, search_start, longest):
             name, search_start = line[1], line.end()
             closing = -1 if name in open_names else text.find(f"</{name}>", search_start)
             if closing < 0:
                 open_names.add(name)
                 continue
+            end_step()
             search_start = closing + len(name) + 3
             if end := self._line_end.match(text, search_start):
                 yield text[yielded_end : line.start()]

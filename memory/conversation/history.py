@@ -101,6 +101,7 @@ class PrefixInfo(msgspec.Struct, eq=False):
             elif is_system(message):
                 extended.system = keyed_hash(b"", extended.system, encode(message))
             extended.texts = extended.texts and type(message.get("content")) is not list
+            end_step()
         return extended
 
     def links_of(self, key: bytes) -> tuple[bytes, bytes] | None:

@@ -103,6 +103,7 @@ def _without_long(
         return value
     previous_count = len(long_strings)
     if type(value) is dict:
+        end_step()
         items = {k: _without_long(v, depth - 1, name, long_strings) for k, v in value.items()}
         return items if len(long_strings) > previous_count else value
     if type(value) is list:

@@ -12,19 +12,21 @@ import re
 from collections.abc import Iterator
 
 from memory.conversation.messages import Json, text_of
-from memory.conversation.steps import end_step
+from memory.conversation.steps import end_step, find_in_steps
 
 SEARCH_STEP_CHARACTERS = 1 << 18
 HINT_CHARACTERS = 16  # more than the longest hint has
+MAX_INDENT = 200  # before a tag on its line
+MARK_CHARACTERS = MAX_INDENT + 100  # more than the longest mark has
 NEAR_CHARACTERS = 80  # of its line that are looked at beside a tag
 _TAG = r"(?:\w{1,16}:)?(?:think(?:ing)?|thoughts?|reasoning|reflection)"
 # Tags of DeepSeek, Qwen, GLM, Seed and others; of Mistral, of Kimi, and of gpt-oss (Harmony).
 _MARKS = re.compile(
-    rf"(?im)(?P<open>^[ \t]*(?:<{_TAG}>|\[THINK\]|◁think▷"
+    rf"(?im)(?P<open>^[ \t]{{0,{MAX_INDENT}}}(?:<{_TAG}>|\[THINK\]|◁think▷"
     r"|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)<\|message\|>))"
     rf"|(?P<close></{_TAG}>|\[/THINK\]|◁/think▷)"
     r"|(?P<end><\|end\|>)"
-    r"|(?P<fence>^[ \t]*(?:```|~~~))"
+    rf"|(?P<fence>^[ \t]{{0,{MAX_INDENT}}}(?:```|~~~))"
     r"|(?P<final>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|<\|return\|>)"
 )
 _HINTS = ("hink", "HINK", "hought", "HOUGHT", "eason", "EASON", "eflection", "EFLECTION", "<|")
@@ -60,7 +62,7 @@ def _may_hold_thoughts(text: str) -> bool:
 def _thought_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each thought, with its tags."""
     passed_end, begin, is_fenced = 0, -1, False
-    for tag in _MARKS.finditer(text):
+    for tag in find_in_steps(_MARKS, text, MARK_CHARACTERS):
         kind = tag.lastgroup
         if begin >= 0:
             if kind in ("close", "end", "final"):

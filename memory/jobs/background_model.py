@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from memory.conversation.messages import Json
 from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.statements import execute
 from memory.stores.sql.rows import policies
 
 WRITING = ("full", "write")  # policies with which a memory is written
+_OWNER = select(t.scopes.c.tenant, t.scopes.c.user).where(t.scopes.c.id == bindparam("scope"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,7 @@ def background_call(
 
     None if the scope is gone, or its user's policy no longer lets anything be written.
     """
-    scope_columns = t.scopes.c
-    row = conn.execute(
-        select(scope_columns.tenant, scope_columns.user).where(scope_columns.id == scope_id)
-    ).first()
+    row = execute(conn, _OWNER, {"scope": scope_id}).first()
     if row is None:
         return None
     if row.user is not None and policies.find(conn, (row.tenant, row.user)).memory not in WRITING:

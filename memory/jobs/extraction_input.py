@@ -168,8 +168,12 @@ def _known_facts(
     known_query = SearchQuery(limit=COMPARED_KNOWN if matters else NEWEST_KNOWN)
     newest_passages = passage_rows.search(conn, scope_id, passage_rows.PassageFilter(known_query))
     same_matter = (h for h in newest_passages if not matters.isdisjoint(find_matters(h["content"])))
+    # Without a passage none is near.
+    compared_texts = user_texts if newest_passages else ()
     similar_passages = (
-        h for text in user_texts for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN)
+        h
+        for text in compared_texts
+        for h in fact_rows.neighbours(conn, scope_id, text, ALIKE_KNOWN)
     )
     facts_by_id = {
         h["id"]: KnownFacts(h["content"][:MAX_KNOWN_CHARACTERS], h["id"])

@@ -15,7 +15,7 @@ from memory.stores.sql.owners import agent_memories
 from memory.stores.sql.rows import agent_memberships
 from memory.stores.sql.rows import agents as rows
 from memory.stores.sql.rows.agent_memberships import LostMembership
-from memory.stores.sql.rows.agents import Edit, ListedAgent, StoredAgent
+from memory.stores.sql.rows.agents import Edit, ListedAgent, ProfileCheck, StoredAgent
 from memory.stores.sql.rows.blocks import EditSource
 
 __all__ = [
@@ -103,16 +103,21 @@ async def delete_agent(
 
 
 async def undo_edit(
-    memory: Memory, agent_name: Name, source: EditSource, max_versions: int
+    memory: Memory,
+    agent_name: Name,
+    source: EditSource,
+    max_versions: int,
+    check: ProfileCheck,
 ) -> UndoneEdit:
     """Undo the newest edit; if that deleted the profile, it is in its shared blocks again.
 
-    Raises NotFound, Conflict, StoreUnavailable.
+    check: of the profile that stood before. Raises what it raises, NotFound, Conflict,
+    StoreUnavailable.
     """
 
     def work(conn: Connection) -> UndoneEdit:
         name, noted = rows.held_memberships(conn, agent_name)
-        restored = rows.undo(conn, agent_name, source, max_versions)
+        restored = rows.undo(conn, agent_name, source, max_versions, check)
         member = agent_name[0], name
         if restored is None:
             agent_memberships.leave_all(conn, member, source, with_blocks=False)

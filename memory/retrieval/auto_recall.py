@@ -230,10 +230,12 @@ def render_recall(
             continue
         if words != whole_beginning and whole_beginning in already_there.beginnings:
             continue
+        if len(shown_hits) == ITEMS:
+            break
         day = day_of(hit["created_at"], presentation.zone)
         line = f"- ({day}{_said_by(hit)}) {escape(words)}"
         room -= counter.text(line)
-        if room < 0 or len(shown_hits) == ITEMS:
+        if room < 0:
             break
         lines[words] = line
         shown_hits.append(hit)

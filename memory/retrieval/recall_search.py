@@ -16,8 +16,6 @@ from memory.stores.sql.rows import recall_rows
 from memory.stores.sql.rows.messages import SearchQuery
 from memory.stores.sql.rows.recall_rows import RankedRows
 
-NOTHING_RANKED = RankedRows({}, {})
-
 
 class RecallSearch:
     """The search that each turn makes. Both ways find the same."""
@@ -25,6 +23,17 @@ class RecallSearch:
     def __init__(self, db: Database, retriever: Retriever) -> None:
         self._db, self._retriever = db, retriever
         self.active = ActiveScopes(db)
+
+    async def may_find(self, scope_id: int, sent_id: int | None) -> bool:
+        """Tell whether a scope holds anything but the conversation that is sent.
+
+        Asked before a query is made of the message. Raises StoreUnavailable.
+        """
+        if sent_id is None or self.active.find(scope_id) is not None:
+            return True
+        await self._db.filer.file_of(self._db.journal.key_of(scope_id), None, sent_id)
+        look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent_id)
+        return await self._db.read(look, small=True, of=NO_TURNS)
 
     async def find(self, scope_id: int, query: SearchQuery, sent_id: int | None) -> RecallHits:
         """Return the passages and messages that pass the gate. sent_id: see `Retriever.recall`.
@@ -72,13 +81,7 @@ class RecallSearch:
         """Return what passes the gate by the postings in memory; None if the index is needed."""
         if not self._is_plain(query):
             return None
-        scope = self.active.find(scope_id)
-        if scope is None:
-            if sent_id is not None:
-                look = partial(message_rows.is_more_than, scope_id=scope_id, conversation=sent_id)
-                if not await self._db.read(look, small=True, of=NO_TURNS):
-                    return NOTHING_RANKED  # of such a scope nothing is worth keeping either
-            scope = await self.active.read_few(scope_id)
+        scope = self.active.find(scope_id) or await self.active.read_few(scope_id)
         if scope is None or (
             scope.is_waiting(sent_id) and not await self.active.read_waiting(scope)
         ):

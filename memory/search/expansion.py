@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from memory.search.characters import CJK
 from memory.search.ranking import Matches
-from memory.search.text_terms import text_words
+from memory.search.text_terms import plain_words
 from memory.search.vocabulary import STOP
 
 HITS = 10  # the best ones, whose words are looked at
@@ -37,9 +37,7 @@ def related_words(
     score_by_word: dict[str, float] = {}
     for text, score in hits[:HITS]:
         words = {
-            w
-            for w in text_words(text).words
-            if len(w) >= MIN_LETTERS or (len(w) > 1 and CJK.match(w))
+            w for w in plain_words(text) if len(w) >= MIN_LETTERS or (len(w) > 1 and CJK.match(w))
         }
         for word in sorted(words.difference(STOP, query_terms)):
             score_by_word[word] = score_by_word.get(word, 0.0) + score / best_score

@@ -5,6 +5,7 @@ A model that copies a sentence "letter by letter" still writes ' for ’, - for 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from memory.search.characters import CJK
@@ -14,14 +15,20 @@ _QUOTES = dict.fromkeys(map(ord, "“”„‟«»″＂「」『』‹›"), '"
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−﹣－"), "-")
 _NOTHING = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), None)
 _FOLDS = {**_APOSTROPHES, **_QUOTES, **_DASHES, **_NOTHING}
+# Few texts have any of these, and a table is looked up for each character.
+_IS_FOLDED = re.compile(f"[{re.escape(''.join(map(chr, _FOLDS)))}]")
 _EDGES = " \t\n.,;:!?…\"'()[]*_-。，、；：！？।؟،"
 MIN_COMMON_LETTERS = 4
 
 
 def fold_text(text: str) -> str:
     """Return the text in one form: NFKC, case folded, one apostrophe, dash, quote and space."""
-    folded_text = unicodedata.normalize("NFKC", text.translate(_FOLDS)).translate(_FOLDS)
+    folded_text = _fold_marks(unicodedata.normalize("NFKC", _fold_marks(text)))
     return " ".join(folded_text.casefold().split())
+
+
+def _fold_marks(text: str) -> str:
+    return text.translate(_FOLDS) if _IS_FOLDED.search(text) else text
 
 
 def fold_quote(text: str) -> str:

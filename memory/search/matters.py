@@ -5,11 +5,14 @@ A fact that replaces another one is about the same matter, and often shares no w
 
 from __future__ import annotations
 
-from memory.search.characters import WHOLE_WORD
+from functools import lru_cache
+
+from memory.search.characters import IS_UNSPACED, WHOLE_WORD
 from memory.search.folding import fold_text
 from memory.search.languages.matters import MATTERS, MATTERS_CJK
 
 MAX_CHARACTERS = 4000
+CACHED_WORDS, WORD_CHARACTERS = 2048, 64  # whose matters are kept, and of such a word
 
 
 def _read(words: str) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -28,10 +31,18 @@ _CJK = {name: tuple(fold_text(words).split()) for name, words in MATTERS_CJK.ite
 def find_matters(text: str) -> frozenset[str]:
     """Return the names of the matters that a text speaks of."""
     folded_text = fold_text(text[:MAX_CHARACTERS])
-    words = WHOLE_WORD.findall(folded_text)
-    return frozenset(
+    words = set(WHOLE_WORD.findall(folded_text))
+    matters = {name for word in words for name in _matters_of(word[:WORD_CHARACTERS])}
+    if IS_UNSPACED.search(folded_text):
+        matters |= {name for name, parts in _CJK.items() if any(x in folded_text for x in parts)}
+    return frozenset(matters)
+
+
+@lru_cache(CACHED_WORDS)
+def _matters_of(word: str) -> tuple[str, ...]:
+    """Return the matters that one folded word speaks of."""
+    return tuple(
         name
         for name, (whole_words, beginnings) in _WORDS.items()
-        if any(word in whole_words or word.startswith(beginnings) for word in words)
-        or any(part in folded_text for part in _CJK[name])
+        if word in whole_words or word.startswith(beginnings)
     )

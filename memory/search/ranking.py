@@ -105,7 +105,8 @@ class Matches:
         """Return row keys, the best first; of equals the newest."""
         # A query with only a speaker's name finds all their messages.
         weight = self.weight or dict.fromkeys(self.named, 1.0)
-        return sorted(weight, key=lambda k: (-weight[k], -k))
+        # The second sorting keeps the order of equals.
+        return sorted(sorted(weight, reverse=True), key=weight.__getitem__, reverse=True)
 
 
 def weigh_postings(
@@ -116,31 +117,58 @@ def weigh_postings(
     postings: (term, column, row keys). size: documents of the scope. rare_terms: terms that are so
     in their language.
     """
-    by_term: dict[int, dict[int, float]] = {}
-    everywhere: dict[int, set[int]] = {}
+    columns_by_term: dict[int, dict[str, Sequence[int]]] = {}
     matches = Matches(size=size)
     for term, column, keys in postings:
         if column == "voice":
             matches.voiced.update(keys)
             continue
-        everywhere.setdefault(term, set()).update(keys)
+        columns_by_term.setdefault(term, {})[column] = keys
         if column == "speaker":
             matches.named.update(keys)
-            continue
         if column == "body" and term in rare_terms:
             matches.sharing.update(keys)
-        weight_by_key, weight = by_term.setdefault(term, {}), COLUMNS[column]
+    for keys_by_column in columns_by_term.values():
+        _add_term(matches, keys_by_column)
+    return matches
+
+
+def _add_term(matches: Matches, keys_by_column: Mapping[str, Sequence[int]]) -> None:
+    """Add what the rows of one term weigh. keys_by_column: at least one list is a column's own."""
+    weighing_columns = {
+        column: keys for column, keys in keys_by_column.items() if column != "speaker"
+    }
+    if not weighing_columns:
+        return
+    key_lists = [keys for keys in keys_by_column.values() if keys]
+    df = len(key_lists[0]) if len(key_lists) == 1 else len(set().union(*key_lists))
+    rarity = math.log(1 + (max(matches.size, df) - df + 0.5) / (df + 0.5))
+    matches.asked += rarity
+    weight = matches.weight
+    for x, keys in _group_by_weight(weighing_columns):
+        row_weight = rarity * x * (1 + SATURATION) / (x + SATURATION)
+        if weight:
+            for key in keys:
+                weight[key] = weight.get(key, 0.0) + row_weight
+        else:
+            weight.update(dict.fromkeys(keys, row_weight))
+
+
+def _group_by_weight(
+    keys_by_column: Mapping[str, Sequence[int]],
+) -> Iterable[tuple[float, Sequence[int]]]:
+    """Return the rows that have a word, by the weight of the columns that have it."""
+    pairs = [(COLUMNS[column], keys) for column, keys in keys_by_column.items() if keys]
+    if len(pairs) < 2:  # mostly: no row has it in two columns
+        return pairs
+    weight_by_key: dict[int, float] = {}
+    for weight, keys in pairs:
         for key in keys:
             weight_by_key[key] = weight_by_key.get(key, 0.0) + weight
-    for term, weight_by_key in by_term.items():
-        df = len(everywhere[term])
-        rarity = math.log(1 + (max(size, df) - df + 0.5) / (df + 0.5))
-        matches.asked += rarity
-        for key, x in weight_by_key.items():
-            matches.weight[key] = matches.weight.get(key, 0.0) + rarity * x * (1 + SATURATION) / (
-                x + SATURATION
-            )
-    return matches
+    keys_by_weight: defaultdict[float, list[int]] = defaultdict(list)
+    for key, x in weight_by_key.items():
+        keys_by_weight[x].append(key)
+    return keys_by_weight.items()
 
 
 class SimilarityScores(dict[int, float]):

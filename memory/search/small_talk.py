@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Set
 
 from memory.search.characters import CJK
 from memory.search.languages.acknowledgements import ACKNOWLEDGEMENTS
@@ -101,6 +101,8 @@ _ASKS = word_set("""
     cuál cómo
 """)
 _SELF = word_set("i me ich mich mir yo me")
+_IDLE_WORDS = SMALL_TALK | BESIDE
+_DIGIT = re.compile(r"\d")
 _SMALL_CJK = (
     "你好",
     "您好",
@@ -204,23 +206,25 @@ _BESIDE_CJK = frozenset(
 
 def is_small_talk(text: str) -> bool:
     """Tell whether the text is nothing but small talk."""
-    if len(text) > MAX_CHARACTERS or any(c.isdigit() for c in text):
+    if len(text) > MAX_CHARACTERS:
+        return False
+    if _DIGIT.search(text) or (not text.isascii() and any(map(str.isdigit, text))):
         return False
     bare_text = _OWN.sub(" ", unicodedata.normalize("NFC", text).casefold().replace("’", "'"))
-    runs = "".join(CJK.findall(bare_text))
-    words = WORD.findall(CJK.sub(" ", bare_text))
-    if not all(w in SMALL_TALK or w in BESIDE for w in words) or _asks_about_self(words):
+    runs = "" if text.isascii() else "".join(CJK.findall(bare_text))
+    words = set(WORD.findall(CJK.sub(" ", bare_text) if runs else bare_text))
+    if not _IDLE_WORDS.issuperset(words) or _asks_about_self(words):
         return False
     bare = runs
-    for phrase in _SMALL_CJK:
+    for phrase in _SMALL_CJK if runs else ():
         bare = bare.replace(phrase, "")
-    if any(c not in _BESIDE_CJK for c in bare):
+    if not _BESIDE_CJK.issuperset(bare):
         return False
-    return len(bare) < len(runs) or any(w in SMALL_TALK for w in words) or not (words or runs)
+    return len(bare) < len(runs) or not SMALL_TALK.isdisjoint(words) or not (words or runs)
 
 
-def _asks_about_self(words: Sequence[str]) -> bool:
-    return any(w in _ASKS for w in words) and any(w in _SELF for w in words)
+def _asks_about_self(words: Set[str]) -> bool:
+    return not (_ASKS.isdisjoint(words) or _SELF.isdisjoint(words))
 
 
 def is_acknowledgement(text: str) -> bool:

@@ -87,19 +87,43 @@ class TextWords(NamedTuple):
         return list(dict.fromkeys(chain(self.words, self.names, self.roots)))
 
 
+class _TextReading(NamedTuple):
+    """A text's words as they stand there, each once. spaced: the text that they were read from."""
+
+    spaced: str
+    words: list[str]
+    language: str
+    is_ascii: bool
+
+    def terms(self) -> list[str]:
+        if self.is_ascii and self.language == "en":
+            return self.words
+        return _stored_words(self.words, self.language)
+
+
 def text_words(text: str) -> TextWords:
     """Return the words of a text."""
+    reading = _read_text(text)
+    roots = _roots(reading.words, reading.language)
+    return TextWords(reading.terms(), [*identifier_words(reading.spaced)], roots)
+
+
+def plain_words(text: str) -> Sequence[str]:
+    """Return the words of a text without the parts of identifiers, and without roots."""
+    return _read_text(text).terms()
+
+
+def _read_text(text: str) -> _TextReading:
     is_ascii = text.isascii()
     if is_ascii:
-        spaced, plain_words = text, WORD.findall(text.lower())
+        spaced, written_words = text, WORD.findall(text.lower())
     else:
         spaced = _spaced(fold_characters(text))
-        plain_words = WHOLE_WORD.findall(spaced.lower())
-    words = list(dict.fromkeys(plain_words))
+        written_words = WHOLE_WORD.findall(spaced.lower())
+    words = list(dict.fromkeys(written_words))
     guess = guess_languages(words)
     language = guess[0] if guess and guess != UNLISTED else "en"
-    terms = words if is_ascii and language == "en" else [*_stored_words(words, language)]
-    return TextWords(terms, [*identifier_words(spaced)], _roots(words, language))
+    return _TextReading(spaced, words, language, is_ascii)
 
 
 def _roots(words: Iterable[str], language: str) -> list[str]:
@@ -176,14 +200,24 @@ def _bare_head(head: str) -> str:
     return head[:-1] if has_linking_letter else head
 
 
-def _stored_words(words: Iterable[str], language: str) -> Iterator[str]:
-    """Yield words as they are indexed. language: of those in Latin letters."""
+def _stored_words(words: Iterable[str], language: str) -> list[str]:
+    """Return words as they are indexed. language: of those in Latin letters."""
+    if language in PARTED:
+        words = _with_parts(words, language)
+    return [
+        _stored_form(word, language)
+        if len(word) <= WORD_CHARACTERS
+        else _stored_form.__wrapped__(word, language)
+        for word in words
+    ]
+
+
+def _with_parts(words: Iterable[str], language: str) -> Iterator[str]:
+    """Yield words, each compound with its parts behind it."""
     for word in words:
-        form = _stored_form if len(word) <= WORD_CHARACTERS else _stored_form.__wrapped__
-        yield form(word, language)
-        if language in PARTED and len(word) >= MIN_COMPOUND and word[0] <= LAST_LATIN:
-            for part in parts_of(word, language):
-                yield form(part, language)
+        yield word
+        if len(word) >= MIN_COMPOUND and word[0] <= LAST_LATIN:
+            yield from parts_of(word, language)
 
 
 @lru_cache(CACHED_WORDS)

@@ -56,15 +56,17 @@ class TurnRecall:
             return Recall(waiting.recall)
         if newest < snapshot.past.at and node is not None:
             return Recall(node.recall or "")
-        within = node.id if node and not turn.ask.scope.is_named else None
-        message = text_of(messages[newest])
-        wanted = recall_query(message, within, turn.ask.harness)
-        if wanted is None:
-            return Recall()
         whole = planned.epoch.cut is None and not messages.after.behind
         sent = snapshot.conversation.id if snapshot.conversation and whole else None
         recall, layers = turn.services.recall, snapshot.layers
+        within = node.id if node and not turn.ask.scope.is_named else None
+        message = text_of(messages[newest])
         try:
+            if scope_id is not None and not layers and not await recall.may_find(scope_id, sent):
+                return Recall()
+            wanted = recall_query(message, within, turn.ask.harness)
+            if wanted is None:
+                return Recall()
             if scope_id is None or layers:
                 hits = await recall.find_in_layers((scope_id, sent), wanted, layers)
             else:

@@ -58,6 +58,8 @@ async def _fill(library: Library) -> None:
                 for at, text in enumerate(texts, 1)
             ]
             add_passages(conn, place, new)
+            is_file = f.id == upload.id
+            conn.execute(file_tables.files.update().where(is_file).values(passages=PASSAGES))
 
         await library.memory.db.write(write)
 

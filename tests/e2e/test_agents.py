@@ -445,6 +445,44 @@ async def test_a_p5_profiles_of_two_tenants_never_meet_and_an_untrusted_key_make
         assert "run_code" not in json.dumps(up.bodies[-1])
 
 
+async def test_a_grant_that_was_taken_away_comes_back_only_by_who_may_give_it(data):
+    keys = ({"tools": ["lookup"]}, {"admin": True}, {"models": ["m"]})
+    admin, narrow = ({"authorization": f"Bearer {SECRET}{i}"} for i in (1, 2))
+    async with Model("Hi.") as up, gateway(up, data, None, *keys) as live:
+
+        async def undo(name, headers=None):
+            return await live.memory("POST", f"/agents/{name}/undo", headers=headers)
+
+        # Taken away by a patch, with a replaced profile, with the agent itself.
+        takes = {"by-patch": {"tools": ["lookup"]}, "by-put": {}, "by-delete": None}
+        for name, left in takes.items():
+            await put(live, name, admin, model="m", tools=["lookup", "run_code"])
+            if left is None:
+                await live.memory("DELETE", f"/agents/{name}?memory=keep", headers=admin)
+            elif name == "by-patch":
+                await live.memory("PATCH", f"/agents/{name}", json=left, headers=admin)
+            else:
+                await put(live, name, admin, model="m", **left)
+            before = (await live.memory("GET", f"/agents/{name}/versions")).json()
+            refused = await undo(name)
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"]) == (403, "tool_not_allowed"), name
+            assert error["param"] == "tools"
+            assert (await live.memory("GET", f"/agents/{name}/versions")).json() == before
+            restored = await undo(name, admin)
+            assert restored.json()["tools"] == ["lookup", "run_code"]
+        # What the key may give it may also give back, and what it takes away needs no right.
+        await put(live, "own", model="m", tools=["lookup"])
+        await live.memory("PATCH", "/agents/own", json={"tools": []})
+        assert (await undo("own")).json()["tools"] == ["lookup"]
+        # The same of a model.
+        await put(live, "dear", admin, model="x")
+        await put(live, "dear", admin, model="m")
+        refused = await undo("dear", narrow)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "model_not_allowed")
+        assert (await undo("dear")).json()["model"] == "x"
+
+
 @pytest.mark.parametrize(
     ("members", "param"),
     [

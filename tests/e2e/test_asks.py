@@ -9,6 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
+from gateway.letta.ids import letta_id
 from memory.stores.sql.engine import schema
 from tests.e2e.operator_tools import ADMIN, SECRET, gateway, granting, offered
 from tests.models import Model, call, calls
@@ -288,3 +289,38 @@ async def test_a_rule_judges_asks_as_any_run(data):
     async with team as up, gateway(up, data, told) as live:
         await chat(live, "manager")
         assert told_to(up.of("manager")[1])[1].startswith("Error: agent_ask may be called 1 times")
+
+
+async def test_letta_s_names_are_these_two_where_a_profile_grants_them(data):
+    told = config()
+    names = ["send_message_to_agent_async", "send_message_to_agent_and_wait_for_reply"]
+    told["agents"]["manager"]["tools"] = names
+    team = Team(manager=["Hi."], worker=["One, two."])
+    async with team as up, gateway(up, data, told) as live:
+        worker = (await live.memory("GET", "/agents/worker", headers=ADMIN)).json()
+        spelled = letta_id("agent", worker["id"])
+        message, wait = names
+        team.answers["manager"] = [
+            calls(
+                call(wait, {"message": "Count", "other_agent_id": spelled}, "c1"),
+                call(message, {"message": "Later", "other_agent_id": "worker"}, "c2"),
+                call(message, {"message": "No", "other_agent_id": "worker-2"}, "c3"),
+                call(wait, {"message": "No", "other_agent_id": "helper"}, "c4"),
+            ),
+            "Done.",
+        ]
+        await chat(live, "manager")
+        first, last = up.of("manager")
+        assert {*names, "agent_ask", "agent_message"} <= set(offered(first))
+        answered, left, *refused = told_to(last)
+        assert (answered, left[:29]) == ("One, two.", "The message waits for worker,")
+        assert [text[:44] for text in refused] == [
+            "Error: this agent may not reach 'worker-2' s",
+            "Error: this agent may not reach 'helper' so;",
+        ]
+        (asked,) = up.of("worker")
+        assert asked["messages"][-1]["content"].endswith('"manager":\n\nCount')
+        await chat(live, "worker", "What is new?")
+        assert "Later" in up.of("worker")[-1]["messages"][-1]["content"]
+        # No other agent has them.
+        assert not {*names} & set(offered(up.of("worker")[-1]))

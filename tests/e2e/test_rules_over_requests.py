@@ -72,6 +72,24 @@ async def test_t_u3_runs_count_over_the_requests_of_a_turn(data, between):
                 assert len(server.runs("weather")) == 3
 
 
+async def test_calls_per_turn_bounds_the_turn_of_a_user_over_its_requests(data):
+    async with ToolServer() as server:
+        config = granting({"weather": server.entry("weather")}, toolbox={"calls_per_turn": 2})
+        async with three_gateways(data, config) as (live, apis):
+            for api in APIS:
+                server.requests.clear()
+                apis.play(api, [mixed("a"), mixed("b"), mixed("c"), "Done.", mixed("d"), "Done."])
+                client = Client(live, api, api, stream=False)
+                answer = await client.say("Go")
+                for _ in range(3):
+                    answer = await client.give_results(answer)
+                assert (answer.text, len(server.runs("weather"))) == ("Done.", 2)
+                (refused,) = [r for r in results_in(apis.bodies(api)[-1]) if r[:6] == "Error:"]
+                assert refused.startswith("Error: 2 calls of tools were made in this turn")
+                await client.say("Again")
+                assert len(server.runs("weather")) == 3
+
+
 async def test_t_u3_runs_count_on_another_worker(data, tmp_path):
     async with ToolServer() as server, ThreeApis() as apis:
         config = apis.config(ruled(server, TWICE))

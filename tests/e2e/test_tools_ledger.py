@@ -31,6 +31,8 @@ def config_of(up, server, **entries):
             f'url = "{server.root}/{name}/{{city}}"\nrequired = ["city"]\n'
             'parameters = { city = { type = "string" } }'
         )
+    lines.append('[agents.manager]\nmodel = "m"\nhome = "agent"\nmay_ask = ["worker"]')
+    lines.append('[agents.worker]\nmodel = "m"\nhome = "agent"')
     return "\n".join(lines)
 
 
@@ -38,10 +40,20 @@ def config_of(up, server, **entries):
 ROUNDS = {
     "send": [[call("send", {"city": "x"}, "c1"), call("look", {"city": "y"}, "c2")]],
     "pay": [[call("pay", {"city": "x"}, "c1")], [call("look", {"city": "z"}, "c2")]],
+    "ask": [[call("agent_ask", {"to": "worker", "text": "Do it"}, "c1")]],
 }
+CALLED = {"ask": "agent:manager"}  # the model, by the word
 
 
-def answer(seen, wire):
+def is_asked(seen):
+    """Whether an agent is asked by another one."""
+    return str(seen.json["messages"][-1]["content"]).startswith("Message from the agent")
+
+
+async def answer(seen, wire):
+    if is_asked(seen):
+        await asyncio.sleep(9)
+        return "Done."
     rounds = ROUNDS[next(m["content"] for m in seen.json["messages"] if m["role"] == "user")]
     finished = sum(m["role"] == "assistant" for m in seen.json["messages"])
     return calls(*rounds[finished]) if finished < len(rounds) else "Done."
@@ -53,12 +65,13 @@ def results_of(body):
 
 async def ask(client, word):
     """Ask as a user of this name, with a key of its own."""
-    request = {"model": "m", "messages": [{"role": "user", "content": word}], "user": word}
+    model = CALLED.get(word, "m")
+    request = {"model": model, "messages": [{"role": "user", "content": word}], "user": word}
     headers = {"idempotency-key": f"key-{word}"}
     return await client.post("/v1/chat/completions", json=request, headers=headers)
 
 
-async def test_t_g7_after_a_kill_no_write_runs_again_a_read_does_and_a_finished_round_stands(
+async def test_t_g7_after_a_kill_no_write_or_ask_runs_again_a_read_does_a_finished_round_stands(
     tmp_path,
 ):
     async with ToolServer(send="sent", pay="paid", look="seen") as server, Model(answer) as up:
@@ -66,7 +79,7 @@ async def test_t_g7_after_a_kill_no_write_runs_again_a_read_does_and_a_finished_
         config = config_of(up, server, send="POST", pay="POST", look="GET")
         async with child(tmp_path, config) as (gateway_process, client):
             asking = [asyncio.create_task(ask(client, word)) for word in ROUNDS]
-            assert await within(20, lambda: server.running == 3)
+            assert await within(20, lambda: server.running == 3 and any(map(is_asked, up.requests)))
             gateway_process.process.kill()
             await asyncio.gather(*asking, return_exceptions=True)
         server.delays.clear()
@@ -81,6 +94,8 @@ async def test_t_g7_after_a_kill_no_write_runs_again_a_read_does_and_a_finished_
         assert [len(server.runs(name)) for name in ("send", "pay", "look")] == [1, 1, 4]
         send, look = results["send"]
         assert (send, look[-5:]) == (NOT_KNOWN.replace("pay", "send"), "\nseen")
+        assert results["ask"] == [NOT_KNOWN.replace("pay", "agent_ask")]
+        assert sum(map(is_asked, up.requests)) == 1
         pay, look = results["pay"]
         assert (pay[-5:], look[-5:]) == ("\npaid", "\nseen")
 

@@ -45,6 +45,21 @@ async def test_t_g8_of_sixty_tools_the_right_one_is_found_and_the_list_stays_the
             assert [r.path for r in server.requests] == ["/archive_invoice/7"]
 
 
+async def test_a_search_does_not_find_what_rules_withhold(data):
+    search = calls(call("tool_search", {"query": "archive or create an invoice"}, "c1"))
+    rules = [{"type": "after", "tools": ["archive_invoice"], "after": ["create_invoice"]}]
+    for withhold, is_found in (("schema", False), ("result", True)):
+        async with ToolServer() as server, Model(search, "Done.") as up:
+            names = ("archive_invoice", "create_invoice")
+            tools = {name: server.entry(name) for name in names}
+            toolbox = {"schema_tokens": 0, "rules": rules, "withhold": withhold}
+            async with gateway(up, data / withhold, granting(tools, toolbox=toolbox)) as live:
+                await live.chat("Go", user="ada")
+                (hits,) = told_of(up.bodies[1])
+                assert '"name":"create_invoice"' in hits
+                assert ('"name":"archive_invoice"' in hits) is is_found
+
+
 async def test_t_g9_a_long_result_is_cut_and_opened_and_another_ones_is_not(data):
     text = "".join(f"line {i}\n" for i in range(120_000))[: 1 << 20]
     seen = []

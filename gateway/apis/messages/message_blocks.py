@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.wire.chat import Json, encode
 from memory.conversation.messages import is_long_text
+from memory.conversation.steps import end_step
 
 _encode = encode
 
@@ -89,6 +90,7 @@ def _add_other(message: Json, index: int, transcript: BlockTranscript) -> None:
             transcript.add(result_message(block), index, index + 1)
         else:
             other_parts.append(part_of(block))
+        end_step()
     if other_parts or not content:
         transcript.add({"role": role, "content": plain_content(other_parts)}, index, index + 1)
 

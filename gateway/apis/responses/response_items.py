@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.wire.chat import Json
+from memory.conversation.steps import end_step
 
 Span = tuple[int, int]
 _encode = msgspec.json.encode
@@ -41,6 +42,7 @@ def transcript_of(items: Sequence[Any], summaries: tuple[str, ...] = ()) -> Tran
     transcript = Transcript()
     run: list[Json] = []
     for index, item in enumerate(items):
+        end_step()
         message = message_of(item)
         if message is not None:
             if summaries and is_summary(message, summaries):

@@ -19,6 +19,7 @@ from gateway.http.request_weight import (
 from gateway.state import GatewayState
 from gateway.wire.chat import Json, decode_weighed
 from gateway.wire.chat_request import check_model, parse
+from gateway.wire.json_slices import discard
 from gateway.wire.json_weight import is_light
 
 log = logging.getLogger("mnemogate")
@@ -95,6 +96,13 @@ def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
         raise ModelMissing(raw, members)
     check_model(members)
     facts = source.wire.facts(members, source.client.summaries)
-    check_weight(len(raw), facts.history)
+    try:
+        check_weight(len(raw), facts.history)
+    except TooHeavy:
+        # Here, in steps: the event loop would free all of it at once.
+        left_over = [*facts.history, members]
+        del facts, members
+        discard(left_over)
+        raise
     facts.history.heavy = not is_light(raw)
     return ReadBody(members, facts)

@@ -9,8 +9,10 @@ from gateway.state import GatewayState
 from gateway.tools.agent_tools import (
     AGENT_ASK,
     AGENT_MESSAGE,
+    LETTA_NAMES,
     AgentTools,
     AskingTurn,
+    ReachableAgents,
     RunTurn,
     entry_settings,
     reachable_names,
@@ -34,7 +36,8 @@ async def agent_tools_of(gateway: GatewayState, request: TurnInput, run: RunTurn
     if agent is None or request.owner is None:
         raise ValueError("no agent is called, or nobody is named")
     listed = await gateway.agents.list_agents(principal)
-    names = [found.name for found in listed if found.name != agent.name]
+    others = [found for found in listed if found.name != agent.name]
+    names = [found.name for found in others]
     # The client's request is counted; those of its agents only cost what they use.
     unlimited = principal.limits.model_copy(update={"rpm": 0, "concurrent": 0})
     turn = AskingTurn(
@@ -47,10 +50,16 @@ async def agent_tools_of(gateway: GatewayState, request: TurnInput, run: RunTurn
         request.called.chain,
         run,
     )
-    reachable = {
-        AGENT_MESSAGE: reachable_names(agent.settings.may_message, names),
-        AGENT_ASK: reachable_names(agent.settings.may_ask, names),
-    }
+    operators = gateway.toolbox.names(principal.tenant)
+    granted = [name for name in agent.settings.tools if name in LETTA_NAMES]
+    reachable = ReachableAgents(
+        {
+            AGENT_MESSAGE: reachable_names(agent.settings.may_message, names),
+            AGENT_ASK: reachable_names(agent.settings.may_ask, names),
+        },
+        {found.id: found.name for found in others},
+        [name for name in granted if name not in operators],
+    )
     bounds = gateway.settings.delegation
     return AgentTools(turn, gateway.memory, gateway.agents, bounds, reachable)
 

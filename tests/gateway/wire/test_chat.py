@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.wire import chat
+from gateway.wire import merge as merging
 from gateway.wire.chat import (
     ChunkIdentity,
     CompletionBuilder,
@@ -189,3 +190,28 @@ def test_a_copied_list_goes_on_by_its_indexes():
     merge(into, {"parts": {"list": [{"index": 1, "text": "b"}]}, "note": 3})
     merge(into, {"note": None})
     assert plain_text(into) == {"parts": {"list": [{"index": 1, "text": "ab"}]}, "note": 3}
+
+
+def test_a_text_with_large_pieces_grows_where_it_is(monkeypatch):
+    """Its pieces are not all joined at the end, when that would hold the event loop."""
+    monkeypatch.setattr(merging, "LARGE_CHARACTERS", 4)
+    merged = {}
+    lengths = []
+    for piece in ("Hi", " ", "long", "longer", "a", "b", "long"):
+        merge(merged, {"content": piece})
+        lengths.append(len(merged["content"]))
+    assert lengths[2:] == [1, 1, 2, 3, 1]
+    assert plain_text(merged) == {"content": "Hi longlongerablong"}
+
+
+@given(st.lists(st.text("aé字", min_size=1, max_size=6), min_size=2, max_size=40))
+def test_a_text_of_large_and_small_pieces_is_all_of_them(pieces):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "LARGE_CHARACTERS", 4)
+        merged = {}
+        for piece in pieces:
+            merge(merged, {"content": piece})
+        copied = growing_copy(merged)
+        merge(copied, {"content": "more"})
+    assert plain_text(merged) == {"content": "".join(pieces)}
+    assert plain_text(copied) == {"content": "".join(pieces) + "more"}

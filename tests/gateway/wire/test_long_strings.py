@@ -35,34 +35,36 @@ def short_steps():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_strings, "PIECE_BYTES", 16)
         patch.setattr(long_strings, "WINDOW_BYTES", 24)
+        patch.setattr(long_strings, "BLANK_BYTES", 4)
         yield
 
 
-@given(VALUES, st.booleans())
-def test_a_text_says_the_same_read_in_steps(value, ascii_only):
-    text = json.dumps(value, ensure_ascii=ascii_only).encode()
+@given(VALUES, st.booleans(), st.sampled_from([None, 1, 9]))
+def test_a_text_says_the_same_read_in_steps(value, ascii_only, indent):
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
     assert read_in_steps(text, msgspec.json.decode) == msgspec.json.decode(text) == value
 
 
-@given(st.lists(VALUES, max_size=4))
-def test_a_cut_text_is_restored_part_by_part(values):
-    text = json.dumps(values).encode()
+@given(st.lists(VALUES, max_size=4), st.sampled_from([None, 9]))
+def test_a_cut_text_is_restored_part_by_part(values, indent):
+    text = json.dumps(values, indent=indent).encode()
     cut, spans = cut_long_strings(text)
     parts = msgspec.json.decode(cut, type=list[msgspec.Raw])
     restored = [msgspec.json.decode(restore(bytes(part), text, spans)) for part in parts]
     assert restored == values
 
 
-@given(st.lists(VALUES, max_size=4))
-def test_a_place_of_the_cut_text_is_told_in_the_text(values):
-    text = json.dumps(values).encode()
+@given(st.lists(VALUES, max_size=4), st.sampled_from([None, 9]))
+def test_a_place_of_the_cut_text_is_told_in_the_text(values, indent):
+    text = json.dumps(values, indent=indent).encode()
     cut, spans = cut_long_strings(text)
     begin = 0
     for value in msgspec.json.decode(cut, type=list[msgspec.Raw]):
         begin = cut.index(bytes(value), begin)
         end = begin + len(bytes(value))
         part = text[place_in_text(begin, spans) : place_in_text(end, spans)]
-        assert part == restore(cut[begin:end], text, spans)
+        assert part == part.strip()
+        assert json.loads(part) == json.loads(restore(cut[begin:end], text, spans))
         begin = end
 
 
@@ -145,3 +147,11 @@ def test_a_long_image_is_cut_and_a_long_text_file_is_not():
     assert len(cut.cut_text) < len(text) * 0.6
     assert msgspec.json.decode(cut.cut_text)[0].startswith("data:image/png;base64,iVBO")
     assert b"".join(cut.restore(cut.cut_text)) == text
+
+
+def test_white_space_between_values_is_left_out_and_that_of_strings_stays():
+    text = b' [ %b "%b", \r\n%b 1 ]%b' % (b"\n" * 99, b" " * 99, b" \t" * 99, b" " * 99)
+    cut, spans = cut_long_strings(text)
+    assert len(cut) < 150
+    assert sum(end - begin for begin, end in spans.values()) > 380
+    assert read_in_steps(text, msgspec.json.decode) == [" " * 99, 1]

@@ -110,7 +110,7 @@ async def test_a_first_conversation_is_not_read_into_memory(db):
     )
     await person.say([(0, "user", "Ada bought boats")])
     for _ in range(4):
-        found = await person.recall.find(person.scope_id, ASKED, person.talks[0])
-        assert (found.passages, found.messages) == ((), ())
+        assert not await person.recall.may_find(person.scope_id, person.talks[0])
+    assert await person.recall.may_find(person.scope_id, None)
     assert person.recall.active.held == 0
     assert not person.recall.active._reading

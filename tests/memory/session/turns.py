@@ -108,6 +108,9 @@ class FakeRetrieval:
     def jobs(self, scope_id):
         return []
 
+    async def may_find(self, scope_id, sent):
+        return True
+
     async def find(self, scope_id, wanted, sent):
         self.asked.append(wanted)
         return RecallHits(self.found_passages, self.found_messages)

@@ -22,11 +22,13 @@ Work = Callable[[Connection], T]
 class Connections(Protocol):
     """Where work runs: reads in parallel, groups of writes one after the other.
 
-    Each group is one transaction. pause: small writes wait for it. lease: without it nothing is
+    Each group is one transaction. pause: small writes wait for it. checkpoint: pieces of long work
+    wait for it, which would write more than it brings in. lease: without it nothing is
     written; None where none is needed.
     """
 
     pause: asyncio.Future[None] | None
+    checkpoint: asyncio.Task[None] | None
     index_changes: IndexChanges  # of small writes, none where nothing runs `at_once`
     parallel: bool  # writes run side by side, each in its own transaction (`write_one`)
 

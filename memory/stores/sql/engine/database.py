@@ -355,6 +355,8 @@ class Database:
         """Write after what waits already, with others in one transaction."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         async with self._waiting_pieces if piece else contextlib.nullcontext():
+            if piece and (checkpoint := self._connections.checkpoint) is not None:
+                await asyncio.wait([checkpoint])
             self._wait(WaitingWork(work, outcome, alone=piece), small)
             return await outcome
 

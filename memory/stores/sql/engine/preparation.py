@@ -9,6 +9,7 @@ from sqlalchemy import Connection, insert, inspect, select
 from memory.errors import NotUpgraded
 from memory.stores.sql.engine import schema
 from memory.stores.sql.engine.sql_driver import sql_driver
+from memory.stores.sql.engine.sqlite.fts import note_terms
 
 ANOTHERS = (
     "storage.secret is not the secret that this database was made with: nothing stored would be "
@@ -34,6 +35,8 @@ def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) ->
         conn.exec_driver_sql(
             f"INSERT INTO alembic_version (version_num) VALUES ('{schema.REVISION}')"
         )
+        # Before the first row: whoever finds rows without it rebuilds the whole index.
+        note_terms(conn)
         return _check_secret(conn, secret, reading=False)
     revision = (
         conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()

@@ -493,6 +493,6 @@ for _table in metadata.tables.values():
 # The search index on SQLite.
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
-REVISION = "0026"
+REVISION = "0027"
 # The oldest version whose workers may run beside: an expanding migration leaves it as it is.
 READABLE_BY = "0008"

@@ -34,12 +34,16 @@ class SharedWords(NamedTuple):
 
 
 class IndexPlace(NamedTuple):
-    """A part of an index: of one scope, and of row keys from `first` to `last`."""
+    """A part of an index: of one scope, and of row keys from `first` to `last`.
+
+    drops_frequent: a word with as many rows as are read at most may be told to have none.
+    """
 
     table: str
     scope_id: int
     first: int = 0
     last: int = MAX_KEY
+    drops_frequent: bool = False
 
     @property
     def is_bounded(self) -> bool:

@@ -80,6 +80,7 @@ class AgentChange:
 
 
 Edit = Callable[[StoredAgent | None], str | None]
+ProfileCheck = Callable[[str], None]  # raises for a profile that may not be written
 
 
 def find(conn: Connection, tenant: str, name: str) -> StoredAgent | None:
@@ -147,12 +148,16 @@ def edit(
 
 
 def undo(
-    conn: Connection, agent_name: tuple[str, str], source: EditSource, max_agents: int
+    conn: Connection,
+    agent_name: tuple[str, str],
+    source: EditSource,
+    max_agents: int,
+    check: ProfileCheck,
 ) -> StoredAgent | None:
     """Undo the newest edit that is not undone yet, as a new version.
 
-    Returns the profile; None if that edit had made it. Raises NotFound if none is left,
-    TooManyAgents.
+    check: raises where the profile that stood before may not be written. Returns the profile; None
+    if that edit had made it. Raises NotFound if none is left, TooManyAgents, what `check` raises.
     """
     tenant, name = agent_name
     row = _row(conn, tenant, name)
@@ -161,8 +166,10 @@ def undo(
     last_edit = _newest_edit(conn, row.id)
     if last_edit is None:
         raise NotFound(f"nothing is left to undo in the agent {name!r}")
-    if row.deleted and last_edit.before is not None:
-        _check_room(conn, tenant, max_agents)
+    if last_edit.before is not None:
+        check(last_edit.before)
+        if row.deleted:
+            _check_room(conn, tenant, max_agents)
     now = None if row.deleted else row.profile
     return _write(
         conn, agent_name, row, AgentChange(now, last_edit.before, last_edit.version), source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, literal, select
 
 from memory.formats.documents.cutting import SIZE
-from memory.ids import STEP, new_key
+from memory.ids import MAX_KEY, STEP, new_key
 from memory.search.query import index_words, mark_words
 from memory.search.ranking import SimilarityScores
 from memory.stores.sql.engine.file_tables import file_passages, file_versions, files
@@ -25,6 +25,7 @@ from memory.stores.sql.engine.sqlite.fts import (
 from memory.stores.sql.engine.sqlite.fts import find_rows as find_in_index
 from memory.stores.sql.engine.sqlite.fts import list_hits as list_index_hits
 from memory.stores.sql.engine.statements import add_rows, rows_of_keys
+from memory.stores.sql.rows.file_words import read_file_words
 
 p, f, v = file_passages.c, files.c, file_versions.c
 BESIDE = (
@@ -109,25 +110,25 @@ def search(
     conn: Connection, scope_id: int, query: str, limit: int, upload: int = 0
 ) -> list[dict[str, Any]]:
     """Return the passages that match a query, best first. upload: of one file, 0 for all."""
-    first_place, last_place = (0, 0)
+    first_place, last_place = 0, MAX_KEY
     if upload:
         bounds = select(func.min(p.id), func.max(p.id)).where(p.upload == upload)
         first_place, last_place = (int(key or 0) for key in conn.execute(bounds).one())
         if not last_place:
             return []
     driver = sql_driver(conn)
-    where: Mapping[str, Any] = {"scope": scope_id}
-    corner = IndexScope(FILES_INDEX, scope_id, _select_candidates(driver), where, _neighbours)
-    if upload:
-        corner = IndexScope(
-            FILES_INDEX,
-            scope_id,
-            _select_candidates(driver),
-            where,
-            _neighbours,
-            first_place,
-            last_place,
-        )
+    words = read_file_words(conn, scope_id, upload)
+    corner = IndexScope(
+        FILES_INDEX,
+        scope_id,
+        _select_candidates(driver),
+        {"scope": scope_id},
+        _neighbours,
+        first_place,
+        last_place,
+        words.passages,
+        words.may_hold,
+    )
     similarity = SimilarityScores()
     ranked_rows = find_in_index(conn, corner, IndexQuery(query, limit), similarity)
     if not ranked_rows:

@@ -390,6 +390,15 @@ def release(conn: Connection, claimed_job: ClaimedJob) -> None:
     )
 
 
+_FAILED = (
+    update(t.jobs)
+    .where(j.id == bindparam("claimed"), j.attempts == bindparam("count"), j.state == "running")
+    .values(lease_until=null(), error=bindparam("failure"))
+)
+_SET_ASIDE = _FAILED.values(state="dead")
+_QUEUED_AGAIN = _FAILED.values(state="ready", run_at=bindparam("next_at"))
+
+
 def fail(
     conn: Connection, claimed_job: ClaimedJob, error: str, max_attempts: int = ATTEMPTS
 ) -> None:
@@ -397,10 +406,8 @@ def fail(
 
     error: the kind of failure, without a user's text.
     """
-    values: dict[str, Any] = {"lease_until": None, "error": error}
-    if claimed_job.attempts >= max_attempts:
-        values["state"] = "dead"
-    else:
-        wait = min(MAX_BACKOFF_SECONDS, BACKOFF * 2 ** (claimed_job.attempts - 1))
-        values |= {"state": "ready", "run_at": clock.now() + wait * random.uniform(0.8, 1.2)}
-    conn.execute(update(t.jobs).where(_claimed_row(claimed_job)).values(**values))
+    is_last = claimed_job.attempts >= max_attempts
+    wait = min(MAX_BACKOFF_SECONDS, BACKOFF * 2 ** (claimed_job.attempts - 1))
+    values = {"next_at": clock.now() + wait * random.uniform(0.8, 1.2), "failure": error}
+    claimed = {"claimed": claimed_job.id, "count": claimed_job.attempts}
+    execute(conn, _SET_ASIDE if is_last else _QUEUED_AGAIN, {**claimed, **values})

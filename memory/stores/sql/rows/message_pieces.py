@@ -24,6 +24,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.long_json import count_long_characters, encode_part_by_part
 from memory.conversation.messages import Json, is_system, with_image_addresses
+from memory.conversation.steps import holds_text
 from memory.conversation.thoughts import spoken_text
 from memory.core.screen import Screen
 from memory.ids import key_at, new_key
@@ -99,7 +100,7 @@ def content_of(message: Json, digest: bytes, rules: ContentRules) -> dict[str, A
     """Return a message, which is no system text, as a row stores it; see `contents_of`."""
     content, role = message.get("content"), str(message.get("role") or "")
     words = content if isinstance(content, str) and role == "user" else spoken_text(message)
-    if role == "user" and "</" in words:
+    if role == "user" and holds_text(words, "</"):
         # What a harness says around them are not the user's words.
         own_text = rules.harness.own_part(words)
         words = words if own_text == words.strip() else own_text

@@ -443,7 +443,7 @@ def search_index(
     if not query.text.strip():
         return [
             {
-                **row._mapping,
+                **row._asdict(),
                 "score": 0.0,
                 "coverage": 0.0,
                 "sharing": False,

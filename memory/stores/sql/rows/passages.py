@@ -21,7 +21,7 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.sqlite import fts
 from memory.stores.sql.engine.sqlite.fts import TEXT, IndexScope, SearchDocument
-from memory.stores.sql.engine.statements import rows_of_keys
+from memory.stores.sql.engine.statements import execute, rows_of_keys
 from memory.stores.sql.index import vectors
 from memory.stores.sql.rows.jobs import enqueue
 from memory.stores.sql.rows.messages import BOUNDS, FoundRows, SearchQuery, ancestors, search_index
@@ -208,23 +208,14 @@ def search(
     """
     query = passage_filter.query
     driver = sql_driver(conn)
-    rows = _candidates(
-        driver,
-        tuple(name for name in BOUNDS if getattr(query, name) is not None),
-        len(passage_filter.tags),
-    )
+    bounds = tuple(name for name in BOUNDS if getattr(query, name) is not None)
+    rows = _candidates(driver, bounds, len(passage_filter.tags))
     values = {"scope": scope_id, **{name: getattr(query, name) for name in BOUNDS}}
     values |= {f"tag{i}": pattern for i, pattern in enumerate(_tag_patterns(passage_filter.tags))}
 
     def newest() -> Any:
-        filtered_passages = _apply_filters(
-            select(t.passages).where(p.scope_id == scope_id),
-            query,
-            _tag_patterns(passage_filter.tags),
-        )
-        return conn.execute(
-            filtered_passages.order_by(p.id.desc()).limit(query.limit).offset(query.offset)
-        )
+        page = {"limit": query.limit, "offset": query.offset}
+        return execute(conn, _newest(bounds, len(passage_filter.tags)), values | page)
 
     passage_hits = search_index(
         conn,
@@ -257,6 +248,22 @@ def filter_keys(scope_id: int, passage_filter: PassageFilter) -> Any:
 @cache
 def listed_hits(driver: SqlDriver) -> Any:
     return select(t.passages).where(driver.is_listed(p.id))
+
+
+@lru_cache(64)
+def _newest(bounds: tuple[str, ...], tags: int) -> Any:
+    """Return the statement for the newest passages, kept. bounds, tags: see `_candidates`."""
+    bound_values: Any = {name: bindparam(name) for name in bounds}
+    return (
+        _apply_filters(
+            select(t.passages).where(p.scope_id == bindparam("scope")),
+            replace(SearchQuery(), **bound_values),
+            [bindparam(f"tag{i}") for i in range(tags)],
+        )
+        .order_by(p.id.desc())
+        .limit(bindparam("limit"))
+        .offset(bindparam("offset"))
+    )
 
 
 @lru_cache(64)

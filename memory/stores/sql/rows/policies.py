@@ -13,7 +13,7 @@ from memory.core.layers import LAYER_KINDS
 from memory.ids import clock
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import sql_driver
-from memory.stores.sql.engine.statements import Query, execute_sql
+from memory.stores.sql.engine.statements import Query, execute, execute_sql
 from memory.stores.sql.rows import shared_blocks
 from memory.stores.sql.rows.scopes import UserName
 
@@ -55,7 +55,7 @@ NO_POLICY = StoredPolicy()
 
 def find(conn: Connection, who: UserName) -> StoredPolicy:
     """Return the policy of a user."""
-    row = conn.execute(OF_USER, _name(who)).first()
+    row = execute(conn, OF_USER, _name(who)).first()
     if row is None:
         return NO_POLICY
     return StoredPolicy(

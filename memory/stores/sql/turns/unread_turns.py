@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, literal_column, null, or_, select, update
+from sqlalchemy import Connection, bindparam, case, func, literal_column, null, select, update
 
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
@@ -54,55 +54,69 @@ def count(conn: Connection, scope_id: int, most: int) -> int:
     return len(list(execute(conn, FIRST, {"scope": scope_id, "most": most})))
 
 
+_WAITING = (n.scope_id == bindparam("scope"), n.unread.is_not(None), n.unread == UNREAD)
+_OLDEST = (
+    select(n.id, n.parent, n.conversation).where(*_WAITING).order_by(n.id).limit(bindparam("most"))
+)
+_OLDEST_CONTINUED = _OLDEST.where(n.parent > 0)
+
+
+@cache
+def _first_waiting(driver: SqlDriver, column: Any) -> Any:
+    return select(n.id).where(*_WAITING, n.parent.is_(None), driver.is_listed(column))
+
+
 def oldest(conn: Connection, scope_id: int, limit: int, *, first: bool = False) -> list[int]:
     """Return the oldest unread turns, in order, each first one before the one that follows it.
 
     first: also first turns that nothing followed.
     """
-    waiting = (n.scope_id == scope_id, n.unread.is_not(None), n.unread == UNREAD)
+    where = {"scope": scope_id, "most": limit}
     if first:
-        every = select(n.id).where(*waiting).order_by(n.id).limit(limit)
-        return list(conn.execute(every).scalars())
-    query = select(n.id, n.parent, n.conversation).where(*waiting, n.parent > 0)
-    found = conn.execute(query.order_by(n.id).limit(limit)).all()
+        return [row.id for row in execute(conn, _OLDEST, where)]
+    continued = list(execute(conn, _OLDEST_CONTINUED, where))
     # A fork begins behind the first turn of another conversation.
-    begun = select(n.id).where(
-        *waiting,
-        n.parent.is_(None),
-        or_(
-            n.conversation.in_({row.conversation for row in found}),
-            n.id.in_({row.parent for row in found}),
-        ),
+    before = {
+        n.conversation: {x.conversation for x in continued},
+        n.id: {x.parent for x in continued},
+    }
+    begun = [
+        row.id
+        for column, keys in before.items()
+        for row in execute(
+            conn,
+            _first_waiting(sql_driver(conn), column),
+            {"scope": scope_id, **key_list(conn, [*keys])},
+        )
+    ]
+    return sorted({*begun, *(row.id for row in continued)})
+
+
+@cache
+def _said_in(driver: SqlDriver) -> Any:
+    columns = (m.public_id, m.node, m.role, m.content, m.created_at, m.conversation)
+    body = case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body")
+    return (
+        select(*columns, body)
+        .where(
+            m.scope_id + 0 == bindparam("scope"),
+            driver.is_listed(m.node),
+            m.role.in_([literal_column("'user'"), literal_column("'assistant'")]),
+            m.source.in_([literal_column("'chat'"), literal_column("'answer'")]),
+            m.content != literal_column("''"),
+        )
+        .order_by(m.id)
     )
-    return sorted({*conn.execute(begun).scalars(), *(row.id for row in found)})
 
 
 def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[TurnMessage]:
     """Return what users and assistants said in these turns, in order, without tool results."""
-    query = (
-        select(
-            m.public_id,
-            m.node,
-            m.role,
-            m.content,
-            m.created_at,
-            case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body"),
-            m.conversation,
-        )
-        .where(
-            m.scope_id + 0 == scope_id,
-            m.node.in_(nodes),
-            m.role.in_(("user", "assistant")),
-            m.source.in_(("chat", "answer")),
-            m.content != "",
-        )
-        .order_by(m.id)
-    )
+    where = {"scope": scope_id, **key_list(conn, nodes)}
     return [
         TurnMessage(
             r.public_id, r.node, r.role, r.content, r.created_at, read_name(r.body), r.conversation
         )
-        for r in conn.execute(query)
+        for r in execute(conn, _said_in(sql_driver(conn)), where)
     ]
 
 
@@ -133,11 +147,30 @@ def put_aside(conn: Connection, scope_id: int, nodes: Sequence[int]) -> int:
 
     Those that were set aside too often are marked as read.
     """
-    turns = (n.scope_id == scope_id, n.id.in_(nodes), n.unread.is_not(None))
-    before = conn.execute(select(func.min(n.unread)).where(*turns)).scalar() or UNREAD
-    conn.execute(update(t.nodes).where(*turns, n.unread > MAX_SET_ASIDE).values(unread=null()))
-    conn.execute(update(t.nodes).where(*turns).values(unread=n.unread + 1))
+    driver = sql_driver(conn)
+    where = {"scope": scope_id, **key_list(conn, nodes)}
+    before = execute(conn, _fewest(driver), where).scalar() or UNREAD
+    give_up, count_again = _aside(driver)
+    execute(conn, give_up, where)
+    execute(conn, count_again, where)
     return int(before) - UNREAD
+
+
+def _listed_unread(driver: SqlDriver) -> tuple[Any, ...]:
+    return (n.scope_id == bindparam("scope"), driver.is_listed(n.id), n.unread.is_not(None))
+
+
+@cache
+def _fewest(driver: SqlDriver) -> Any:
+    return select(func.min(n.unread)).where(*_listed_unread(driver))
+
+
+@cache
+def _aside(driver: SqlDriver) -> tuple[Any, Any]:
+    """Return what marks turns as read that were set aside too often, and counts once more."""
+    unread = _listed_unread(driver)
+    give_up = update(t.nodes).where(*unread, n.unread > MAX_SET_ASIDE).values(unread=null())
+    return give_up, update(t.nodes).where(*unread).values(unread=n.unread + 1)
 
 
 def oldest_aside(conn: Connection, scope_id: int, limit: int) -> list[int]:

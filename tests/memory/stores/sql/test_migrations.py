@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sqlite3
 import subprocess
@@ -77,6 +78,31 @@ async def test_an_upgrade_leaves_a_database_that_is_up_to_date_alone(tmp_path):
     before = shape(tmp_path / "a.db")
     await asyncio.to_thread(upgrade, f"sqlite+aiosqlite:///{tmp_path}/a.db")
     assert shape(tmp_path / "a.db") == before
+
+
+async def test_an_upgrade_scrubs_secrets_that_an_earlier_build_stored(tmp_path):
+    await (await made(tmp_path / "a.db")).close()
+    secret = {"source": 'def f() -> str:\n    return "secrets"\n', "secrets": {"K": "sk-1234567"}}
+    plain = {"source": secret["source"], "description": "Üse"}
+    texts = [json.dumps(d, ensure_ascii=False) for d in (secret, plain)]
+    with sqlite3.connect(tmp_path / "a.db") as conn:
+        tool = "INSERT INTO python_tools (id, name, definition, version, created_at, updated_at)"
+        for i, text in enumerate(texts):
+            conn.execute(f"{tool} VALUES (?, ?, ?, 1, 0, 0)", (f"t{i}", f"f{i}", text))
+        version = "INSERT INTO python_tool_versions (id, tool, version, before, after, created_at)"
+        pairs = [(None, texts[0]), (texts[0], texts[1]), (texts[1], None)]
+        for i, pair in enumerate(pairs):
+            conn.execute(f"{version} VALUES (?, 't0', ?, ?, ?, 0)", (i + 1, i + 1, *pair))
+        conn.execute("UPDATE alembic_version SET version_num = '0026'")
+    conn.close()
+    await asyncio.to_thread(upgrade, f"sqlite+aiosqlite:///{tmp_path}/a.db")
+    with sqlite3.connect(tmp_path / "a.db") as conn:
+        tools = conn.execute("SELECT definition FROM python_tools ORDER BY id").fetchall()
+        versions = conn.execute("SELECT before, after FROM python_tool_versions ORDER BY version")
+        kept = [text and json.loads(text) for row in (*tools, *versions) for text in row]
+    conn.close()
+    scrubbed = {"source": secret["source"]}
+    assert kept == [scrubbed, plain, None, scrubbed, scrubbed, plain, plain, None]
 
 
 async def test_what_cannot_be_opened_is_told(tmp_path):

@@ -152,6 +152,7 @@ class PostgresConnections:
     """
 
     pause: asyncio.Future[None] | None = None
+    checkpoint: asyncio.Task[None] | None = None
     parallel = True
     lease: SlotLease | None = None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -164,7 +163,8 @@ class IndexScope:
 
     rows: query for (id, place, at, text) of those of `key_list` that are visible, a kept statement.
     values: its other parameters. beside: returns the rows before and after given rows; None if rows
-    have no neighbours. first, last: of the row keys that are looked at.
+    have no neighbours. first, last: of the row keys that are looked at. size: rows of the scope,
+    None to count them. may_hold: tells whether any row can have a word in a column.
     """
 
     table: str
@@ -174,6 +174,8 @@ class IndexScope:
     beside: Beside | None = None
     first: int = 0
     last: int = MAX_KEY
+    size: int | None = None
+    may_hold: Callable[[TermLookup], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,8 @@ def find_rows(
     if not (size := _size(conn, corner)):
         return {}
     asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
+    if corner.may_hold is not None:
+        asked = list(filter(corner.may_hold, asked))
     matches = _matches(conn, corner, asked, size)
     rows, limits = _StoredRows(conn, corner), (query.candidates, query.wanted)
     if not query.thorough:
@@ -217,8 +221,8 @@ def find_rows(
         return rank(rows, query.text, matches, similarity, limits)[0]
     # By words alone: what is similar is not to choose the words that are looked for.
     no_similarity = SimilarityScores()
-    ranked_rows, pool = rank(rows, query.text, matches, no_similarity, (query.candidates, None))
-    texts = [(pool[k].text, r.score) for k, r in islice(ranked_rows.items(), HITS) if k in pool]
+    ranked_rows, pool = rank(rows, query.text, matches, no_similarity, (query.candidates, HITS))
+    texts = [(pool[k].text, r.score) for k, r in ranked_rows.items() if k in pool]
     words = related_words({w for x in asked for w in x.words}, texts)
     lookups = [word_lookup(corner.scope_id, w) for w in words]
     postings = _postings(conn, corner, lookups, MAX_RELATED) if lookups else []
@@ -304,6 +308,8 @@ def speakers(conn: Connection, kind: str, scope_id: int, query: str) -> list[str
 
 def _size(conn: Connection, corner: IndexScope) -> int:
     """Return how many rows the scope has; of many, that it has `COUNTED`."""
+    if corner.size is not None:
+        return min(corner.size, COUNTED)
     rows = corner.table.removesuffix("_fts")
     return sql_driver(conn).index.count_rows(conn, rows, corner.scope_id, COUNTED)
 
@@ -321,7 +327,10 @@ def _postings(
     conn: Connection, corner: IndexScope, lookups: Sequence[TermLookup], max_rows: int
 ) -> list[list[int]]:
     """Return the newest rows of each lookup, at most so many."""
-    place = IndexPlace(corner.table, corner.scope_id, corner.first, corner.last)
+    drops_frequent = max_rows == MAX_RELATED  # of a related word, such rows count for nothing
+    place = IndexPlace(
+        corner.table, corner.scope_id, corner.first, corner.last, drops_frequent=drops_frequent
+    )
     return sql_driver(conn).index.postings(conn, place, lookups, max_rows)
 
 

@@ -7,7 +7,8 @@ A whole work runs on a connection's thread (aiosqlite's) in one hop.
   the event loop's thread, if nothing can delay it: no write while another connection writes (it is
   tried without waiting), none with `synchronous = FULL` (a commit would wait for the disk), and
   none for a while if such works took long on average (a disk that stalls). Checkpoints, which do
-  wait for the disk, have a thread.
+  wait for the disk, have a connection and a thread of their own: on the writer's thread the next
+  write waited for the disk, and every small write for that one.
 - SQLAlchemy works on a connection's own sqlite3 connection, synchronously. Transactions are begun
   and ended by the driver, reads deferred and writes immediate: SQLAlchemy's own begin and commit
   cost as much as three inserts.
@@ -122,6 +123,7 @@ class ConnectionThread:
     def __init__(self, conn: aiosqlite.Connection, begin: str, options: Mapping[str, Any]) -> None:
         self._conn = conn
         self._lite = SqliteConnection(conn._conn, begin, options)
+        self.turn = asyncio.Lock()  # the writer's: a group of writes, or the end of a checkpoint
 
     @property
     def raw(self) -> sqlite3.Connection:
@@ -190,12 +192,13 @@ class SqliteThreads:
         self._open_connections: list[ConnectionThread] = []
         self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
         self._writer: ConnectionThread | None = None
+        self._checkpointer: ConnectionThread | None = None
         self._own_connection: tuple[SqliteConnection, SqliteConnection] | None = (
             None  # one connection, for reads and for writes
         )
         self._rests_until = self._pace = 0.0
         self._since_checkpoint = 0
-        self._checkpoint: asyncio.Task[None] | None = None
+        self.checkpoint: asyncio.Task[None] | None = None
         self.pause: asyncio.Future[None] | None = None
         self.index_changes = IndexChanges()  # of `at_once`
 
@@ -223,6 +226,7 @@ class SqliteThreads:
                 )
                 # a checkpoint within a commit would triple what everybody waits for it
                 await self._writer.call(_set_pragmas, self._writer.raw, "wal_autocheckpoint=0")
+                self._checkpointer = await self._connect(WRITING)
                 self._own_connection = (
                     SqliteConnection(raw_connection, READING, self._options),
                     SqliteConnection(
@@ -269,7 +273,8 @@ class SqliteThreads:
         if self._writer is None:
             raise OSError("the database is not open")
         begun_at = time.monotonic()
-        results = await self._writer.run(works)
+        async with self._writer.turn:
+            results = await self._writer.run(works)
         if self._own_connection is not None:
             is_long = time.monotonic() - begun_at > LONG_GROUP_SECONDS
             self._count(LONG_GROUP_WORKS if is_long else len(works))
@@ -318,10 +323,10 @@ class SqliteThreads:
     def _count(self, works: int) -> None:
         """Count writes; after so many of them the log is brought into the database."""
         self._since_checkpoint += works
-        if self._checkpoint is None or self._checkpoint.done():
+        if self.checkpoint is None or self.checkpoint.done():
             if self._since_checkpoint >= CHECKPOINT:
                 self._since_checkpoint = 0
-                self._checkpoint = asyncio.create_task(
+                self.checkpoint = asyncio.create_task(
                     self._write_checkpoints(), name="memory-checkpoint"
                 )
         elif self._since_checkpoint >= BEHIND and self.pause is None:
@@ -336,12 +341,16 @@ class SqliteThreads:
         one that they outrun.
         """
         try:
-            if self._writer is not None and (
-                await self._writer.call(self._writer.checkpoint) >= LONG_LOG_PAGES
-                or self.pause is not None
-            ):
-                self.pause = self.pause or asyncio.get_running_loop().create_future()
-                await self._writer.call(self._writer.checkpoint_rest)
+            thread, writer = self._checkpointer, self._writer
+            if thread is None or writer is None:
+                return
+            if await thread.call(thread.checkpoint) < LONG_LOG_PAGES and self.pause is None:
+                return
+            # What was written during the first: no write waits for it yet.
+            await thread.call(thread.checkpoint)
+            self.pause = self.pause or asyncio.get_running_loop().create_future()
+            async with writer.turn:
+                await thread.call(thread.checkpoint_rest)
         finally:
             if (pause := self.pause) is not None:
                 self.pause = None
@@ -360,8 +369,8 @@ class SqliteThreads:
             return None
 
     async def close(self) -> None:
-        if self._checkpoint is not None:
-            await asyncio.wait([self._checkpoint])
+        if self.checkpoint is not None:
+            await asyncio.wait([self.checkpoint])
         connection, self._own_connection = self._own_connection, None
         if connection is not None:
             for lite in connection:
@@ -371,4 +380,4 @@ class SqliteThreads:
             await thread.close()
         self._open_connections.clear()
         self._readers = asyncio.LifoQueue()
-        self._writer = None
+        self._writer = self._checkpointer = None

@@ -131,7 +131,7 @@ async def test_who_cannot_renew_it_writes_nothing_says_so_and_goes_on_once_it_ca
         assert await within(5, lambda: "serves its database again" in caplog.text)
         await memory.db.write(mark("again"))
         assert memory.ready
-    names = stores.on_server(postgres_url, "SELECT name FROM marks")
+    names = stores.on_server(postgres_url, "SELECT name FROM marks WHERE name != 'terms'")
     assert [row[0] for row in names] == ["again"]
 
 
@@ -144,7 +144,10 @@ async def test_a_write_is_not_committed_by_who_lost_the_lease_meanwhile(postgres
 
         with pytest.raises(StoreUnavailable, match="lost its lease"):
             await memory.db.write(work)
-    assert stores.on_server(postgres_url, "SELECT count(*) FROM marks")[0][0] == 0
+    assert (
+        stores.on_server(postgres_url, "SELECT count(*) FROM marks WHERE name != 'terms'")[0][0]
+        == 0
+    )
 
 
 async def test_a_process_that_stood_still_renews_its_lease_before_it_refuses(
@@ -159,7 +162,10 @@ async def test_a_process_that_stood_still_renews_its_lease_before_it_refuses(
         await memory.wait_until_ready()
         assert memory.ready
         assert lost == [True]  # one renewal for all, after which others' edits are looked for
-    assert stores.on_server(postgres_url, "SELECT count(*) FROM marks")[0][0] == 20
+    assert (
+        stores.on_server(postgres_url, "SELECT count(*) FROM marks WHERE name != 'terms'")[0][0]
+        == 20
+    )
 
 
 async def test_nobody_waits_for_a_renewal_that_failed_before(postgres_url, tmp_path, monkeypatch):
