@@ -200,14 +200,13 @@ class GatewayMiddleware:
         headers, name = headers_of(scope), request_id(scope)
         server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
-        is_origin_allowed = bool(origin) and any(
-            o.rstrip("/") in (origin, "*") for o in server.cors_origins
-        )
+        origins = [o.rstrip("/") for o in server.cors_origins]
+        is_listed = bool(origin) and (origin in origins or "*" in origins)
         asks = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
-        if is_origin_allowed and not asks:
+        if is_listed and not asks:
             send = _with_cors(send, origin)
         try:
-            _check(gateway, scope, headers, allowed=is_origin_allowed)
+            _check(gateway, scope, headers, allowed=is_listed)
         except REFUSALS as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
@@ -216,7 +215,7 @@ class GatewayMiddleware:
             return
         if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
             scope = {**scope, "method": "GET"}  # uvicorn omits the body
-        if is_origin_allowed and asks:
+        if is_listed and asks:
             await respond(send, 204, b"", _cors(origin, headers))
             return
         process.busy += 1
