@@ -391,60 +391,42 @@ class Memory:
         return cached_snapshot if [list(row) for row in rows] == [expected_versions] else None
 
     def _snapshot_from_cache(
-        self, ask: TurnRequest, turn: RequestHistory, cached_snapshot: turn_reader.Snapshot | None
+        self, ask: TurnRequest, turn: RequestHistory, snapshot: turn_reader.Snapshot | None
     ) -> turn_reader.Snapshot | None:
         """Return the snapshot as the store would, from the cache; None if it must be read."""
         policy, project = ask.policy or self.policy, ask.scope.project
         if (
-            cached_snapshot is None
-            or cached_snapshot.conversation is None
-            or cached_snapshot.defaults is not (policy.project_blocks if project else policy.blocks)
-            or (project and not self.lines.is_general_same(ask.scope, cached_snapshot))
+            snapshot is None
+            or snapshot.conversation is None
+            or snapshot.defaults is not (policy.project_blocks if project else policy.blocks)
+            or (project and not self.lines.is_general_same(ask.scope, snapshot))
             or (
                 not self.db.is_shared
-                and cached_snapshot.shares != self.shared.counts.get(ask.scope.tenant)
+                and snapshot.shares != self.shared.counts.get(ask.scope.tenant)
             )
-            or ask.explicit not in (None, cached_snapshot.conversation.name)
+            or ask.explicit not in (None, snapshot.conversation.name)
         ):
             return None
         lead = prepended_count = 0
         if turn.newest < 0:
             again = ask.repeats != "new"
-            messages = (
-                cached_snapshot.kept.continue_with(turn.messages, again)
-                if cached_snapshot.kept
-                else None
-            )
+            messages = snapshot.kept.continue_with(turn.messages, again) if snapshot.kept else None
             if messages is None:
                 return None
-            turn, lead, prepended_count = (
-                self._turn(ask, messages),
-                count_leading_system(ask.messages),
-                len(messages) - len(ask.messages),
-            )
-        at = turn.newest
-        sent_pieces = (
-            cached_snapshot.sent
-            if cached_snapshot.sent is not None and cached_snapshot.sent.goes_on(turn.messages)
-            else None
-        )
+            turn = self._turn(ask, messages)
+            lead = count_leading_system(ask.messages)
+            prepended_count = len(messages) - len(ask.messages)
+        pieces = snapshot.sent
+        if pieces is not None and not pieces.goes_on(turn.messages):
+            pieces = None
         # Taken out of the cache, so not shared.
-        (
-            cached_snapshot.turn,
-            cached_snapshot.sent,
-            cached_snapshot.lead,
-            cached_snapshot.prepended,
-        ) = (
-            turn,
-            sent_pieces,
-            lead,
-            prepended_count,
-        )
-        cached_snapshot.past.at, cached_snapshot.past.places = (
-            at,
-            sent_pieces.places if sent_pieces else None,
-        )
-        return cached_snapshot
+        snapshot.turn = turn
+        snapshot.sent = pieces
+        snapshot.lead = lead
+        snapshot.prepended = prepended_count
+        snapshot.past.at = turn.newest
+        snapshot.past.places = pieces.places if pieces else None
+        return snapshot
 
     async def _read_snapshot(
         self,

@@ -185,8 +185,8 @@ def tools_of(
 ) -> list[Json]:
     """Return an agent's tools. names: those that were asked for. grants: by its profile."""
     memory_names = list(OURS) if memory_tools else []
-    grantable_names = (*TO_AGENTS, *operator_tools(call))
-    granted_names = [name for name in grantable_names if any_matches(grants, name)]
+    known_names = (*TO_AGENTS, *operator_tools(call))
+    granted_names = [name for name in known_names if any_matches(grants, name)]
     return [
         shown_tool(call, name, available=any_matches(grants, name))
         for name in dict.fromkeys([*memory_names, *names, *granted_names])

@@ -49,10 +49,16 @@ async def _read_memory(caller: ManagementRequest, agent: Agent) -> Remembered:
 
     if agent.settings.home != "agent":
         return Remembered(agents.shown_agent(agent)["blocks"], [], [])
-    own = await open_own_memory(caller, agent.name)
-    labels = [item async for item in _items(lambda c: blocks.blocks.fn(own, c, PAGE))]
-    told = [item async for item in _items(lambda c: passages.passages.fn(own, c, PAGE, False))]
-    return Remembered(labels, told[::-1], await _read_messages(own, MAX_ITEMS - len(told)))
+    agent_context = await open_own_memory(caller, agent.name)
+    labels = [item async for item in _items(lambda c: blocks.blocks.fn(agent_context, c, PAGE))]
+    passage_items = [
+        item async for item in _items(lambda c: passages.passages.fn(agent_context, c, PAGE, False))
+    ]
+    return Remembered(
+        labels,
+        passage_items[::-1],
+        await _read_messages(agent_context, MAX_ITEMS - len(passage_items)),
+    )
 
 
 async def open_own_memory(caller: ManagementRequest, name: str) -> UserContext:
@@ -60,13 +66,16 @@ async def open_own_memory(caller: ManagementRequest, name: str) -> UserContext:
     return await with_agents_blocks(open_user(caller, AGENT_PREFIX + name, name))
 
 
-async def _read_messages(own: UserContext, room: int) -> list[Json]:
+async def _read_messages(agent_context: UserContext, room: int) -> list[Json]:
     """Return what was said to an agent, oldest first. Raises TooLarge."""
-    talks = [talk async for talk in _items(lambda c: conversations.conversations.fn(own, c, PAGE))]
+    talks = [
+        talk
+        async for talk in _items(lambda c: conversations.conversations.fn(agent_context, c, PAGE))
+    ]
     messages: list[Json] = []
     for talk in sorted(talks, key=lambda talk: str(talk["created_at"])):
-        read = partial(_read_talk, own, talk["id"])
-        async for message in _items(read):
+        read_page = partial(_read_talk, agent_context, talk["id"])
+        async for message in _items(read_page):
             if message["role"] in SPOKEN:
                 messages.append(message)
             if len(messages) > room:
@@ -77,16 +86,16 @@ async def _read_messages(own: UserContext, room: int) -> list[Json]:
     return messages
 
 
-async def _read_talk(own: UserContext, name: str, cursor: str | None) -> Page[Any]:
-    page: Page[Any] = await conversations.messages.fn(own, name, cursor, PAGE)
+async def _read_talk(agent_context: UserContext, name: str, cursor: str | None) -> Page[Any]:
+    page: Page[Any] = await conversations.messages.fn(agent_context, name, cursor, PAGE)
     return page
 
 
-async def _items(read: Callable[[str | None], Awaitable[Page[Any]]]) -> AsyncIterator[Json]:
+async def _items(read_page: Callable[[str | None], Awaitable[Page[Any]]]) -> AsyncIterator[Json]:
     """Yield the entries of a list of the API, page by page."""
     cursor = None
     while True:
-        page = await read(cursor)
+        page = await read_page(cursor)
         for entry in page.data:
             yield msgspec.to_builtins(entry)
         if (cursor := page.next_cursor) is None:

@@ -49,21 +49,21 @@ async def read_file(text: bytes) -> list[ReadAgent]:
 async def make_agents(
     caller: ManagementRequest,
     importing: RunningImports,
-    read: Sequence[ReadAgent],
+    file_agents: Sequence[ReadAgent],
     source: EditSource,
 ) -> list[str]:
     """Make agents with what they remember; return which parts of that were refused.
 
     Raises RequestConflict for a name that is taken, before anything is made; BadRequest, Forbidden.
     """
-    for agent in read:
+    for agent in file_agents:
         await _check_free(caller, agent.name)
-    refused: list[str] = []
-    for agent in read:
-        refused += await _make_profile(caller, agent, source)
+    refusals: list[str] = []
+    for agent in file_agents:
+        refusals += await _make_profile(caller, agent, source)
         with importing.of(caller.tenant):
-            refused += await _import_memory(caller, agent)
-    return refused
+            refusals += await _import_memory(caller, agent)
+    return refusals
 
 
 async def _check_free(caller: ManagementRequest, name: str) -> None:
@@ -83,8 +83,8 @@ async def _make_profile(
     """
     model = agent.profile["model"] or agent.handle
     names = list(dict.fromkeys([model, model.partition("/")[2], ""]))
-    tools, left_out = _grantable_tools(caller, agent)
-    rules, more = _read_rules(agent)
+    tools, tool_lines = _grantable_tools(caller, agent)
+    rules, rule_lines = _read_rules(agent)
     profile = {**agent.profile, "tools": tools, "tool_rules": rules}
     for name in names:
         try:
@@ -93,17 +93,19 @@ async def _make_profile(
         except GatewayError as e:
             if e.param != "model" or name == names[-1]:
                 raise
-    return [*left_out, *more]
+    return [*tool_lines, *rule_lines]
 
 
 def _grantable_tools(caller: ManagementRequest, agent: ReadAgent) -> tuple[list[str], list[str]]:
     """Return those tools of an agent that the caller may grant, and a line on the others."""
-    there = caller.gateway.toolbox.catalog(caller.tenant).tools
-    tools = [name for name in agent.tools if name in there and may_grant_tool(caller, name)]
-    missing = [name for name in agent.tools if name not in tools and name not in LETTA_TOOLS]
-    if not missing:
+    known_tools = caller.gateway.toolbox.catalog(caller.tenant).tools
+    tools = [name for name in agent.tools if name in known_tools and may_grant_tool(caller, name)]
+    missing_tools = [name for name in agent.tools if name not in tools and name not in LETTA_TOOLS]
+    if not missing_tools:
         return tools, []
-    return tools, [f"These tools are not here, or not yours to grant: {', '.join(missing)[:400]}."]
+    return tools, [
+        f"These tools are not here, or not yours to grant: {', '.join(missing_tools)[:400]}."
+    ]
 
 
 def _read_rules(agent: ReadAgent) -> tuple[list[Json], list[str]]:
@@ -123,28 +125,30 @@ async def _import_memory(caller: ManagementRequest, agent: ReadAgent) -> list[st
     )
     if not parts:
         return []
-    own = await open_own_memory(caller, agent.name)
+    agent_context = await open_own_memory(caller, agent.name)
     try:
-        await _import_lines(own, b"".join(parts))
+        await _import_lines(agent_context, b"".join(parts))
         return []
     except GatewayError as e:
         if e.status not in REFUSED:
             raise
-    refused = []
+    refusals = []
     for part in parts:
         try:
-            await _import_lines(own, part)
+            await _import_lines(agent_context, part)
         except GatewayError as e:
             if e.status not in REFUSED:
                 raise
-            refused.append(e.message)
-    return refused
+            refusals.append(e.message)
+    return refusals
 
 
-async def _import_lines(own: UserContext, body: bytes) -> None:
-    actor, screen = own.hand("import"), own.memory.policy.screen
-    limits = ImportLimits(actor.defaults, own.scope.agent, own.caller.rows, screen)
+async def _import_lines(agent_context: UserContext, body: bytes) -> None:
+    actor, screen = agent_context.hand("import"), agent_context.memory.policy.screen
+    limits = ImportLimits(
+        actor.defaults, agent_context.scope.agent, agent_context.caller.rows, screen
+    )
     manifest = ImportManifest(body, limits)
     with translate_errors():
         await manifest.examine()
-    await own.write(management.users.import_user(own.memory, actor, manifest))
+    await agent_context.write(management.users.import_user(agent_context.memory, actor, manifest))

@@ -21,8 +21,8 @@ from gateway.management.agent_schemas import AgentErased, AgentMemory, AgentVers
 from gateway.management.blocks import expected_version
 from gateway.management.context import (
     PROVES_TENANT,
-    AtDesk,
     AtDoor,
+    AtUser,
     Cursor,
     ManagementRequest,
     PageLimit,
@@ -62,7 +62,7 @@ class TakingProfile(Operation):
 
 def shown_agent(agent: Agent) -> Json:
     """Return an agent as the API shows it."""
-    stored = agent.row
+    row = agent.row
     return {
         "object": "agent",
         "id": agent.id,
@@ -71,9 +71,9 @@ def shown_agent(agent: Agent) -> Json:
         **agent.settings.model_dump(mode="json", exclude_none=True),
         "source": agent.source,
         "version": agent.version,
-        "created_at": iso(stored.created_at) if stored else None,
-        "updated_at": iso(stored.updated_at) if stored else None,
-        "updated_by": stored.updated_by if stored else agent.source,
+        "created_at": iso(row.created_at) if row else None,
+        "updated_at": iso(row.updated_at) if row else None,
+        "updated_by": row.updated_by if row else agent.source,
     }
 
 
@@ -99,8 +99,8 @@ def _source_of(caller: ManagementRequest) -> EditSource:
 async def find_agent(caller: ManagementRequest, name: str) -> Agent:
     """Return an agent that the caller may use. Raises ResourceNotFound, Forbidden."""
     directory = caller.gateway.agents
-    stored = await caller.read(management.agents.find_agent(caller.memory, caller.tenant, name))
-    agent = directory.parse(stored) if stored else directory.find_configured(name)
+    row = await caller.read(management.agents.find_agent(caller.memory, caller.tenant, name))
+    agent = directory.parse(row) if row else directory.find_configured(name)
     if agent is None:
         raise ResourceNotFound(f"There is no agent {name[:64]!r}.", code="agent_not_found")
     check_call(caller.principal, agent)
@@ -114,9 +114,9 @@ async def _stored(caller: ManagementRequest, name: str) -> StoredAgent | None:
 async def _check_own(caller: ManagementRequest, name: str) -> StoredAgent:
     """Return the tenant's own profile. Raises Forbidden for one of the configuration."""
     check_maker(caller)
-    stored = await _stored(caller, name)
-    if stored is not None:
-        return stored
+    row = await _stored(caller, name)
+    if row is not None:
+        return row
     if caller.gateway.agents.find_configured(name) is not None:
         raise Forbidden(
             f"The agent {name!r} is part of the configuration: change it there, and reload "
@@ -130,17 +130,17 @@ async def _write(
     caller: ManagementRequest, name: str, profile: str | None, source: EditSource
 ) -> Agent | None:
     """Write a profile, None to delete it."""
-    most = caller.gateway.settings.memory.agents_per_tenant
-    stored = await caller.write(
+    max_agents = caller.gateway.settings.memory.agents_per_tenant
+    row = await caller.write(
         management.agents.edit_agent(
             caller.memory,
             (caller.tenant, name),
             lambda _: profile,
             source,
-            most,
+            max_agents,
         )
     )
-    return caller.gateway.agents.parse(stored) if stored else None
+    return caller.gateway.agents.parse(row) if row else None
 
 
 @get("/agents", summary="The agents this key may use, by name", opt={PROVES_TENANT: True})
@@ -149,18 +149,24 @@ async def agents(
 ) -> Page[Json]:
     after = place_of(cursor, str)
     directory = caller.gateway.agents
-    listed = await caller.read(directory.list_of(caller.principal, caller.tenant))
+    all_agents = await caller.read(directory.list_of(caller.principal, caller.tenant))
     rows = [
         row
-        for row in listed
+        for row in all_agents
         if (not tag or tag in row.glance.tags) and (after is None or row.name > after)
     ][: limit + 1]
     names = [row.name for row in rows]
-    stored = await caller.read(management.agents.read_agents(caller.memory, caller.tenant, names))
-    own = {row.name: directory.parse(row) for row in stored}
-    found = [agent for n in names if (agent := own.get(n) or directory.configured.get(n))]
-    page, rest = window(found, limit, lambda a: a.name, lambda a: len(a.settings.instruction))
-    return Page([shown_agent(agent) for agent in page], rest)
+    page_rows = await caller.read(
+        management.agents.read_agents(caller.memory, caller.tenant, names)
+    )
+    own_agents = {row.name: directory.parse(row) for row in page_rows}
+    page_agents = [
+        agent for n in names if (agent := own_agents.get(n) or directory.configured.get(n))
+    ]
+    page, next_cursor = window(
+        page_agents, limit, lambda a: a.name, lambda a: len(a.settings.instruction)
+    )
+    return Page([shown_agent(agent) for agent in page], next_cursor)
 
 
 @get("/agents/{name:str}", summary="One agent, by name or id", opt={PROVES_TENANT: True})
@@ -190,9 +196,9 @@ async def put_profile(
     if await _stored(caller, name) is None:
         check_new_name(name)
         _check_not_configured(caller, name)
-    written = await _write(caller, name, check_profile(caller, members), source)
-    assert written is not None  # noqa: S101 - a put never deletes
-    return written
+    agent = await _write(caller, name, check_profile(caller, members), source)
+    assert agent is not None  # noqa: S101 - a put never deletes
+    return agent
 
 
 def _check_not_configured(caller: ManagementRequest, name: str) -> None:
@@ -223,21 +229,21 @@ async def change_profile(
 ) -> Agent:
     """Change members of a profile. Raises BadRequest, Forbidden, RequestConflict."""
     expect = source.expect
-    for left in reversed(range(TRIES)):
-        stored = await _check_own(caller, name)
-        members = {**msgspec.json.decode(stored.profile), **changes}
+    for tries_left in reversed(range(TRIES)):
+        row = await _check_own(caller, name)
+        members = {**msgspec.json.decode(row.profile), **changes}
         # null takes back what stands in place of a setting of [memory].
         members = {member: value for member, value in members.items() if value is not None}
         profile = check_profile(caller, members)
-        seen = replace(source, expect=stored.version if expect is None else expect)
+        seen_source = replace(source, expect=row.version if expect is None else expect)
         try:
-            written = await _write(caller, name, profile, seen)
+            agent = await _write(caller, name, profile, seen_source)
         except RequestConflict as e:
-            if expect is not None or not left or not isinstance(e.__cause__, Conflict):
+            if expect is not None or not tries_left or not isinstance(e.__cause__, Conflict):
                 raise
             continue
-        assert written is not None  # noqa: S101 - a patch never deletes
-        return written
+        assert agent is not None  # noqa: S101 - a patch never deletes
+        return agent
     raise AssertionError("the last try raises")
 
 
@@ -262,21 +268,23 @@ async def remove_agent(
     caller: ManagementRequest, name: str, memory: str | None, source: EditSource
 ) -> AgentErased:
     """Delete a profile. memory: see `delete_agent`. Raises Forbidden, RequestConflict."""
-    stored = await _check_own(caller, name)
-    found = caller.gateway.agents.parse(stored)
-    own, who = found.settings.home == "agent", (caller.tenant, stored.name)
-    erases = memory == "erase" or (memory is None and own)
+    row = await _check_own(caller, name)
+    agent = caller.gateway.agents.parse(row)
+    is_home_agent, agent_key = agent.settings.home == "agent", (caller.tenant, row.name)
+    erases = memory == "erase" or (memory is None and is_home_agent)
     blocks = await caller.write(
-        management.agents.delete_agent(caller.memory, who, source, with_blocks=erases)
+        management.agents.delete_agent(caller.memory, agent_key, source, with_blocks=erases)
     )
-    erased: dict[str, int] = {}
+    erased_counts: dict[str, int] = {}
     if erases:
-        erased = await caller.write(management.agents.erase_memories(caller.memory, who))
-        erased["blocks"] = erased.get("blocks", 0) + blocks
-        if own:
-            home = home_of(stored.name)
+        erased_counts = await caller.write(
+            management.agents.erase_memories(caller.memory, agent_key)
+        )
+        erased_counts["blocks"] = erased_counts.get("blocks", 0) + blocks
+        if is_home_agent:
+            home = home_of(row.name)
             await caller.write(management.users.erase_user(caller.memory, caller.tenant, home))
-    return AgentErased(stored.name, stored.id, erased)
+    return AgentErased(row.name, row.id, erased_counts)
 
 
 @get(
@@ -289,23 +297,25 @@ async def versions(
 ) -> Page[AgentVersion]:
     check_maker(caller)
     name, before = segment(name), place_of(cursor, int)
-    who = caller.tenant, name
-    rows = await caller.read(management.agents.list_versions(caller.memory, who, before, limit + 1))
-    page, rest = window(
+    agent_key = caller.tenant, name
+    rows = await caller.read(
+        management.agents.list_versions(caller.memory, agent_key, before, limit + 1)
+    )
+    page, next_cursor = window(
         rows,
         limit,
         lambda row: row["version"],
         lambda row: len(row["before"] or "") + len(row["after"] or ""),
     )
-    return Page([_version(row) for row in page], rest)
+    return Page([_version(row) for row in page], next_cursor)
 
 
 def _version(row: dict[str, Any]) -> AgentVersion:
-    both = {
+    profiles = {
         side: msgspec.json.decode(row[side]) if row[side] is not None else None
         for side in ("before", "after")
     }
-    return AgentVersion(**{**row, **both, "created_at": iso(row["created_at"])})
+    return AgentVersion(**{**row, **profiles, "created_at": iso(row["created_at"])})
 
 
 @post(
@@ -330,22 +340,22 @@ async def undo_edit(caller: ManagementRequest, name: str, source: EditSource) ->
     check_maker(caller)
     if await _stored(caller, name) is None:
         _check_not_configured(caller, name)
-    most = caller.gateway.settings.memory.agents_per_tenant
+    max_agents = caller.gateway.settings.memory.agents_per_tenant
     return await caller.write(
         management.agents.undo_edit(
             caller.memory,
             (caller.tenant, name),
             source,
-            most,
+            max_agents,
             lambda profile: check_restored(caller, profile),
         )
     )
 
 
 @get("/users/{user:str}/agents", summary="The agents with which a user has a memory")
-async def user_agents(desk: AtDesk) -> Page[AgentMemory]:
-    rows = await desk.read(
-        management.agents.list_memories(desk.memory, desk.scope.tenant, desk.user)
+async def user_agents(context: AtUser) -> Page[AgentMemory]:
+    rows = await context.read(
+        management.agents.list_memories(context.memory, context.scope.tenant, context.user)
     )
     return Page([AgentMemory(**{**r, "active_at": iso(r["active_at"])}) for r in rows])
 

@@ -90,8 +90,10 @@ async def approvals(
             caller.memory, reach_of(caller), status, after, limit + 1
         )
     )
-    page, rest = window(rows, limit, lambda r: (r.created_at, r.id), lambda r: len(r.arguments))
-    return Page([approval_object(row) for row in page], rest)
+    page, next_cursor = window(
+        rows, limit, lambda r: (r.created_at, r.id), lambda r: len(r.arguments)
+    )
+    return Page([approval_object(row) for row in page], next_cursor)
 
 
 @post(
@@ -102,8 +104,8 @@ async def approvals(
 )
 async def decide(caller: AtDoor, ident: FromPath[str]) -> Approval:
     check_may_approve(caller)
-    sent = await caller.parse_body(DecisionPost)
-    return await decide_call(caller, segment(ident), sent)
+    decision = await caller.parse_body(DecisionPost)
+    return await decide_call(caller, segment(ident), decision)
 
 
 async def decide_call(caller: ManagementRequest, ident: str, sent: DecisionPost) -> Approval:

@@ -14,7 +14,7 @@ from litestar.params import FromPath
 from gateway.errors import BadRequest, ResourceNotFound
 from gateway.management import schemas
 from gateway.management.context import (
-    AtDesk,
+    AtUser,
     Cursor,
     PageLimit,
     UserContext,
@@ -54,38 +54,52 @@ def expected_version(headers: Mapping[str, str], what: str = "block") -> int | N
 
 
 async def _edit(
-    desk: UserContext, label: str, how: Edit, expect: int | None = None
+    context: UserContext, label: str, how: Edit, expect: int | None = None
 ) -> CoreBlock | None:
     """Edit a block. expect: the version that was seen, where the header does not say it."""
     hand, expect = (
-        desk.hand(),
-        expected_version(desk.caller.request.headers) if expect is None else expect,
+        context.hand(),
+        expected_version(context.caller.request.headers) if expect is None else expect,
     )
-    must_exist = desk.caller.request.headers.get("if-match", "").strip() == "*"
+    must_exist = context.caller.request.headers.get("if-match", "").strip() == "*"
 
     def needed(block: CoreBlock | None) -> CoreBlock | None:
         if must_exist and block is None:
             raise Conflict(f"there is no block {label!r}, but If-Match requires one")
         return how(block)
 
-    return await desk.write(management.blocks.edit_block(desk.memory, hand, label, needed, expect))
+    return await context.write(
+        management.blocks.edit_block(context.memory, hand, label, needed, expect)
+    )
 
 
 @get("/users/{user:str}/blocks", summary="A user's blocks, ordered by label")
-async def blocks(desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50) -> Page[schemas.Block]:
+async def blocks(
+    context: AtUser, cursor: Cursor = None, limit: PageLimit = 50
+) -> Page[schemas.Block]:
     after = place_of(cursor, str)
-    found = await desk.read(management.blocks.list_blocks(desk.memory, desk.hand()))
-    rows = [found[label] for label in sorted(found) if after is None or label > after]
-    mine, rest = window(rows[: limit + 1], limit, lambda b: b.label, lambda b: len(b.value))
-    return Page([schemas.block(b) for b in mine], rest)
+    blocks_by_label = await context.read(
+        management.blocks.list_blocks(context.memory, context.hand())
+    )
+    rows = [
+        blocks_by_label[label]
+        for label in sorted(blocks_by_label)
+        if after is None or label > after
+    ]
+    page_blocks, next_cursor = window(
+        rows[: limit + 1], limit, lambda b: b.label, lambda b: len(b.value)
+    )
+    return Page([schemas.block(b) for b in page_blocks], next_cursor)
 
 
 @get("/users/{user:str}/blocks/{label:str}", summary="One block")
-async def block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
-    found = (await desk.read(management.blocks.list_blocks(desk.memory, desk.hand()))).get(label)
-    if found is None:
+async def block(context: AtUser, label: FromPath[str]) -> Response[schemas.Block]:
+    found_block = (
+        await context.read(management.blocks.list_blocks(context.memory, context.hand()))
+    ).get(label)
+    if found_block is None:
         raise ResourceNotFound(f"There is no memory block {label[:80]!r}.")
-    return _with_etag(found)
+    return _with_etag(found_block)
 
 
 @put(
@@ -93,22 +107,22 @@ async def block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
     summary="Create or replace a block",
     operation_class=describe_body(BlockPut),
 )
-async def put_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
-    return _with_etag(await replace_block(desk, label, await desk.asked(BlockPut)))
+async def put_block(context: AtUser, label: FromPath[str]) -> Response[schemas.Block]:
+    return _with_etag(await replace_block(context, label, await context.asked(BlockPut)))
 
 
 async def replace_block(
-    desk: UserContext, label: str, new: BlockPut, expect: int | None = None
+    context: UserContext, label: str, block_put: BlockPut, expect: int | None = None
 ) -> CoreBlock:
     """Create or replace a block. expect: the version that was seen, None for any.
 
     Raises BadRequest, Forbidden, RequestConflict, Unavailable.
     """
-    change = BlockEdit(new.value, new.description, new.limit, new.read_only)
+    change = BlockEdit(block_put.value, block_put.description, block_put.limit, block_put.read_only)
     with translate_errors():
-        desk.memory.policy.screen.check("value", new.value)
-        how = management.blocks.put_block(label, change, desk.hand().defaults)
-    now = await _edit(desk, label, how, expect)
+        context.memory.policy.screen.check("value", block_put.value)
+        how = management.blocks.put_block(label, change, context.hand().defaults)
+    now = await _edit(context, label, how, expect)
     assert now is not None  # noqa: S101 - a put never deletes
     return now
 
@@ -118,13 +132,15 @@ async def replace_block(
     summary="Change a block",
     operation_class=describe_body(BlockPatch),
 )
-async def patch_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block]:
-    new = await desk.asked(BlockPatch)
-    change = BlockEdit(new.value, new.description, new.limit, new.read_only)
+async def patch_block(context: AtUser, label: FromPath[str]) -> Response[schemas.Block]:
+    block_patch = await context.asked(BlockPatch)
+    change = BlockEdit(
+        block_patch.value, block_patch.description, block_patch.limit, block_patch.read_only
+    )
     with translate_errors():
-        desk.memory.policy.screen.check("value", new.value)
+        context.memory.policy.screen.check("value", block_patch.value)
     now = await _edit(
-        desk, label, management.blocks.patch_block(label, change, desk.hand().defaults)
+        context, label, management.blocks.patch_block(label, change, context.hand().defaults)
     )
     assert now is not None  # noqa: S101 - a patch never deletes
     return _with_etag(now)
@@ -135,26 +151,26 @@ async def patch_block(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Bl
     status_code=200,
     summary="Delete a block; undo restores it",
 )
-async def delete_block(desk: AtDesk, label: FromPath[str]) -> Gone:
-    await _edit(desk, label, management.blocks.remove_block(label))
+async def delete_block(context: AtUser, label: FromPath[str]) -> Gone:
+    await _edit(context, label, management.blocks.remove_block(label))
     return Gone(label, "block")
 
 
 @get("/users/{user:str}/blocks/{label:str}/versions", summary="A block's history, newest first")
 async def versions(
-    desk: AtDesk, label: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+    context: AtUser, label: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[Version]:
     before = place_of(cursor, int)
-    found = await desk.read(
-        management.blocks.list_versions(desk.memory, desk.hand(), label, before, limit + 1)
+    rows = await context.read(
+        management.blocks.list_versions(context.memory, context.hand(), label, before, limit + 1)
     )
-    mine, rest = window(
-        [Version(**{**v, "created_at": iso(v["created_at"])}) for v in found],
+    page_versions, next_cursor = window(
+        [Version(**{**v, "created_at": iso(v["created_at"])}) for v in rows],
         limit,
         lambda v: v.version,
         lambda v: len(v.before or "") + len(v.after or ""),
     )
-    return Page(mine, rest)
+    return Page(page_versions, next_cursor)
 
 
 @post(
@@ -162,8 +178,8 @@ async def versions(
     status_code=200,
     summary="Undo the newest edit; repeat to undo earlier ones",
 )
-async def undo(desk: AtDesk, label: FromPath[str]) -> Response[schemas.Block | Gone]:
-    now = await desk.write(management.blocks.undo_edit(desk.memory, desk.hand(), label))
+async def undo(context: AtUser, label: FromPath[str]) -> Response[schemas.Block | Gone]:
+    now = await context.write(management.blocks.undo_edit(context.memory, context.hand(), label))
     if now is None:
         return Response(Gone(label, "block"))
     return Response(schemas.block(now), headers={"etag": f'"{now.version}"'})

@@ -122,23 +122,23 @@ class ManagementRequest:
         """Return the request's body. Raises TooLarge, UnsupportedMedia, BadRequest."""
         return await self._body(JSON_MIB, "this request may have. Send less at once.")
 
-    async def _body(self, mib: float, most: str) -> bytes:
+    async def _body(self, mib: float, limit_text: str) -> bytes:
         """Read a body of at most `mib` MiB.
 
-        most: how the error describes that limit, if it is lower than the general one.
+        limit_text: how the error describes that limit, if it is lower than the general one.
         """
-        whole = self.gateway.settings.server.max_body_mib
+        general_mib = self.gateway.settings.server.max_body_mib
         try:
             return await read_body(
                 self.request.receive,
                 dict(self.request.scope["headers"]),
-                int(min(mib, whole) * MIB),
+                int(min(mib, general_mib) * MIB),
             )
         except TooLarge as e:
-            if mib >= whole:
+            if mib >= general_mib:
                 raise
             raise TooLarge(
-                f"The body is larger than {int(mib * MIB)} bytes, the most that {most}",
+                f"The body is larger than {int(mib * MIB)} bytes, the most that {limit_text}",
                 headers=e.headers,
             ) from e
 
@@ -179,24 +179,24 @@ class UserContext:
 
     def hand(self, actor: str | None = None) -> ManagementActor:
         """Return who edits this memory: the dashboard, the CLI if it says so, or the API."""
-        named = actor or self.actor or self.caller.actor
-        source = EditSource(named, request_id(self.caller.request.scope))
+        actor_name = actor or self.actor or self.caller.actor
+        source = EditSource(actor_name, request_id(self.caller.request.scope))
         return ManagementActor(self.scope, self.defaults, source)
 
     @property
     def agent(self) -> str | None:
         """The requested memory by its name; None if a route means all of the user's."""
-        asked = self.caller.request.query_params
-        if asked.get("project"):
-            return memory_name(asked.get("agent") or "default", self.scope.project)
-        return asked.get("agent")
+        parameters = self.caller.request.query_params
+        if parameters.get("project"):
+            return memory_name(parameters.get("agent") or "default", self.scope.project)
+        return parameters.get("agent")
 
 
 USER_PREFIX = "user:"  # before the name of a user that looks like another kind of owner
 KINDS = (AGENT_PREFIX, "team:", "project:", USER_PREFIX)
 
 AtDoor = NamedDependency[ManagementRequest]
-AtDesk = NamedDependency[UserContext]
+AtUser = NamedDependency[UserContext]
 
 
 async def caller(
@@ -220,15 +220,15 @@ def check_parameters(request: Request[Any, Any, Any]) -> None:
 
     One that is ignored in silence answers something else than was asked.
     """
-    given = request.query_params
-    if not given:
+    parameters = request.query_params
+    if not parameters:
         return
-    known = _parameters_of(request.route_handler, frozenset(request.path_params))
-    for name in given:
-        if name not in known:
-            listed = ", ".join(sorted(known))
+    known_names = _parameters_of(request.route_handler, frozenset(request.path_params))
+    for name in parameters:
+        if name not in known_names:
+            known_list = ", ".join(sorted(known_names))
             raise BadRequest(
-                f"The query parameter `{name[:60]}` is unknown here; known are: {listed}.",
+                f"The query parameter `{name[:60]}` is unknown here; known are: {known_list}.",
                 param=name[:60],
             )
 
@@ -253,14 +253,16 @@ async def open_request(
     if tenant is not None:
         check_name(tenant, "tenant")
     _check_policy(principal, request.method)
-    found = ManagementRequest(request, principal, tenant)
+    management_request = ManagementRequest(request, principal, tenant)
     if not request.route_handler.opt.get(STORE_OPTIONAL):
-        await found.check_store()
+        await management_request.check_store()
     settings = gateway.settings
     if (
         settings.mode == "own-key"
         and not settings.single_user
-        and not await found.read(management.users.is_proven(found.memory, principal.tenant))
+        and not await management_request.read(
+            management.users.is_proven(management_request.memory, principal.tenant)
+        )
         and not (
             request.route_handler.opt.get(PROVES_TENANT)
             and await is_accepted_upstream(gateway, principal)
@@ -270,7 +272,7 @@ async def open_request(
             "No upstream has accepted this key yet, so there is nothing to manage with it. "
             "Send a chat completion with it first."
         )
-    return found
+    return management_request
 
 
 def _check_policy(principal: Principal, method: str) -> None:
@@ -284,41 +286,41 @@ def _check_policy(principal: Principal, method: str) -> None:
         )
 
 
-async def desk(
+async def context(
     caller: AtDoor,
     user: FromPath[str],
     agent: FromQuery[str] = "default",
     project: FromQuery[str] = "",
 ) -> UserContext:
     """Return the context of a request about one user. Raises BadRequest, Forbidden."""
-    found = await with_agents_blocks(open_user(caller, segment(user), agent))
-    return await in_project(found, project) if project.strip() else found
+    user_context = await with_agents_blocks(open_user(caller, segment(user), agent))
+    return await in_project(user_context, project) if project.strip() else user_context
 
 
-async def in_project(found: UserContext, project: str) -> UserContext:
+async def in_project(user_context: UserContext, project: str) -> UserContext:
     """Return the context of a user's memory in a project. Raises BadRequest, Forbidden.
 
     A key that is not trusted names those alone that its user may name.
     """
-    scope, caller = found.scope, found.caller
+    scope, caller = user_context.scope, user_context.caller
     name = check_project_name(check_name(project, "project"))
-    found.scope = replace(scope, agent=memory_name(scope.agent, name))
-    found.defaults = caller.memory.policy.blocks_in(name)
-    if not (caller.principal.trusted or caller.principal.admin) and not await found.read(
-        management.layers.may_name(caller.memory, found.scope)
+    user_context.scope = replace(scope, agent=memory_name(scope.agent, name))
+    user_context.defaults = caller.memory.policy.blocks_in(name)
+    if not (caller.principal.trusted or caller.principal.admin) and not await user_context.read(
+        management.layers.may_name(caller.memory, user_context.scope)
     ):
         raise forbidden_project(name, scope.user)
-    return found
+    return user_context
 
 
-async def with_agents_blocks(found: UserContext) -> UserContext:
+async def with_agents_blocks(user_context: UserContext) -> UserContext:
     """Return the context with the blocks that the agent's profile describes, if it has one."""
-    directory, scope = found.caller.gateway.agents, found.scope
+    directory, scope = user_context.caller.gateway.agents, user_context.scope
     if scope.agent != "default":
-        agent = await found.read(directory.find(scope.tenant, scope.agent, certain=False))
+        agent = await user_context.read(directory.find(scope.tenant, scope.agent, certain=False))
         if agent is not None:
-            found.defaults = directory.policy_of(agent).blocks
-    return found
+            user_context.defaults = directory.policy_of(agent).blocks
+    return user_context
 
 
 def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "") -> UserContext:
@@ -363,20 +365,22 @@ def _owner_in(path: str) -> tuple[str, str]:
     return path, ""
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: str, parameter: str) -> str:
     """Return a name that can be stored. Raises BadRequest."""
     if not name.strip() or len(name) > USER_CHARACTERS:
         raise BadRequest(
-            f"`{what}` has {len(name)} characters; 1 to {USER_CHARACTERS} are allowed, not all "
-            "of them blank.",
-            param=what,
+            f"`{parameter}` has {len(name)} characters; 1 to {USER_CHARACTERS} are allowed, not "
+            "all of them blank.",
+            param=parameter,
         )
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as e:
-        raise BadRequest(f"`{what}` is not valid UTF-8, percent-encoded.", param=what) from e
+        raise BadRequest(
+            f"`{parameter}` is not valid UTF-8, percent-encoded.", param=parameter
+        ) from e
     if NUL in name:
-        raise BadRequest(f"`{what}` {HAS_NUL}", param=what)
+        raise BadRequest(f"`{parameter}` {HAS_NUL}", param=parameter)
     return name
 
 
@@ -468,12 +472,12 @@ def window(
     rows: up to one more than `limit`. weigh: a row's characters; a page has fewer rows if they are
     long.
     """
-    whole, weight = min(len(rows), limit), 0
-    for i, row in enumerate(rows[:whole]):
+    page_size, weight = min(len(rows), limit), 0
+    for index, row in enumerate(rows[:page_size]):
         weight += weigh(row)
-        if i and weight > PAGE_CHARACTERS:
-            whole = i
+        if index and weight > PAGE_CHARACTERS:
+            page_size = index
             break
-    if whole == len(rows):
+    if page_size == len(rows):
         return rows, None
-    return rows[:whole], schemas.cursor_of(place(rows[whole - 1]))
+    return rows[:page_size], schemas.cursor_of(place(rows[page_size - 1]))

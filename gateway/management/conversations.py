@@ -18,8 +18,8 @@ from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.http.paths import segment
 from gateway.management import schemas
 from gateway.management.context import (
-    AtDesk,
     AtDoor,
+    AtUser,
     Cursor,
     PageLimit,
     window,
@@ -56,16 +56,16 @@ from memory.export_format import SAID
 SHORT_BYTES = 1 << 14  # of a message that is read at once
 
 
-def _to_schema(found: FoundConversation) -> Conversation:
-    agent, project = split_memory_name(found.agent)
+def _to_schema(conversation: FoundConversation) -> Conversation:
+    agent, project = split_memory_name(conversation.agent)
     return Conversation(
-        found.name,
-        shown_owner(found.user),
+        conversation.name,
+        shown_owner(conversation.user),
         agent,
-        found.forked_from,
-        found.messages,
-        iso(found.created_at),
-        iso(found.updated_at),
+        conversation.forked_from,
+        conversation.messages,
+        iso(conversation.created_at),
+        iso(conversation.updated_at),
         project or msgspec.UNSET,
     )
 
@@ -86,26 +86,26 @@ def _message(row: dict[str, Any], conversation: str, screen: Screen) -> Message:
 
 
 def _messages(
-    found: list[dict[str, Any]], limit: int, conversation: str, screen: Screen
+    rows: list[dict[str, Any]], limit: int, conversation: str, screen: Screen
 ) -> Page[Message]:
     """Return a page of messages, without their secrets."""
-    mine, rest = window(
-        found, limit, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
+    page_rows, next_cursor = window(
+        rows, limit, lambda m: m["id"], lambda m: len(m["body"]) + len(m["content"])
     )
-    return Page([_message(m, conversation, screen) for m in mine], rest)
+    return Page([_message(m, conversation, screen) for m in page_rows], next_cursor)
 
 
 @get("/users/{user:str}/conversations", summary="A user's conversations, newest first")
 async def conversations(
-    desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50
+    context: AtUser, cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[Conversation]:
-    found = await desk.read(
+    rows = await context.read(
         management.conversations.list_conversations(
-            desk.memory, desk.scope, place_of(cursor, int), limit + 1
+            context.memory, context.scope, place_of(cursor, int), limit + 1
         )
     )
-    mine, rest = window(found, limit, lambda c: c.key)
-    return Page([_to_schema(c) for c in mine], rest)
+    page_rows, next_cursor = window(rows, limit, lambda c: c.key)
+    return Page([_to_schema(c) for c in page_rows], next_cursor)
 
 
 @post(
@@ -114,15 +114,17 @@ async def conversations(
     summary="Import an existing chat",
     operation_class=describe_body(ConversationPost),
 )
-async def bring_conversation(desk: AtDesk) -> Conversation:
-    caller, hand = desk.caller, desk.hand()
+async def bring_conversation(context: AtUser) -> Conversation:
+    caller, management_actor = context.caller, context.hand()
     body = await caller.much()
-    new = await run_by_weight(body, schemas.brought, body, caller.rows)
+    chat = await run_by_weight(body, schemas.brought, body, caller.rows)
     del body  # what was long in it stands in the messages
-    parsed = await _parse_messages(new.messages, desk.memory.policy.screen)
+    imported_messages = await _parse_messages(chat.messages, context.memory.policy.screen)
     return _to_schema(
-        await desk.write(
-            management.conversations.import_conversation(desk.memory, hand, parsed, new.id)
+        await context.write(
+            management.conversations.import_conversation(
+                context.memory, management_actor, imported_messages, chat.id
+            )
         )
     )
 
@@ -135,19 +137,19 @@ async def _parse_messages(
     Raises BadRequest naming the message.
     """
     now, glance, out = time.time(), QuickRead(), []
-    for i, raw in enumerate(messages):
-        where = f"messages[{i}]"
-        work = partial(_read_message, raw, where, now, screen)
-        out.append(work() if len(raw) <= SHORT_BYTES else await run_heavy(work))
+    for index, message_text in enumerate(messages):
+        where = f"messages[{index}]"
+        work = partial(_read_message, message_text, where, now, screen)
+        out.append(work() if len(message_text) <= SHORT_BYTES else await run_heavy(work))
         await glance.rest()
     return out
 
 
 def _read_message(
-    raw: msgspec.Raw | bytes, where: str, now: float, screen: Screen
+    message_text: msgspec.Raw | bytes, where: str, now: float, screen: Screen
 ) -> ImportedMessage:
     """Return a message without its secrets. Raises BadRequest naming it."""
-    message = _parse_message(schemas.message_of(raw, where), where, now)
+    message = _parse_message(schemas.message_of(message_text, where), where, now)
     return replace(message, message=screen.mask_message(message.message))
 
 
@@ -192,13 +194,15 @@ def _parse_message(message: Json, where: str, now: float) -> ImportedMessage:
     summary="A conversation's messages, oldest first",
 )
 async def messages(
-    desk: AtDesk, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+    context: AtUser, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[Message]:
     name, after = segment(ident), place_of(cursor, int) or 0
-    listed = await desk.read(
-        management.conversations.list_messages(desk.memory, desk.scope, name, after, limit + 1)
+    rows = await context.read(
+        management.conversations.list_messages(
+            context.memory, context.scope, name, after, limit + 1
+        )
     )
-    return _messages(listed, limit, name, desk.memory.policy.screen)
+    return _messages(rows, limit, name, context.memory.policy.screen)
 
 
 @get(
@@ -206,11 +210,13 @@ async def messages(
     summary="Search a user's messages; without words, the newest ones",
 )
 async def search_messages(
-    desk: AtDesk, search: Sought, role: FromQuery[str | None] = None
+    context: AtUser, search: Sought, role: FromQuery[str | None] = None
 ) -> Page[MessageHit]:
-    wanted = search.by(role)
-    found, rest = search.page(
-        await desk.read(management.conversations.search_messages(desk.memory, desk.scope, wanted))
+    query = search.by(role)
+    hits, next_cursor = search.page(
+        await context.read(
+            management.conversations.search_messages(context.memory, context.scope, query)
+        )
     )
     return Page(
         [
@@ -225,9 +231,9 @@ async def search_messages(
                 h.get("speaker"),
                 h.get("replaced", False),
             )
-            for h in found
+            for h in hits
         ],
-        rest,
+        next_cursor,
     )
 
 
@@ -260,13 +266,15 @@ async def conversation(
     caller: AtDoor, ident: FromPath[str], whose: Whose, cursor: Cursor = None, limit: PageLimit = 50
 ) -> WholeConversation:
     name, after = segment(ident), place_of(cursor, int) or 0
-    found, listed = await caller.read(
+    found_conversation, rows = await caller.read(
         management.conversations.read_conversation(
             caller.memory, caller.reach, whose.of(name), after, limit + 1
         )
     )
-    page = _messages(listed, limit, name, caller.memory.policy.screen)
-    return WholeConversation(**msgspec.structs.asdict(_to_schema(found)), messages=page)
+    page = _messages(rows, limit, name, caller.memory.policy.screen)
+    return WholeConversation(
+        **msgspec.structs.asdict(_to_schema(found_conversation)), messages=page
+    )
 
 
 @delete(
@@ -284,15 +292,15 @@ async def delete_conversation(caller: AtDoor, ident: FromPath[str], whose: Whose
 
 @get("/explain/{ident:str}", summary="What the memory did to one request")
 async def explain(caller: AtDoor, ident: FromPath[str]) -> Json:
-    found = await caller.read(
+    record = await caller.read(
         management.conversations.find_explain_record(caller.memory, caller.reach, ident)
     )
-    if found is None:
+    if record is None:
         raise ResourceNotFound(
             f"There is no explain record {ident[:80]!r} that this key may see. They are kept "
             "for memory.explain_days days."
         )
-    return {**found, "created_at": iso(found["created_at"])}
+    return {**record, "created_at": iso(record["created_at"])}
 
 
 ROUTES = (

@@ -9,7 +9,7 @@ from litestar import get, post
 from litestar.params import FromPath, QueryParameter
 
 from gateway.errors import BadRequest, ResourceNotFound
-from gateway.management.context import AtDesk, Cursor, PageLimit, UserContext, window
+from gateway.management.context import AtUser, Cursor, PageLimit, UserContext, window
 from gateway.management.passages import to_schema
 from gateway.management.query_params import Within
 from gateway.management.schemas import Page, Passage, place_of
@@ -70,7 +70,7 @@ class FinishedJob(msgspec.Struct, kw_only=True):
 
 @get("/users/{user:str}/dropped", summary="What filters did not keep, newest first, with reasons")
 async def dropped(
-    desk: AtDesk,
+    context: AtUser,
     span: Within,
     reason: ReasonName = None,
     cursor: Cursor = None,
@@ -83,8 +83,8 @@ async def dropped(
         )
     before = place_of(cursor, int)
     query = management.dropped.DropQuery(span.since, span.until, reason, before, limit + 1)
-    found = await desk.read(management.dropped.list_drops(desk.memory, desk.scope, query))
-    rows, following = window(found, limit, lambda row: row["key"])
+    drops = await context.read(management.dropped.list_drops(context.memory, context.scope, query))
+    rows, following = window(drops, limit, lambda row: row["key"])
     return Page(
         [
             Dropped(
@@ -107,18 +107,18 @@ async def dropped(
     status_code=200,
     summary="Keep what was dropped after all; returns the passages",
 )
-async def keep_dropped(desk: AtDesk, ident: FromPath[str]) -> Page[Passage]:
-    return await keep_drop(desk, ident)
+async def keep_dropped(context: AtUser, ident: FromPath[str]) -> Page[Passage]:
+    return await keep_drop(context, ident)
 
 
-async def keep_drop(desk: UserContext, ident: str) -> Page[Passage]:
+async def keep_drop(context: UserContext, ident: str) -> Page[Passage]:
     """Store what was dropped as a passage. Raises ResourceNotFound."""
     number = ident.removeprefix(PREFIX)
     is_key = number.isascii() and number.isdigit() and len(number) <= MAX_KEY_DIGITS
     if not is_key or number == ident or int(number) >= 1 << 63:
         raise ResourceNotFound(f"There is no dropped entry {ident[:40]!r} here.")
-    work = management.dropped.keep_drop(desk.memory, desk.hand(), int(number))
-    return Page([to_schema(desk, p) for p in await desk.write(work)])
+    work = management.dropped.keep_drop(context.memory, context.hand(), int(number))
+    return Page([to_schema(context, p) for p in await context.write(work)])
 
 
 @get(
@@ -126,13 +126,13 @@ async def keep_drop(desk: UserContext, ident: str) -> Page[Passage]:
     summary="What finished background jobs read, kept and dropped, newest first",
 )
 async def job_records(
-    desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50
+    context: AtUser, cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[FinishedJob]:
     before = place_of(cursor, int)
-    found = await desk.read(
-        management.dropped.list_records(desk.memory, desk.scope, before, limit + 1)
+    records = await context.read(
+        management.dropped.list_records(context.memory, context.scope, before, limit + 1)
     )
-    rows, following = window(found, limit, lambda row: row["key"])
+    rows, following = window(records, limit, lambda row: row["key"])
     return Page(
         [
             FinishedJob(

@@ -71,22 +71,22 @@ class UserFileText(msgspec.Struct):
     object: str = "file.text"
 
 
-def describe_file(stored: StoredFile) -> UserFile:
+def describe_file(stored_file: StoredFile) -> UserFile:
     return UserFile(
-        stored.id,
-        stored.name,
-        stored.type,
-        stored.bytes,
-        stored.sha256,
-        stored.status,
-        stored.reason,
-        stored.pages,
-        stored.lines,
-        stored.characters,
-        stored.passages,
-        stored.version,
-        iso(stored.created_at),
-        iso(stored.updated_at),
+        stored_file.id,
+        stored_file.name,
+        stored_file.type,
+        stored_file.bytes,
+        stored_file.sha256,
+        stored_file.status,
+        stored_file.reason,
+        stored_file.pages,
+        stored_file.lines,
+        stored_file.characters,
+        stored_file.passages,
+        stored_file.version,
+        iso(stored_file.created_at),
+        iso(stored_file.updated_at),
     )
 
 

@@ -15,7 +15,7 @@ from gateway.config.file_tools import find_file_limits
 from gateway.errors import BadRequest, RequestConflict
 from gateway.http.paths import segment
 from gateway.http.request_body import declared_length, is_plain, stream_body
-from gateway.management.context import AtDesk, UserContext
+from gateway.management.context import AtUser, UserContext
 from gateway.management.file_schemas import (
     UserFile,
     UserFileHit,
@@ -52,9 +52,9 @@ class TakingBytes(Operation):
         super().__init__(**{**members, "request_body": body})
 
 
-def limits_of(desk: UserContext) -> FileToolLimits:
+def limits_of(context: UserContext) -> FileToolLimits:
     """Return what a user may keep. Raises RequestConflict where files are off."""
-    limits = find_file_limits(desk.caller.gateway.settings)
+    limits = find_file_limits(context.caller.gateway.settings)
     if limits is None:
         raise RequestConflict(
             'No files are kept here. Add an entry with kind = "files" to [tools] of the '
@@ -70,39 +70,39 @@ def limits_of(desk: UserContext) -> FileToolLimits:
     summary="Upload a file: 202 for a new version, which is then read; 200 for the same bytes",
     operation_class=TakingBytes,
 )
-async def put_file(desk: AtDesk, file: FromPath[str]) -> Response[UserFile]:
-    stored, is_new = await store_file(desk, segment(file))
-    return Response(describe_file(stored), status_code=202 if is_new else 200)
+async def put_file(context: AtUser, file: FromPath[str]) -> Response[UserFile]:
+    stored_file, is_new = await store_file(context, segment(file))
+    return Response(describe_file(stored_file), status_code=202 if is_new else 200)
 
 
-async def store_file(desk: UserContext, name: str) -> tuple[StoredFile, bool]:
+async def store_file(context: UserContext, name: str) -> tuple[StoredFile, bool]:
     """Store the request's body as a file; return it, and whether it is new or changed."""
-    request = desk.caller.request
+    request = context.caller.request
     headers = dict(request.scope["headers"])
     size = declared_length(headers) if is_plain(headers) else 0
     return await store_incoming(
-        desk, IncomingFile(name, size, stream_body(request.receive, headers))
+        context, IncomingFile(name, size, stream_body(request.receive, headers))
     )
 
 
-async def store_incoming(desk: UserContext, incoming: IncomingFile) -> tuple[StoredFile, bool]:
+async def store_incoming(context: UserContext, incoming: IncomingFile) -> tuple[StoredFile, bool]:
     """Store a file within the limits; return it, and whether it is new or changed."""
-    limits = limits_of(desk)
-    allowed = FileLimits(limits.max_mib, limits.per_user, limits.quota_mib)
-    return await desk.write(
-        management.files.receive_file(desk.memory, desk.hand(), incoming, allowed)
+    limits = limits_of(context)
+    file_limits = FileLimits(limits.max_mib, limits.per_user, limits.quota_mib)
+    return await context.write(
+        management.files.receive_file(context.memory, context.hand(), incoming, file_limits)
     )
 
 
 @get("/users/{user:str}/files", summary="A user's files, by name")
-async def files(desk: AtDesk) -> Page[UserFile]:
-    stored = await desk.read(management.files.list_files(desk.memory, desk.scope))
-    return Page([describe_file(one) for one in stored])
+async def files(context: AtUser) -> Page[UserFile]:
+    stored_files = await context.read(management.files.list_files(context.memory, context.scope))
+    return Page([describe_file(stored_file) for stored_file in stored_files])
 
 
 @get("/users/{user:str}/files/search", summary="Search a user's files by words or definitions")
 async def search_files(
-    desk: AtDesk,
+    context: AtUser,
     q: FromQuery[str] = "",
     file: FromQuery[str] = "",
     kind: FromQuery[str] = "text",
@@ -114,27 +114,29 @@ async def search_files(
     """
     if not q.strip():
         raise BadRequest("`q` is empty: say what to search for.", param="q")
-    search = FileSearch(desk.memory.db)
-    hits = await desk.read(search.search(desk.scope, FileQuery(q, file, kind, limit)))
+    search = FileSearch(context.memory.db)
+    hits = await context.read(search.search(context.scope, FileQuery(q, file, kind, limit)))
     return Page([describe_hit(hit) for hit in hits])
 
 
 @get("/users/{user:str}/files/{file:str}", summary="One file, by id or name")
-async def file(desk: AtDesk, file: FromPath[str]) -> UserFile:
-    return describe_file(await find_file(desk, file))
+async def file(context: AtUser, file: FromPath[str]) -> UserFile:
+    return describe_file(await find_file(context, file))
 
 
-async def find_file(desk: UserContext, file: str) -> StoredFile:
+async def find_file(context: UserContext, file: str) -> StoredFile:
     """Return a file. Raises ResourceNotFound."""
-    return await desk.read(management.files.get_file(desk.memory, desk.scope, segment(file)))
+    return await context.read(
+        management.files.get_file(context.memory, context.scope, segment(file))
+    )
 
 
 @get("/users/{user:str}/files/{file:str}/versions", summary="The versions of a file, newest first")
-async def file_versions(desk: AtDesk, file: FromPath[str]) -> Page[UserFileVersion]:
-    versions = await desk.read(
-        management.files.list_versions(desk.memory, desk.scope, segment(file))
+async def file_versions(context: AtUser, file: FromPath[str]) -> Page[UserFileVersion]:
+    versions = await context.read(
+        management.files.list_versions(context.memory, context.scope, segment(file))
     )
-    return Page([describe_version(one) for one in versions])
+    return Page([describe_version(version) for version in versions])
 
 
 @get(
@@ -142,36 +144,38 @@ async def file_versions(desk: AtDesk, file: FromPath[str]) -> Page[UserFileVersi
     media_type=OCTETS,
     summary="The bytes of a file as they came",
 )
-async def file_content(desk: AtDesk, file: FromPath[str]) -> Stream:
-    stored = await find_file(desk, file)
+async def file_content(context: AtUser, file: FromPath[str]) -> Stream:
+    stored_file = await find_file(context, file)
     headers = {
         **CONTENT_HEADERS,
-        "content-disposition": f"attachment; filename*=UTF-8''{quote(stored.name, safe='')}",
-        "content-length": str(stored.bytes),
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(stored_file.name, safe='')}",
+        "content-length": str(stored_file.bytes),
     }
-    pieces = management.files.read_bytes(desk.memory, stored)
-    return Stream(pieces, media_type=OCTETS, headers=headers)
+    parts = management.files.read_bytes(context.memory, stored_file)
+    return Stream(parts, media_type=OCTETS, headers=headers)
 
 
 @get(
     "/users/{user:str}/files/{file:str}/text", summary="The text of a file, from a page or line on"
 )
 async def file_text(
-    desk: AtDesk,
+    context: AtUser,
     file: FromPath[str],
     page: FromQuery[int | None] = None,
     line: FromQuery[int | None] = None,
     lines: LineCount = 100,
 ) -> UserFileText:
     """Return lines of a file. Lines count from 1, over all pages."""
-    search = FileSearch(desk.memory.db)
-    wanted = TextQuery(segment(file), page, line, lines)
-    return describe_text(await desk.read(search.open(desk.scope, wanted)))
+    search = FileSearch(context.memory.db)
+    text_query = TextQuery(segment(file), page, line, lines)
+    return describe_text(await context.read(search.open(context.scope, text_query)))
 
 
 @delete("/users/{user:str}/files/{file:str}", status_code=200, summary="Delete a file")
-async def delete_file(desk: AtDesk, file: FromPath[str]) -> Gone:
-    ident = await desk.write(management.files.delete_file(desk.memory, desk.hand(), segment(file)))
+async def delete_file(context: AtUser, file: FromPath[str]) -> Gone:
+    ident = await context.write(
+        management.files.delete_file(context.memory, context.hand(), segment(file))
+    )
     return Gone(ident, "file")
 
 

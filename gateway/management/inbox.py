@@ -111,8 +111,8 @@ async def messages(
     rows = await caller.read(
         management.inbox.list_messages(caller.memory, address, after, limit + 1)
     )
-    page, rest = window(rows, limit, lambda r: (r.created_at, r.id), lambda r: len(r.text))
-    return Page([message_object(row) for row in page], rest)
+    page, next_cursor = window(rows, limit, lambda r: (r.created_at, r.id), lambda r: len(r.text))
+    return Page([message_object(row) for row in page], next_cursor)
 
 
 @post(
@@ -123,12 +123,14 @@ async def messages(
     dependencies=GIVEN,
 )
 async def post_message(caller: AtDoor, address: ToInbox) -> AgentMessage:
-    sent = await caller.parse_body(AgentMessagePost)
+    message_post = await caller.parse_body(AgentMessagePost)
     with translate_errors():
-        caller.memory.policy.screen.check("text", sent.text)
-    sender = sent.sender.strip() or caller.principal.key
-    new = NewInboxMessage(address, sender, sent.text)
-    return message_object(await caller.write(management.inbox.put_message(caller.memory, new)))
+        caller.memory.policy.screen.check("text", message_post.text)
+    sender = message_post.sender.strip() or caller.principal.key
+    new_message = NewInboxMessage(address, sender, message_post.text)
+    return message_object(
+        await caller.write(management.inbox.put_message(caller.memory, new_message))
+    )
 
 
 @delete(

@@ -64,7 +64,7 @@ async def jobs(
             f"`state` is {which[:40]!r}: use one of {', '.join(STATES)}.", param="state"
         )
     before, reach = place_of(cursor, int), _reach(caller)
-    mine, rest = window(
+    page_jobs, next_cursor = window(
         await caller.read(
             management.jobs.list_jobs(caller.memory, reach, which, before, limit + 1)
         ),
@@ -81,9 +81,9 @@ async def jobs(
                     "next_at": iso(j["run_at"]),
                 }
             )
-            for j in mine
+            for j in page_jobs
         ],
-        rest,
+        next_cursor,
     )
 
 

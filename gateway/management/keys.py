@@ -44,12 +44,12 @@ def inline_schema(schema: Any, definitions: dict[str, Any]) -> Any:
         return [inline_schema(x, definitions) for x in schema]
     if not isinstance(schema, dict):
         return schema
-    whole = (
+    resolved = (
         {**definitions[schema["$ref"].rsplit("/", 1)[1]], **schema} if "$ref" in schema else schema
     )
     return {
         name: inline_schema(value, definitions)
-        for name, value in whole.items()
+        for name, value in resolved.items()
         if name not in ("$ref", "$defs")
     }
 
@@ -95,15 +95,17 @@ async def list_keys(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50
     after = place_of(cursor, tuple[float, str])
     tenant = None if caller.asked_tenant in (None, EVERY) else caller.tenant
     # Configured keys have no creation time: they come first, by name.
-    found = [
+    placed_keys = [
         (_to_schema(Key, key), (0.0, key.name))
         for key in sorted(caller.gateway.settings.keys, key=lambda key: key.name)
         if tenant in (None, key.tenant) and (after is None or (0.0, key.name) > after)
     ]
-    made = await caller.read(api_keys.list_keys(caller.memory.db, tenant, after, limit + 1))
-    found += [(_to_schema(Key, _readable(row), row), (row.created_at, row.id)) for row in made]
-    page, rest = window(found[: limit + 1], limit, lambda entry: entry[1])
-    return Page([key for key, _ in page], rest)
+    stored_keys = await caller.read(api_keys.list_keys(caller.memory.db, tenant, after, limit + 1))
+    placed_keys += [
+        (_to_schema(Key, _readable(row), row), (row.created_at, row.id)) for row in stored_keys
+    ]
+    page, next_cursor = window(placed_keys[: limit + 1], limit, lambda entry: entry[1])
+    return Page([key for key, _ in page], next_cursor)
 
 
 @post(
@@ -181,10 +183,10 @@ def _parse_grant(body: bytes) -> KeyGrant:
     try:
         return KeyGrant.model_validate_json(body, strict=True)
     except ValidationError as e:
-        found = describe_validation_errors(e, KeyGrant)
+        faults = describe_validation_errors(e, KeyGrant)
         raise BadRequest(
-            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in found[:5]),
-            param=".".join(found[0][0]) or None,
+            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in faults[:5]),
+            param=".".join(faults[0][0]) or None,
         ) from e
 
 
@@ -196,7 +198,7 @@ def _readable(row: api_keys.StoredKey) -> KeyGrant:
 
 
 def _to_schema(
-    shape: type[K], grant: KeyGrant, row: api_keys.StoredKey | None = None, **more: Any
+    shape: type[K], grant: KeyGrant, row: api_keys.StoredKey | None = None, **members: Any
 ) -> K:
     """Return a key as the API shows it, without the key itself.
 
@@ -220,7 +222,7 @@ def _to_schema(
         source="made" if row else "config",
         created_at=iso(row.created_at) if row else None,
         revoked_at=iso(row.revoked_at) if row and row.revoked_at else None,
-        **more,
+        **members,
     )
 
 

@@ -55,8 +55,8 @@ async def search_layer(
 
 @get("/passages/{ident:str}", summary="One of its passages")
 async def layer_passage(layer: Layer, ident: FromPath[str]) -> Passage:
-    found = management.passages.get_passage(layer.memory, layer.scope, ident)
-    return of_user.to_schema(layer, await layer.read(found))
+    passage_work = management.passages.get_passage(layer.memory, layer.scope, ident)
+    return of_user.to_schema(layer, await layer.read(passage_work))
 
 
 @patch(

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from gateway.errors import BadRequest
 from gateway.management.context import (
-    AtDesk,
+    AtUser,
     Cursor,
     PageLimit,
     UserContext,
@@ -36,53 +36,56 @@ from memory import NewPassage, PassageChange, PassageFilter, iso, management
 TAGS = 32  # most tags of a search
 
 
-def to_schema(desk: UserContext, found: dict[str, Any]) -> Passage:
+def to_schema(context: UserContext, row: dict[str, Any]) -> Passage:
     """Return a stored passage as the API has it."""
-    gone, fades_at = found["forgotten_at"], found["fades_at"]
-    if gone is not None or desk.caller.gateway.settings.memory.cleanup == "off":
+    forgotten_at, fades_at = row["forgotten_at"], row["fades_at"]
+    if forgotten_at is not None or context.caller.gateway.settings.memory.cleanup == "off":
         fades_at = None
     return Passage(
-        found["id"],
-        found["content"],
-        found["tags"],
-        found["type"],
-        found["importance"],
-        found["actor"],
-        iso(found["created_at"]),
-        found["source"],
-        found["quote"],
-        found["speaker"],
-        iso(gone) if gone is not None else None,
-        found["forgotten_by"],
-        found["superseded_by"],
+        row["id"],
+        row["content"],
+        row["tags"],
+        row["type"],
+        row["importance"],
+        row["actor"],
+        iso(row["created_at"]),
+        row["source"],
+        row["quote"],
+        row["speaker"],
+        iso(forgotten_at) if forgotten_at is not None else None,
+        row["forgotten_by"],
+        row["superseded_by"],
         iso(fades_at) if fades_at is not None else None,
-        fades_at is not None and time.time() > (found["unused_since"] + fades_at) / 2,
-        found["written_by"] or UNSET,
+        fades_at is not None and time.time() > (row["unused_since"] + fades_at) / 2,
+        row["written_by"] or UNSET,
     )
 
 
 @get("/users/{user:str}/passages", summary="A user's passages, newest first")
 async def passages(
-    desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50, forgotten: FromQuery[bool] = False
+    context: AtUser,
+    cursor: Cursor = None,
+    limit: PageLimit = 50,
+    forgotten: FromQuery[bool] = False,
 ) -> Page[Passage]:
     """List passages.
 
     forgotten: list those that background jobs set aside; `restore` brings one back.
     """
-    return await list_page(desk, cursor, limit, forgotten=forgotten)
+    return await list_page(context, cursor, limit, forgotten=forgotten)
 
 
 async def list_page(
-    desk: UserContext, cursor: str | None, limit: int, *, forgotten: bool
+    context: UserContext, cursor: str | None, limit: int, *, forgotten: bool
 ) -> Page[Passage]:
     """Return a page of passages, newest first. Raises BadRequest, Unavailable."""
-    found = await desk.read(
+    rows = await context.read(
         management.passages.list_passages(
-            desk.memory, desk.scope, place_of(cursor, int), limit + 1, forgotten=forgotten
+            context.memory, context.scope, place_of(cursor, int), limit + 1, forgotten=forgotten
         )
     )
-    mine, rest = window(found, limit, lambda p: p["key"])
-    return Page([to_schema(desk, p) for p in mine], rest)
+    page_rows, next_cursor = window(rows, limit, lambda p: p["key"])
+    return Page([to_schema(context, p) for p in page_rows], next_cursor)
 
 
 @post(
@@ -91,32 +94,36 @@ async def list_page(
     summary="Add a text; returns the passages it was split into",
     operation_class=describe_body(PassagePost),
 )
-async def make_passage(desk: AtDesk) -> Page[Passage]:
-    return await add_passage(desk, await desk.asked(PassagePost))
+async def make_passage(context: AtUser) -> Page[Passage]:
+    return await add_passage(context, await context.asked(PassagePost))
 
 
 async def add_passage(
-    desk: UserContext, new: PassagePost, writer: str | None = None
+    context: UserContext, passage_post: PassagePost, writer: str | None = None
 ) -> Page[Passage]:
     """Store a text; return the passages it was split into. Raises BadRequest, Unavailable.
 
     writer: the user in whose name it is stored, where others read it too.
     """
-    hand = desk.hand()
+    management_actor = context.hand()
     with translate_errors():
-        management.passages.check_passage(new.content, new.type, new.importance)
-        desk.memory.policy.screen.check("content", new.content)
+        management.passages.check_passage(
+            passage_post.content, passage_post.type, passage_post.importance
+        )
+        context.memory.policy.screen.check("content", passage_post.content)
     insert = NewPassage(
-        new.content,
-        new.tags,
-        new.type,
-        new.importance,
-        hand.source.actor,
-        created_at=time_of(new.created_at, "created_at"),
+        passage_post.content,
+        passage_post.tags,
+        passage_post.type,
+        passage_post.importance,
+        management_actor.source.actor,
+        created_at=time_of(passage_post.created_at, "created_at"),
         written_by=writer,
     )
-    added = await desk.write(management.passages.add_passage(desk.memory, hand, insert))
-    return Page([to_schema(desk, p) for p in added])
+    added_rows = await context.write(
+        management.passages.add_passage(context.memory, management_actor, insert)
+    )
+    return Page([to_schema(context, p) for p in added_rows])
 
 
 @get(
@@ -124,7 +131,7 @@ async def add_passage(
     summary="Search a user's passages; without words, the newest ones",
 )
 async def search_passages(
-    desk: AtDesk,
+    context: AtUser,
     search: Sought,
     tags: FromQuery[list[str] | None] = None,
     layers: FromQuery[Literal["own", "all"]] = "own",
@@ -133,21 +140,23 @@ async def search_passages(
 
     layers: `all` searches what the user's teams, project and tenant hold too.
     """
-    return await search_page(desk, search, tags, every=layers == "all")
+    return await search_page(context, search, tags, every=layers == "all")
 
 
 async def search_page(
-    desk: UserContext, search: SearchParams, tags: list[str] | None, *, every: bool = False
+    context: UserContext, search: SearchParams, tags: list[str] | None, *, every: bool = False
 ) -> Page[PassageHit]:
     """Return a page of hits, best first. Raises BadRequest, Unavailable."""
-    all_tags = [t.strip() for some in tags or () for t in some.split(",") if t.strip()]
+    all_tags = [t.strip() for tag_list in tags or () for t in tag_list.split(",") if t.strip()]
     if len(all_tags) > TAGS:
         raise BadRequest(
             f"`tags` has {len(all_tags)} tags; at most {TAGS} are allowed.", param="tags"
         )
-    wanted = PassageFilter(search.query, all_tags)
+    passage_filter = PassageFilter(search.query, all_tags)
     find = management.passages.search_all if every else management.passages.search_passages
-    found, rest = search.page(await desk.read(find(desk.memory, desk.scope, wanted)))
+    hits, next_cursor = search.page(
+        await context.read(find(context.memory, context.scope, passage_filter))
+    )
     return Page(
         [
             PassageHit(
@@ -160,16 +169,17 @@ async def search_page(
                 h["type"],
                 h.get("layer", UNSET),
             )
-            for h in found
+            for h in hits
         ],
-        rest,
+        next_cursor,
     )
 
 
 @get("/users/{user:str}/passages/{ident:str}", summary="One passage")
-async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+async def passage(context: AtUser, ident: FromPath[str]) -> Passage:
     return to_schema(
-        desk, await desk.read(management.passages.get_passage(desk.memory, desk.scope, ident))
+        context,
+        await context.read(management.passages.get_passage(context.memory, context.scope, ident)),
     )
 
 
@@ -179,19 +189,21 @@ async def passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     summary="Change a passage; its older wording is set aside",
     operation_class=describe_body(PassagePatch),
 )
-async def edit_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
-    return await change_passage(desk, ident, await desk.asked(PassagePatch))
+async def edit_passage(context: AtUser, ident: FromPath[str]) -> Passage:
+    return await change_passage(context, ident, await context.asked(PassagePatch))
 
 
-async def change_passage(desk: UserContext, ident: str, wanted: PassagePatch) -> Passage:
+async def change_passage(context: UserContext, ident: str, passage_patch: PassagePatch) -> Passage:
     """Change a passage. Raises BadRequest, ResourceNotFound, Unavailable."""
-    hand = desk.hand()
-    change = PassageChange(wanted.content, wanted.tags, wanted.type, wanted.importance)
-    if wanted.content is not None:
+    management_actor = context.hand()
+    change = PassageChange(
+        passage_patch.content, passage_patch.tags, passage_patch.type, passage_patch.importance
+    )
+    if passage_patch.content is not None:
         with translate_errors():
-            desk.memory.policy.screen.check("content", wanted.content)
-    changed = management.passages.edit_passage(desk.memory, hand, ident, change)
-    return to_schema(desk, await desk.write(changed))
+            context.memory.policy.screen.check("content", passage_patch.content)
+    edit_work = management.passages.edit_passage(context.memory, management_actor, ident, change)
+    return to_schema(context, await context.write(edit_work))
 
 
 @post(
@@ -199,9 +211,9 @@ async def change_passage(desk: UserContext, ident: str, wanted: PassagePatch) ->
     status_code=200,
     summary="Undo the newest change of a passage",
 )
-async def undo_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
-    undone = management.passages.undo_passage(desk.memory, desk.hand(), ident)
-    return to_schema(desk, await desk.write(undone))
+async def undo_passage(context: AtUser, ident: FromPath[str]) -> Passage:
+    undone = management.passages.undo_passage(context.memory, context.hand(), ident)
+    return to_schema(context, await context.write(undone))
 
 
 @post(
@@ -209,9 +221,11 @@ async def undo_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     status_code=200,
     summary="Undo the newest change of a user's memory, of a block or a passage",
 )
-async def undo_newest(desk: AtDesk) -> Undone:
-    found = await desk.write(management.passages.undo_newest(desk.memory, desk.hand()))
-    return Undone(*found)
+async def undo_newest(context: AtUser) -> Undone:
+    undone_edit = await context.write(
+        management.passages.undo_newest(context.memory, context.hand())
+    )
+    return Undone(*undone_edit)
 
 
 @post(
@@ -219,9 +233,12 @@ async def undo_newest(desk: AtDesk) -> Undone:
     status_code=200,
     summary="Restore a passage that was set aside",
 )
-async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
+async def restore_passage(context: AtUser, ident: FromPath[str]) -> Passage:
     return to_schema(
-        desk, await desk.write(management.passages.restore_passage(desk.memory, desk.hand(), ident))
+        context,
+        await context.write(
+            management.passages.restore_passage(context.memory, context.hand(), ident)
+        ),
     )
 
 
@@ -230,14 +247,16 @@ async def restore_passage(desk: AtDesk, ident: FromPath[str]) -> Passage:
     status_code=200,
     summary="Set a passage aside: no search finds it until it is restored",
 )
-async def set_passage_aside(desk: AtDesk, ident: FromPath[str]) -> Gone:
-    await desk.write(management.passages.set_passage_aside(desk.memory, desk.hand(), ident))
+async def set_passage_aside(context: AtUser, ident: FromPath[str]) -> Gone:
+    await context.write(
+        management.passages.set_passage_aside(context.memory, context.hand(), ident)
+    )
     return Gone(ident, "passage")
 
 
 @delete("/users/{user:str}/passages/{ident:str}", status_code=200, summary="Delete one passage")
-async def delete_passage(desk: AtDesk, ident: FromPath[str]) -> Gone:
-    await desk.write(management.passages.delete_passage(desk.memory, desk.hand(), ident))
+async def delete_passage(context: AtUser, ident: FromPath[str]) -> Gone:
+    await context.write(management.passages.delete_passage(context.memory, context.hand(), ident))
     return Gone(ident, "passage")
 
 

@@ -6,18 +6,18 @@ from litestar import get, put
 from msgspec import UNSET
 
 from gateway.errors import BadRequest
-from gateway.management.context import AtDesk
+from gateway.management.context import AtUser
 from gateway.management.policy_schemas import PolicyPut, UserPolicy
 from gateway.management.schemas import describe_body
 from memory import LAYER_KINDS, management, parse_zone
 
 
 @get("/users/{user:str}/policy", summary="What the memory may do for a user")
-async def policy(desk: AtDesk) -> UserPolicy:
-    found = await desk.read(
-        management.policies.find_policy(desk.memory, desk.scope.tenant, desk.user)
+async def policy(context: AtUser) -> UserPolicy:
+    stored_policy = await context.read(
+        management.policies.find_policy(context.memory, context.scope.tenant, context.user)
     )
-    return _describe(found)
+    return _describe(stored_policy)
 
 
 @put(
@@ -25,21 +25,21 @@ async def policy(desk: AtDesk) -> UserPolicy:
     summary="Set what the memory may do for a user",
     operation_class=describe_body(PolicyPut),
 )
-async def put_policy(desk: AtDesk) -> UserPolicy:
-    new = await desk.asked(PolicyPut)
-    mode = None if new.memory is UNSET else new.memory
-    zone = None if new.timezone is UNSET else new.timezone or ""
+async def put_policy(context: AtUser) -> UserPolicy:
+    policy_put = await context.asked(PolicyPut)
+    mode = None if policy_put.memory is UNSET else policy_put.memory
+    zone = None if policy_put.timezone is UNSET else policy_put.timezone or ""
     if zone:
         check_timezone(zone)
     change = management.policies.PolicyChange(
         mode,
         zone,
-        None if new.tools is UNSET else new.tools,
-        None if new.layers is UNSET else tuple(new.layers),
+        None if policy_put.tools is UNSET else policy_put.tools,
+        None if policy_put.layers is UNSET else tuple(policy_put.layers),
     )
-    who = desk.scope.tenant, desk.user
-    put = management.policies.put_policy(desk.memory, who, change)
-    return _describe(await desk.write(put))
+    user_key = context.scope.tenant, context.user
+    policy_work = management.policies.put_policy(context.memory, user_key, change)
+    return _describe(await context.write(policy_work))
 
 
 def check_timezone(name: str) -> None:

@@ -86,23 +86,23 @@ def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
     router = caller.gateway.router
     _check_served(profile, lambda name: router.find(name) is not None)
     _check_rights(caller, profile)
-    stored = profile.model_dump_json(exclude_none=True)
-    if (size := len(stored.encode())) > PROFILE_BYTES:
+    profile_json = profile.model_dump_json(exclude_none=True)
+    if (size := len(profile_json.encode())) > PROFILE_BYTES:
         raise BadRequest(
             f"The profile has {size} bytes as JSON; at most {PROFILE_BYTES} are allowed. Shorten "
             "it.",
             code="profile_too_large",
         )
-    return stored
+    return profile_json
 
 
-def check_restored(caller: ProfileMaker, stored: str) -> None:
+def check_restored(caller: ProfileMaker, profile_json: str) -> None:
     """Raise Forbidden for a profile that the caller may not write, though it once stood.
 
     An undone edit may have taken a tool or a model away, which whoever could not give it may not
     give back. A model that is no longer served is no fault: the profile stood as it is.
     """
-    _check_rights(caller, settings_of(stored))
+    _check_rights(caller, settings_of(profile_json))
 
 
 def may_grant_tool(caller: ProfileMaker, pattern: str) -> bool:
@@ -112,9 +112,9 @@ def may_grant_tool(caller: ProfileMaker, pattern: str) -> bool:
     """
     if caller.runs_it:
         return True
-    own, settings = caller.principal.tools, caller.gateway.settings
-    granted = own.granted if settings.mode == "managed" else settings.toolbox.grant
-    return Grants(granted, limits_of(own.most)).allow(pattern)
+    key_tools, settings = caller.principal.tools, caller.gateway.settings
+    granted_patterns = key_tools.granted if settings.mode == "managed" else settings.toolbox.grant
+    return Grants(granted_patterns, limits_of(key_tools.most)).allow(pattern)
 
 
 def _check_tools(caller: ProfileMaker, patterns: Sequence[str]) -> None:
@@ -129,10 +129,10 @@ def _check_tools(caller: ProfileMaker, patterns: Sequence[str]) -> None:
             )
 
 
-def read_rules(sent: object, member: str) -> tuple[BaseRule, ...]:
+def read_rules(rules: object, member: str) -> tuple[BaseRule, ...]:
     """Return the rules on tools that a member of a body holds. Raises BadRequest."""
     try:
-        return parse_rules(sent)
+        return parse_rules(rules)
     except InvalidRule as e:
         path = f"{member}{e.path}"
         raise BadRequest(f"`{path}`: {e.text}.", code="invalid_rule", param=path) from e

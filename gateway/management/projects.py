@@ -34,18 +34,20 @@ from memory import management
 
 async def _name(caller: ManagementRequest, project: str) -> tuple[str, str]:
     """Return a project that the caller sees. Raises ResourceNotFound."""
-    which = tenant_of(caller), segment(project)
+    project_name = tenant_of(caller), segment(project)
     users = visible_users(caller)
     if users is not None:
-        layer = management.layers.layer_scope(which[0], "project", which[1], caller.gateway.secret)
+        layer = management.layers.layer_scope(
+            project_name[0], "project", project_name[1], caller.gateway.secret
+        )
         if not await caller.read(management.layers.writers_of(caller.memory, layer, users)):
-            raise not_found("project", which[1])
-    return which
+            raise not_found("project", project_name[1])
+    return project_name
 
 
 @get("/projects", summary="Declared projects by name, all or those of the key's users")
 async def projects(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) -> Page[Project]:
-    found = await caller.read(
+    rows = await caller.read(
         management.layers.list_projects(
             caller.memory,
             tenant_of(caller),
@@ -54,19 +56,21 @@ async def projects(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50)
             limit + 1,
         )
     )
-    page, rest = window(
-        found,
+    page, next_cursor = window(
+        rows,
         limit,
-        lambda one: one.name,
-        lambda one: sum(map(len, [one.rules.description, *one.rules.users, *one.rules.teams])),
+        lambda row: row.name,
+        lambda row: sum(map(len, [row.rules.description, *row.rules.users, *row.rules.teams])),
     )
-    return Page([project_object(one) for one in page], rest)
+    return Page([project_object(row) for row in page], next_cursor)
 
 
 @get("/projects/{project:str}", summary="One declared project")
 async def project(caller: AtDoor, project: FromPath[str]) -> Project:
-    which = await _name(caller, project)
-    return project_object(await caller.read(management.layers.find_project(caller.memory, which)))
+    project_name = await _name(caller, project)
+    return project_object(
+        await caller.read(management.layers.find_project(caller.memory, project_name))
+    )
 
 
 @put(
@@ -75,14 +79,14 @@ async def project(caller: AtDoor, project: FromPath[str]) -> Project:
     operation_class=describe_body(ProjectPut),
 )
 async def put_project(caller: AtDoor, project: FromPath[str]) -> Project:
-    which = await _name(caller, project)
+    project_name = await _name(caller, project)
     check_operator(caller)
-    check_layer_name(which[1], "project")
+    check_layer_name(project_name[1], "project")
     body = await caller.body()
-    sent = parse_body(body, ProjectPut) if body.strip() else ProjectPut()
-    for user in sent.users:
+    project_put = parse_body(body, ProjectPut) if body.strip() else ProjectPut()
+    for user in project_put.users:
         check_name(user, "users")
-    declared = management.layers.put_project(caller.memory, which, rules_of(sent))
+    declared = management.layers.put_project(caller.memory, project_name, rules_of(project_put))
     return project_object(await caller.write(declared))
 
 
@@ -93,10 +97,10 @@ async def put_project(caller: AtDoor, project: FromPath[str]) -> Project:
 )
 async def delete_project(caller: AtDoor, project: FromPath[str]) -> LayerRemoved:
     """Delete a project. What users wrote in it is their own, and stays."""
-    which = await _name(caller, project)
+    project_name = await _name(caller, project)
     check_operator(caller)
-    counts = await caller.write(management.layers.remove_project(caller.memory, which))
-    return LayerRemoved(which[1], counts, "project.erased")
+    counts = await caller.write(management.layers.remove_project(caller.memory, project_name))
+    return LayerRemoved(project_name[1], counts, "project.erased")
 
 
 ROUTES = (projects, project, put_project, delete_project)

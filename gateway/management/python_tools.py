@@ -57,25 +57,25 @@ class PythonToolVersion(msgspec.Struct):
     created_at: str
 
 
-def show_tool(stored: StoredTool, warnings: list[str] | None = None) -> Json:
+def show_tool(stored_tool: StoredTool, warnings: list[str] | None = None) -> Json:
     """Return a tool as the API shows it."""
-    listed = read_listed(stored.listed)
-    shown: Json = {
-        **(show_definition(stored.definition) or {}),
+    listed_definition = read_listed(stored_tool.listed)
+    tool_object: Json = {
+        **(show_definition(stored_tool.definition) or {}),
         "object": "tool",
-        "name": stored.name,
+        "name": stored_tool.name,
         "entry": API_ENTRY,
-        "description": listed.description,
-        "parameters": listed.parameters,
-        "effect": listed.effect,
-        "version": stored.version,
-        "created_at": iso(stored.created_at),
-        "updated_at": iso(stored.updated_at),
-        "updated_by": stored.updated_by,
+        "description": listed_definition.description,
+        "parameters": listed_definition.parameters,
+        "effect": listed_definition.effect,
+        "version": stored_tool.version,
+        "created_at": iso(stored_tool.created_at),
+        "updated_at": iso(stored_tool.updated_at),
+        "updated_by": stored_tool.updated_by,
     }
     if warnings is not None:
-        shown["warnings"] = warnings
-    return shown
+        tool_object["warnings"] = warnings
+    return tool_object
 
 
 class ToolMaker(Protocol):
@@ -103,10 +103,10 @@ def check_tool_maker(caller: ToolMaker, definition: ToolDefinition | None = None
     if caller.tenant == EVERY:
         raise BadRequest("A tool belongs to one tenant: name it.", param="tenant")
     makers = caller.gateway.settings.toolbox.create
-    allowed = makers != "off" and (
+    may_make = makers != "off" and (
         caller.runs_it or (makers == "trusted" and caller.principal.trusted)
     )
-    if not allowed:
+    if not may_make:
         raise Forbidden(
             "This key may not make Python tools: toolbox.create says whose keys may. Ask the "
             "operator.",
@@ -143,18 +143,18 @@ async def put_python_tool(
     except ValueError as e:
         param = "secrets" if definition.secrets else None
         raise BadRequest(f"{e}.", code="invalid_tool", param=param) from None
-    stored = await caller.write(
+    stored_tool = await caller.write(
         management.python_tools.edit_tool(caller.memory, (caller.tenant, name), text, source)
     )
     await caller.read(tools.read_lists())
-    assert stored is not None  # noqa: S101 - a put never deletes
-    return stored, warnings
+    assert stored_tool is not None  # noqa: S101 - a put never deletes
+    return stored_tool, warnings
 
 
 def _check_free(caller: ToolMaker, name: str) -> None:
     """Raise RequestConflict for a name that another entry has."""
-    held = caller.gateway.toolbox.catalog(caller.tenant).tools.get(name)
-    if is_reserved(name) or (held is not None and held.tool.entry != API_ENTRY):
+    registered = caller.gateway.toolbox.catalog(caller.tenant).tools.get(name)
+    if is_reserved(name) or (registered is not None and registered.tool.entry != API_ENTRY):
         raise RequestConflict(
             f"There is another tool named {name!r}: choose another name.",
             code="tool_exists",
@@ -165,8 +165,8 @@ def _check_free(caller: ToolMaker, name: str) -> None:
 async def remove_python_tool(caller: ToolMaker, name: str, source: EditSource) -> None:
     """Delete a tool; its versions stay. Raises Forbidden, ResourceNotFound, RequestConflict."""
     check_tool_maker(caller)
-    who = caller.tenant, name
-    await caller.write(management.python_tools.edit_tool(caller.memory, who, None, source))
+    tool_key = caller.tenant, name
+    await caller.write(management.python_tools.edit_tool(caller.memory, tool_key, None, source))
     await caller.read(tools_of(caller).read_lists())
 
 
@@ -175,8 +175,8 @@ async def put_tool(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     check_tool_maker(caller)
     definition = await caller.parse_body(ToolDefinition)
     source = edit_source(caller, expected_version(caller.headers, "tool"))
-    stored, warnings = await put_python_tool(caller, segment(name), definition, source)
-    return _with_version(show_tool(stored, warnings))
+    stored_tool, warnings = await put_python_tool(caller, segment(name), definition, source)
+    return _with_version(show_tool(stored_tool, warnings))
 
 
 @delete("/tools/{name:str}", status_code=200, summary="Delete a Python tool; undo restores it")
@@ -192,9 +192,11 @@ async def tool_versions(
     caller: AtDoor, name: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[PythonToolVersion]:
     check_tool_maker(caller)
-    who = caller.tenant, segment(name)
+    tool_key = caller.tenant, segment(name)
     rows = await caller.read(
-        management.python_tools.list_versions(caller.memory, who, place_of(cursor, int), limit + 1)
+        management.python_tools.list_versions(
+            caller.memory, tool_key, place_of(cursor, int), limit + 1
+        )
     )
     page, next_cursor = window(
         rows,
@@ -212,35 +214,37 @@ async def tool_versions(
 )
 async def undo_tool(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     check_tool_maker(caller)
-    who = caller.tenant, segment(name)
+    tool_key = caller.tenant, segment(name)
     tools = tools_of(caller)
-    undoes, before = await caller.read(management.python_tools.find_undone(caller.memory, who))
+    undoes, before = await caller.read(management.python_tools.find_undone(caller.memory, tool_key))
     text = None
     if before is not None:
         definition = read_definition(before)
         check_tool_maker(caller, definition)
         try:
-            text, _ = await tools.check(who[1], definition)
+            text, _ = await tools.check(tool_key[1], definition)
         except ValueError as e:
             raise RequestConflict(
                 f"What stood before cannot be restored: {e}.", code="invalid_tool"
             ) from None
-    stored = await caller.write(
-        management.python_tools.undo_edit(caller.memory, who, undoes, text, edit_source(caller))
+    stored_tool = await caller.write(
+        management.python_tools.undo_edit(
+            caller.memory, tool_key, undoes, text, edit_source(caller)
+        )
     )
     await caller.read(tools.read_lists())
-    if stored is None:
-        return Response({"object": "tool", "name": who[1], "deleted": True})
-    return _with_version(show_tool(stored))
+    if stored_tool is None:
+        return Response({"object": "tool", "name": tool_key[1], "deleted": True})
+    return _with_version(show_tool(stored_tool))
 
 
-def _with_version(shown: Json) -> Response[Json]:
-    return Response(shown, headers={"etag": f'"{shown["version"]}"'})
+def _with_version(tool_object: Json) -> Response[Json]:
+    return Response(tool_object, headers={"etag": f'"{tool_object["version"]}"'})
 
 
 def _version(row: dict[str, Any]) -> PythonToolVersion:
-    both = {side: show_definition(row[side]) for side in ("before", "after")}
-    return PythonToolVersion(**{**row, **both, "created_at": iso(row["created_at"])})
+    definitions = {side: show_definition(row[side]) for side in ("before", "after")}
+    return PythonToolVersion(**{**row, **definitions, "created_at": iso(row["created_at"])})
 
 
 ROUTES = (put_tool, delete_tool, tool_versions, undo_tool)

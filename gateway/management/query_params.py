@@ -43,10 +43,10 @@ class SearchParams:
 
     query: SearchQuery
 
-    def page(self, found: Sequence[T]) -> tuple[Sequence[T], str | None]:
+    def page(self, hits: Sequence[T]) -> tuple[Sequence[T], str | None]:
         """Return the hits of this page and the cursor to the rest."""
         limit = self.query.limit - 1
-        return found[:limit], cursor_of(self.query.offset + limit) if len(found) > limit else None
+        return hits[:limit], cursor_of(self.query.offset + limit) if len(hits) > limit else None
 
     def by(self, role: str | None) -> SearchQuery:
         """Return the query, limited to messages of a role if one is given. Raises BadRequest."""

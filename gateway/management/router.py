@@ -59,7 +59,7 @@ HANDLERS: tuple[Any, ...] = (
 
 GIVEN = {
     "caller": Provide(context.caller),
-    "desk": Provide(context.desk),
+    "context": Provide(context.context),
     "span": Provide(query_params.span),
     "search": Provide(query_params.search),
     "whose": Provide(conversations.whose),

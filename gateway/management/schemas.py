@@ -310,8 +310,8 @@ class ConversationPost(_Asked):
 def describe_body(model: type[msgspec.Struct], media: str = "application/json") -> type[Operation]:
     """Describe a body that the handler reads itself, with the gateway's limits and errors."""
     schema = msgspec.json.schema(model)
-    found = _inline_reference(schema["$ref"], schema["$defs"])
-    body = RequestBody({media: OpenAPIMediaType(schema=found)}, required=True)
+    inlined = _inline_reference(schema["$ref"], schema["$defs"])
+    body = RequestBody({media: OpenAPIMediaType(schema=inlined)}, required=True)
 
     @dataclass
     class Taking(Operation):
@@ -343,54 +343,56 @@ MARKED = 1_000_000  # limits the number of values before a body is parsed
 _brought = msgspec.json.Decoder(_Brought).decode
 
 
-def brought(body: bytes, most: int | None) -> BroughtChat:
-    """Return an imported conversation of at most `most` messages (None: any number).
+def brought(body: bytes, max_messages: int | None) -> BroughtChat:
+    """Return an imported conversation of at most `max_messages` messages (None: any number).
 
     Raises BadRequest, TooLarge.
     """
-    if (many := sum(count(body, mark) for mark in MARKS)) > MARKED:
+    if (mark_count := sum(count(body, json_mark) for json_mark in MARKS)) > MARKED:
         raise BadRequest(
-            f"The body has {many} commas and opening brackets; at most {MARKED} are allowed. "
+            f"The body has {mark_count} commas and opening brackets; at most {MARKED} are allowed. "
             "Import the conversation in several parts.",
             code="too_many_values",
         )
     end_step()
-    cut, spans = cut_long_strings(body) if takes_long(body) else (body, {})
+    cut_text, spans = cut_long_strings(body) if takes_long(body) else (body, {})
     try:
-        found = _brought(cut)
+        chat = _brought(cut_text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         parse_body(body, ConversationPost)  # raises a precise error
         raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
-    messages: Sequence[msgspec.Raw | bytes] = found.messages
+    messages: Sequence[msgspec.Raw | bytes] = chat.messages
     if spans:
         messages = [restore(bytes(m), body, spans) for m in messages]
     end_step()
-    if most is not None and len(messages) > most:
+    if max_messages is not None and len(messages) > max_messages:
         raise TooLarge(
-            f"`messages` has {len(messages)} messages, and this key may import {most} at "
+            f"`messages` has {len(messages)} messages, and this key may import {max_messages} at "
             "once. Bring the conversation in several "
             "parts, use an admin key, or raise memory.import_rows.",
             param="messages",
             code="too_many_rows",
         )
-    return BroughtChat(messages, found.id)
+    return BroughtChat(messages, chat.id)
 
 
-def message_of(raw: msgspec.Raw | bytes, where: str) -> Json:
+def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
     """Parse one message. Raises BadRequest."""
-    sent = raw if isinstance(raw, bytes) else bytes(raw)
+    message_bytes = message_text if isinstance(message_text, bytes) else bytes(message_text)
     end_step()
-    if (many := values_in(sent)) > VALUES:
-        raise BadRequest(f"`{where}` has {many} values; at most {VALUES} are allowed.", param=where)
+    if (value_count := values_in(message_bytes)) > VALUES:
+        raise BadRequest(
+            f"`{where}` has {value_count} values; at most {VALUES} are allowed.", param=where
+        )
     end_step()
     try:
-        found = decode_weighed(sent)
+        value = decode_weighed(message_bytes)
         end_step()
-        return msgspec.convert(found, Json)
+        return msgspec.convert(value, Json)
     except msgspec.ValidationError as e:
         text = str(e)
         raise BadRequest(
-            f"`{where}` is {quote_value(found)}: {text[:1].lower()}{text[1:]}.", param=where
+            f"`{where}` is {quote_value(value)}: {text[:1].lower()}{text[1:]}.", param=where
         ) from e
     except (msgspec.DecodeError, RecursionError) as e:
         raise BadRequest(
@@ -400,17 +402,18 @@ def message_of(raw: msgspec.Raw | bytes, where: str) -> Json:
 
 def parse_body(body: bytes, model: type[S]) -> S:
     """Parse the body as this model. Raises BadRequest naming the member and its value."""
-    if (many := values_in(body)) > VALUES:
+    if (value_count := values_in(body)) > VALUES:
         raise BadRequest(
-            f"The body has {many} values; at most {VALUES} are allowed.", code="too_many_values"
+            f"The body has {value_count} values; at most {VALUES} are allowed.",
+            code="too_many_values",
         )
-    given = parse(body)
+    value = parse(body)
     try:
-        return msgspec.convert(given, model)
+        return msgspec.convert(value, model)
     except msgspec.ValidationError as e:
-        found = FAULT.fullmatch(str(e))
-        assert found is not None  # noqa: S101 - every message has this form
-        name, missing, text, path = found.groups()
+        fault = FAULT.fullmatch(str(e))
+        assert fault is not None  # noqa: S101 - every message has this form
+        name, missing_member, text, path = fault.groups()
         if name is not None:
             name = name[:MAX_SHOWN_CHARACTERS]
             raise BadRequest(
@@ -418,33 +421,33 @@ def parse_body(body: bytes, model: type[S]) -> S:
                 f"body{did_you_mean(name, model.__struct_fields__)}",
                 param=name,
             ) from e
-        if missing is not None:
-            raise BadRequest(f"`{missing}` is missing.", param=missing) from e
+        if missing_member is not None:
+            raise BadRequest(f"`{missing_member}` is missing.", param=missing_member) from e
         raise BadRequest(
-            f"`{path}` is {quote_value(_at(given, path))}: {text[:1].lower()}{text[1:]}.",
+            f"`{path}` is {quote_value(_at(value, path))}: {text[:1].lower()}{text[1:]}.",
             param=path,
         ) from e
 
 
-def _at(given: Any, path: str) -> Any:
+def _at(value: Any, path: str) -> Any:
     """Return the value at a path such as `tags[1]`."""
     for name, index in PATH_STEP.findall(path):
-        given = given[name] if name else given[int(index)]
-    return given
+        value = value[name] if name else value[int(index)]
+    return value
 
 
-def block(found: CoreBlock) -> Block:
+def block(core_block: CoreBlock) -> Block:
     return Block(
-        found.id or None,
-        found.label,
-        found.description,
-        found.value,
-        found.limit,
-        found.read_only,
-        found.version,
-        list(found.shared_with),
-        iso(found.updated_at) if found.updated_at else None,
-        found.hidden_by or None,
+        core_block.id or None,
+        core_block.label,
+        core_block.description,
+        core_block.value,
+        core_block.limit,
+        core_block.read_only,
+        core_block.version,
+        list(core_block.shared_with),
+        iso(core_block.updated_at) if core_block.updated_at else None,
+        core_block.hidden_by or None,
     )
 
 

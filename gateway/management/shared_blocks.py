@@ -108,7 +108,7 @@ async def find_member(caller: ManagementRequest, member: MemberName) -> MemberNa
     return member
 
 
-async def _read_access(caller: ManagementRequest, which: BlockName) -> dict[str, bool]:
+async def _read_access(caller: ManagementRequest, block_name: BlockName) -> dict[str, bool]:
     """Return which users of a key see a block, and whether each may write; nobody of an operator.
 
     Raises ResourceNotFound where none of them sees it.
@@ -116,38 +116,44 @@ async def _read_access(caller: ManagementRequest, which: BlockName) -> dict[str,
     only = caller.principal.only
     if is_operator(caller) or only is None:
         return {}
-    access = await caller.read(management.shared_blocks.list_access(caller.memory, which, only))
+    access = await caller.read(
+        management.shared_blocks.list_access(caller.memory, block_name, only)
+    )
     if not access:
-        raise ResourceNotFound(f"There is no shared block {which[1][:80]!r}.")
+        raise ResourceNotFound(f"There is no shared block {block_name[1][:80]!r}.")
     return access
 
 
-async def find_block(caller: ManagementRequest, which: BlockName) -> StoredShared:
+async def find_block(caller: ManagementRequest, block_name: BlockName) -> StoredShared:
     """Return a block that the caller sees. Raises ResourceNotFound."""
-    await _read_access(caller, which)
-    return await caller.read(management.shared_blocks.find_block(caller.memory, which))
+    await _read_access(caller, block_name)
+    return await caller.read(management.shared_blocks.find_block(caller.memory, block_name))
 
 
 async def _show(caller: ManagementRequest, block: StoredShared) -> Response[SharedBlock]:
-    (shown,) = await show_blocks(caller, [block])
-    return Response(shown, headers={"etag": f'"{shown.version}"'})
+    (shown_block,) = await show_blocks(caller, [block])
+    return Response(shown_block, headers={"etag": f'"{shown_block.version}"'})
 
 
-async def show_blocks(caller: ManagementRequest, found: list[StoredShared]) -> list[SharedBlock]:
+async def show_blocks(
+    caller: ManagementRequest, stored_blocks: list[StoredShared]
+) -> list[SharedBlock]:
     """Return blocks with their members; a key that is not trusted is shown its users alone."""
-    listed = await caller.read(
-        management.shared_blocks.read_members(caller.memory, tenant_of(caller), found)
+    members_by_block = await caller.read(
+        management.shared_blocks.read_members(caller.memory, tenant_of(caller), stored_blocks)
     )
     only = None if is_operator(caller) else caller.principal.only or []
-    shown = []
-    for block in found:
+    shown_blocks = []
+    for block in stored_blocks:
         members = [
-            one
-            for one in listed[block.id]
-            if only is None or one.member.kind != "user" or one.member.name in only
+            block_member
+            for block_member in members_by_block[block.id]
+            if only is None
+            or block_member.member.kind != "user"
+            or block_member.member.name in only
         ]
-        shown.append(block_object(block, members))
-    return shown
+        shown_blocks.append(block_object(block, members))
+    return shown_blocks
 
 
 def _source(caller: ManagementRequest, user: str | None = None) -> EditSource:
@@ -157,15 +163,15 @@ def _source(caller: ManagementRequest, user: str | None = None) -> EditSource:
     return EditSource(caller.actor, ident, expect=expect, user=user)
 
 
-async def _find_writer(caller: ManagementRequest, which: BlockName) -> str | None:
+async def _find_writer(caller: ManagementRequest, block_name: BlockName) -> str | None:
     """Return the user in whose name a key edits a block; None of an operator. Raises Forbidden."""
-    access = await _read_access(caller, which)
+    access = await _read_access(caller, block_name)
     if is_operator(caller):
         return None
     writers = sorted(user for user, may_write in access.items() if may_write)
     if not writers:
         raise Forbidden(
-            f"No user of this key may write in the shared block {which[1][:80]!r}. Ask for a "
+            f"No user of this key may write in the shared block {block_name[1][:80]!r}. Ask for a "
             "membership with `write`, or use a trusted key.",
             code="block_read_only",
         )
@@ -173,28 +179,37 @@ async def _find_writer(caller: ManagementRequest, which: BlockName) -> str | Non
 
 
 async def _edit(
-    caller: ManagementRequest, which: BlockName, how: SharedEdit, by: OutsideEdit
+    caller: ManagementRequest, block_name: BlockName, how: SharedEdit, by: OutsideEdit
 ) -> StoredShared | None:
-    writer = await _find_writer(caller, which)
+    writer = await _find_writer(caller, block_name)
     return await caller.write(
-        management.shared_blocks.edit_block(caller.memory, which, how, _source(caller, writer), by)
+        management.shared_blocks.edit_block(
+            caller.memory, block_name, how, _source(caller, writer), by
+        )
     )
 
 
 async def _change(
-    caller: ManagementRequest, ident: str, new: SharedPut | SharedPatch
+    caller: ManagementRequest, ident: str, block_edit: SharedPut | SharedPatch
 ) -> Response[SharedBlock]:
     """Change members of a block."""
-    which = name_block(caller, ident)
-    settings = (new.description, new.limit, new.read_only, new.default_write)
-    await _read_access(caller, which)
+    block_name = name_block(caller, ident)
+    settings = (
+        block_edit.description,
+        block_edit.limit,
+        block_edit.read_only,
+        block_edit.default_write,
+    )
+    await _read_access(caller, block_name)
     if any(value is not None for value in settings):
         check_operator(caller)
     with translate_errors():
-        caller.memory.policy.screen.check("value", new.value)
-    change = BlockEdit(new.value, new.description, new.limit, new.read_only)
+        caller.memory.policy.screen.check("value", block_edit.value)
+    change = BlockEdit(
+        block_edit.value, block_edit.description, block_edit.limit, block_edit.read_only
+    )
     how = management.shared_blocks.change_value(change)
-    now = await _edit(caller, which, how, OutsideEdit(new.default_write))
+    now = await _edit(caller, block_name, how, OutsideEdit(block_edit.default_write))
     assert now is not None  # noqa: S101 - these edits never delete
     return await _show(caller, now)
 
@@ -245,13 +260,15 @@ async def shared_blocks(
     caller: AtDoor, sharing: Wanted, cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[SharedBlock]:
     after = place_of(cursor, tuple[str, str])
-    found = await caller.read(
+    stored_blocks = await caller.read(
         management.shared_blocks.list_blocks(
             caller.memory, tenant_of(caller), sharing, after, limit + 1
         )
     )
-    page, rest = window(found, limit, lambda b: (b.block.label, b.id), lambda b: len(b.block.value))
-    return Page(await show_blocks(caller, page), rest)
+    page, next_cursor = window(
+        stored_blocks, limit, lambda b: (b.block.label, b.id), lambda b: len(b.block.value)
+    )
+    return Page(await show_blocks(caller, page), next_cursor)
 
 
 @post(
@@ -262,27 +279,27 @@ async def shared_blocks(
 )
 async def make_block(caller: AtDoor) -> Response[SharedBlock]:
     check_operator(caller)
-    new = await caller.parse_body(SharedPost)
-    block = CoreBlock(new.label, "", new.description, new.limit)
+    block_post = await caller.parse_body(SharedPost)
+    block = CoreBlock(block_post.label, "", block_post.description, block_post.limit)
     with translate_errors():
-        caller.memory.policy.screen.check("value", new.value)
-        change = BlockEdit(new.value, read_only=new.read_only)
+        caller.memory.policy.screen.check("value", block_post.value)
+        change = BlockEdit(block_post.value, read_only=block_post.read_only)
         block = management.shared_blocks.new_block(block, change)
-    members = [(await _parse_member(caller, member), member.write) for member in new.members]
-    made = await caller.write(
+    members = [(await _parse_member(caller, member), member.write) for member in block_post.members]
+    stored_block = await caller.write(
         management.shared_blocks.create_block(
             caller.memory,
             tenant_of(caller),
-            NewShared(block, new.default_write, members),
+            NewShared(block, block_post.default_write, members),
             _source(caller),
         )
     )
-    shown = await _show(caller, made)
-    return Response(shown.content, status_code=201, headers=shown.headers)
+    block_response = await _show(caller, stored_block)
+    return Response(block_response.content, status_code=201, headers=block_response.headers)
 
 
-async def _parse_member(caller: ManagementRequest, sent: MemberPost) -> MemberName:
-    member = parse_member(sent)
+async def _parse_member(caller: ManagementRequest, member_post: MemberPost) -> MemberName:
+    member = parse_member(member_post)
     if member is None:
         raise BadRequest(
             "Each of `members` names one member: a user (with an agent, if wanted), an agent, a "
@@ -322,14 +339,14 @@ async def patch_block(caller: AtDoor, ident: FromPath[str]) -> Response[SharedBl
     operation_class=describe_body(AppendPost),
 )
 async def append(caller: AtDoor, ident: FromPath[str]) -> Response[SharedBlock]:
-    which = name_block(caller, ident)
-    new = await caller.parse_body(AppendPost)
+    block_name = name_block(caller, ident)
+    append_post = await caller.parse_body(AppendPost)
     with translate_errors():
-        caller.memory.policy.screen.check("content", new.content)
-    how = management.shared_blocks.append_content(new.content)
-    source = replace(_source(caller, await _find_writer(caller, which)), expect=None)
+        caller.memory.policy.screen.check("content", append_post.content)
+    how = management.shared_blocks.append_content(append_post.content)
+    source = replace(_source(caller, await _find_writer(caller, block_name)), expect=None)
     now = await caller.write(
-        management.shared_blocks.edit_block(caller.memory, which, how, source, OutsideEdit())
+        management.shared_blocks.edit_block(caller.memory, block_name, how, source, OutsideEdit())
     )
     assert now is not None  # noqa: S101 - an append never deletes
     return await _show(caller, now)
@@ -341,30 +358,30 @@ async def append(caller: AtDoor, ident: FromPath[str]) -> Response[SharedBlock]:
     summary="Delete a shared block; undo restores it",
 )
 async def delete_block(caller: AtDoor, ident: FromPath[str]) -> Gone:
-    which = name_block(caller, ident)
-    await _read_access(caller, which)
+    block_name = name_block(caller, ident)
+    await _read_access(caller, block_name)
     check_operator(caller)
-    await _edit(caller, which, management.shared_blocks.delete_block, OutsideEdit())
-    return Gone(which[1], KIND)
+    await _edit(caller, block_name, management.shared_blocks.delete_block, OutsideEdit())
+    return Gone(block_name[1], KIND)
 
 
 @get("/shared-blocks/{ident:str}/versions", summary="A shared block's history, newest first")
 async def versions(
     caller: AtDoor, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[SharedVersion]:
-    which, before = name_block(caller, ident), place_of(cursor, int)
-    await _read_access(caller, which)
+    block_name, before = name_block(caller, ident), place_of(cursor, int)
+    await _read_access(caller, block_name)
     check_operator(caller)
     rows = await caller.read(
-        management.shared_blocks.list_versions(caller.memory, which, before, limit + 1)
+        management.shared_blocks.list_versions(caller.memory, block_name, before, limit + 1)
     )
-    page, rest = window(
+    page, next_cursor = window(
         [SharedVersion(**{**row, "created_at": iso(row["created_at"])}) for row in rows],
         limit,
         lambda v: v.version,
         lambda v: len(v.before or "") + len(v.after or ""),
     )
-    return Page(page, rest)
+    return Page(page, next_cursor)
 
 
 @post(
@@ -373,16 +390,16 @@ async def versions(
     summary="Undo the newest edit of a shared block; repeat to undo earlier ones",
 )
 async def undo(caller: AtDoor, ident: FromPath[str]) -> Response[SharedBlock | Gone]:
-    which = name_block(caller, ident)
-    writer = await _find_writer(caller, which)
+    block_name = name_block(caller, ident)
+    writer = await _find_writer(caller, block_name)
     by = OutsideEdit(only=None if writer is None else caller.principal.only)
     now = await caller.write(
-        management.shared_blocks.undo_edit(caller.memory, which, _source(caller, writer), by)
+        management.shared_blocks.undo_edit(caller.memory, block_name, _source(caller, writer), by)
     )
     if now is None:
-        return Response(Gone(which[1], KIND))
-    shown = await _show(caller, now)
-    return Response(shown.content, headers=shown.headers)
+        return Response(Gone(block_name[1], KIND))
+    block_response = await _show(caller, now)
+    return Response(block_response.content, headers=block_response.headers)
 
 
 ROUTES = (

@@ -37,26 +37,26 @@ def _user_member(user: str, agent: str) -> MemberName:
 
 
 async def _put(caller: ManagementRequest, ident: str, member: MemberName) -> SharedMember:
-    which = await _open(caller, ident)
+    block_name = await _open(caller, ident)
     body = await caller.body()
-    sent = parse_body(body, MemberPut) if body.strip() else MemberPut()
-    found = await caller.write(
-        management.shared_blocks.put_member(caller.memory, which, member, sent.write)
+    member_put = parse_body(body, MemberPut) if body.strip() else MemberPut()
+    stored_member = await caller.write(
+        management.shared_blocks.put_member(caller.memory, block_name, member, member_put.write)
     )
-    return member_object(found)
+    return member_object(stored_member)
 
 
 async def _open(caller: ManagementRequest, ident: str) -> BlockName:
     """Return a block whose members the caller may change. Raises Forbidden, ResourceNotFound."""
-    which = name_block(caller, ident)
-    await find_block(caller, which)
+    block_name = name_block(caller, ident)
+    await find_block(caller, block_name)
     check_operator(caller)
-    return which
+    return block_name
 
 
 async def _remove(caller: ManagementRequest, ident: str, member: MemberName) -> Gone:
-    which = await _open(caller, ident)
-    await caller.write(management.shared_blocks.remove_member(caller.memory, which, member))
+    block_name = await _open(caller, ident)
+    await caller.write(management.shared_blocks.remove_member(caller.memory, block_name, member))
     return Gone(member.name or member.kind, KIND)
 
 
@@ -64,14 +64,14 @@ async def _remove(caller: ManagementRequest, ident: str, member: MemberName) -> 
 async def members(
     caller: AtDoor, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[SharedMember]:
-    which = await _open(caller, ident)
+    block_name = await _open(caller, ident)
     place = place_of(cursor, tuple[str, str, str])
     after = MemberName(*place) if place is not None else None
-    found = await caller.read(
-        management.shared_blocks.list_members(caller.memory, which, after, limit + 1)
+    stored_members = await caller.read(
+        management.shared_blocks.list_members(caller.memory, block_name, after, limit + 1)
     )
-    page, rest = window(found, limit, lambda m: tuple(m.member))
-    return Page([member_object(member) for member in page], rest)
+    page, next_cursor = window(stored_members, limit, lambda m: tuple(m.member))
+    return Page([member_object(member) for member in page], next_cursor)
 
 
 @put(

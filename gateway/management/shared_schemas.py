@@ -135,29 +135,29 @@ def member_object(member: StoredMember) -> SharedMember:
 
 def block_object(block: StoredShared, members: list[StoredMember]) -> SharedBlock:
     """Return a shared block as the API shows it."""
-    found = block.block
+    core_block = block.block
     return SharedBlock(
-        found.id,
-        found.label,
-        found.description,
-        found.value,
-        found.limit,
-        found.read_only,
+        core_block.id,
+        core_block.label,
+        core_block.description,
+        core_block.value,
+        core_block.limit,
+        core_block.read_only,
         block.default_write,
-        found.version,
+        core_block.version,
         [member_object(member) for member in members],
-        iso(found.updated_at),
+        iso(core_block.updated_at),
         UpdatedBy(block.actor, block.user, block.agent),
     )
 
 
-def parse_member(sent: MemberPost) -> MemberName | None:
+def parse_member(member_post: MemberPost) -> MemberName | None:
     """Return the member that a body names; None if it names none, or several."""
-    kinds = [kind for kind in ("user", "agent", "team", "project") if getattr(sent, kind)]
-    if sent.everyone:
+    kinds = [kind for kind in ("user", "agent", "team", "project") if getattr(member_post, kind)]
+    if member_post.everyone:
         return MemberName("everyone") if not kinds else None
     if kinds in (["user"], ["user", "agent"]):
-        return MemberName("user", (sent.user or "").strip(), sent.agent or "")
+        return MemberName("user", (member_post.user or "").strip(), member_post.agent or "")
     if len(kinds) != 1:
         return None
-    return MemberName(kinds[0], getattr(sent, kinds[0]))
+    return MemberName(kinds[0], getattr(member_post, kinds[0]))

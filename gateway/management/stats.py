@@ -108,54 +108,61 @@ async def read_stats(caller: ManagementRequest, since: float | None, user: str |
     """
     since = since if since is not None else time.time() - DAYS * DAY_SECONDS
     reach = VisibleScopes(caller.reach.tenant, caller.principal.only)
-    found = await caller.read(management.activity.read_monitors(caller.memory, reach, since, user))
+    monitors = await caller.read(
+        management.activity.read_monitors(caller.memory, reach, since, user)
+    )
     return Stats(
         since=iso(since),
-        turns=found.turns,
-        context=ContextMonitor(found.prompt_tokens, found.window_share, found.injected_tokens),
-        archival=ArchivalMonitor(found.passages, found.passages_by_day),
+        turns=monitors.turns,
+        context=ContextMonitor(
+            monitors.prompt_tokens, monitors.window_share, monitors.injected_tokens
+        ),
+        archival=ArchivalMonitor(monitors.passages, monitors.passages_by_day),
         retrieval=RetrievalMonitor(
-            found.searches, found.hits, _ratio(found.hits, found.searches), found.search_ms
+            monitors.searches,
+            monitors.hits,
+            _ratio(monitors.hits, monitors.searches),
+            monitors.search_ms,
         ),
         core=CoreMonitor(
-            found.core_edits, _ratio(found.core_edits, found.turns), found.edits_by_day
+            monitors.core_edits, _ratio(monitors.core_edits, monitors.turns), monitors.edits_by_day
         ),
-        recent=[_point(turn) for turn in reversed(found.recent) if turn.explain is not None],
+        recent=[_point(turn) for turn in reversed(monitors.recent) if turn.explain is not None],
         degraded=count_degraded(caller, since, user),
         usage=await _usage(caller, UsageFilter(reach.tenant, user, since=since)),
         process=await _process(caller) if caller.runs_it else None,
     )
 
 
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _ratio(part: int, total: int) -> float | None:
+    return part / total if total else None
 
 
 def _point(turn: RecentTurn) -> TurnPoint:
     explain = turn.explain
     assert explain is not None  # noqa: S101 - the caller leaves out those without
-    seen = TurnMonitor.of(explain)
+    turn_monitor = TurnMonitor.of(explain)
     return TurnPoint(
         iso(turn.began_at),
         explain.model,
         explain.tokens.prompt,
         explain.tokens.injected,
         explain.tokens.window,
-        len(seen.search_ms),
-        seen.hits,
-        sum(seen.search_ms),
-        seen.core_edits,
+        len(turn_monitor.search_ms),
+        turn_monitor.hits,
+        sum(turn_monitor.search_ms),
+        turn_monitor.core_edits,
     )
 
 
-async def _usage(caller: ManagementRequest, which: UsageFilter) -> dict[str, list[Json]]:
+async def _usage(caller: ManagementRequest, usage_filter: UsageFilter) -> dict[str, list[Json]]:
     """Return requests, tokens and cost, by model, key and day."""
     with translate_errors():
         await caller.gateway.usage.flush()  # include requests that have just ended
     out = {}
     for by in ("model", "key", "day"):
         groups = await caller.read(
-            table.read_groups(caller.memory.db, [by], which, None, MAX_GROUPS)
+            table.read_groups(caller.memory.db, [by], usage_filter, None, MAX_GROUPS)
         )
         out[f"by_{by}"] = [{**group.members, **group.sums} for group in groups]
     return out
@@ -175,8 +182,8 @@ async def _process(caller: ManagementRequest) -> dict[str, Any]:
                 **_health(gateway.metrics.health.get(name)),
                 "resting": [
                     label
-                    for label, rest in resting.items()
-                    if label.startswith(f"{name}/") and rest.until > now
+                    for label, cooldown in resting.items()
+                    if label.startswith(f"{name}/") and cooldown.until > now
                 ],
             }
             for name in gateway.settings.providers
@@ -194,15 +201,19 @@ def _targets(gateway: Any, name: str) -> list[str]:
     ]
 
 
-def _health(found: Any) -> dict[str, Any]:
-    if found is None:
+def _health(health: Any) -> dict[str, Any]:
+    if health is None:
         return {"requests": 0, "failures": 0, "last_failure": None}
-    failed = found.last_failed_at
-    last = {"status": found.last_status, "code": found.last_code, "at": iso(failed or 0)}
+    failed_at = health.last_failed_at
+    last_failure = {
+        "status": health.last_status,
+        "code": health.last_code,
+        "at": iso(failed_at or 0),
+    }
     return {
-        "requests": found.requests,
-        "failures": found.failures,
-        "last_failure": last if failed is not None else None,
+        "requests": health.requests,
+        "failures": health.failures,
+        "last_failure": last_failure if failed_at is not None else None,
     }
 
 

@@ -123,7 +123,9 @@ def project_object(project: StoredProject) -> Project:
     )
 
 
-def rules_of(sent: ProjectPut) -> ProjectRules:
+def rules_of(project_put: ProjectPut) -> ProjectRules:
     """Return what a body declares a project with."""
-    users = [name.strip() for name in sent.users]
-    return ProjectRules(sent.description, sent.teams, users, sent.everyone, sent.write)
+    users = [name.strip() for name in project_put.users]
+    return ProjectRules(
+        project_put.description, project_put.teams, users, project_put.everyone, project_put.write
+    )

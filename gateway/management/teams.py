@@ -7,8 +7,8 @@ from litestar.params import FromPath
 
 from gateway.http.paths import segment
 from gateway.management.context import (
-    AtDesk,
     AtDoor,
+    AtUser,
     Cursor,
     ManagementRequest,
     PageLimit,
@@ -41,13 +41,15 @@ TeamName = tuple[str, str]
 
 async def _name(caller: ManagementRequest, team: str) -> TeamName:
     """Return a team that the caller sees. Raises ResourceNotFound."""
-    which = tenant_of(caller), segment(team)
+    team_name = tenant_of(caller), segment(team)
     users = visible_users(caller)
     if users is not None:
-        layer = management.layers.layer_scope(which[0], "team", which[1], caller.gateway.secret)
+        layer = management.layers.layer_scope(
+            team_name[0], "team", team_name[1], caller.gateway.secret
+        )
         if not await caller.read(management.layers.writers_of(caller.memory, layer, users)):
-            raise not_found("team", which[1])
-    return which
+            raise not_found("team", team_name[1])
+    return team_name
 
 
 def _user_of(path: str) -> str:
@@ -57,7 +59,7 @@ def _user_of(path: str) -> str:
 
 @get("/teams", summary="Teams by name, all or those of the key's users")
 async def teams(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) -> Page[Team]:
-    found = await caller.read(
+    rows = await caller.read(
         management.layers.list_teams(
             caller.memory,
             tenant_of(caller),
@@ -66,25 +68,27 @@ async def teams(caller: AtDoor, cursor: Cursor = None, limit: PageLimit = 50) ->
             limit + 1,
         )
     )
-    page, rest = window(found, limit, lambda team: team.name, lambda team: len(team.description))
-    return Page([team_object(team) for team in page], rest)
+    page, next_cursor = window(
+        rows, limit, lambda team: team.name, lambda team: len(team.description)
+    )
+    return Page([team_object(team) for team in page], next_cursor)
 
 
 @get("/teams/{team:str}", summary="One team")
 async def team(caller: AtDoor, team: FromPath[str]) -> Team:
-    which = await _name(caller, team)
-    return team_object(await caller.read(management.layers.find_team(caller.memory, which)))
+    team_name = await _name(caller, team)
+    return team_object(await caller.read(management.layers.find_team(caller.memory, team_name)))
 
 
 @put("/teams/{team:str}", summary="Make or change a team", operation_class=describe_body(TeamPut))
 async def put_team(caller: AtDoor, team: FromPath[str]) -> Team:
-    which = await _name(caller, team)
+    team_name = await _name(caller, team)
     check_operator(caller)
-    check_layer_name(which[1], "team")
+    check_layer_name(team_name[1], "team")
     body = await caller.body()
-    sent = parse_body(body, TeamPut) if body.strip() else TeamPut()
-    made = management.layers.put_team(caller.memory, which, sent.description)
-    return team_object(await caller.write(made))
+    team_put = parse_body(body, TeamPut) if body.strip() else TeamPut()
+    team_work = management.layers.put_team(caller.memory, team_name, team_put.description)
+    return team_object(await caller.write(team_work))
 
 
 @delete(
@@ -93,23 +97,25 @@ async def put_team(caller: AtDoor, team: FromPath[str]) -> Team:
     summary="Delete a team, its memberships and its passages; returns a receipt",
 )
 async def delete_team(caller: AtDoor, team: FromPath[str]) -> LayerRemoved:
-    which = await _name(caller, team)
+    team_name = await _name(caller, team)
     check_operator(caller)
-    counts = await caller.write(management.layers.remove_team(caller.memory, which))
-    return LayerRemoved(which[1], counts, "team.erased")
+    counts = await caller.write(management.layers.remove_team(caller.memory, team_name))
+    return LayerRemoved(team_name[1], counts, "team.erased")
 
 
 @get("/teams/{team:str}/members", summary="Who is in a team, by name")
 async def team_members(
     caller: AtDoor, team: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[TeamUser]:
-    which = await _name(caller, team)
+    team_name = await _name(caller, team)
     check_operator(caller)
-    found = await caller.read(
-        management.layers.list_members(caller.memory, which, place_of(cursor, str) or "", limit + 1)
+    rows = await caller.read(
+        management.layers.list_members(
+            caller.memory, team_name, place_of(cursor, str) or "", limit + 1
+        )
     )
-    page, rest = window(found, limit, lambda member: member.name)
-    return Page([team_user(member) for member in page], rest)
+    page, next_cursor = window(rows, limit, lambda member: member.name)
+    return Page([team_user(member) for member in page], next_cursor)
 
 
 @put(
@@ -118,12 +124,14 @@ async def team_members(
     operation_class=describe_body(TeamUserPut),
 )
 async def put_team_member(caller: AtDoor, team: FromPath[str], member: FromPath[str]) -> TeamUser:
-    which = await _name(caller, team)
+    team_name = await _name(caller, team)
     check_operator(caller)
     body = await caller.body()
-    sent = parse_body(body, TeamUserPut) if body.strip() else TeamUserPut()
-    put_in = management.layers.put_member(caller.memory, which, _user_of(member), write=sent.write)
-    return team_user(await caller.write(put_in))
+    member_put = parse_body(body, TeamUserPut) if body.strip() else TeamUserPut()
+    member_work = management.layers.put_member(
+        caller.memory, team_name, _user_of(member), write=member_put.write
+    )
+    return team_user(await caller.write(member_work))
 
 
 @delete(
@@ -132,17 +140,17 @@ async def put_team_member(caller: AtDoor, team: FromPath[str], member: FromPath[
     summary="Take a user out of a team",
 )
 async def remove_team_member(caller: AtDoor, team: FromPath[str], member: FromPath[str]) -> Gone:
-    which = await _name(caller, team)
+    team_name = await _name(caller, team)
     check_operator(caller)
     user = _user_of(member)
-    await caller.write(management.layers.remove_member(caller.memory, which, user))
+    await caller.write(management.layers.remove_member(caller.memory, team_name, user))
     return Gone(user, "team.member")
 
 
 @get("/users/{user:str}/teams", summary="The teams that a user is in, by name")
-async def user_teams(desk: AtDesk) -> Page[UserTeam]:
-    found = management.layers.teams_of(desk.memory, desk.scope.tenant, desk.user)
-    return Page([user_team(member) for member in await desk.read(found)])
+async def user_teams(context: AtUser) -> Page[UserTeam]:
+    teams_work = management.layers.teams_of(context.memory, context.scope.tenant, context.user)
+    return Page([user_team(member) for member in await context.read(teams_work)])
 
 
 ROUTES = (

@@ -60,10 +60,10 @@ def find_server(caller: ManagementRequest, name: str) -> McpTool:
     return entry.kind
 
 
-def describe_server(kind: McpTool, accepted: list[str]) -> EntryTools:
+def describe_server(kind: McpTool, accepted_names: list[str]) -> EntryTools:
     """Return what a server lists, and what of it is accepted."""
-    tools = [EntryTool(**told) for told in kind.describe()]
-    return EntryTools(kind.name, kind.problem, kind.last_error, tools, accepted)
+    tools = [EntryTool(**definition) for definition in kind.describe()]
+    return EntryTools(kind.name, kind.problem, kind.last_error, tools, accepted_names)
 
 
 @post(
@@ -74,10 +74,10 @@ def describe_server(kind: McpTool, accepted: list[str]) -> EntryTools:
 )
 async def accept_tools(caller: AtDoor, entry: FromPath[str]) -> EntryTools:
     kind = find_server(caller, entry)
-    sent = await caller.parse_body(AcceptPost)
+    accept_post = await caller.parse_body(AcceptPost)
     try:
         with translate_errors():
-            accepted = await kind.accept(sent.tools, sent.hash)
+            accepted_names = await kind.accept(accept_post.tools, accept_post.hash)
     except KeyError as e:
         raise ResourceNotFound(
             f"The tool {str(e.args[0])[:64]!r} of this entry does not wait to be accepted."
@@ -88,7 +88,7 @@ async def accept_tools(caller: AtDoor, entry: FromPath[str]) -> EntryTools:
             code="changed_again",
             param="hash",
         ) from e
-    return describe_server(kind, accepted)
+    return describe_server(kind, accepted_names)
 
 
 @post(

@@ -73,22 +73,22 @@ def check_trusted(caller: ManagementRequest, action: str) -> None:
 )
 async def check_calls(caller: AtDoor) -> RuleCheck:
     check_trusted(caller, "check rules on tools")
-    sent = await caller.parse_body(RuleCheckPost)
-    chain = RuleChain(read_rules(sent.rules, "rules"), sent.policy)
-    if (count := sum(map(len, sent.rounds))) > MAX_CALLS:
+    check_post = await caller.parse_body(RuleCheckPost)
+    chain = RuleChain(read_rules(check_post.rules, "rules"), check_post.policy)
+    if (count := sum(map(len, check_post.rounds))) > MAX_CALLS:
         raise BadRequest(
             f"`rounds` has {count} calls; at most {MAX_CALLS} are allowed.",
             code="too_many_calls",
             param="rounds",
         )
-    rounds = await _judge_rounds(chain, sent.rounds)
+    rounds = await _judge_rounds(chain, check_post.rounds)
     return RuleCheck(rounds, chain.end is not None, chain.list_unmet())
 
 
 async def _judge_rounds(
     chain: RuleChain, rounds: list[list[JudgedCall]]
 ) -> list[list[CallVerdict]]:
-    judged = []
+    judged_rounds = []
     until = time.monotonic() + SLICE_SECONDS
     for calls in rounds:
         verdicts, runs = [], []
@@ -102,8 +102,8 @@ async def _judge_rounds(
                 await asyncio.sleep(0)
                 until = time.monotonic() + SLICE_SECONDS
         chain.finish_round(runs)
-        judged.append(verdicts)
-    return judged
+        judged_rounds.append(verdicts)
+    return judged_rounds
 
 
 ROUTES = (check_calls,)

@@ -91,10 +91,10 @@ async def tools(caller: AtDoor) -> Page[Json]:
 
 @get("/tools/{name:str}", summary="One of the operator's tools")
 async def tool(caller: AtDoor, name: FromPath[str]) -> Json:
-    found = next((t for t in _list_tools(caller) if t["name"] == name), None)
-    if found is None:
+    shown_tool = next((t for t in _list_tools(caller) if t["name"] == name), None)
+    if shown_tool is None:
         raise _no_tool(name)
-    return found
+    return shown_tool
 
 
 @post(
@@ -108,22 +108,22 @@ async def run_tool(caller: AtDoor, name: FromPath[str]) -> ToolRunResult:
         raise Forbidden(
             "Only an admin key may run a tool by hand. Send one as `Authorization: Bearer ...`."
         )
-    asked = await caller.parse_body(ToolRunPost)
+    run_post = await caller.parse_body(ToolRunPost)
     registry, tenant = caller.gateway.toolbox, caller.tenant
     registered = registry.catalog(tenant).tools.get(name)
     if registered is None:
         raise _no_tool(name)
     ident = request_id(caller.request.scope)
-    call = ToolCall("", name, msgspec.json.encode(asked.arguments).decode())
+    call = ToolCall("", name, msgspec.json.encode(run_post.arguments).decode())
     try:
         admitted = CallChecker({name: registered}, 1).check(call, 0)
     except RefusedCall as e:
         return ToolRunResult("refused", str(e), 0.0)
-    scope = caller.memory.scope(tenant, asked.user, "default") if asked.user else None
+    scope = caller.memory.scope(tenant, run_post.user, "default") if run_post.user else None
     origin = RunOrigin(tenant, scope, ident, caller.principal.key)
     until = asyncio.get_running_loop().time() + registered.entry.settings.timeout
-    who = ToolCaller(tenant, asked.user or None, "default", ident)
-    runs = ToolRuns(registry, {name: registered}, who, until, NoCosts())
+    tool_caller = ToolCaller(tenant, run_post.user or None, "default", ident)
+    runs = ToolRuns(registry, {name: registered}, tool_caller, until, NoCosts())
     record = await caller.read(runs.run(admitted, SingleRun(caller.memory, origin), ()))
     return ToolRunResult(record.status, text_of_result(record.result), record.milliseconds)
 
@@ -149,28 +149,38 @@ async def list_tool_calls(
 ) -> Page[ToolCallRecord]:
     """List calls. since: an ISO time."""
     rows = await caller.read(list_calls(caller.memory, caller.reach, called, limit + 1))
-    mine, following = window(rows, limit, lambda row: row["id"])
-    return Page([_describe_call(row) for row in mine], following)
+    page_rows, following = window(rows, limit, lambda row: row["id"])
+    return Page([_describe_call(row) for row in page_rows], following)
 
 
 def _time_of(text: str) -> float:
     if not text:
         return 0.0
     try:
-        found = parse_time(text)
+        moment = parse_time(text)
     except ValueError as e:
         raise BadRequest(f"`since` is {text[:40]!r}: give an ISO time.", param="since") from e
-    return float(found)
+    return float(moment)
 
 
 def _describe_call(row: dict[str, Any]) -> ToolCallRecord:
-    same = ("name", "entry", "version", "effect", "user", "agent", "arguments", "state", "status")
-    more = ("result", "origin", "rule", "approval", "cost_usd", "actor", "request_id")
+    short_members = (
+        "name",
+        "entry",
+        "version",
+        "effect",
+        "user",
+        "agent",
+        "arguments",
+        "state",
+        "status",
+    )
+    long_members = ("result", "origin", "rule", "approval", "cost_usd", "actor", "request_id")
     return ToolCallRecord(
         id=str(row["id"]),
         ms=row["milliseconds"],
         created_at=iso(row["created_at"]),
-        **{name: row[name] for name in (*same, *more)},
+        **{name: row[name] for name in (*short_members, *long_members)},
     )
 
 
@@ -180,24 +190,24 @@ def _no_tool(name: str) -> ResourceNotFound:
 
 def _list_tools(caller: ManagementRequest) -> list[Json]:
     """Return the tools that the caller may grant or use, and entries that have none now."""
-    registry, own = caller.gateway.toolbox, caller.principal.tools
-    granted = own.granted
+    registry, key_tools = caller.gateway.toolbox, caller.principal.tools
+    granted_patterns = key_tools.granted
     if caller.gateway.settings.mode != "managed":
-        granted = caller.gateway.settings.toolbox.grant
-    grants = Grants(granted, limits_of(own.most))
+        granted_patterns = caller.gateway.settings.toolbox.grant
+    grants = Grants(granted_patterns, limits_of(key_tools.most))
     catalog = registry.catalog(caller.tenant)
-    listed = [
+    described_tools = [
         _describe_tool(tool, grants, "ready")
         for tool in catalog.tools.values()
         if caller.runs_it or grants.allow(tool.name)
     ]
     if not caller.runs_it:
-        return listed
-    listed += [_describe_tool(tool, grants, "collides") for tool in catalog.colliding]
+        return described_tools
+    described_tools += [_describe_tool(tool, grants, "collides") for tool in catalog.colliding]
     for entry in registry.entries.values():
         if entry.state:
-            listed.append(_describe_entry(entry, grants))
-    return sorted(listed, key=lambda tool: (tool["name"], tool["entry"]))
+            described_tools.append(_describe_entry(entry, grants))
+    return sorted(described_tools, key=lambda tool: (tool["name"], tool["entry"]))
 
 
 def _describe_tool(tool: RegisteredTool, grants: Grants, status: str) -> Json:

@@ -81,8 +81,8 @@ def without_record(
     degraded: Sequence[DegradedTurn], recorded: Sequence[RecentTurn]
 ) -> list[DegradedTurn]:
     """Return the degraded turns that the memory has not recorded."""
-    known = {turn.explain.request_id for turn in recorded if turn.explain is not None}
-    return [turn for turn in degraded if turn.request_id not in known]
+    recorded_ids = {turn.explain.request_id for turn in recorded if turn.explain is not None}
+    return [turn for turn in degraded if turn.request_id not in recorded_ids]
 
 
 class TurnPage(msgspec.Struct):
@@ -115,19 +115,19 @@ async def turns(
     """
     since = span.since if span.since is not None else time.time() - LATELY_SECONDS
     only = caller.principal.only
-    whose = visible_user(caller, user) if user is not None or only is None else None
-    found, warning = await read_turns(
+    visible_name = visible_user(caller, user) if user is not None or only is None else None
+    recorded_turns, warning = await read_turns(
         caller,
         management.activity.list_turns(
-            caller.memory, VisibleScopes(caller.reach.tenant, only), since, limit, whose
+            caller.memory, VisibleScopes(caller.reach.tenant, only), since, limit, visible_name
         ),
     )
-    degraded = list_degraded(caller, since, whose)
+    degraded = list_degraded(caller, since, visible_name)
     reasons = reasons_of(degraded)
-    listed = [_to_schema(turn, reasons) for turn in found]
-    listed += [_unrecorded(turn) for turn in without_record(degraded, found)]
-    newest = sorted(listed, key=lambda turn: turn.created_at, reverse=True)[:limit]
-    return TurnPage(newest, warning=warning or None)
+    turn_objects = [_to_schema(turn, reasons) for turn in recorded_turns]
+    turn_objects += [_unrecorded(turn) for turn in without_record(degraded, recorded_turns)]
+    newest_turns = sorted(turn_objects, key=lambda turn: turn.created_at, reverse=True)[:limit]
+    return TurnPage(newest_turns, warning=warning or None)
 
 
 def _unrecorded(turn: DegradedTurn) -> ListedTurn:

@@ -124,8 +124,8 @@ async def usage(
     limit: PageLimit = 50,
 ) -> Page[UsageGroup | UsageRequest]:
     by = [name.strip() for name in group_by.split(",")]
-    single = by == ["request"]
-    if not single and not set(by) <= set(MEMBERS):
+    is_by_request = by == ["request"]
+    if not is_by_request and not set(by) <= set(MEMBERS):
         raise BadRequest(
             f"`group_by` is {group_by[:80]!r}: give any of {', '.join(MEMBERS)} with commas "
             "between, or request.",
@@ -133,17 +133,17 @@ async def usage(
         )
     with translate_errors():
         await caller.gateway.usage.flush()  # include requests that have just ended
-    if single:
+    if is_by_request:
         return await _requests(caller, wanted, cursor, limit)
     by = list(dict.fromkeys(by))
     kind: Any = GenericAlias(tuple, tuple(DAYS if name == "day" else str for name in by))
     after = place_of(cursor, kind)
-    mine, rest = window(
+    page_groups, next_cursor = window(
         await caller.read(table.read_groups(caller.memory.db, by, wanted, after, limit + 1)),
         limit,
         lambda g: g.place,
     )
-    return Page([UsageGroup(**g.members, **g.sums) for g in mine], rest)
+    return Page([UsageGroup(**g.members, **g.sums) for g in page_groups], next_cursor)
 
 
 def visible_user(caller: ManagementRequest, user: str | None) -> str | None:
@@ -166,22 +166,22 @@ def visible_user(caller: ManagementRequest, user: str | None) -> str | None:
 
 
 async def _requests(
-    caller: ManagementRequest, which: UsageFilter, cursor: str | None, limit: int
+    caller: ManagementRequest, usage_filter: UsageFilter, cursor: str | None, limit: int
 ) -> Page[UsageGroup | UsageRequest]:
     before = place_of(cursor, tuple[float, ROW_KEY])
-    mine, rest = window(
-        await caller.read(table.read_records(caller.memory.db, which, before, limit + 1)),
+    page_records, next_cursor = window(
+        await caller.read(table.read_records(caller.memory.db, usage_filter, before, limit + 1)),
         limit,
         lambda r: (r["created_at"], r["id"]),
     )
-    return Page([_request(row) for row in mine], rest)
+    return Page([_request(row) for row in page_records], next_cursor)
 
 
 def _request(row: dict[str, Any]) -> UsageRequest:
     tokens = {f"{name}_tokens": row.pop(name) for name in SUMMED}
     cost, _ = row.pop("cost"), row.pop("id")
-    shown = {**row, "created_at": iso(row["created_at"]), "agent": row["agent"] or None}
-    return UsageRequest(**shown, **tokens, cost_usd=cost)
+    members = {**row, "created_at": iso(row["created_at"]), "agent": row["agent"] or None}
+    return UsageRequest(**members, **tokens, cost_usd=cost)
 
 
 ROUTES = (usage,)

@@ -17,8 +17,8 @@ from gateway.errors import BadRequest
 from gateway.limits.running_imports import RunningImports
 from gateway.management.context import (
     EVERY,
-    AtDesk,
     AtDoor,
+    AtUser,
     Cursor,
     PageLimit,
     translate_errors,
@@ -46,10 +46,10 @@ async def users(
     after = place_of(cursor, tuple[str, str])
     tenant = None if caller.tenant == EVERY else caller.tenant
     reach = VisibleScopes(tenant, caller.principal.only)
-    found = await caller.read(
+    rows = await caller.read(
         management.users.list_users(caller.memory, reach, after, limit + 1, q[:USER_CHARACTERS])
     )
-    mine, rest = window(found, limit, lambda u: (u["tenant"], u["id"]))
+    page_users, next_cursor = window(rows, limit, lambda u: (u["tenant"], u["id"]))
     return Page(
         [
             User(
@@ -59,9 +59,9 @@ async def users(
                     "last_active_at": iso(u["last_active_at"]),
                 }
             )
-            for u in mine
+            for u in page_users
         ],
-        rest,
+        next_cursor,
     )
 
 
@@ -69,23 +69,23 @@ async def users(
     "/users/{user:str}", status_code=200, summary="Erase a user with all data; returns a receipt"
 )
 async def erase_user(
-    desk: AtDesk, shared: FromQuery[Literal["remove", "keep"]] = "remove"
+    context: AtUser, shared: FromQuery[Literal["remove", "keep"]] = "remove"
 ) -> Erased:
     """Erase a user.
 
     shared: `remove` the lines they wrote in shared blocks, or `keep` them without the name.
     """
-    if desk.agent is not None:
+    if context.agent is not None:
         raise BadRequest(
             "A user is always erased with all agents. Leave out ?agent= and ?project=.",
             param="agent",
         )
-    erased = await desk.write(
+    receipt = await context.write(
         management.users.erase_user(
-            desk.memory, desk.scope.tenant, desk.user, keep_shared=shared == "keep"
+            context.memory, context.scope.tenant, context.user, keep_shared=shared == "keep"
         )
     )
-    return Erased(desk.user, erased.counts, erased.agents, erased.shared)
+    return Erased(context.user, receipt.counts, receipt.agents, receipt.shared)
 
 
 @get(
@@ -93,20 +93,22 @@ async def erase_user(
     media_type=NDJSON,
     summary="Export a user's data, one JSON object per line",
 )
-async def export_user(desk: AtDesk) -> Stream:
-    lines = management.users.export_user(desk.memory, desk.scope.tenant, desk.user, desk.agent)
+async def export_user(context: AtUser) -> Stream:
+    lines = management.users.export_user(
+        context.memory, context.scope.tenant, context.user, context.agent
+    )
     with translate_errors():  # read before the status is sent, so that errors have their own
-        first = [await anext(lines), await anext(lines)]
-    return Stream(_import_lines(first, lines), media_type=NDJSON)
+        head_lines = [await anext(lines), await anext(lines)]
+    return Stream(_import_lines(head_lines, lines), media_type=NDJSON)
 
 
 async def _import_lines(
-    first: list[export_format.ExportLine], rest: AsyncIterator[export_format.ExportLine]
+    head_lines: list[export_format.ExportLine], later_lines: AsyncIterator[export_format.ExportLine]
 ) -> AsyncIterator[bytes]:
     glance = QuickRead()
-    for line in first:
+    for line in head_lines:
         yield export_format.encode_line(line)
-    async for line in rest:
+    async for line in later_lines:
         yield export_format.encode_line(line)
         await glance.rest()
 
@@ -126,22 +128,24 @@ class TakingLines(Operation):
     summary="Import an export; existing rows are not duplicated",
     operation_class=TakingLines,
 )
-async def import_user(desk: AtDesk, importing: NamedDependency[RunningImports]) -> Imported:
-    caller, hand = desk.caller, desk.hand("import")
-    with importing.of(desk.scope.tenant):
+async def import_user(context: AtUser, importing: NamedDependency[RunningImports]) -> Imported:
+    caller, management_actor = context.caller, context.hand("import")
+    with importing.of(context.scope.tenant):
         manifest = ImportManifest(
             await caller.much(),
             ImportLimits(
-                hand.defaults,
-                desk.agent,
+                management_actor.defaults,
+                context.agent,
                 caller.rows,
-                desk.memory.policy.screen,
+                context.memory.policy.screen,
                 kept_files(caller.gateway.settings),
             ),
         )
         with translate_errors():
             await manifest.examine()
-        receipt = await desk.write(management.users.import_user(desk.memory, hand, manifest))
+        receipt = await context.write(
+            management.users.import_user(context.memory, management_actor, manifest)
+        )
     return Imported(receipt.imported, receipt.skipped)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
@@ -200,14 +200,12 @@ class GatewayMiddleware:
         headers, name = headers_of(scope), request_id(scope)
         server, process = gateway.settings.server, gateway.process
         origin = headers.get(b"origin", b"").decode("latin-1").rstrip("/")
-        is_origin_allowed = bool(origin) and any(
-            o.rstrip("/") in (origin, "*") for o in server.cors_origins
-        )
+        is_listed = bool(origin) and _lists(server.cors_origins, origin)
         asks = scope["method"] == "OPTIONS" and b"access-control-request-method" in headers
-        if is_origin_allowed and not asks:
+        if is_listed and not asks:
             send = _with_cors(send, origin)
         try:
-            _check(gateway, scope, headers, allowed=is_origin_allowed)
+            _check(gateway, scope, headers, allowed=is_listed)
         except REFUSALS as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
@@ -216,7 +214,7 @@ class GatewayMiddleware:
             return
         if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
             scope = {**scope, "method": "GET"}  # uvicorn omits the body
-        if is_origin_allowed and asks:
+        if is_listed and asks:
             await respond(send, 204, b"", _cors(origin, headers))
             return
         process.busy += 1
@@ -293,6 +291,10 @@ def _refuse_websocket(scope: Any, headers: Mapping[bytes, bytes]) -> None:
             "`supports_websockets = false` for this provider in config.toml.",
             headers=[(b"connection", b"close")],
         )
+
+
+def _lists(origins: Iterable[str], origin: str) -> bool:
+    return any(listed.rstrip("/") in (origin, "*") for listed in origins)
 
 
 def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

@@ -27,20 +27,20 @@ VERSIONS = 20
 @get("/user")
 async def user_page(subject: AboutUser) -> Template:
     edit_mark = await _edit_mark(subject)  # before the blocks, so that no edit is missed
-    blocks_list = await api.blocks.fn(subject.desk, None, MAX_BLOCKS)
+    blocks_list = await api.blocks.fn(subject.context, None, MAX_BLOCKS)
     about = await summarise_user(subject)
     return subject.page("user.html", blocks=blocks_list.data, mark=edit_mark, **about)
 
 
 async def _edit_mark(subject: Subject) -> str:
     """Return what changes with every edit of the user's blocks."""
-    desk = subject.desk
-    edit_mark = await desk.read(management.activity.edit_mark(desk.memory, desk.scope))
+    context = subject.context
+    edit_mark = await context.read(management.activity.edit_mark(context.memory, context.scope))
     return "none" if edit_mark is None else f"{edit_mark[0]}.{edit_mark[1]}"
 
 
 async def _block(subject: Subject, label: str) -> Any:
-    return (await api.block.fn(subject.desk, label)).content
+    return (await api.block.fn(subject.context, label)).content
 
 
 @get("/user/block")
@@ -67,7 +67,7 @@ async def save_block(subject: AboutUser) -> Template | Redirect:
     before = await _block(subject, label)
     new_block = BlockPut(value, before.description, before.limit)
     try:
-        await api.replace_block(subject.desk, label, new_block, version)
+        await api.replace_block(subject.context, label, new_block, version)
     except GatewayError as e:
         if e.status not in (400, 403, 409):
             raise
@@ -79,7 +79,7 @@ async def save_block(subject: AboutUser) -> Template | Redirect:
 @post("/user/block/undo", status_code=200)
 async def undo_block(subject: AboutUser) -> Template | Redirect:
     label = subject.visitor.field("label")
-    await api.undo.fn(subject.desk, label)
+    await api.undo.fn(subject.context, label)
     return await _after_edit(subject, label)
 
 
@@ -87,13 +87,13 @@ async def undo_block(subject: AboutUser) -> Template | Redirect:
 async def make_block(subject: AboutUser) -> Redirect:
     visitor = subject.visitor
     new_block = BlockPut(visitor.field("value"), visitor.field("description"))
-    await api.replace_block(subject.desk, visitor.field("label").strip(), new_block, 0)
+    await api.replace_block(subject.context, visitor.field("label").strip(), new_block, 0)
     return go_to(link("/user", **subject.where))
 
 
 @post("/user/block/delete", status_code=200)
 async def delete_block(subject: AboutUser) -> Redirect:
-    await api.delete_block.fn(subject.desk, subject.visitor.field("label"))
+    await api.delete_block.fn(subject.context, subject.visitor.field("label"))
     return go_to(link("/user", **subject.where))
 
 
@@ -104,7 +104,7 @@ async def _after_edit(subject: Subject, label: str) -> Template | Redirect:
 
 
 async def _with_versions(subject: Subject, block: Any, cursor: str | None) -> dict[str, Any]:
-    versions_list = await api.versions.fn(subject.desk, block.label, cursor, VERSIONS)
+    versions_list = await api.versions.fn(subject.context, block.label, cursor, VERSIONS)
     versions = await asyncio.to_thread(
         lambda: [(v, list(diff_lines(v.before, v.after))) for v in versions_list.data]
     )

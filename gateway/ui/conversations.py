@@ -49,18 +49,20 @@ class ThreadMessage:
 async def conversations_page(
     subject: AboutUser, q: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Template:
-    desk, cursor = subject.desk, cursor or None
+    context, cursor = subject.context, cursor or None
     hits: list[Any] = []
     if q:
         offset = max(place_of(cursor, int) or 0, 0)
         search = SearchParams(SearchQuery(q, (), None, None, PAGE + 1, offset))
-        results = await api.search_messages.fn(desk, search, None)
+        results = await api.search_messages.fn(context, search, None)
         hits, next_cursor, conversations_list = results.data, results.next_cursor, []
     else:
-        results = await api.conversations.fn(desk, cursor, PAGE)
+        results = await api.conversations.fn(context, cursor, PAGE)
         conversations_list, next_cursor = results.data, results.next_cursor
     names = [*(c.id for c in conversations_list), *(hit.conversation for hit in hits)]
-    titles = await desk.read(management.conversations.read_titles(desk.memory, desk.scope, names))
+    titles = await context.read(
+        management.conversations.read_titles(context.memory, context.scope, names)
+    )
     return subject.page(
         "conversations.html",
         conversations=conversations_list,

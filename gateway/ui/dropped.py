@@ -44,7 +44,7 @@ async def dropped_page(
     subject: AboutUser, reason: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Template:
     any_time = TimeRange(None, None)
-    entries = await api.dropped.fn(subject.desk, any_time, reason or None, cursor or None, PAGE)
+    entries = await api.dropped.fn(subject.context, any_time, reason or None, cursor or None, PAGE)
     return subject.page(
         "dropped.html",
         entries=entries.data,
@@ -58,7 +58,7 @@ async def dropped_page(
 
 @post("/user/dropped", status_code=200)
 async def keep_dropped(subject: AboutUser) -> Redirect:
-    await api.keep_drop(subject.desk, subject.visitor.field("id"))
+    await api.keep_drop(subject.context, subject.visitor.field("id"))
     return go_to(link("/user/dropped", **subject.where))
 
 

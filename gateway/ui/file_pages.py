@@ -46,7 +46,7 @@ async def files_page(
         if kind not in KINDS:
             kinds = ", ".join(KINDS)
             raise BadRequest(f"`kind` is {kind[:40]!r}: use one of {kinds}.", param="kind")
-        hits_list = await api.search_files.fn(subject.desk, q, file, kind, HITS)
+        hits_list = await api.search_files.fn(subject.context, q, file, kind, HITS)
         hits = [_show_hit(hit, q) for hit in hits_list.data]
     return await _page(subject, q=q, file=file, kind=kind, hits=hits)
 
@@ -66,7 +66,7 @@ def _show_hit(hit: UserFileHit, query: str) -> tuple[UserFileHit, int, str]:
 
 
 async def _list_files(subject: Subject) -> dict[str, Any]:
-    files = (await api.files.fn(subject.desk)).data
+    files = (await api.files.fn(subject.context)).data
     return {"files": files, "is_reading": any(user_file.status in UNREAD for user_file in files)}
 
 
@@ -88,7 +88,7 @@ async def upload_file(subject: AboutUser) -> Template | Redirect:
         incoming = IncomingFile(
             uploaded_file.name, len(uploaded_file.content), _pieces(uploaded_file)
         )
-        await api.store_incoming(subject.desk, incoming)
+        await api.store_incoming(subject.context, incoming)
     except GatewayError as e:
         if e.status not in FORM_ERRORS:
             raise
@@ -110,10 +110,10 @@ async def file_page(
     end: Line = None,
 ) -> Template:
     """Show a file from a page or a line on. line, end: of a hit, which is marked."""
-    file = await api.file.fn(subject.desk, path_segment(id))
+    file = await api.file.fn(subject.context, path_segment(id))
     text = await _read_text(subject, file, page, line) if file.lines else None
     lines = [] if text is None else list(enumerate(text.text.split("\n"), text.line_start))
-    versions = await api.file_versions.fn(subject.desk, path_segment(id))
+    versions = await api.file_versions.fn(subject.context, path_segment(id))
     return subject.page(
         "file.html",
         file=file,
@@ -134,7 +134,7 @@ async def _read_text(
         first_line = max((line or 1) - LINES_BEFORE, 1)
     wanted_page = page if first_line is None else None
     file_text: UserFileText = await api.file_text.fn(
-        subject.desk, path_segment(file.id), wanted_page, first_line, LINES
+        subject.context, path_segment(file.id), wanted_page, first_line, LINES
     )
     return file_text
 
@@ -142,14 +142,14 @@ async def _read_text(
 @get("/user/file/content")
 async def file_content(subject: AboutUser, id: FromQuery[str]) -> Stream:
     """Send the bytes of a file, which the browser saves and does not show."""
-    stream: Stream = await api.file_content.fn(subject.desk, path_segment(id))
+    stream: Stream = await api.file_content.fn(subject.context, path_segment(id))
     return stream
 
 
 @post("/user/file/delete", status_code=200)
 async def delete_file(subject: AboutUser) -> Redirect:
     ident = subject.visitor.field("id")
-    await api.delete_file.fn(subject.desk, path_segment(ident))
+    await api.delete_file.fn(subject.context, path_segment(ident))
     return go_to(link("/user/files", **subject.where))
 
 

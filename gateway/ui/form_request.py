@@ -44,7 +44,7 @@ class FormRequest(ManagementRequest):
 
 def in_form(subject: Subject, members: Mapping[str, Any]) -> UserContext:
     """Return the context of a request about the user of a page, with the body of its form."""
-    return UserContext(FormRequest(subject.visitor, members), subject.desk.scope, ACTOR)
+    return UserContext(FormRequest(subject.visitor, members), subject.context.scope, ACTOR)
 
 
 def path_segment(name: str) -> str:

@@ -134,7 +134,7 @@ async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
     visitor = subject.visitor
     _require_operator(visitor)
     of_all_agents(subject)
-    source = (subject.desk.scope.tenant, subject.user)
+    source = (subject.context.scope.tenant, subject.user)
     target = _target(visitor, source)
     target_counts = await _count(subject, target)
     confirmed = visitor.form.get("confirmed")
@@ -144,7 +144,7 @@ async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
         return subject.page("move.html", target=target, taken=target_counts, plan=plan, **head)
     if confirmed == "yes" and target_counts is not None:
         raise RequestConflict(f"{target[1]!r} has a memory by now, so nothing was moved.")
-    merge = open_merge(subject.desk, target[1], target[0]) if confirmed == "merge" else None
+    merge = open_merge(subject.context, target[1], target[0]) if confirmed == "merge" else None
     move = Move(source, target, merge)
     log.info("key %r moves the memory of %r to %r", visitor.caller.principal.key, source, target)
     ident = moves.begin(visitor.caller.memory, visitor.gateway.secret, move)
@@ -166,8 +166,8 @@ async def _plan(subject: Subject, target: Owner) -> MergePlan:
     """Return what a merge of the user into another one would do. Raises RequestConflict."""
     from memory.management.merging import plan_merge
 
-    merge = open_merge(subject.desk, target[1], target[0])
-    return await subject.desk.read(plan_merge(subject.desk.memory.db, merge))
+    merge = open_merge(subject.context, target[1], target[0])
+    return await subject.context.read(plan_merge(subject.context.memory.db, merge))
 
 
 def _require_operator(visitor: Visitor) -> None:
@@ -192,8 +192,8 @@ def _target(visitor: Visitor, source: Owner) -> Owner:
 async def _count(subject: Subject, owner: Owner) -> dict[str, Any] | None:
     """Return the counts of a user's memory; None if there is no memory."""
     reach = VisibleScopes(owner[0], [owner[1]])
-    desk = subject.desk
-    users = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
+    context = subject.context
+    users = await context.read(management.users.list_users(context.memory, reach, None, 1))
     return users[0] if users and any(users[0][kind] for kind in OWNED) else None
 
 

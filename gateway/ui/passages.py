@@ -33,13 +33,13 @@ async def passages_page(
     forgotten: FromQuery[bool] = False,
     cursor: FromQuery[str | None] = None,
 ) -> Template:
-    desk, cursor = subject.desk, cursor or None
+    context, cursor = subject.context, cursor or None
     if q or tags:
         offset = max(place_of(cursor, int) or 0, 0)
         search = SearchParams(SearchQuery(q, (), None, None, PAGE + 1, offset))
-        passages_list = await api.search_passages.fn(desk, search, [tags] if tags else None)
+        passages_list = await api.search_passages.fn(context, search, [tags] if tags else None)
     else:
-        passages_list = await api.passages.fn(desk, cursor, PAGE, forgotten)
+        passages_list = await api.passages.fn(context, cursor, PAGE, forgotten)
     return subject.page(
         "passages.html",
         passages=passages_list.data,
@@ -53,10 +53,10 @@ async def passages_page(
 
 @get("/user/passage")
 async def passage_page(subject: AboutUser, id: FromQuery[str]) -> Template:
-    desk = subject.desk
-    shown_passage = await api.passage.fn(desk, id)
-    older = await desk.read(management.passages.list_older(desk.memory, desk.scope, id))
-    older_texts = [api.to_schema(desk, passage) for passage in older]
+    context = subject.context
+    shown_passage = await api.passage.fn(context, id)
+    older = await context.read(management.passages.list_older(context.memory, context.scope, id))
+    older_texts = [api.to_schema(context, passage) for passage in older]
     return subject.page(
         "passage.html", passage=shown_passage, older=older_texts, **await summarise_user(subject)
     )
@@ -66,7 +66,7 @@ async def passage_page(subject: AboutUser, id: FromQuery[str]) -> Template:
 async def add_passage(subject: AboutUser) -> Redirect:
     visitor = subject.visitor
     new_passage = PassagePost(visitor.field("content"), _tags(visitor.field("tags")))
-    await api.add_passage(subject.desk, new_passage)
+    await api.add_passage(subject.context, new_passage)
     return _back(subject)
 
 
@@ -77,12 +77,12 @@ async def change_passage(subject: AboutUser) -> Redirect:
     verb, ident = visitor.field("verb"), visitor.field("id")
     if verb == EDIT:
         passage_patch = PassagePatch(visitor.field("content"), _tags(visitor.form.get("tags", "")))
-        changed_passage = await api.change_passage(subject.desk, ident, passage_patch)
+        changed_passage = await api.change_passage(subject.context, ident, passage_patch)
         return go_to(link("/user/passage", id=changed_passage.id, **subject.where))
     if verb not in VERBS:
         verbs = ", ".join((EDIT, *VERBS))
         raise BadRequest(f"`verb` is {verb[:40]!r}: use one of {verbs}.", param="verb")
-    await VERBS[verb].fn(subject.desk, ident)
+    await VERBS[verb].fn(subject.context, ident)
     if verb == "undo":
         return go_to(link("/user/passage", id=ident, **subject.where))
     return _back(subject, forgotten="true" if verb == "restore" else "")

@@ -57,10 +57,10 @@ async def _policy(visitor: AtVisit, tenant: str, user: str) -> management.polici
 
 async def summarise_user(subject: Subject) -> dict[str, Any]:
     """Return what every page about a user shows at its head. Raises StoreDown."""
-    desk = subject.desk
-    reach = VisibleScopes(desk.scope.tenant, [desk.user])
-    user_rows = await desk.read(management.users.list_users(desk.memory, reach, None, 1))
-    policy = await _policy(subject.visitor, desk.scope.tenant, desk.user)
+    context = subject.context
+    reach = VisibleScopes(context.scope.tenant, [context.user])
+    user_rows = await context.read(management.users.list_users(context.memory, reach, None, 1))
+    policy = await _policy(subject.visitor, context.scope.tenant, context.user)
     return {
         "counts": user_rows[0] if user_rows else None,
         "policy": policy.memory,
@@ -104,7 +104,7 @@ def of_all_agents(subject: Subject) -> Any:
     """Raise BadRequest if an agent is named where all of a user's agents are meant."""
     if subject.where["agent"]:
         raise BadRequest("A user is always erased or moved with all agents. Leave out the agent.")
-    return subject.desk
+    return subject.context
 
 
 ROUTES = (users_page, set_policy, erase_form, erase)

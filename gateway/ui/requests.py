@@ -160,16 +160,16 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
 
 @get("/user/turns", opt={STORE_OPTIONAL: True})
 async def turns_page(subject: AboutUser) -> Template:
-    desk = subject.desk
+    context = subject.context
     since, visitor = time.time() - 30 * FEED_SECONDS, subject.visitor
     turn_rows, outage = await read_turns(
         visitor.caller,
         management.activity.list_turns(
-            desk.memory, reach_of(visitor), since, FEED_TURNS, desk.user
+            context.memory, reach_of(visitor), since, FEED_TURNS, context.user
         ),
     )
-    turns = _with_degraded(turn_rows, list_degraded(visitor.caller, since, desk.user))
-    turns = _with_failed(turns, await list_failed(visitor, since, desk.user))
+    turns = _with_degraded(turn_rows, list_degraded(visitor.caller, since, context.user))
+    turns = _with_failed(turns, await list_failed(visitor, since, context.user))
     turns = sorted(turns, key=attrgetter("began_at"), reverse=True)[:FEED_TURNS]
     head = await summarise_user(subject) if not outage else WITHOUT_STORE
     return subject.page("turns.html", turns=turns, outage=outage, **head)

@@ -102,12 +102,12 @@ class Visitor:
 class Subject:
     """The user whom a page is about. where: parameters of its links."""
 
-    def __init__(self, visitor: Visitor, desk: UserContext) -> None:
-        self.visitor, self.desk = visitor, desk
-        self.user, self.agent = desk.user, desk.scope.agent
+    def __init__(self, visitor: Visitor, context: UserContext) -> None:
+        self.visitor, self.context = visitor, context
+        self.user, self.agent = context.user, context.scope.agent
         tenant = visitor.caller.asked_tenant
         self.where = {
-            "user": desk.user,
+            "user": context.user,
             "agent": self.agent if self.agent != "default" else "",
             "tenant": tenant or "",
         }

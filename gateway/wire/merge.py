@@ -95,17 +95,17 @@ class TextBuffer(list[str]):
 
     joined_count = 0  # so many at the front are pieces put together
 
-    def add(self, more: str) -> None:
-        if len(more) >= LARGE_CHARACTERS:
+    def add(self, text: str) -> None:
+        if len(text) >= LARGE_CHARACTERS:
             # Without another name for it a text grows without being copied.
-            text, pieces = self[0], "".join(self[1:])
+            joined_text, later_text = self[0], "".join(self[1:])
             self.clear()
-            text += pieces
-            text += more
-            self.append(text)
+            joined_text += later_text
+            joined_text += text
+            self.append(joined_text)
             self.joined_count = 1
             return
-        self.append(more)
+        self.append(text)
         if len(self) - self.joined_count == 256:
             self[self.joined_count :] = ["".join(self[self.joined_count :])]
             self.joined_count += 1
