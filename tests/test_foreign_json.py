@@ -51,6 +51,7 @@ PLACES = {
     "gateway.storage.key_probe": OWN_ROWS,
     "gateway.storage.responses": OWN_ROWS,
     "memory.management.activity": OWN_ROWS,
+    "memory.stores.sql.engine.sqlite.sqlite_index": "row keys, which SQLite joined",
     "memory.stores.sql.rows.agents": OWN_ROWS,
     "memory.stores.sql.rows.call_records": OWN_ROWS,
     "memory.core.skill_text": "one line of a file SKILL.md, which holds a text",

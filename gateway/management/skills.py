@@ -17,7 +17,7 @@ from gateway.errors import BadRequest, RequestConflict
 from gateway.http.paths import segment
 from gateway.management.blocks import expected_version
 from gateway.management.context import (
-    AtDesk,
+    AtDoor,
     Cursor,
     PageLimit,
     UserContext,
@@ -129,7 +129,7 @@ def _expected(desk: UserContext) -> int | None:
 
 
 @get("/users/{user:str}/skills", summary="A user's skills, by name")
-async def skills(desk: AtDesk) -> Page[Skill]:
+async def skills(desk: AtDoor) -> Page[Skill]:
     stored = await desk.read(management.skills.list_skills(desk.memory, desk.scope))
     return Page([describe_skill(one) for one in stored])
 
@@ -140,7 +140,7 @@ async def skills(desk: AtDesk) -> Page[Skill]:
     summary="Write a skill",
     operation_class=describe_body(SkillPost),
 )
-async def post_skill(desk: AtDesk) -> Response[Skill]:
+async def post_skill(desk: AtDoor) -> Response[Skill]:
     check_on(desk)
     new = await desk.asked(SkillPost)
     draft = SkillDraft(new.name, new.description, new.text)
@@ -153,7 +153,7 @@ async def post_skill(desk: AtDesk) -> Response[Skill]:
     summary="Make a skill of a file SKILL.md",
     operation_class=TakingMarkdown,
 )
-async def import_skill(desk: AtDesk) -> Response[Skill]:
+async def import_skill(desk: AtDoor) -> Response[Skill]:
     check_on(desk)
     body = await desk.caller.body()
     try:
@@ -166,7 +166,7 @@ async def import_skill(desk: AtDesk) -> Response[Skill]:
 
 
 @get("/users/{user:str}/skills/{skill:str}", summary="One skill, by id or name")
-async def skill(desk: AtDesk, skill: FromPath[str]) -> Response[Skill]:
+async def skill(desk: AtDoor, skill: FromPath[str]) -> Response[Skill]:
     return _with_version(await find_skill(desk, skill))
 
 
@@ -180,13 +180,13 @@ async def find_skill(desk: UserContext, ident: str) -> StoredSkill:
     summary="Change a skill: make it active, retire it, write its text",
     operation_class=describe_body(SkillPatch),
 )
-async def patch_skill(desk: AtDesk, skill: FromPath[str]) -> Response[Skill]:
+async def patch_skill(desk: AtDoor, skill: FromPath[str]) -> Response[Skill]:
     new = await desk.asked(SkillPatch)
     return _with_version(await change_skill(desk, segment(skill), new, _expected(desk)))
 
 
 @delete("/users/{user:str}/skills/{skill:str}", status_code=200, summary="Delete a skill")
-async def delete_skill(desk: AtDesk, skill: FromPath[str]) -> Gone:
+async def delete_skill(desk: AtDoor, skill: FromPath[str]) -> Gone:
     work = management.skills.remove_skill(desk.memory, desk.hand(), segment(skill), _expected(desk))
     return Gone(await desk.write(work), "skill")
 
@@ -196,7 +196,7 @@ async def delete_skill(desk: AtDesk, skill: FromPath[str]) -> Gone:
     summary="A skill's history, newest first",
 )
 async def skill_versions(
-    desk: AtDesk, skill: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+    desk: AtDoor, skill: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[SkillVersion]:
     before = place_of(cursor, int)
     rows = await desk.read(
@@ -216,7 +216,7 @@ async def skill_versions(
     media_type=MARKDOWN,
     summary="A skill as a file SKILL.md",
 )
-async def export_skill(desk: AtDesk, skill: FromPath[str]) -> Response[str]:
+async def export_skill(desk: AtDoor, skill: FromPath[str]) -> Response[str]:
     stored = await find_skill(desk, skill)
     draft = SkillDraft(stored.name, stored.description, stored.text)
     headers = {
