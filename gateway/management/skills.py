@@ -17,7 +17,7 @@ from gateway.errors import BadRequest, RequestConflict
 from gateway.http.paths import segment
 from gateway.management.blocks import expected_version
 from gateway.management.context import (
-    AtDoor,
+    AtUser,
     Cursor,
     PageLimit,
     UserContext,
@@ -57,9 +57,9 @@ def translate_skill_errors() -> Iterator[None]:
         raise BadRequest(str(e), param=e.param) from e
 
 
-def check_on(desk: UserContext) -> None:
+def check_on(context: UserContext) -> None:
     """Raise RequestConflict where skills are off."""
-    if not desk.memory.policy.skills.is_on:
+    if not context.memory.policy.skills.is_on:
         raise RequestConflict(
             'Skills are off here. Set memory.skills.mode = "review" or "auto" in the '
             "configuration.",
@@ -72,17 +72,17 @@ def _with_version(stored: StoredSkill, status_code: int = 200) -> Response[Skill
     return Response(describe_skill(stored), status_code=status_code, headers=headers)
 
 
-async def add_skill(desk: UserContext, draft: SkillDraft, status: str | None) -> StoredSkill:
+async def add_skill(context: UserContext, draft: SkillDraft, status: str | None) -> StoredSkill:
     """Add a skill. Raises BadRequest, RequestConflict."""
-    policy = desk.memory.policy
+    policy = context.memory.policy
     with translate_skill_errors():
         status = (
             policy.skills.new_status if status is None else management.skills.check_status(status)
         )
         draft = management.skills.check_draft(draft, policy.skills.characters)
-    check_secrets(desk, text=draft.text, description=draft.description)
-    work = management.skills.add_skill(desk.memory, desk.hand(), draft, status)
-    return await desk.write(_exists_as_conflict(work))
+    check_secrets(context, text=draft.text, description=draft.description)
+    work = management.skills.add_skill(context.memory, context.hand(), draft, status)
+    return await context.write(_exists_as_conflict(work))
 
 
 async def _exists_as_conflict(work: Any) -> StoredSkill:
@@ -96,19 +96,19 @@ async def _exists_as_conflict(work: Any) -> StoredSkill:
     return stored
 
 
-def check_secrets(desk: UserContext, **texts: str | None) -> None:
+def check_secrets(context: UserContext, **texts: str | None) -> None:
     """Raise BadRequest for a member that holds a secret."""
     for name, text in texts.items():
         if text:
             with translate_errors():
-                desk.memory.policy.screen.check(name, text)
+                context.memory.policy.screen.check(name, text)
 
 
 async def change_skill(
-    desk: UserContext, ident: str, new: SkillPatch, expect: int | None
+    context: UserContext, ident: str, new: SkillPatch, expect: int | None
 ) -> StoredSkill:
     """Change a skill. Raises BadRequest, ResourceNotFound, RequestConflict."""
-    characters = desk.memory.policy.skills.characters
+    characters = context.memory.policy.skills.characters
     with translate_skill_errors():
         if new.text is not None:
             management.skills.check_text(new.text, characters)
@@ -117,21 +117,21 @@ async def change_skill(
         description = new.description
         if description is not None:
             description = management.skills.check_description(description)
-    check_secrets(desk, text=new.text, description=description)
+    check_secrets(context, text=new.text, description=description)
     change = SkillChange(new.text, description, new.status)
-    return await desk.write(
-        management.skills.change_skill(desk.memory, desk.hand(), ident, change, expect)
+    return await context.write(
+        management.skills.change_skill(context.memory, context.hand(), ident, change, expect)
     )
 
 
-def _expected(desk: UserContext) -> int | None:
-    return expected_version(desk.caller.request.headers, "skill")
+def _expected(context: UserContext) -> int | None:
+    return expected_version(context.caller.request.headers, "skill")
 
 
 @get("/users/{user:str}/skills", summary="A user's skills, by name")
-async def skills(desk: AtDoor) -> Page[Skill]:
-    stored = await desk.read(management.skills.list_skills(desk.memory, desk.scope))
-    return Page([describe_skill(one) for one in stored])
+async def skills(context: AtUser) -> Page[Skill]:
+    stored_skills = await context.read(management.skills.list_skills(context.memory, context.scope))
+    return Page([describe_skill(stored_skill) for stored_skill in stored_skills])
 
 
 @post(
@@ -140,11 +140,11 @@ async def skills(desk: AtDoor) -> Page[Skill]:
     summary="Write a skill",
     operation_class=describe_body(SkillPost),
 )
-async def post_skill(desk: AtDoor) -> Response[Skill]:
-    check_on(desk)
-    new = await desk.asked(SkillPost)
+async def post_skill(context: AtUser) -> Response[Skill]:
+    check_on(context)
+    new = await context.caller.parse_body(SkillPost)
     draft = SkillDraft(new.name, new.description, new.text)
-    return _with_version(await add_skill(desk, draft, new.status), 201)
+    return _with_version(await add_skill(context, draft, new.status), 201)
 
 
 @post(
@@ -153,26 +153,28 @@ async def post_skill(desk: AtDoor) -> Response[Skill]:
     summary="Make a skill of a file SKILL.md",
     operation_class=TakingMarkdown,
 )
-async def import_skill(desk: AtDoor) -> Response[Skill]:
-    check_on(desk)
-    body = await desk.caller.body()
+async def import_skill(context: AtUser) -> Response[Skill]:
+    check_on(context)
+    body = await context.caller.body()
     try:
         document = body.decode("utf-8")
     except UnicodeDecodeError:
         raise BadRequest("The body is not UTF-8: send the file SKILL.md as it is.") from None
     with translate_skill_errors():
         draft = management.skills.read_document(document)
-    return _with_version(await add_skill(desk, draft, None), 201)
+    return _with_version(await add_skill(context, draft, None), 201)
 
 
 @get("/users/{user:str}/skills/{skill:str}", summary="One skill, by id or name")
-async def skill(desk: AtDoor, skill: FromPath[str]) -> Response[Skill]:
-    return _with_version(await find_skill(desk, skill))
+async def skill(context: AtUser, skill: FromPath[str]) -> Response[Skill]:
+    return _with_version(await find_skill(context, skill))
 
 
-async def find_skill(desk: UserContext, ident: str) -> StoredSkill:
+async def find_skill(context: UserContext, ident: str) -> StoredSkill:
     """Return a skill. Raises ResourceNotFound."""
-    return await desk.read(management.skills.find_skill(desk.memory, desk.scope, segment(ident)))
+    return await context.read(
+        management.skills.find_skill(context.memory, context.scope, segment(ident))
+    )
 
 
 @patch(
@@ -180,15 +182,17 @@ async def find_skill(desk: UserContext, ident: str) -> StoredSkill:
     summary="Change a skill: make it active, retire it, write its text",
     operation_class=describe_body(SkillPatch),
 )
-async def patch_skill(desk: AtDoor, skill: FromPath[str]) -> Response[Skill]:
-    new = await desk.asked(SkillPatch)
-    return _with_version(await change_skill(desk, segment(skill), new, _expected(desk)))
+async def patch_skill(context: AtUser, skill: FromPath[str]) -> Response[Skill]:
+    new = await context.caller.parse_body(SkillPatch)
+    return _with_version(await change_skill(context, segment(skill), new, _expected(context)))
 
 
 @delete("/users/{user:str}/skills/{skill:str}", status_code=200, summary="Delete a skill")
-async def delete_skill(desk: AtDoor, skill: FromPath[str]) -> Gone:
-    work = management.skills.remove_skill(desk.memory, desk.hand(), segment(skill), _expected(desk))
-    return Gone(await desk.write(work), "skill")
+async def delete_skill(context: AtUser, skill: FromPath[str]) -> Gone:
+    work = management.skills.remove_skill(
+        context.memory, context.hand(), segment(skill), _expected(context)
+    )
+    return Gone(await context.write(work), "skill")
 
 
 @get(
@@ -196,11 +200,13 @@ async def delete_skill(desk: AtDoor, skill: FromPath[str]) -> Gone:
     summary="A skill's history, newest first",
 )
 async def skill_versions(
-    desk: AtDoor, skill: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
+    context: AtUser, skill: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[SkillVersion]:
     before = place_of(cursor, int)
-    rows = await desk.read(
-        management.skills.list_versions(desk.memory, desk.scope, segment(skill), before, limit + 1)
+    rows = await context.read(
+        management.skills.list_versions(
+            context.memory, context.scope, segment(skill), before, limit + 1
+        )
     )
     page, next_cursor = window(
         [describe_version(row) for row in rows],
@@ -216,8 +222,8 @@ async def skill_versions(
     media_type=MARKDOWN,
     summary="A skill as a file SKILL.md",
 )
-async def export_skill(desk: AtDoor, skill: FromPath[str]) -> Response[str]:
-    stored = await find_skill(desk, skill)
+async def export_skill(context: AtUser, skill: FromPath[str]) -> Response[str]:
+    stored = await find_skill(context, skill)
     draft = SkillDraft(stored.name, stored.description, stored.text)
     headers = {
         "content-disposition": 'attachment; filename="SKILL.md"',

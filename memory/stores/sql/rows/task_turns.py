@@ -167,8 +167,8 @@ def read_details(conn: Connection, turn: TaskTurn) -> str:
     return "\n".join(lines)
 
 
-def _shorten(text: Any) -> str:
-    text = str(text or "")
+def _shorten(value: Any) -> str:
+    text = str(value or "")
     if len(text) <= MAX_DETAIL_CHARACTERS:
         return text
     return f"{text[:MAX_DETAIL_CHARACTERS]} [...]"
