@@ -76,8 +76,10 @@ class ToolKind(Protocol):
     """One `[tools.NAME]`: made when the configuration is read, started at its first use.
 
     An entry never fails the start of the gateway: what cannot be reached lists no tool, and says
-    why in `problem`.
+    why in `problem`. is_fixed: its tools, the same for all tenants, and `problem` never change.
     """
+
+    is_fixed: bool
 
     @property
     def problem(self) -> str:

@@ -178,6 +178,11 @@ class Toolbox(Protocol):
     exits: ExitRules | None
     governed_memory: frozenset[str]
 
+    @property
+    def fingerprint(self) -> object | None:
+        """What the choice of tools depends on, to be compared; None if that cannot be told."""
+        ...
+
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
         """Return the tools that an epoch beginning now shows, with a digest of each.
 

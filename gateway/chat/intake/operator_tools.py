@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -24,6 +25,7 @@ from gateway.state import GatewayState
 from gateway.tools.agent_tools import RunTurn
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
+from gateway.tools.registry import GrantedTools
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
 from memory import StoreUnavailable
@@ -68,10 +70,11 @@ async def toolbox_of(
     colleagues = None
     if writes_to_agents:
         colleagues = await agent_tools_of(gateway, request, to.run_ask)
-        tools = {**tools, **register_agent_tools(gateway, colleagues, grants)}
+        to_agents = register_agent_tools(gateway, colleagues, grants)
+        tools = GrantedTools({**tools.tools, **to_agents})
     if opens_skills:
         tools = add_skill_tool(gateway, tools, grants)
-    if not (tools or header or rules.governed_memory):
+    if not (tools.tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
     taken = request.facts.tool_names
@@ -87,7 +90,7 @@ async def toolbox_of(
         colleagues,
     )
     costs = TurnCosts(gateway, request, to.forward)
-    runs = ToolRuns(gateway.toolbox, tools, _caller_of(request), until, costs)
+    runs = ToolRuns(gateway.toolbox, tools.tools, _caller_of(request), until, costs)
     return TurnToolbox(asked, runs)
 
 
@@ -97,10 +100,26 @@ def _caller_of(request: TurnInput) -> ToolCaller:
         request.user,
         request.agent,
         request.id,
-        {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
+        DecodedHeaders(request.headers),
         request.owner,
         request.project,
     )
+
+
+class DecodedHeaders(Mapping[str, str]):
+    """The client's headers as text, of which a kind of tool reads few or none."""
+
+    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+        self._headers = headers
+
+    def __getitem__(self, name: str) -> str:
+        return self._headers[name.encode("latin-1", "replace")].decode("latin-1")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
 
 
 def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:
@@ -115,11 +134,7 @@ class TurnCosts:
     def __init__(self, gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> None:
         self._limits, self._meter = gateway.limits, forward.meter
         self._metrics = gateway.metrics.tools
-        principal = request.principal
-        limits, budget = principal.limits, principal.budget
-        self._quota = KeyQuota(
-            principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period
-        )
+        self._principal = request.principal
 
     def came(self) -> None:
         self._metrics.came()
@@ -131,10 +146,19 @@ class TurnCosts:
         self._metrics.ended(entry, status, seconds)
 
     async def admits(self, cost_usd: float) -> bool:
-        if not self._quota.usd:
+        limits, budget = self._principal.limits, self._principal.budget
+        if not budget.usd:
             return True
-        spent = await self._limits.spent_this_period(self._quota)
-        return spent + self._meter.tools_usd + cost_usd <= self._quota.usd
+        quota = KeyQuota(
+            self._principal.key,
+            limits.rpm,
+            limits.tpm,
+            limits.concurrent,
+            budget.usd,
+            budget.period,
+        )
+        spent = await self._limits.spent_this_period(quota)
+        return spent + self._meter.tools_usd + cost_usd <= budget.usd
 
     def book(self, cost_usd: float) -> None:
         self._meter.tools_usd += cost_usd

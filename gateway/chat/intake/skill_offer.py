@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from gateway.chat.intake.request import TurnInput
 from gateway.state import GatewayState
 from gateway.tools.grants import Grants
-from gateway.tools.registry import RegisteredTool
+from gateway.tools.registry import GrantedTools
 
 
 def may_open_skills(gateway: GatewayState, request: TurnInput) -> bool:
@@ -15,9 +13,7 @@ def may_open_skills(gateway: GatewayState, request: TurnInput) -> bool:
     return gateway.memory.policy.skills.is_on and request.owner is not None
 
 
-def add_skill_tool(
-    gateway: GatewayState, tools: Mapping[str, RegisteredTool], grants: Grants
-) -> Mapping[str, RegisteredTool]:
+def add_skill_tool(gateway: GatewayState, tools: GrantedTools, grants: Grants) -> GrantedTools:
     """Return these tools with `skill_open`, unless a limit excludes it."""
     own = gateway.skills.register(gateway.toolbox, grants)
-    return {**tools, **own} if own else tools
+    return GrantedTools({**tools.tools, **own}) if own else tools
