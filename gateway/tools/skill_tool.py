@@ -34,7 +34,7 @@ TOOL = OperatorTool(
 class SkillKind:
     """The entry of skills; see `ToolKind`. reads_only: the request may not write."""
 
-    problem = ""
+    problem, is_fixed = "", True
 
     def __init__(self, memory: Memory, *, reads_only: bool) -> None:
         self._memory, self._reads_only = memory, reads_only
