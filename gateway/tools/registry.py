@@ -21,8 +21,7 @@ from gateway.tools.planned import list_planned
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, TokenCounter, list_literal_names
-from memory.core.tool_definitions import EncodedTool
-from memory.session.toolbox import ToolOffer
+from memory.session.toolbox import EncodedTool, ToolOffer
 
 MAX_ANSWERS = 64  # of grants that are kept for one catalog
 OBSERVED = 256  # runs of which times are kept, for the dashboard
@@ -106,6 +105,10 @@ class GrantedTools:
         self.needed_blocks = frozenset(tool.tool.needs_block for tool in tools.values()) - {""}
         self.chosen: dict[frozenset[str], Mapping[str, str]] = {}
         self.offers: dict[tuple[str, ...], ShownTools] = {}
+
+    def with_more(self, more_tools: Mapping[str, RegisteredTool]) -> GrantedTools:
+        """Return these tools and some that one request has beside them."""
+        return GrantedTools({**self.tools, **more_tools}) if more_tools else self
 
     def keep_offer(self, shown: tuple[str, ...], offer: ShownTools) -> None:
         """Keep what an epoch shows; few epochs are of one grant."""

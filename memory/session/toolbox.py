@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from memory.conversation.messages import Json
+from memory.core.tool_definitions import EncodedTool as EncodedTool  # a part of the port
 from memory.core.tool_rules import TurnEnd
 from memory.core.turn_runs import NO_RUNS, TurnRuns
 from memory.tools import ToolCall

@@ -25,7 +25,6 @@ from gateway.state import GatewayState
 from gateway.tools.agent_tools import RunTurn
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
 from gateway.tools.kind import ToolCaller
-from gateway.tools.registry import GrantedTools
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
 from memory import StoreUnavailable
@@ -70,8 +69,7 @@ async def toolbox_of(
     colleagues = None
     if writes_to_agents:
         colleagues = await agent_tools_of(gateway, request, to.run_ask)
-        to_agents = register_agent_tools(gateway, colleagues, grants)
-        tools = GrantedTools({**tools.tools, **to_agents})
+        tools = tools.with_more(register_agent_tools(gateway, colleagues, grants))
     if opens_skills:
         tools = add_skill_tool(gateway, tools, grants)
     if not (tools.tools or header or rules.governed_memory):

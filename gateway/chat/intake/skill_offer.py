@@ -15,5 +15,4 @@ def may_open_skills(gateway: GatewayState, request: TurnInput) -> bool:
 
 def add_skill_tool(gateway: GatewayState, tools: GrantedTools, grants: Grants) -> GrantedTools:
     """Return these tools with `skill_open`, unless a limit excludes it."""
-    own = gateway.skills.register(gateway.toolbox, grants)
-    return GrantedTools({**tools.tools, **own}) if own else tools
+    return tools.with_more(gateway.skills.register(gateway.toolbox, grants))
