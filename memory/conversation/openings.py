@@ -25,6 +25,7 @@ COLUMNS = 40  # of a message's beginning or end that tell a template; a Chinese 
 COMPARED_OPENINGS = 8
 TASK_OPENINGS = 3  # of those compared that are like another one, and make it a task
 DIGEST_BYTES = 8  # of each part of an opening
+FIRST_MESSAGES = 8  # among which the user's first one is looked for
 INSPECTED_CHARACTERS = 4096  # of each end of a message, in which white space may take any room
 NO_EDGE = b"\x00" * DIGEST_BYTES  # of a message that is too short to have one
 _DIGITS = re.compile(r"\d+")
@@ -33,31 +34,35 @@ _DIGITS = re.compile(r"\d+")
 class Opening(NamedTuple):
     """Digests of a request that continues nothing.
 
-    begin, end: of the first and the last columns of its user message. prompt: of all that it says,
-    with its system text, so that a repetition counts once.
+    begin, end: of the first and the last columns of its newest user message. prompt: of all that it
+    says, with its system text, so that a repetition counts once. first: of the first columns of
+    its first user message, where that is another one: a template may stand there alone.
     """
 
     begin: bytes
     end: bytes
     prompt: bytes
+    first: bytes = NO_EDGE
 
     @classmethod
     def unpack(cls, packed_bytes: bytes) -> Opening:
         size = DIGEST_BYTES
-        return cls(packed_bytes[:size], packed_bytes[size : 2 * size], packed_bytes[2 * size :])
+        parts = [packed_bytes[at : at + size] for at in range(0, len(packed_bytes), size)]
+        return cls(*parts[:4])
 
     def pack(self) -> bytes:
-        return b"".join(self)
+        return b"".join(self if self.first != NO_EDGE else self[:3])
 
     @property
     def has_edges(self) -> bool:
-        """Whether its message is long enough to be like another one."""
-        return self.begin != NO_EDGE or self.end != NO_EDGE
+        """Whether a message is long enough to be like another one."""
+        return any(edge != NO_EDGE for edge in (self.begin, self.end, self.first))
 
     def is_like(self, earlier_opening: Opening) -> bool:
         """Tell whether both begin, or both end, with the same words."""
         begins = self.begin == earlier_opening.begin != NO_EDGE
-        return begins or self.end == earlier_opening.end != NO_EDGE
+        ends = self.end == earlier_opening.end != NO_EDGE
+        return begins or ends or self.first == earlier_opening.first != NO_EDGE
 
 
 def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> Opening | None:
@@ -65,12 +70,16 @@ def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> O
     messages, key = history.messages, history.chain.key
     if history.newest >= 0 or messages.after.user < 0:
         return None
-    text = harness.own_edges(text_of(messages[messages.after.user]))
+    newest = messages[messages.after.user]
+    first = next((m for m in islice(messages, FIRST_MESSAGES) if m.get("role") == "user"), newest)
+    text = harness.own_edges(text_of(newest))
+    first_text = "" if first is newest else harness.own_edges(text_of(first))
     prompt = keyed_hash(key, b"opening", history.chain.end, messages.after.system)
     return Opening(
         _digest_edge(key, _beginning(text)),
         _digest_edge(key, _ending(text)),
         prompt[:DIGEST_BYTES],
+        _digest_edge(key, _beginning(first_text)),
     )
 
 
@@ -115,6 +124,9 @@ def _normalise(text: str) -> str:
     # A dotless i is a capital I in upper case: folding alone would keep them apart.
     folded_text = unicodedata.normalize("NFKC", text).upper().casefold()
     plain_text = unicodedata.normalize("NFKC", folded_text)
+    if not plain_text.isascii():
+        # Marks that nobody sees, such as that of the byte order.
+        plain_text = "".join(c for c in plain_text if unicodedata.category(c) != "Cf")
     return _DIGITS.sub("0", " ".join(plain_text.split()))
 
 

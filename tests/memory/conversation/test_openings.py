@@ -181,3 +181,15 @@ def test_no_message_takes_long(text):
         opening_of(history)
         took.append(time.thread_time() - began)
     assert min(took) < 0.25
+
+
+@given(WORDS, st.lists(st.text(max_size=200), min_size=3, max_size=3, unique=True), st.booleans())
+def test_a_template_in_a_message_of_its_own_is_known(template, texts, data_first):
+    openings = [opened(*((t, template) if data_first else (template, t))) for t in texts]
+    assert all(openings[0].is_like(opening) for opening in openings[1:])
+
+
+@given(WORDS, st.text("\ufeff\u200b\u200d\u2060\u00ad", max_size=5), st.integers(0, COLUMNS - 1))
+def test_marks_that_nobody_sees_make_no_other_template(template, marks, place):
+    marked = template[:place] + marks + template[place:]
+    assert opened(f"{marked} {REVIEW}").begin == opened(f"{template} and more").begin
