@@ -53,7 +53,9 @@ CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of
 # counts as so many: writes that wait for the thread wait for a checkpoint of two of them at most.
 LONG_GROUP_SECONDS, LONG_GROUP_WORKS = 0.004, 256
 BEHIND = 2048  # works beside one checkpoint, after which they wait for it
-LONG_LOG_PAGES = 2048  # pages in the log (4 MB) after which it is begun anew
+# Pages in the log (32 MB) after which writes wait until it is begun anew. A shorter one is begun
+# anew without that as soon as a checkpoint ends and nobody has written meanwhile.
+LONG_LOG_PAGES = 16_384
 BUSY_TIMEOUT_MS = 5000  # ms that a write waits for another's
 # bytes of the database that connections keep at hand: on the loop's thread, and others by what they
 # do
