@@ -27,6 +27,7 @@ from gateway.limits.limiter import Limiter
 from gateway.limits.redis_counters import RedisCounters
 from gateway.memory_adapters.background_model import BackgroundModelClient
 from gateway.memory_adapters.embedder import UpstreamEmbedder
+from gateway.memory_adapters.semantic_search import build_semantic_search
 from gateway.models.facts import ModelFacts
 from gateway.models.tokenizers import Vocabularies, folder
 from gateway.redis_client import RedisClient
@@ -56,23 +57,27 @@ from gateway.usage.log import UsageLog
 from gateway.wire.ui_prompts import UiPromptDetector
 from memory import (
     PATTERNS,
-    ChromaIndex,
     CoreBlock,
     Database,
     EpochPolicy,
     ExtractionRules,
     Memory,
-    OnnxEmbed,
     Policy,
     Screen,
-    SemanticSearch,
     Worker,
-    is_installed,
 )
 from memory.context.summary import PROMPT as SUMMARY_PROMPT
 from memory.core.block_space import BlockSpace, OperatorBlocks
 from memory.core.blocks import INSTRUCTION
-from memory.jobs import extraction, file_cleaning, maintenance, reflection, summarization
+from memory.core.task_turns import RepetitionRules
+from memory.jobs import (
+    distillation,
+    extraction,
+    file_cleaning,
+    maintenance,
+    reflection,
+    summarization,
+)
 from memory.jobs.fact_prompt import PROMPT as EXTRACTION_PROMPT
 
 if TYPE_CHECKING:
@@ -144,7 +149,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     secret, credentials = server_secret(settings), CredentialCache()
     router = Router(settings, servers[0], ModelFacts.load(facts_file()))
     database = _database(settings, secret)
-    semantic_search = _semantic_search(settings, router, credentials)
+    semantic_search = build_semantic_search(settings, router, credentials)
     memory = Memory(database, _policy(settings), secret, data, semantic_search)
     metrics = _metrics(settings)
     usage = UsageLog(database, memory.wait_until_ready, secret=secret)
@@ -340,6 +345,12 @@ def _policy(settings: Settings) -> Policy:
         summary_prompt=prompts.summary or SUMMARY_PROMPT,
         ahead=part.summarize_ahead,
         reflect=reflection.ReflectionSchedule(part.reflect.every_turns, part.reflect.idle_seconds),
+        skills=distillation.SkillPolicy(
+            part.skills.mode,
+            RepetitionRules(part.skills.min_calls, part.skills.min_times),
+            part.skills.characters,
+            part.skills.shown,
+        ),
         extraction=ExtractionRules(
             part.extraction.every_turns,
             part.extraction.idle_seconds,
@@ -396,6 +407,14 @@ def _register(
         reflection.reflection_handler(memory.db, background_model, memory.retrieval, blocks),
         slow=True,
     )
+    worker.register(
+        distillation.KIND,
+        distillation.distillation_handler(
+            memory.db, background_model, blocks, lambda: memory.policy
+        ),
+        slow=True,
+        small=memory.lines.forget_row,
+    )
     worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)
 
 
@@ -434,55 +453,4 @@ def _kinds_with_credential(settings: Settings, memory: Memory) -> set[str]:
         return set()
     meaning = memory.retrieval.meaning
     embeds = {"embed"} if meaning and isinstance(meaning.embed, UpstreamEmbedder) else set()
-    return {summarization.KIND, extraction.KIND, reflection.KIND, *embeds}
-
-
-def _semantic_search(
-    settings: Settings, router: Router, credentials: CredentialCache
-) -> SemanticSearch | None:
-    """Build the search by meaning; None if no embedder is configured.
-
-    Raises ConfigError for an embedder that is unknown or not installed.
-    """
-    kind, _, model = settings.memory.embedder.partition(":")
-    if kind == "none":
-        return None
-    if not (kind == "upstream" and model) and settings.memory.embedder != "onnx-minilm":
-        raise ConfigError(
-            f"memory.embedder is {settings.memory.embedder!r}; this version knows 'none', "
-            "'onnx-minilm' and 'upstream:<model>'"
-        )
-    embed = (
-        UpstreamEmbedder(model, router, credentials, own_key=settings.mode == "own-key")
-        if model
-        else _local_embedder(settings)
-    )
-    if find_spec("numpy") is None:
-        raise ConfigError(
-            "memory.embedder needs numpy: run pip install '.[chroma]' in the folder of "
-            "Mnemogate's source"
-        )
-    vectors = settings.storage.vectors
-    index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
-    return SemanticSearch(embed, index, settings.storage.exact_below)
-
-
-def _local_embedder(settings: Settings) -> OnnxEmbed:
-    """Build the local embedder.
-
-    Raises ConfigError if a package or its model is missing.
-    """
-    if missing_packages := [
-        name for name in ("onnxruntime", "tokenizers", "numpy") if find_spec(name) is None
-    ]:
-        raise ConfigError(
-            f'memory.embedder = "onnx-minilm" needs {" and ".join(missing_packages)}: run '
-            "pip install '.[onnx-minilm]' in the folder of Mnemogate's source"
-        )
-    if not is_installed(folder := settings.data / "embedder"):
-        raise ConfigError(
-            f'memory.embedder = "onnx-minilm" needs its model in {folder}: run `mnemogate '
-            "fetch "
-            "embedder`"
-        )
-    return OnnxEmbed(folder)
+    return {summarization.KIND, extraction.KIND, reflection.KIND, distillation.KIND, *embeds}

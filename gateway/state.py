@@ -37,6 +37,7 @@ from gateway.storage.responses import ResponseTable
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.traces import TurnTraces
 from gateway.tools.registry import ToolRegistry
+from gateway.tools.skill_tool import SkillTools
 from gateway.usage.log import UsageLog
 from gateway.wire.headers import merge_headers
 from gateway.wire.ui_prompts import UiPromptDetector
@@ -124,12 +125,14 @@ class GatewayState:
     lacks: Lacks = field(default_factory=no_lacks)
     clients: ClientProfiles = field(init=False)
     agents: AgentDirectory = field(init=False)
+    skills: SkillTools = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
     guard: KeylessGuard | None = field(init=False)  # of `GatewayMiddleware`
 
     def __post_init__(self) -> None:
         self.clients = ClientProfiles(self.settings)
         self.agents = AgentDirectory(self.settings, self.memory, self.secret)
+        self.skills = SkillTools(self.memory)
         settings = self.settings
         is_local = settings.server.loopback and settings.single_user
         self.guard = KeylessGuard(settings) if settings.is_keyless or is_local else None

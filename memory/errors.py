@@ -12,6 +12,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 │   ├── TooManyFiles   the user has as many files as one may have
 │   ├── FilesFull      the user's files have as many bytes as they may have
 │   ├── FileTooLarge   the file has more bytes than one may have
+│   ├── SkillExists    another skill of the scope has this name
 │   └── TooManySharers the shared block has as many members as one may have
 ├── ErasedMeanwhile    the owner was erased after this turn began: its writes are void
 ├── NotFound           no such thing in this scope
@@ -21,6 +22,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 ToolError: to the model, as a tool result that says what to do.
 ├── UnknownBlock · BlockFull · BlockReadOnly · BadFileName
 ├── TooManyBlocks · BlockSpaceFull
+├── BadSkill           a skill's name, text, description or status
 └── BadArguments
 """
 
@@ -73,6 +75,10 @@ class FilesFull(Conflict):
 
 class FileTooLarge(Conflict):
     """The file has more bytes than one may have."""
+
+
+class SkillExists(Conflict):
+    """Another skill of this scope has the name."""
 
 
 class TooManySharers(Conflict):
@@ -132,6 +138,14 @@ class BlockReadOnly(ToolError):
 
 class BadFileName(ToolError):
     """The name cannot be that of a file."""
+
+
+class BadSkill(ToolError):
+    """A member of a skill cannot be used. param: which one."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
+        self.param = param
 
 
 class BadArguments(ToolError):

@@ -142,9 +142,7 @@ class Memory:
             work = [self._replay.follow()]
             if self.db.holder is not None:
                 work += [self.policies.follow(), self.agents.follow()]
-            self._following = [
-                asyncio.create_task(follower, name="memory-follow") for follower in work
-            ]
+            self._following = [asyncio.create_task(loop, name="memory-follow") for loop in work]
         self._ready.set()
 
     def _on_beat(self, lost: bool) -> None:
@@ -152,10 +150,8 @@ class Memory:
         if lost:
             self.policies.forget()  # others may have changed them
             self.agents.forget()
-        if (owed_nodes := self.in_flight.owed) and self._letting_go is None:
-            self._letting_go = asyncio.create_task(
-                self._let_go(set(owed_nodes)), name="memory-let-go"
-            )
+        if (nodes := self.in_flight.owed) and self._letting_go is None:
+            self._letting_go = asyncio.create_task(self._let_go(set(nodes)), name="memory-let-go")
 
     async def _let_go(self, nodes: set[int]) -> None:
         """Let other workers go on with nodes that this one does nothing more with."""
@@ -378,10 +374,8 @@ class Memory:
         scope_id, line = cached_snapshot.scope_id, cached_snapshot.conversation
         if scope_id is None or line is None:
             return None
-        scope, expected_versions = (
-            cached_snapshot.owner.scope,
-            [cached_snapshot.version, line.version, cached_snapshot.shares],
-        )
+        scope = cached_snapshot.owner.scope
+        expected_versions = [cached_snapshot.version, line.version, cached_snapshot.shares]
         if scope.project:
             look = scopes.versions(scope_id, line.id, scope.agent_name)
             expected_versions.append(cached_snapshot.general)
@@ -400,9 +394,8 @@ class Memory:
             or snapshot.conversation is None
             or snapshot.defaults is not (policy.project_blocks if project else policy.blocks)
             or (project and not self.lines.is_general_same(ask.scope, snapshot))
-            or (
-                not self.db.is_shared
-                and snapshot.shares != self.shared.counts.get(ask.scope.tenant)
+            or not (
+                self.db.is_shared or snapshot.shares == self.shared.counts.get(ask.scope.tenant)
             )
             or ask.explicit not in (None, snapshot.conversation.name)
         ):

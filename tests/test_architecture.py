@@ -256,6 +256,7 @@ PUBLIC = (
 # Who may open the memory's stores, beside `gateway.storage`, whose tables are in them: commands
 # that work on the database itself, most of them while no gateway runs.
 OPENS_STORES = {
+    "gateway.cli.demo": "migrates the database that an earlier version's demo left",
     "gateway.cli.db": "upgrades, backs up and shrinks the database file",
     "gateway.cli.db_copy": "copies the database file to a server",
     "gateway.cli.doctor": "compares the file's revision with this version's",

@@ -152,6 +152,8 @@ REACHING = {
     "memory.service": "opens all parts of a memory",
     "memory.session.context": "what the parts of a turn share",
     "memory.session.session": "every step of a turn",
+    "memory.session.request": "how all parts of a memory behave",
+    "gateway.chat.intake.operator_tools": "everybody who may grant a tool",
     "memory.session.composer": "joins all that a prompt is made of",
     "memory.session.recorder": "writes what every part of a turn leaves",
     "memory.stores.sql.turns.turn_writer": "a turn leaves rows of every kind",

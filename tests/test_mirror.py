@@ -68,6 +68,13 @@ COVERED = {
         memory.session.toolbox memory.stores.sql.rows.tool_results
         memory.stores.sql.engine.policy_tables memory.stores.sql.engine.tool_tables
     """,
+    "e2e/test_skills": """
+        gateway.chat.intake.skill_offer gateway.management.skill_schemas
+        gateway.management.skills gateway.tools.skill_tool memory.jobs.distillation
+        memory.jobs.skill_answer memory.management.skills
+        memory.stores.sql.engine.skill_tables memory.stores.sql.rows.skill_block
+        memory.stores.sql.rows.skills memory.stores.sql.rows.task_turns
+    """,
     "e2e/test_tools_images": "gateway.apis.result_images",
     "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
     "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
@@ -255,7 +262,9 @@ COVERED = {
     """,
     "e2e/test_background": "gateway.memory_adapters.background_model memory.jobs.background_model",
     "e2e/test_fit": "gateway.memory_adapters.summarizer memory.session.kept_summaries",
-    "e2e/test_recall": "gateway.memory_adapters.embedder",
+    "e2e/test_recall": """
+        gateway.memory_adapters.embedder gateway.memory_adapters.semantic_search
+    """,
     "e2e/test_reflection": "memory.jobs.reflection",
     # one test drives several modules of its package
     "gateway/test_accounting": "gateway.routing.caller gateway.usage.meter",

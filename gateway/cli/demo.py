@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
     from gateway.cli.client import ManagementClient
+    from gateway.config.settings import Settings
 
 PORT = 8080
 PACE = 0.03
@@ -128,6 +130,7 @@ def _run(port: int, once: bool) -> None:
                 f"would be refused. Remove {data}, which only contains demo data, and start "
                 "again."
             )
+        upgrade_data(settings)
         with (
             serve_in_thread(settings, sock) as url,
             hold_lock(data, url),
@@ -142,6 +145,24 @@ def _run(port: int, once: bool) -> None:
             with _logging():
                 while True:
                     time.sleep(3600)
+
+
+def upgrade_data(settings: Settings) -> None:
+    """Migrate what an earlier version's demo left, since nobody could name its database."""
+    from gateway.cli.lockfile import running_url
+    from memory.stores.sql.engine import schema
+    from memory.stores.sql.engine.upgrade import upgrade
+
+    file = settings.sqlite_file
+    if file is None or not file.is_file() or running_url(settings.data):
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(file)) as conn:
+            row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
+    except sqlite3.Error:
+        return  # the start says what is wrong with it
+    if row is not None and row[0] < schema.REVISION:
+        upgrade(settings.database)
 
 
 @contextlib.contextmanager

@@ -184,9 +184,9 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             run(
                 app,
                 [sock],
-                beside=lambda: warn_of(settings),
+                side_task=lambda: warn_of(settings),
                 reread=(lambda: reread(serving, app)) if serving.config else None,
-                stopped=stopped,
+                stop_event=stopped,
                 log_config=None,
             )
         finally:

@@ -66,6 +66,14 @@ class ExtractionSettings(Section):
     categories: dict[str, str] = Field(default_factory=dict)
 
 
+class SkillSettings(Section):
+    mode: Literal["off", "review", "auto"] = "off"
+    min_calls: int = Field(3, ge=1)
+    min_times: int = Field(3, ge=2)
+    characters: int = Field(8000, gt=0, le=100_000)
+    shown: int = Field(20, ge=0, le=200)
+
+
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
@@ -151,6 +159,7 @@ class MemorySettings(Section):
     summarizer: str = ""
     summarize_ahead: bool = True
     reflect: ReflectSettings = ReflectSettings()
+    skills: SkillSettings = SkillSettings()
     cleanup: Literal["off", "auto"] = "off"
     read_deadline_ms: float = Field(150, gt=0)
     cache_idle_seconds: float = Field(300, gt=0)

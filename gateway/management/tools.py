@@ -124,7 +124,7 @@ async def run_tool(caller: AtDoor, name: FromPath[str]) -> ToolRunResult:
     until = asyncio.get_running_loop().time() + registered.entry.settings.timeout
     tool_caller = ToolCaller(tenant, run_post.user or None, "default", ident)
     runs = ToolRuns(registry, {name: registered}, tool_caller, until, NoCosts())
-    record = await caller.read(runs.run(admitted, SingleRun(caller.memory, origin)))
+    record = await caller.read(runs.run(admitted, SingleRun(caller.memory, origin), ()))
     return ToolRunResult(record.status, text_of_result(record.result), record.milliseconds)
 
 

@@ -54,7 +54,7 @@ class BackgroundModelClient:
         if call.tools:
             body["tools"] = list(call.tools)
         forward = self._dispatcher(call, body)
-        started, record = time.perf_counter(), _new_record(call, name)
+        started_at, record = time.perf_counter(), _new_record(call, name)
         try:
             return await ask_model(forward, self.router, body, max_tokens)
         except GatewayError as e:
@@ -72,21 +72,28 @@ class BackgroundModelClient:
             raise
         finally:
             bill = forward.meter.bill()
-            self.usage.add(bill_record(record, forward, replace(bill, hidden=bill.tokens), started))
+            self.usage.add(
+                bill_record(record, forward, replace(bill, hidden=bill.tokens), started_at)
+            )
 
     def _dispatcher(self, call: BackgroundCall, body: Json) -> Dispatcher:
         """Return the dispatcher of a call.
 
         Raises Postponed if there is no credential for it.
         """
-        own = self.settings.mode == "own-key"
-        authorization = self.credentials.get(call.tenant) if own else None
-        if own and authorization is None:
+        is_own_key = self.settings.mode == "own-key"
+        authorization = self.credentials.get(call.tenant) if is_own_key else None
+        if is_own_key and authorization is None:
             raise Postponed("no request of the tenant has brought a credential since the start")
         return Dispatcher(
             self.router.route(body["model"], Principal("", "background")),
             self.choice,
-            Caller([], authorization, not own, *((call.tenant, call.tenant) if own else ())),
+            Caller(
+                [],
+                authorization,
+                not is_own_key,
+                *((call.tenant, call.tenant) if is_own_key else ()),
+            ),
             retries=self.settings.routing.retries,
             deadline=asyncio.get_running_loop().time() + CALL_SECONDS,
             meter=Meter(guess_tokens(len(msgspec.json.encode(body)))),

@@ -26,10 +26,10 @@ async def ask_model(forward: Dispatcher, router: Router, body: Json, tokens: int
     thinks = any(router.thinking.thinks(t.model, router.facts(t.model)) for t in targets)
     windows = [t.window for t in targets if t.window is not None]
     prompt = guess_tokens(len(msgspec.json.encode(body)))
-    most = max(tokens, min(windows) - prompt) if windows else None
-    limit = _bounded(tokens + thinks * THOUGHT_TOKENS, most)
+    token_limit = max(tokens, min(windows) - prompt) if windows else None
+    limit = _bounded(tokens + thinks * THOUGHT_TOKENS, token_limit)
     choice = await forward.complete_choice({**body, "max_tokens": limit})
-    grown = _bounded(tokens + GROWN_TOKENS, most)
+    grown = _bounded(tokens + GROWN_TOKENS, token_limit)
     if choice.get("finish_reason") == CUT and grown > limit:
         limit = grown
         try:
@@ -44,5 +44,5 @@ async def ask_model(forward: Dispatcher, router: Router, body: Json, tokens: int
     return message
 
 
-def _bounded(tokens: int, most: int | None) -> int:
-    return tokens if most is None else min(tokens, most)
+def _bounded(tokens: int, token_limit: int | None) -> int:
+    return tokens if token_limit is None else min(tokens, token_limit)

@@ -40,8 +40,8 @@ class Summarizer:
     def window(self) -> int | None:
         """The smallest context window of the models that may be called, in tokens."""
         windows, account = self._gateway.windows, self._forward.caller.account
-        found = [windows.get(t, account) for t in self._route().targets]
-        return min((w for w in found if w is not None), default=None)
+        known_windows = [windows.get(t, account) for t in self._route().targets]
+        return min((w for w in known_windows if w is not None), default=None)
 
     async def __call__(self, messages: Sequence[Json], max_tokens: int) -> str:
         route = self._route()

@@ -45,8 +45,8 @@ class GatewayServer(uvicorn.Server):
     limit.
 
     reread: awaited on each SIGHUP, one after the other; without it a SIGHUP ends the process, as
-    usual. stopped: set by a signal that arrived before the server could handle one. beside: run
-    once while the server runs.
+    usual. stop_event: set by a signal that arrived before the server could handle one. side_task:
+    run once while the server runs.
     """
 
     def __init__(

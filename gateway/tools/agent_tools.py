@@ -71,6 +71,7 @@ class AgentTools:
     """The two tools of one turn, by our names and Letta's; see `ToolKind`."""
 
     problem = ""
+    is_fixed = False
 
     def __init__(
         self,

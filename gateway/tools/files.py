@@ -78,6 +78,8 @@ FindScope = Callable[[str, str | None, str], Scope]
 class FilesKind:
     """The entry that keeps files. memory: whose files these are."""
 
+    is_fixed = True
+
     def __init__(self, entry: str, memory: Memory) -> None:
         self.problem = ""
         self._find_scope: FindScope = memory.scope

@@ -34,7 +34,7 @@ class ToolCaller:
     """Whose turn calls: what a kind may tell a server, and whose files it may read.
 
     headers: those of the client's request, by lower-case name; a kind forwards only those that
-    its entry names.
+    its entry names. owner: whose memory the turn has, an agent's own included; project: in which.
     """
 
     tenant: str
@@ -42,6 +42,8 @@ class ToolCaller:
     agent: str
     request_id: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,10 @@ class ToolKind(Protocol):
     """One `[tools.NAME]`: made when the configuration is read, started at its first use.
 
     An entry never fails the start of the gateway: what cannot be reached lists no tool, and says
-    why in `problem`.
+    why in `problem`. is_fixed: its tools, the same for all tenants, and `problem` never change.
     """
+
+    is_fixed: bool
 
     @property
     def problem(self) -> str:

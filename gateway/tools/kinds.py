@@ -29,7 +29,8 @@ FACTORIES = {
 }
 # Of kinds whose results are made here, and not by somebody outside.
 AGENTS = "agents"  # of the two tools by which agents reach each other
-TRUSTED_KINDS = frozenset({"python", "run_code", AGENTS})
+SKILLS = "skills"  # of the tool that opens one
+TRUSTED_KINDS = frozenset({"python", "run_code", AGENTS, SKILLS})
 
 
 class SharedRuntimes:

@@ -42,6 +42,8 @@ MISSING = "failed: the package is missing; pip install 'mnemogate[tools]'"
 class McpTool:
     """See `ToolKind`. problem: why no tool is listed. others: names of the other entries."""
 
+    is_fixed = False
+
     def __init__(
         self,
         name: str,

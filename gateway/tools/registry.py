@@ -21,6 +21,7 @@ from gateway.tools.planned import list_planned
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, TokenCounter, list_literal_names
+from memory.session.toolbox import EncodedTool, ToolOffer
 
 MAX_ANSWERS = 64  # of grants that are kept for one catalog
 OBSERVED = 256  # runs of which times are kept, for the dashboard
@@ -43,6 +44,15 @@ class ToolEntry:
     def state(self) -> str:
         """Why its tools cannot be used, as `status: reason`; "" for nothing."""
         return self.kind.problem if self.settings.enabled else "disabled"
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its tools never change."""
+        return self.kind.is_fixed or not self.settings.enabled
+
+    def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
+        """Return the tools that can be used now."""
+        return () if self.state else self.kind.list_tools(tenant)
 
     def times(self) -> tuple[float, float]:
         """Return the median and the 95th percentile of its newest runs, in milliseconds."""
@@ -73,6 +83,40 @@ class RegisteredTool(msgspec.Struct, frozen=True, eq=False):
         return not (self.tool.pinned or self.entry.settings.pinned)
 
 
+class ShownTools(msgspec.Struct, frozen=True):
+    """What a request shows of its tools. names: in order. deferred: what only a search finds."""
+
+    offer: ToolOffer
+    names: Sequence[str]
+    deferred: Sequence[str]
+
+
+class GrantedTools:
+    """The tools that requests of one grant may use, by name, sorted.
+
+    The same object while neither the grant nor a tool changes, so that what is made of them is
+    kept. chosen: what an epoch that begins shows, by the blocks that its tools need. offers: by the
+    names that an epoch shows.
+    """
+
+    def __init__(self, tools: Mapping[str, RegisteredTool]) -> None:
+        self.tools = tools
+        self.names = frozenset(tools)
+        self.needed_blocks = frozenset(tool.tool.needs_block for tool in tools.values()) - {""}
+        self.chosen: dict[frozenset[str], Mapping[str, str]] = {}
+        self.offers: dict[tuple[str, ...], ShownTools] = {}
+
+    def with_more(self, more_tools: Mapping[str, RegisteredTool]) -> GrantedTools:
+        """Return these tools and some that one request has beside them."""
+        return GrantedTools({**self.tools, **more_tools}) if more_tools else self
+
+    def keep_offer(self, shown: tuple[str, ...], offer: ShownTools) -> None:
+        """Keep what an epoch shows; few epochs are of one grant."""
+        if len(self.offers) >= MAX_ANSWERS:
+            self.offers.clear()
+        self.offers[shown] = offer
+
+
 class Catalog:
     """The tools of one tenant. colliding: tools whose name another one has, or that is reserved."""
 
@@ -80,19 +124,21 @@ class Catalog:
         self, tools: Mapping[str, RegisteredTool], colliding: Sequence[RegisteredTool]
     ) -> None:
         self.tools, self.colliding = tools, colliding
-        self._granted: dict[Grants, Mapping[str, RegisteredTool]] = {}
+        self._granted: dict[Grants, GrantedTools] = {}
 
-    def find_granted(self, grants: Grants) -> Mapping[str, RegisteredTool]:
-        """Return the tools that a request may use, by name, sorted."""
+    def find_granted(self, grants: Grants) -> GrantedTools:
+        """Return the tools that a request may use; the same object while none of them changes."""
         chosen = self._granted.get(grants)
         if chosen is None:
             if len(self._granted) >= MAX_ANSWERS:
                 self._granted.clear()
-            chosen = self._granted[grants] = {
-                name: tool
-                for name, tool in self.tools.items()
-                if grants.allow(name) and not (grants.reads_only and tool.tool.effect != "read")
-            }
+            chosen = self._granted[grants] = GrantedTools(
+                {
+                    name: tool
+                    for name, tool in self.tools.items()
+                    if grants.allow(name) and not (grants.reads_only and tool.tool.effect != "read")
+                }
+            )
         return chosen
 
 
@@ -116,19 +162,21 @@ class ToolRegistry:
         self.judges_memory = bool(list_literal_names(settings.parsed_rules) & MEMORY_TOOL_NAMES)
         self._counter = TokenCounter()
         self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
+        self._changing = [entry for entry in self._all_entries() if not entry.is_fixed]
 
     def catalog(self, tenant: str) -> Catalog:
         """Return the tools that a tenant may be granted; the same while no kind changes."""
-        listed = [
-            entry.kind.list_tools(tenant) if not entry.state else ()
-            for entry in self._all_entries()
-        ]
+        listed = [entry.list_tools(tenant) for entry in self._changing]
         held = self._catalogs.get(tenant)
         if held is not None and all(map(_is_same, held[0], listed)):
             return held[1]
         if len(self._catalogs) >= MAX_ANSWERS:
             self._catalogs.clear()
-        catalog = self._make_catalog(listed)
+        changing = dict(zip(map(id, self._changing), listed, strict=True))
+        catalog = self._make_catalog(
+            changing[id(entry)] if id(entry) in changing else entry.list_tools(tenant)
+            for entry in self._all_entries()
+        )
         self._catalogs[tenant] = listed, catalog
         return catalog
 
@@ -183,16 +231,18 @@ class ToolRegistry:
         return RegisteredTool(tool, entry, definition, digest, tokens, len(written))
 
 
-def definition_of(name: str, description: str, parameters: Mapping[str, Any]) -> Json:
+def definition_of(name: str, description: str, parameters: Mapping[str, Any]) -> EncodedTool:
     """Return a tool as chat completions have it."""
-    return {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": description[:DESCRIPTION_CHARACTERS],
-            "parameters": dict(parameters),
-        },
-    }
+    return EncodedTool(
+        {
+            "type": "function",
+            "function": {
+                "name": name,
+                "description": description[:DESCRIPTION_CHARACTERS],
+                "parameters": dict(parameters),
+            },
+        }
+    )
 
 
 def build_registry(services: KindServices, before: ToolRegistry | None = None) -> ToolRegistry:

@@ -25,6 +25,8 @@ class ToolDefaults:
 class SingleTool:
     """The part of a `ToolKind` that lists the tool and checks its arguments."""
 
+    is_fixed = True
+
     def __init__(self, name: str, settings: ToolSettings, defaults: ToolDefaults) -> None:
         tool = OperatorTool(
             name,
@@ -59,6 +61,8 @@ class SingleTool:
 
 class SandboxedTool(SingleTool):
     """The same of a tool that runs in a sandbox: it is listed where that is there."""
+
+    is_fixed = False
 
     def __init__(
         self, name: str, settings: SandboxedSettings, sandboxes: Sandboxes, defaults: ToolDefaults

@@ -71,6 +71,8 @@ read_listed = msgspec.json.Decoder(ListedDefinition).decode
 class TenantPythonTools:
     """The entry behind all Python tools that were made by API."""
 
+    is_fixed = False
+
     def __init__(self, memory: Memory, shared: SharedRuntimes) -> None:
         self.problem = ""
         self._memory = memory

@@ -12,8 +12,9 @@ from gateway.tools.agent_tools import AgentTools
 from gateway.tools.approval_wait import CallApprovals
 from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall, called_name
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
-from gateway.tools.registry import RegisteredTool, ToolRegistry
+from gateway.tools.registry import GrantedTools, ShownTools, ToolRegistry
 from gateway.tools.results import ERROR
+from gateway.tools.skill_tool import SKILL_OPEN
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.verdicts import ALLOW, ReplyRules, RunRules
 from gateway.wire.chat import Json
@@ -25,18 +26,20 @@ HEADER_LABEL, AGENT_LABEL = "header:", "agent:"
 LABELS = (HEADER_LABEL, AGENT_LABEL)
 LABEL_DIGITS = 16
 NONE_HIDDEN = frozenset[str]()
+OWN_NAMES = tuple(OWN_TOOLS)
+NONE_SHOWN = ShownTools(NO_OFFER, (), ())
 
 
 class ToolCircumstances(msgspec.Struct, frozen=True):
     """What a request may use.
 
-    granted: tools by name. taken: names that the client's own tools have. header: as it came.
+    granted: tools. taken: names that the client's own tools have. header: as it came.
     of_agent: patterns that the agent's profile grants. takes: the request and its target take
     tools. colleagues: tools that reach other agents, None for none.
     """
 
     registry: ToolRegistry
-    granted: Mapping[str, RegisteredTool]
+    granted: GrantedTools
     taken: frozenset[str]
     header: str
     rules: RunRules
@@ -53,7 +56,7 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
         """
         labels = {HEADER_LABEL: self.header} if self.header else {}
         if self.of_agent:
-            there = [name for name in self.of_agent if name in self.granted]
+            there = [name for name in self.of_agent if name in self.granted.tools]
             digest = sha256(msgspec.json.encode([self.of_agent, there])).hexdigest()
             labels[AGENT_LABEL] = digest[:LABEL_DIGITS]
         return labels
@@ -63,47 +66,64 @@ class TurnToolbox:
     """See the port. deferred: names of tools that only `tool_search` finds."""
 
     def __init__(self, request: ToolCircumstances, runs: ToolRuns) -> None:
-        taken = request.taken
+        granted, taken = request.granted, request.taken
         self._request, self._runs = request, runs
         self._labels = request.label()
-        self._usable = (
-            {name: tool for name, tool in request.granted.items() if name not in taken}
-            if taken
-            else request.granted
-        )
-        self._own = [name for name in OWN_TOOLS if name not in taken]
-        self.names: Collection[str] = frozenset((*self._usable, *self._own)) - taken
-        self.withheld = sorted(taken & request.granted.keys())
-        self.deferred: tuple[str, ...] = ()
+        self.names: Collection[str] = granted.names | OWN_TOOLS.keys()
+        self._usable, self._own = granted.tools, OWN_NAMES
+        self.withheld: list[str] = []
+        self._is_whole = taken.isdisjoint(self.names)
+        if not self._is_whole:
+            self.withheld = sorted(taken & granted.names)
+            self._usable = {name: t for name, t in granted.tools.items() if name not in taken}
+            self._own = tuple(name for name in OWN_NAMES if name not in taken)
+            self.names = frozenset((*self._usable, *self._own))
+        self.deferred: Sequence[str] = ()
         settings = request.registry.settings
         self._checker = CallChecker(self._usable, settings.calls_per_turn)
+        # As long as no block lists a skill, the turn is one without tools of ours.
+        self.is_idle = self._usable.keys() == {SKILL_OPEN}
         self.exits = request.rules.exits
         self.governed_memory = request.rules.governed_memory
 
+    @property
+    def fingerprint(self) -> object | None:
+        if not self._is_whole or self._request.colleagues is not None:
+            return None
+        return self._request.granted, *self._labels.items()
+
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
-        label = self._labels
+        granted = self._request.granted
+        needed = granted.needed_blocks.intersection(blocks)
+        chosen = granted.chosen.get(needed) if self._is_whole else None
+        if chosen is None:
+            chosen = self._choose(blocks)
+            if self._is_whole:
+                granted.chosen[needed] = chosen
+        return {**self._labels, **chosen} if self._labels else chosen
+
+    def _choose(self, blocks: Collection[str]) -> Mapping[str, str]:
         usable = {
             name: tool
             for name, tool in self._usable.items()
             if not tool.tool.needs_block or tool.tool.needs_block in blocks
         }
         if not usable:
-            return label
-        tokens = 0
-        for tool in usable.values():
-            tokens += tool.tokens
+            return {}
+        tokens = sum(tool.tokens for tool in usable.values())
         helpers = [RESULT_OPEN]
         tools = usable
         if tokens > self._request.registry.settings.schema_tokens:
             helpers += [TOOL_SEARCH, TOOL_CALL]
             tools = {name: tool for name, tool in tools.items() if not tool.is_deferrable}
         digests = {name: tool.digest for name, tool in tools.items()}
-        own = {name: OWN_TOOLS[name].digest for name in helpers if name in self._own}
-        return label | digests | own
+        return digests | {name: OWN_TOOLS[name].digest for name in helpers if name in self._own}
 
     def continues(self, shown: Mapping[str, str]) -> bool:
-        if any(shown.get(label, "") != self._labels.get(label, "") for label in LABELS):
-            return False
+        labels = self._labels
+        for label in LABELS:
+            if shown.get(label, "") != labels.get(label, ""):
+                return False
         for name, digest in shown.items():
             if name in LABELS:
                 continue
@@ -113,26 +133,35 @@ class TurnToolbox:
         return True
 
     def offer(self, shown: Mapping[str, str]) -> ToolOffer:
+        offered = self._show(shown)
+        self.deferred = offered.deferred
+        return offered.offer
+
+    def _show(self, shown: Mapping[str, str]) -> ShownTools:
         if not self._request.takes:
-            return NO_OFFER
+            return NONE_SHOWN
+        labelled, granted = tuple(shown), self._request.granted
+        if self._is_whole and (offer := granted.offers.get(labelled)) is not None:
+            return offer
         names = sorted(name for name in shown if name not in LABELS)
         tools = [self._usable.get(name) or OWN_TOOLS[name] for name in names]
-        if TOOL_SEARCH in shown:
-            self.deferred = tuple(name for name in self._usable if name not in shown)
-        return ToolOffer(
-            [tool.definition for tool in tools],
-            sum(tool.tokens for tool in tools),
-            sum(tool.byte_count for tool in tools),
+        offer = ShownTools(
+            ToolOffer(
+                [tool.definition for tool in tools],
+                sum(tool.tokens for tool in tools),
+                sum(tool.byte_count for tool in tools),
+            ),
+            names,
+            [n for n in self._usable if n not in shown] if TOOL_SEARCH in shown else (),
         )
+        if self._is_whole:
+            granted.keep_offer(labelled, offer)
+        return offer
 
     def describe(self, shown: Mapping[str, str]) -> Json:
-        offered = self.offer(shown).definitions
+        offered = self._show(shown)
         withheld = [{"name": n, "why": "the client has a tool of this name"} for n in self.withheld]
-        return {
-            "offered": [tool["function"]["name"] for tool in offered],
-            "deferred": list(self.deferred),
-            "withheld": withheld,
-        }
+        return {"offered": offered.names, "deferred": self.deferred, "withheld": withheld}
 
     async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
         if self._request.colleagues is not None:

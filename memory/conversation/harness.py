@@ -13,6 +13,8 @@ from memory.conversation.steps import end_step, holds_text, search_in_steps
 
 INSPECTED_CHARACTERS = 4096  # at once, of white space that may take any room
 MAX_ATTRIBUTE_CHARACTERS, MAX_INDENT = 300, 40
+MAX_ELEMENTS = 2048  # that are left out before a text, and behind it
+EDGE_CHARACTERS = 1 << 14
 # What known programs add. Elements in which users' own words stand, such as `user_query`, are not
 # here: whoever names one loses what is in it.
 HARNESS_ELEMENTS = (
@@ -55,7 +57,23 @@ class Harness:
             return text
         begin = self._skip_before(text)
         end = self._skip_behind(text, begin)
-        own_text = text[begin:end]
+        return self._without_lines(text[begin:end])
+
+    def own_edges(self, text: str) -> str:
+        """Return the own part of a text; of a long one only its beginning and its end.
+
+        For the event loop: to look through 8 MiB for elements takes up to 300 ms.
+        """
+        if len(text) <= 2 * EDGE_CHARACTERS:
+            return self.own_part(text)
+        begin = self._skip_before(text)
+        end = self._skip_behind(text, begin)
+        if end - begin <= 2 * EDGE_CHARACTERS:
+            return self._without_lines(text[begin:end])
+        edges = text[begin : begin + EDGE_CHARACTERS], text[end - EDGE_CHARACTERS : end]
+        return "\n".join(map(self._without_lines, edges))
+
+    def _without_lines(self, own_text: str) -> str:
         return "".join(self._between(own_text)) if self._has_closing(own_text) else own_text
 
     def _has_closing(self, text: str) -> bool:
@@ -65,7 +83,9 @@ class Harness:
     def _skip_before(self, text: str) -> int:
         """Return where the elements before a text end."""
         begin = _skip_space(text, 0)
-        while opening := self._opening.match(text, begin):
+        for _ in range(MAX_ELEMENTS):
+            if not (opening := self._opening.match(text, begin)):
+                break
             closing = f"</{opening[1]}>"
             element_end = text.find(closing, opening.end())
             if element_end < 0:
@@ -76,7 +96,9 @@ class Harness:
     def _skip_behind(self, text: str, begin: int) -> int:
         """Return where the elements behind a text begin."""
         end = _skip_space_back(text, begin, len(text))
-        while text.endswith(">", begin, end):
+        for _ in range(MAX_ELEMENTS):
+            if not text.endswith(">", begin, end):
+                break
             # No farther than a name is long: a text may be full of what looks like a tag.
             nearest = max(begin, end - len("</>") - self._longest_name)
             closing = text.rfind("</", nearest, end)

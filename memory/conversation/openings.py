@@ -65,7 +65,7 @@ def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> O
     messages, key = history.messages, history.chain.key
     if history.newest >= 0 or messages.after.user < 0:
         return None
-    text = harness.own_part(text_of(messages[messages.after.user]))
+    text = harness.own_edges(text_of(messages[messages.after.user]))
     prompt = keyed_hash(key, b"opening", history.chain.end, messages.after.system)
     return Opening(
         _digest_edge(key, _beginning(text)),

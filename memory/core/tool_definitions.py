@@ -203,12 +203,25 @@ def measured_tokens(tools: Sequence[Json]) -> int:
     )
 
 
+class EncodedTool(dict[str, Any]):
+    """A tool that nobody changes, with its JSON text, so that no request encodes it again."""
+
+    def __init__(self, definition: Json) -> None:
+        super().__init__(definition)
+        self.json = msgspec.Raw(msgspec.json.encode(definition))
+
+
 def as_json(tools: Sequence[Json]) -> list[msgspec.Raw]:
     """Return tools as they are sent; ours are encoded once."""
     known = _raw_lists.get(id(tools))
     if known is not None:
         return known
-    return [_raw.get(id(tool)) or msgspec.Raw(msgspec.json.encode(tool)) for tool in tools]
+    return [
+        tool.json
+        if isinstance(tool, EncodedTool)
+        else _raw.get(id(tool)) or msgspec.Raw(msgspec.json.encode(tool))
+        for tool in tools
+    ]
 
 
 def client_names(client_tools: Any) -> set[str]:

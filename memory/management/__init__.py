@@ -23,6 +23,7 @@ from memory.management import (
     shared_blocks,
     shared_undo,
     shown_memory,
+    skills,
     tool_calls,
     users,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "shared_blocks",
     "shared_undo",
     "shown_memory",
+    "skills",
     "tool_calls",
     "users",
 ]

@@ -120,7 +120,7 @@ def recall_query(
     max_characters: the conversation's end for an unnamed user. harness: what its client puts around
     it.
     """
-    own_text = own_words(harness.own_part(message))
+    own_text = own_words(harness.own_edges(message))
     words = " ".join(s for s in sentences(own_text) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
     return replace(RECALLED, text=words, within=max_characters) if words else None
 

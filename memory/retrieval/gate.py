@@ -20,8 +20,8 @@ MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
 class ScoredHit(NamedTuple):
     """What the gate looks at, rounded.
 
-    is_sharing: it says a word of the message that is rare in its language. similarity: 0 without an
-    embedder.
+    is_sharing: it says a word of the message that is none of the commonest in its language.
+    similarity: 0 without an embedder.
     """
 
     score: float
@@ -60,6 +60,6 @@ def pass_gate(hits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def may_pass(coverage: float, *, is_sharing: bool = False) -> bool:
     """Tell whether anything may pass by its words.
 
-    coverage: that of no row is higher. is_sharing: a row says a rare word of the message.
+    coverage: that of no row is higher. is_sharing: a row says a topical word of it.
     """
     return is_sharing or round(coverage, DIGITS) >= MIN_COVERAGE

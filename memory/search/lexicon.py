@@ -20,6 +20,7 @@ LAST_LATIN = "\u024f"
 LATIN = ("en", "de", "fr", "es", "pt", "it", "nl", "sv", "pl", "tr")
 # By a letter of the script; the first that fits.
 SCRIPTS = (("ru", "\u0400", "\u052f"), ("el", "\u0370", "\u03ff"), ("ar", "\u0600", "\u06ff"))
+UNSPACED = ("zh", "ja", "ko")  # their lists hold pairs of characters, then single ones
 DEVANAGARI = ("hi", "\u0900", "\u097f")
 MARKERS = 300  # of the commonest words of a language, by which it is told
 MAX_MARKERS_READ = 60  # words of a text that are looked up
@@ -98,8 +99,22 @@ def is_function_word(word: str, language: str) -> bool:
 
 
 def is_usual(word: str, language: str) -> bool:
-    """Tell whether a word is so common that it tells nothing even in a question about oneself."""
-    return _words(language).rank(word) < USUAL_WORDS
+    """Tell whether a word is so common that it tells nothing even in a question about oneself.
+
+    Of single characters those count that are among the commonest of their kind, and of words the
+    forms of common ones that have a short stem, which pronouns have.
+    """
+    rank = _words(language).rank(word)
+    if rank < USUAL_WORDS:
+        return True
+    if language in UNSPACED:
+        return len(word) == 1 and rank < _single_rank(language)
+    return len(stem_of(word, language)) < MIN_COMMON_STEM and is_usual_form(word, language)
+
+
+def is_usual_form(word: str, language: str) -> bool:
+    """Tell whether a word is a form of one that tells nothing."""
+    return _common_stems(language).rank(stem_of(word, language)) < USUAL_WORDS
 
 
 def is_common(word: str, language: str) -> bool:
@@ -154,6 +169,13 @@ def common_words(language: str) -> frozenset[str] | RankedWords:
 @cache
 def _words(language: str) -> RankedWords:
     return RankedWords(_read(language))
+
+
+@cache
+def _single_rank(language: str) -> int:
+    """Return the place behind the commonest single characters, which follow the pairs."""
+    words = _read(language)
+    return next((i for i, word in enumerate(words) if len(word) == 1), 0) + USUAL_WORDS
 
 
 @cache

@@ -16,12 +16,12 @@ from memory.search.languages.questions import (
     ENDS_CJK,
     WH,
     WH_CJK,
-    WORK,
     WORK_CJK,
 )
 from memory.search.languages.requests import CLAUSES, KEEPING
 from memory.search.languages.self_words import SELF_CJK
 from memory.search.lexicon import script_language
+from memory.search.request_verbs import WORK_VERBS, leading_word
 from memory.search.self_mention import CLOSING, bare_sentence, mentions_self
 from memory.search.small_talk import is_small_talk, word_set
 from memory.search.text_terms import WORD, query_words, text_words
@@ -54,7 +54,6 @@ _ASKS = re.compile(
 _KEEPING = re.compile("|".join(KEEPING.values()))
 _CLAUSE = re.compile("|".join(CLAUSES.values()))
 _WH = word_set(" ".join(WH.values()))
-_WORK = word_set(" ".join(WORK.values()))
 _QUESTION_MARKS = ("?", "？", "؟", "?")
 MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4  # of a part of a sentence that tells something
 MAX_REQUEST = 300  # characters of a message that may be nothing but a request
@@ -188,7 +187,8 @@ def _is_answer(word: str) -> bool:
     """Tell whether a message of one word may answer what the assistant asked."""
     if len(word) < MIN_ANSWER_CHARACTERS or CJK.search(word):
         return False
-    return not (is_small_talk(word) or word in _WORK or word in _WH or _KEEPING.fullmatch(word))
+    asks = word in WORK_VERBS or word in _WH
+    return not (asks or is_small_talk(word) or _KEEPING.fullmatch(word))
 
 
 def sentences(text: str) -> list[str]:
@@ -202,21 +202,16 @@ def _is_statement(sentence: str) -> bool:
     if not words or (len(words) < 2 and not is_cjk) or is_small_talk(sentence):
         return False
     bare = bare_sentence(sentence)
-    first_word = _first_word(bare)
+    first_word = leading_word(bare)
     asks, is_wh = _asks(bare, is_cjk=is_cjk), _is_wh(bare, first_word, is_cjk=is_cjk)
     if not is_wh and (is_cjk or len(bare) > len(first_word)) and _KEEPING.search(bare):
         return True
-    works = bare.startswith(WORK_CJK) if is_cjk else first_word in _WORK
+    works = bare.startswith(WORK_CJK) if is_cjk else first_word in WORK_VERBS
     if not asks and not works:
         return bool(bare)
     if works and is_cjk and mentions_self(sentence):
         return True
     return _CLAUSE.search(bare) is not None or _has_telling_part(sentence)
-
-
-def _first_word(bare: str) -> str:
-    words = bare.split(maxsplit=1)
-    return words[0].strip(",:!¿¡") if words else ""
 
 
 def _asks(bare: str, *, is_cjk: bool) -> bool:

@@ -57,7 +57,7 @@ class StoredTerm(NamedTuple):
 
     forms: tuple[str, ...]
     columns: int
-    is_rare: bool = False
+    is_topical: bool = False
 
 
 class StoredTerms(NamedTuple):
@@ -249,7 +249,7 @@ class ScopePostings:
         """Return what `weigh_postings` does, without the rows of who is spoken to."""
         matches = Matches(size=len(self.rows))
         weight, size = matches.weight, matches.size
-        for forms, columns, is_rare in terms:
+        for forms, columns, is_topical in terms:
             codes = self.codes(forms[0]) if len(forms) == 1 else self._any_of(forms)
             if columns != ANY_COLUMN:
                 codes = array("H", [c for c in codes if c & columns]) if codes else codes
@@ -265,7 +265,7 @@ class ScopePostings:
                 if column_weight := worth[code & ANY_COLUMN]:
                     number = code >> MASK_BITS
                     weight[number] = weight.get(number, 0.0) + column_weight
-            if is_rare:
+            if is_topical:
                 matches.sharing.update([c >> MASK_BITS for c in codes if c & BODY])
             if columns & SPEAKER:
                 matches.named.update([c >> MASK_BITS for c in codes if c & SPEAKER])
@@ -331,7 +331,9 @@ def parse_terms(rows: PostedRows, listing: str) -> dict[str, array[int]]:
 def stored_terms(query_terms: QueryTerms, forms: Mapping[str, str]) -> StoredTerms:
     """Return the terms of a query as they are stored. forms: the stored form of each word."""
     terms = [
-        StoredTerm(tuple([forms[w] for w in words]), sum([BITS[name] for name in columns]), is_rare)
-        for _, words, columns, is_rare in query_terms.terms
+        StoredTerm(
+            tuple([forms[w] for w in words]), sum([BITS[name] for name in columns]), is_topical
+        )
+        for _, words, columns, is_topical in query_terms.terms
     ]
     return StoredTerms(terms, None if query_terms.voice is None else forms[query_terms.voice])

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from memory.search.characters import CJK, pairs_of
 from memory.search.irregular import forms_of
+from memory.search.request_verbs import request_verbs
 from memory.search.self_mention import mentions_self
 from memory.search.text_terms import WORD, QueryWord, query_words, text_words
 from memory.search.vocabulary import DAYS, MONTHS, STOP
@@ -124,28 +125,28 @@ def _chosen_words(query: str, *, thorough: bool) -> Sequence[QueryWord]:
 class TermLookup:
     """One lookup in the index: one term in one column, also as an FTS5 expression.
 
-    term: index of the term in the query. words: any of these, without the scope's prefix. is_rare:
-    see `QueryTerm`.
+    term: index of the term in the query. words: any of these, without the scope's prefix.
+    is_topical: see `QueryTerm`.
     """
 
     term: int
     column: str
     expression: str
     words: tuple[str, ...] = ()
-    is_rare: bool = False
+    is_topical: bool = False
 
 
 class QueryTerm(NamedTuple):
     """A term of a query: any of these words, in any of these columns.
 
-    number: its place in the query. is_rare: in its language, so that a text that has it is about
-    the same; in a question about oneself also what is less rare.
+    number: its place in the query. is_topical: none of the commonest words of its language, so that
+    a text that has it is about the same.
     """
 
     number: int
     words: tuple[str, ...]
     columns: tuple[str, ...]
-    is_rare: bool = False
+    is_topical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,7 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     used_forms: set[str] = set()
     terms: list[QueryTerm] = []
     is_personal = not thorough and mentions_self(query)
+    verbs = frozenset() if thorough else request_verbs(query)
     for i, word in enumerate(chosen_words):
         term, forms = word.word, forms_of(word)
         if used_forms.intersection(forms):
@@ -179,7 +181,7 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
             columns.append("day")
         if word.root and not thorough:
             forms = (*forms, word.root)
-        tells = word.is_telling if is_personal else word.is_rare
+        tells = (word.is_telling if is_personal else word.is_topical) and term not in verbs
         terms.append(QueryTerm(i, forms, tuple(columns), tells))
     return QueryTerms(tuple(terms), _voice(query_words))
 
@@ -190,10 +192,10 @@ def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterato
     The column `voice` is the speaker's, for I and you.
     """
     prefix, terms = scope_mark(scope_id), query_terms(query, thorough=thorough)
-    for i, forms, columns, is_rare in terms.terms:
+    for i, forms, columns, is_topical in terms.terms:
         words = " OR ".join(f'"{prefix}{f}"' for f in forms)
         for column in columns:
-            yield TermLookup(i, column, f"{column} : ({words})", forms, is_rare)
+            yield TermLookup(i, column, f"{column} : ({words})", forms, is_topical)
     if voice := terms.voice:
         yield TermLookup(-1, "voice", f'speaker : "{prefix}{voice}"', (voice,))
 

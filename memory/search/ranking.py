@@ -74,8 +74,8 @@ class Matches:
 
     weight: keyword weight by row key. asked: weight of a row with every word of the query. named,
     voiced: rows of a speaker that the query names or implies. size: documents of the scope. narrow:
-    the weight of the query's own words, where others were added. sharing: rows that say a word of
-    the query that is rare in its language.
+    the weight of the query's own words, where others were added. sharing: rows that say a topical
+    word of the query.
     """
 
     weight: dict[int, float] = field(default_factory=dict)
@@ -110,12 +110,13 @@ class Matches:
 
 
 def weigh_postings(
-    postings: Iterable[tuple[int, str, Sequence[int]]], size: int, rare_terms: Collection[int] = ()
+    postings: Iterable[tuple[int, str, Sequence[int]]],
+    size: int,
+    topics: Collection[int] = (),
 ) -> Matches:
     """Compute keyword weights.
 
-    postings: (term, column, row keys). size: documents of the scope. rare_terms: terms that are so
-    in their language.
+    postings: (term, column, row keys). size: documents of the scope. topics: topical terms.
     """
     columns_by_term: dict[int, dict[str, Sequence[int]]] = {}
     matches = Matches(size=size)
@@ -126,7 +127,7 @@ def weigh_postings(
         columns_by_term.setdefault(term, {})[column] = keys
         if column == "speaker":
             matches.named.update(keys)
-        if column == "body" and term in rare_terms:
+        if column == "body" and term in topics:
             matches.sharing.update(keys)
     for keys_by_column in columns_by_term.values():
         _add_term(matches, keys_by_column)
@@ -201,7 +202,7 @@ class Ranked:
     """A hit's score and the parts that it is the sum of.
 
     coverage: the share of the query's weight that its own words have, about 1 for all of them.
-    is_sharing: it says a word of the query that is rare in its language.
+    is_sharing: it says a topical word of the query.
     """
 
     score: float

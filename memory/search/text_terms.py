@@ -35,9 +35,10 @@ from memory.search.lexicon import (
     is_common,
     is_function_word,
     is_usual,
+    is_usual_form,
     script_language,
 )
-from memory.search.stemming import light_stem, snowball_stem, unify_signs
+from memory.search.stemming import AR_PREPOSITIONS, MIN_STEM, light_stem, snowball_stem, unify_signs
 
 CACHED_WORDS, WORD_CHARACTERS = 2048, 64  # whose forms are kept, and of such a word
 WORD = re.compile(r"[^\W_]+")
@@ -56,13 +57,16 @@ ROOTED = ("ru", "el")  # of the scripts that are not Latin
 MIN_CODE = 5  # characters of a word with digits that tells something, such as a model's number
 PARTED = ("de", "nl", "sv")  # languages that write compounds in one word
 MIN_COMPOUND, MIN_PART = 9, 4  # letters
+# Characters of the first part of a compound in Katakana, and of what follows it.
+MIN_KATAKANA_PART, MAX_KATAKANA_PART, MIN_KATAKANA_REST = 3, 10, 2
 
 
 class QueryWord(NamedTuple):
     """A word of a query.
 
     forms: as the index may hold it. is_rare: in its language. is_telling: it is none of the
-    commonest. root: see `TextWords`, "" for none.
+    commonest. is_topical: a text that says it is about the same. root: see `TextWords`, "" for
+    none.
     """
 
     word: str
@@ -70,6 +74,7 @@ class QueryWord(NamedTuple):
     is_rare: bool = False
     is_telling: bool = False
     is_function_word: bool = False
+    is_topical: bool = False
     root: str = ""
 
 
@@ -167,7 +172,7 @@ def query_words(text: str) -> list[QueryWord]:
         forms += [_form_query_word(p, guess) for word in words for p in parts_of(word, language)]
     forms += [pair for run in runs for pair in _query_pairs(run)]
     forms += [QueryWord(p, (_without_marks(p),)) for p in _syllable_pairs(folded_text)]
-    forms += [QueryWord(name, (name,), _may_tell(name)) for name in names]
+    forms += [QueryWord(x, (x,), _may_tell(x), is_topical=_may_tell(x)) for x in names]
     return list({word.word: word for word in reversed(forms)}.values())[::-1]
 
 
@@ -256,6 +261,10 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
         script = script_language(word)
         languages: tuple[str, ...] = (script,) if script else ()
         forms = [_stored_form(word, ""), *([word] if word.isalnum() else ())]
+        # "with a cat" is one word. A text is not read so, since many words begin with that letter.
+        bare = word[1:] if script == "ar" and word[0] in AR_PREPOSITIONS else ""
+        if len(bare) >= MIN_STEM and not is_usual(bare, script):
+            forms.append(_stored_form(bare, ""))
     elif guess == UNLISTED:
         # What is rare there is known of the memory alone.
         has_root = len(word) >= ROOT_LETTERS and _has_root(word)
@@ -268,12 +277,17 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
         return QueryWord(word, tuple(forms))
     is_rare = _may_tell(word) and not any(is_common(word, x) for x in languages)
     is_rooted = is_rare and len(word) >= ROOT_LETTERS and _has_root(word)
+    # As common as it is without accents: "dê" is not told from "de" by the index.
+    is_telling = not any(is_usual(x, y) for x in {word, fold_accents(word)} for y in languages)
+    is_topical = is_telling and _may_tell(word)
+    is_topical = is_topical and not any(is_usual_form(word, x) for x in languages)
     leads = guess[0] if guess and word[0] <= LAST_LATIN else languages[0]
     return QueryWord(
         word,
         tuple(dict.fromkeys(forms)),
         is_rare,
-        is_telling=not any(is_usual(word, x) for x in languages),
+        is_telling=is_telling,
+        is_topical=is_topical,
         is_function_word=leads != "en" and is_function_word(word, leads),
         root=_beginning(word) if is_rooted else "",
     )
@@ -319,14 +333,29 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
     for script_run in script_runs:
         words = pairs_of(script_run)
         if len(script_run) > 2 and _KATAKANA.fullmatch(script_run):
-            yield QueryWord(script_run, (script_run,), script_run not in frequent_words, True)
+            is_rare = script_run not in frequent_words
+            forms = (script_run, *_first_parts(script_run))
+            yield QueryWord(script_run, forms, is_rare, True, is_topical=is_rare)
         elif len(script_run) > 1 and _ALL_HAN.match(script_run):
             words += [c for c in script_run if c not in frequent_words]
+        # Two Chinese characters between others are a Japanese word, and no accident.
+        is_word = language == "ja" and len(script_run) == 2 and _ALL_HAN.match(script_run)
         for word in words:
             is_bound = _is_bound(word, language)
+            is_rare = word not in frequent_words and not is_bound
             tells_something = not is_bound or _is_complement(word)
             is_telling = tells_something and not is_usual(word, language)
-            yield QueryWord(word, (word,), word not in frequent_words and not is_bound, is_telling)
+            is_topical = is_rare or (is_telling and bool(is_word))
+            yield QueryWord(word, (word,), is_rare, is_telling, is_topical=is_topical)
+
+
+def _first_parts(run: str) -> Sequence[str]:
+    """Return what a compound in Katakana may begin with, such as the nut of a nut cake.
+
+    A text has it as a word of its own, if at all.
+    """
+    last_end = min(len(run) - MIN_KATAKANA_REST, MAX_KATAKANA_PART)
+    return [run[:end] for end in range(MIN_KATAKANA_PART, last_end + 1)]
 
 
 def _is_bound(pair: str, language: str) -> bool:

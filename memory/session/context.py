@@ -180,6 +180,11 @@ class TurnContext(msgspec.Struct, frozen=True):
         newest = self.snapshot.turn.messages.after.user
         return newest >= 0 and newest > self.snapshot.past.at
 
+    @property
+    def has_run_tools(self) -> bool:
+        """Whether tools of the operator ran in the user's turn, or the client's did."""
+        return self.progress.runs is not None or not self.is_new_message
+
 
 def start_turn(
     services: TurnServices,

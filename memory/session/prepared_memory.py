@@ -82,7 +82,7 @@ def may_prepare(turn: TurnContext) -> bool:
         turn.injects
         and turn.task is None
         and not turn.is_stranger
-        and ask.toolbox is None
+        and (ask.toolbox is None or ask.toolbox.fingerprint is not None)
         and not turn.snapshot.layers
         and turn.progress.delivery is None
     )
@@ -91,13 +91,16 @@ def may_prepare(turn: TurnContext) -> bool:
 def circumstances_of(turn: TurnContext) -> Circumstances:
     """Return what of a request decides what is shown, and how it is counted."""
     ask, estimates = turn.ask, turn.services.counter.is_estimate
-    return ask.mode, ask.window, ask.max_output, ask.tokenizer, estimates
+    tools = None if ask.toolbox is None else ask.toolbox.fingerprint
+    return ask.mode, ask.window, ask.max_output, ask.tokenizer, estimates, tools
 
 
 def prepare(turn: TurnContext, plan: PlacementPlan, placed: PlacedMemory) -> PreparedMemory | None:
     """Return what holds for the next turn; None where the model has not been told everything."""
-    epoch, rules = plan.epoch, turn.policy.rules
-    if rules.live or epoch.tools or not may_prepare(turn):
+    epoch, rules, toolbox = plan.epoch, turn.policy.rules, turn.ask.toolbox
+    if rules.live or not may_prepare(turn):
+        return None
+    if epoch.tools if toolbox is None else not toolbox.continues(epoch.tools):
         return None
     if not placed.shown or len(placed.shown) != len(turn.snapshot.blocks):
         return None  # the explain record names those that are left out

@@ -49,6 +49,7 @@ class TurnRecorder:
         self._over = False
         self._lost = False  # the store did not take the request
         self.late = False  # what was to be written waits in the recovery log
+        self.has_no_answer = False  # it failed, and leaves no explain record
         self._has_connection = asyncio.Event()  # the write of the request
 
     @property
@@ -142,6 +143,7 @@ class TurnRecorder:
         The request stays recorded, and its repetition is a retry.
         """
         turn = self._turn
+        self.has_no_answer = self.has_no_answer or not self._over
         if self._over or self._lost or not turn.is_recording:
             self.release()
             return
@@ -160,7 +162,7 @@ class TurnRecorder:
 
         A late write completes by itself.
         """
-        self._over = True
+        self._over = self.has_no_answer = True
         turn, scope_id = self._turn, self._turn.progress.scope_id
         scope = turn.ask.scope
         try:
@@ -249,7 +251,11 @@ class TurnRecorder:
         jobs: list[QueuedJob] = []
         if ask.scope.is_named:
             jobs += turn.services.retrieval.jobs(turn.progress.scope_id)
-        if ask.mode != "full" or turn.task is not None:
+        if ask.mode != "full":
+            return jobs
+        if turn.policy.skills.is_on and ask.scope.is_named and turn.has_run_tools:
+            jobs.append(turn.policy.skills.job(ask.scope.key, ask.model, ask.scope.project))
+        if turn.task is not None:
             return jobs
         if ask.scope.is_named:
             if turn.ask.extract and turn.is_new_message:

@@ -18,6 +18,7 @@ from memory.core.autonomy import Decision
 from memory.core.block_space import OperatorBlocks, space_of
 from memory.core.blocks import CoreBlock, with_opening
 from memory.core.screen import Screen
+from memory.jobs.distillation import SkillPolicy
 from memory.jobs.fact_prompt import ExtractionRules
 from memory.jobs.reflection import ReflectionSchedule
 from memory.scope import Scope
@@ -42,6 +43,7 @@ class Policy:
     summary_prompt: str = PROMPT
     ahead: bool = False
     reflect: ReflectionSchedule = field(default_factory=ReflectionSchedule)
+    skills: SkillPolicy = field(default_factory=SkillPolicy)
     extraction: ExtractionRules = field(default_factory=ExtractionRules)
     screen: Screen = field(default_factory=Screen)
     model_blocks: bool = False

@@ -79,6 +79,11 @@ class Session:
         return self._turn.is_recording
 
     @property
+    def leaves_record(self) -> bool:
+        """Whether an explain record is written of the turn, as far as is known by now."""
+        return self._turn.is_recording and not self._recorder.has_no_answer
+
+    @property
     def is_task(self) -> bool:
         """Whether the request is a task, and no talk."""
         return self._turn.task is not None

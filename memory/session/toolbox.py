@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from memory.conversation.messages import Json
+from memory.core.tool_definitions import EncodedTool as EncodedTool  # a part of the port
 from memory.core.tool_rules import TurnEnd
 from memory.core.turn_runs import NO_RUNS, TurnRuns
 from memory.tools import ToolCall
@@ -170,12 +171,18 @@ class Toolbox(Protocol):
 
     names: of all calls that are run here. Those of the client are not among them. exits: the rules
     that act on the turn itself, None where there are none. governed_memory: names of memory tools
-    whose calls it judges too.
+    whose calls it judges too. is_idle: it has nothing to run but what an epoch shows.
     """
 
     names: Collection[str]
+    is_idle: bool
     exits: ExitRules | None
     governed_memory: frozenset[str]
+
+    @property
+    def fingerprint(self) -> object | None:
+        """What the choice of tools depends on, to be compared; None if that cannot be told."""
+        ...
 
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
         """Return the tools that an epoch beginning now shows, with a digest of each.

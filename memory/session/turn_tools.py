@@ -57,6 +57,8 @@ def _join_toolbox(
     names = {*planned.epoch.tools, *(before.tools if before is not None else ())}
     if toolbox is None:
         return msgspec.structs.replace(tools, owned=tools.owned.union(names))
+    if toolbox.is_idle and not names:
+        return tools
     more = toolbox.offer(planned.epoch.tools)
     return OfferedTools(
         [*tools.definitions, *more.definitions],

@@ -31,7 +31,7 @@ class Person(NamedTuple):
     distractors: tuple[str, ...]
 
 
-def _person(told: str) -> Person:
+def read_person(told: str) -> Person:
     """Read a person: facts with their cues, `+` word, `~` stem, `=` synonym, `-` nothing."""
     kinds = {"+": "word", "~": "stem", "=": "synonym", "-": "nothing"}
     facts: list[Fact] = []
@@ -542,7 +542,7 @@ _TOLD = {
 """,
 }
 PEOPLE = {
-    language: tuple(_person(told) for told in people.strip().split("\n\n"))
+    language: tuple(read_person(told) for told in people.strip().split("\n\n"))
     for language, people in _TOLD.items()
 }
 # What an assistant answers to what it is told.

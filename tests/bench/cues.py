@@ -1,6 +1,6 @@
 """Recall for tasks: does a task bring the fact that it touches, in ten languages?
 
-Forty made-up people tell facts, and an assistant thanks them. Then each cue, each direct question
+Seventy made-up people tell facts, and an assistant thanks them. Then each cue, each direct question
 and each unrelated line goes through automatic recall alone. `python -m tests.bench cues` prints the
 shares; `--misses` what was missed.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from memory.retrieval.auto_recall import (
     render_recall,
 )
 from memory.retrieval.retriever import SemanticSearch
+from tests.bench.cue_more_people import MORE_PEOPLE, MORE_UNRELATED
 from tests.bench.cue_people import ACKNOWLEDGED, PEOPLE, UNRELATED, Person
 from tests.bench.retrieval.stored import Store, Stored, Utterance
 
@@ -29,6 +30,17 @@ BEGAN, DAY = 1_750_000_000.0, 86400.0
 TARGETS = {"word": 0.9, "stem": 0.9, "direct": 0.95, "unrelated": 0.05}
 # Later chats, so that a memory is not all about one thing.
 LATER = 3
+
+
+class Set(NamedTuple):
+    """People and unrelated lines by language. one_in: of the lines a person is asked."""
+
+    people: Mapping[str, Sequence[Person]]
+    unrelated: Mapping[str, Sequence[str]]
+    one_in: int
+
+
+FIRST_SET, MORE = Set(PEOPLE, UNRELATED, 4), Set(MORE_PEOPLE, MORE_UNRELATED, 1)
 
 
 class Asked(NamedTuple):
@@ -58,12 +70,12 @@ def told(person: Person, language: str) -> list[Utterance]:
     return out
 
 
-def lines(person: Person, number: int, language: str) -> list[tuple[str, str, str]]:
+def lines(played: Set, person: Person, number: int, language: str) -> list[tuple[str, str, str]]:
     """The kinds, lines and facts that are played for a person."""
     out = [(c.kind, c.text, f.text) for f in person.facts for c in f.cues]
     out += [("direct", f.question, f.text) for f in person.facts]
-    unrelated = UNRELATED[language]
-    return out + [("unrelated", line, "") for line in unrelated[number::4]]
+    unrelated = played.unrelated[language][number % played.one_in :: played.one_in]
+    return out + [("unrelated", line, "") for line in unrelated]
 
 
 class Synonyms:
@@ -90,16 +102,16 @@ class Synonyms:
         return [0.0] * self._size + [random.gauss(0, 1) for _ in range(self._size)]
 
 
-async def play(meaning: SemanticSearch | None = None) -> list[Asked]:
+async def play(meaning: SemanticSearch | None = None, played: Set = FIRST_SET) -> list[Asked]:
     """Play all people, each a user of their own. meaning: search by meaning too."""
     out: list[Asked] = []
     async with Store(meaning) as store:
-        for language, people in PEOPLE.items():
+        for language, people in played.people.items():
             for number, person in enumerate(people):
                 user = await store.user(f"{language} {number}", told(person, language))
                 if meaning is not None:
                     await store.embedded(user)
-                for kind, line, fact in lines(person, number, language):
+                for kind, line, fact in lines(played, person, number, language):
                     shown = await recalled(user, line)
                     out.append(Asked(language, kind, line, fact, shown))
     return out
@@ -142,8 +154,11 @@ def figures() -> str:
     """Play all, by words and with an embedder that knows, and return the tables."""
     knowing = asyncio.run(play(SemanticSearch(Synonyms())))
     words = report(asyncio.run(play()))
+    more = report(asyncio.run(play(played=MORE)))
+    words = f"{words}\n\nthirty more people, whose facts are of everyday words:\n{more}"
     return f"{words}\n\nwith an embedder that knows which cue means which fact:\n{report(knowing)}"
 
 
 if __name__ == "__main__":
-    print(report(asyncio.run(play()), misses="--misses" in sys.argv))
+    for each in (FIRST_SET, MORE):
+        print(report(asyncio.run(play(played=each)), misses="--misses" in sys.argv))

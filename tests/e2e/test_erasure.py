@@ -196,7 +196,10 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
         assert holding(data) >= {"mnemogate.db-wal", "spill.ndjson"}
 
         receipt = (await live.memory("DELETE", f"/users/{USER}", headers=local)).json()["erased"]
-        absent = ("summaries", "responses", "tool_calls", "tool_results", "files", "file_passages")
+        absent = (
+            *("summaries", "responses", "tool_calls", "tool_results", "files"),
+            *("file_passages", "skills"),
+        )
         assert all(n for kind, n in receipt.items() if kind not in absent), receipt
         await settled(live)
         await live.gateway.usage.flush()

@@ -9,10 +9,12 @@ import json
 import sqlite3
 
 import pytest
+from sqlalchemy import select
 
 from gateway.chat.turn.opening import STORE_SECONDS
 from memory.errors import StoreUnavailable
 from memory.session.recorder import WRITE_SECONDS
+from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import VERSION_SECONDS, Database
 from memory.stores.sql.engine.sqlite.sqlite import SqliteThreads
 from memory.stores.sql.turns.journal import FilingStep
@@ -165,6 +167,30 @@ async def test_an_upstream_that_is_down_is_502(data):
         response = await live.chat("hi")
         assert response.status_code == 502
         assert "127.0.0.1" not in response.text
+
+
+async def wrong_key(seen, wire):
+    await wire.answer(401, b'{"error": {"message": "Incorrect API key provided: bad."}}')
+
+
+async def no_v1(seen, wire):
+    await wire.answer(404, b"404 page not found", content_type="text/plain")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", [html, reset, wrong_key, no_v1])
+async def test_a_failed_turn_names_no_record_that_is_not_there(data, fault, stream):
+    """An answer with a record names it; what the upstream refused leaves none, and names none."""
+    async with Model("Hello.", fault) as up, running(up.url, data) as live:
+        for is_answered in (True, False):
+            response = await live.chat("hi", user="ada", stream=stream)
+            explain_id = response.headers.get("x-memory-explain")
+            assert (response.status_code == 200) is is_answered
+            assert (explain_id is not None) is is_answered
+            records = await live.gateway.memory.db.read(
+                lambda conn: conn.execute(select(t.explains.c.id)).scalars().all()
+            )
+            assert len(records) == 1
 
 
 @pytest.mark.parametrize(

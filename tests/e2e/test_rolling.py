@@ -28,6 +28,7 @@ EXPANDED = (
 )
 # Without what revisions 0008 and later added.
 AS_BEFORE = (
+    "DROP TABLE skill_uses, skill_versions, skills, reflections, reflection_runs",
     "DROP TABLE agent_turns",
     "ALTER TABLE usage DROP COLUMN agent",
     "DROP TABLE teams, team_members, projects, project_members",

@@ -16,14 +16,14 @@ from tests.models import Model
 
 ROOT = Path(__file__).parents[2]
 OURS = (str(ROOT / "gateway"), str(ROOT / "memory"))
-# With memory's tools alone, and with the default settings, which also recall and extract.
-TOOLS_ONLY = {"extract": "off", "recall": "tools"}
-MOST_CALLS = ((TOOLS_ONLY, 600), ({}, 655))
+MOST_CALLS, MOST_DEFAULT_CALLS = 600, 655  # the second with the default settings, which recall
+MOST_TOOL_CALLS = 50  # more, where ten tools are granted
 WARM, COUNTED = 4, 30
 CONFIG = {
     "keys": [{"name": "app", "key": "key-of-the-app-0123456789", "tenant": "t", "trusted": True}],
     "providers": {"up": {"api_key": "provider-key"}},
     "models": {"*": {"targets": [{"provider": "up"}], "context_window": 128_000}},
+    "memory": {"extract": "off", "recall": "tools"},
 }
 
 
@@ -64,17 +64,50 @@ async def warm_turns(live, count):
     return min(turns, key=Counter.total)
 
 
-@pytest.mark.parametrize(("memory", "most"), MOST_CALLS, ids=["tools only", "default"])
-async def test_a_warm_turn_takes_a_bounded_number_of_calls(data, caplog, monkeypatch, memory, most):
-    # The answer comes within moments, however busy this machine is.
-    monkeypatch.setattr(opening, "TOGETHER_SECONDS", 30.0)
-    caplog.set_level(logging.WARNING, "mnemogate.access")  # its own thread makes the lines
+TOOL = {
+    "kind": "http",
+    "url": "http://127.0.0.1:9/{item}",
+    "parameters": {"item": {"type": "string", "description": "The item's number"}},
+    "required": ["item"],
+}
+GRANTED = {
+    "keys": [{**CONFIG["keys"][0], "tools": ["*"]}],
+    "tools": {f"tool_{number}": TOOL for number in range(10)},
+}
+
+
+async def cheapest_turn(data, config, count):
     async with Model(lambda seen, wire: "This is to be done next. " * 20) as up:
-        provider = {**CONFIG["providers"]["up"], "base_url": up.url}
-        config = {**CONFIG, "providers": {"up": provider}, "memory": memory}
+        config = {**config, "providers": {"up": {**CONFIG["providers"]["up"], "base_url": up.url}}}
         async with running("", data, config, key="key-of-the-app-0123456789") as live:
             await live.gateway.memory.wait_until_ready()
             await live.gateway.worker.drain()  # what it does at the start takes several turns
-            calls = await warm_turns(live, COUNTED)
+            calls = await warm_turns(live, count)
+        return calls, up.bodies[-1]
+
+
+@pytest.fixture(autouse=True)
+def _steady(caplog, monkeypatch):
+    # The answer comes within moments, however busy this machine is.
+    monkeypatch.setattr(opening, "TOGETHER_SECONDS", 30.0)
+    caplog.set_level(logging.WARNING, "mnemogate.access")  # its own thread makes the lines
+
+
+async def test_a_warm_turn_takes_a_bounded_number_of_calls(data):
+    calls, _ = await cheapest_turn(data, CONFIG, COUNTED)
     listed = "\n".join(f"{count:4} {name}" for name, count in calls.most_common())
-    assert calls.total() <= most, listed
+    assert calls.total() <= MOST_CALLS, listed
+
+
+async def test_the_default_settings_add_few_calls_where_nothing_is_to_be_recalled(data):
+    config = {name: value for name, value in CONFIG.items() if name != "memory"}
+    calls, _ = await cheapest_turn(data, config, COUNTED)
+    listed = "\n".join(f"{count:4} {name}" for name, count in calls.most_common())
+    assert calls.total() <= MOST_DEFAULT_CALLS, listed
+
+
+async def test_t_p1_granted_tools_that_nobody_calls_take_few_more_calls(data):
+    calls, sent = await cheapest_turn(data, {**CONFIG, **GRANTED}, COUNTED // 2)
+    assert {tool["function"]["name"] for tool in sent["tools"]} >= set(GRANTED["tools"])
+    listed = "\n".join(f"{count:4} {name}" for name, count in calls.most_common())
+    assert calls.total() <= MOST_CALLS + MOST_TOOL_CALLS, listed

@@ -44,7 +44,7 @@ REQUESTS, SMALL = 120, 1 << 15
 # gateway.
 CACHES = {
     "Conversations": ((conversation_cache, "BYTES"), 1, lambda g: g.memory.lines),
-    "Request prefixes": ((parse_cache, "BYTES"), 1, lambda g: g.prefixes.known),
+    "Request prefixes": ((parse_cache, "BYTES"), 1, lambda g: g.prefixes.prefixes),
     "Message digests": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.seen.known),
     "Token counts": (
         (tokens, "COUNTS_BYTES"),
@@ -248,7 +248,7 @@ async def test_what_strangers_ask_for_does_not_stay_in_the_framework(data, query
         assert 0 < parsed.cache_info().currsize < 3
         one = parsed(f"n{number}={query}".encode())
         assert 2 * taken(one) < router_caches.QUERY * len(query)
-        assert live.app.apps.caches.held <= router_caches.BYTES
+        assert live.app.apps.caches.held_bytes <= router_caches.BYTES
 
 
 THREADS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -16,6 +17,7 @@ from gateway.chat.intake.reachable_agents import (
 )
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.intake.ruled_calls import approvals_of, rules_of
+from gateway.chat.intake.skill_offer import add_skill_tool, may_open_skills
 from gateway.limits.limiter import KeyQuota
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
@@ -36,7 +38,8 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     """
     granted, toolbox = request.principal.tools.granted, gateway.toolbox
     may_be = granted or toolbox.has_tools or toolbox.judges_memory
-    return bool(may_be or request.called.agent is not None)
+    has_agent = request.called.agent is not None
+    return bool(may_be or has_agent or may_open_skills(gateway, request))
 
 
 class ToolTarget(msgspec.Struct, frozen=True):
@@ -54,8 +57,8 @@ async def toolbox_of(
     if request.mode not in ("full", "read"):
         return None
     rules, granted = rules_of(gateway, request), _grants_of(gateway, request)
-    writes_to_agents = may_reach_agents(request)
-    if not (granted or rules.governed_memory or writes_to_agents):
+    writes_to_agents, opens_skills = may_reach_agents(request), may_open_skills(gateway, request)
+    if not (granted or rules.governed_memory or writes_to_agents or opens_skills):
         return None
     principal = request.principal
     await _learn_agents_tools(gateway, request)
@@ -66,8 +69,10 @@ async def toolbox_of(
     colleagues = None
     if writes_to_agents:
         colleagues = await agent_tools_of(gateway, request, to.run_ask)
-        tools = {**tools, **register_agent_tools(gateway, colleagues, grants)}
-    if not (tools or header or rules.governed_memory):
+        tools = tools.with_more(register_agent_tools(gateway, colleagues, grants))
+    if opens_skills:
+        tools = add_skill_tool(gateway, tools, grants)
+    if not (tools.tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
     taken = request.facts.tool_names
@@ -83,7 +88,7 @@ async def toolbox_of(
         colleagues,
     )
     costs = TurnCosts(gateway, request, to.forward)
-    runs = ToolRuns(gateway.toolbox, tools, _caller_of(request), until, costs)
+    runs = ToolRuns(gateway.toolbox, tools.tools, _caller_of(request), until, costs)
     return TurnToolbox(asked, runs)
 
 
@@ -93,8 +98,26 @@ def _caller_of(request: TurnInput) -> ToolCaller:
         request.user,
         request.agent,
         request.id,
-        {k.decode("latin-1"): v.decode("latin-1") for k, v in request.headers.items()},
+        DecodedHeaders(request.headers),
+        request.owner,
+        request.project,
     )
+
+
+class DecodedHeaders(Mapping[str, str]):
+    """The client's headers as text, of which a kind of tool reads few or none."""
+
+    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+        self._headers = headers
+
+    def __getitem__(self, name: str) -> str:
+        return self._headers[name.encode("latin-1", "replace")].decode("latin-1")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
 
 
 def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:
@@ -109,11 +132,7 @@ class TurnCosts:
     def __init__(self, gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> None:
         self._limits, self._meter = gateway.limits, forward.meter
         self._metrics = gateway.metrics.tools
-        principal = request.principal
-        limits, budget = principal.limits, principal.budget
-        self._quota = KeyQuota(
-            principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period
-        )
+        self._principal = request.principal
 
     def came(self) -> None:
         self._metrics.came()
@@ -125,10 +144,19 @@ class TurnCosts:
         self._metrics.ended(entry, status, seconds)
 
     async def admits(self, cost_usd: float) -> bool:
-        if not self._quota.usd:
+        limits, budget = self._principal.limits, self._principal.budget
+        if not budget.usd:
             return True
-        spent = await self._limits.spent_this_period(self._quota)
-        return spent + self._meter.tools_usd + cost_usd <= self._quota.usd
+        quota = KeyQuota(
+            self._principal.key,
+            limits.rpm,
+            limits.tpm,
+            limits.concurrent,
+            budget.usd,
+            budget.period,
+        )
+        spent = await self._limits.spent_this_period(quota)
+        return spent + self._meter.tools_usd + cost_usd <= budget.usd
 
     def book(self, cost_usd: float) -> None:
         self._meter.tools_usd += cost_usd

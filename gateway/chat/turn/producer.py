@@ -124,7 +124,7 @@ class TurnProducer(CompletionProducer):
         ]
         if why_degraded:
             out.append((b"x-memory-reason", b"degraded: " + why_degraded.encode()))
-        if session.is_recording:
+        if session.leaves_record:
             out.append((b"x-memory-explain", session.explain_id.encode()))
         if not self.stream:
             out += [

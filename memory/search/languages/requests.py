@@ -34,7 +34,9 @@ KEEPING = {
 # What a subordinate clause begins with: behind it something may be told.
 CLAUSES = {
     "en": r"\b(?:that|because|since|as) (?:i|i'm|i've|my|we|we're|our)\b"
-    r"|\b(?:because|given that|now that|considering) \w+ \w+",
+    r"|\b(?:because|given that|now that|considering) \w+ \w+"
+    # A question would say "am I": in this order it is told, as in "who forgot I'm left-handed?".
+    r"|\b(?:i'm|i am|i was|i've|i can't|i cannot|i don't|i never|i always|we're|we are|we've)\b",
     "de": r"\b(?:dass|daß|weil|da|obwohl|wenn) \w+ \w+",
     "fr": r"\b(?:que|qu'|parce que|car|puisque|vu que) ?(?:je|j'|nous|mon|ma|mes|notre|nos)",
     "es": r"(?:^|\b(?!qué\b)\w+ )(?:que|porque|ya que|pues) \w+ \w+",

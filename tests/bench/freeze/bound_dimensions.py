@@ -17,6 +17,7 @@ from tests.bench.freeze.dimensions import (
     Dimension,
     Exchange,
     answered,
+    asking,
     call,
     delta,
     filled,
@@ -24,6 +25,7 @@ from tests.bench.freeze.dimensions import (
     raw,
     relayed,
     stream,
+    user,
     whole,
 )
 from tests.bench.freeze.format_dimensions import (
@@ -39,6 +41,7 @@ from tests.bench.freeze.format_dimensions import (
 LONG_BYTES = 12 * MIB  # of a memory call's arguments
 IMPORT = "/memory/v1/users/ann/import"
 CONVERSATIONS = "/memory/v1/users/ann/conversations"
+SHORT_PART = '{"type":"text","text":"%s"}' % ("x" * 100)
 APPEND = "core_memory_append"
 
 
@@ -87,6 +90,36 @@ def chat_of(content: str) -> bytes:
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 
 REQUESTS = [
+    Dimension(
+        "lines like tags behind a thought's in an older answer",
+        512 * KIB,
+        8 * MIB,
+        lambda n: Exchange(
+            asking('{"role":"assistant","content":"<|%s"},%s' % (filled("\\n<", n), user('"hi"')))
+        ),
+    ),
+    Dimension(
+        "lines like tags before a program's",
+        512 * KIB,
+        8 * MIB,
+        lambda n: Exchange(asking(user('"%s</system-reminder> and"' % filled("\\n<", n)))),
+    ),
+    Dimension(
+        "messages of short texts, far over",
+        16 * MIB,
+        60 * MIB,
+        lambda n: Exchange(asking(",".join([user('"%s"' % filled(WORDS, 1000))] * (n // 1040)))),
+    ),
+    Dimension(
+        "parts of short texts, far over",
+        16 * MIB,
+        60 * MIB,
+        lambda n: Exchange(
+            asking(
+                user("[%s]" % ",".join(['{"type":"text","text":"%s"}' % ("x" * 100)] * (n // 130)))
+            )
+        ),
+    ),
     Dimension("members of a relayed body", 100_000, 3_000_000, raw(members, path="/v1/embeddings")),
     Dimension("bytes of trailers", 64 * KIB, 8 * MIB, tailed(lambda n: b"0\r\nX: " + b"a" * n)),
     Dimension(

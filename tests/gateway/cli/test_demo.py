@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 
 import httpx
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine
 
+from gateway.cli.demo import upgrade_data
+from gateway.config.loader import load
+from memory.stores.sql import migrations
+from memory.stores.sql.engine import schema
 from tests.sockets import free_port
 
 SECONDS = 90.0
@@ -45,3 +54,21 @@ def test_the_demo_names_the_dashboard_and_run_and_logs_requests(tmp_path):
             guard.cancel()
             demo.terminate()
             demo.wait(20)
+
+
+def test_the_memory_of_an_earlier_demo_is_migrated(tmp_path):
+    settings = load(None, {}, {"storage.data": str(tmp_path)})
+    upgrade_data(settings)
+    assert not settings.sqlite_file.exists()
+    engine = create_engine(f"sqlite:///{settings.sqlite_file}")
+    with engine.begin() as conn:
+        config = Config(attributes={"connection": conn})
+        config.set_main_option("script_location", next(iter(migrations.__path__)))
+        command.upgrade(config, "0014")
+    engine.dispose()
+    upgrade_data(settings)
+    with contextlib.closing(sqlite3.connect(settings.sqlite_file)) as conn:
+        version = conn.execute("SELECT version_num FROM alembic_version").fetchone()
+    assert version == (schema.REVISION,)
+    settings.sqlite_file.write_bytes(b"no database")
+    upgrade_data(settings)

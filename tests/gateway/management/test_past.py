@@ -226,6 +226,7 @@ async def test_export_erase_import_is_a_round_trip(data):
             "versions",
             "tool_calls",
             "tool_results",
+            "skills",
             "files",
             "file_passages",
             "passages",
@@ -250,6 +251,7 @@ async def test_export_erase_import_is_a_round_trip(data):
             "responses": 0,
             "tool_calls": 0,
             "tool_results": 0,
+            "skills": 0,
             "files": 0,
             "file_passages": 0,
         }

@@ -504,6 +504,7 @@ async def test_after_an_erasure_and_a_vacuum_the_name_is_nowhere_and_the_bill_st
             "versions",
             "tool_calls",
             "tool_results",
+            "skills",
             "files",
             "file_passages",
             "passages",

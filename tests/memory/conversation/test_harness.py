@@ -104,3 +104,28 @@ def test_white_space_is_passed_over_in_slices_of_any_size(text, at, size):
         at = min(at, len(text))
         assert harness._skip_space(text, at) == len(text) - len(text[at:].lstrip())
         assert harness._skip_space_back(text, at, len(text)) == at + len(text[at:].rstrip())
+
+
+@given(st.lists(ELEMENTS, max_size=3), st.lists(WORDS, max_size=6), st.lists(ELEMENTS, max_size=3))
+def test_of_a_long_text_the_beginning_and_the_end_are_looked_at(before, lines, behind):
+    words = "\n".join(lines)
+    text = "\n".join([*before, words, *behind])
+    whole = SHIPPED_HARNESS.own_part(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(harness, "EDGE_CHARACTERS", 8)
+        edges = SHIPPED_HARNESS.own_edges(text)
+    assert edges == (whole if len(whole) <= 16 else f"{whole[:8]}\n{whole[-8:]}")
+
+
+def test_long_lines_like_tags_are_looked_at_at_the_edges_alone(monkeypatch):
+    """On the event loop: to look at all of them took 300 ms."""
+    sizes = []
+    without_lines = Harness._without_lines
+    monkeypatch.setattr(
+        Harness,
+        "_without_lines",
+        lambda elements, text: sizes.append(len(text)) or without_lines(elements, text),
+    )
+    text = "\n<" * (1 << 20) + "</system-reminder> and"
+    SHIPPED_HARNESS.own_edges(text)
+    assert sizes == [harness.EDGE_CHARACTERS] * 2

@@ -32,6 +32,15 @@ def test_evidence_states_something_that_the_fact_is_about():
     assert evidence("The user likes tea", "I like tea", *said).place == 2
 
 
+@pytest.mark.parametrize(
+    "quote",
+    ["Why does everyone forget I'm left-handed?", "who decided I can't eat gluten?"],
+)
+def test_what_a_question_takes_for_granted_is_evidence(quote):
+    assert evidence(quote, quote, quote).place == 0
+    assert evidence("The user has gout", "Do I have gout?", "Do I have gout?").place is None
+
+
 # What a user said, how a model quoted it, and the fact: in ten languages.
 SLIPS = [
     ("I don’t eat nuts – ever!", "I don't eat nuts - ever", "The user does not eat nuts"),

@@ -21,6 +21,7 @@ from memory.retrieval.auto_recall import (
     token_budget,
 )
 from memory.retrieval.gate import MIN_COVERAGE, pass_gate
+from tests.bench import cues
 
 
 def hit(content, key=1, *, score=1.0, coverage=1.0, **more):
@@ -137,3 +138,17 @@ def test_a_body_is_decoded_only_where_it_may_begin_so(said, shown, space, escape
     assert (text in BodyBeginnings(body, load)) == (text in Beginnings(messages))
     if "a1 " in text and "a1" not in body.decode() and b"\\u00" not in body:
         assert not decoded
+
+
+@pytest.mark.parametrize("people", [cues.FIRST_SET, cues.MORE], ids=["first", "more"])
+async def test_a_task_that_says_a_word_of_a_fact_brings_it_and_unrelated_lines_bring_nothing(
+    people,
+):
+    """In ten languages, by words alone; see `tests.bench.cues`."""
+    asked = await cues.play(played=people)
+    for language in people.people:
+        lines = [x for x in asked if x.language == language]
+        assert cues.share([x for x in lines if x.kind == "word"]) >= 0.8, language
+    assert cues.share([x for x in asked if x.kind == "word"]) >= cues.TARGETS["word"]
+    assert cues.share([x for x in asked if x.kind == "stem"]) >= 0.85
+    assert cues.share([x for x in asked if x.kind == "unrelated"]) <= cues.TARGETS["unrelated"]

@@ -15,6 +15,7 @@ from memory.search.own_words import (
     own_words,
     read_own_words,
 )
+from tests.memory.search.telling_lines import TELLING_LINES
 
 CODE = "def add(a, b):\n    return a + b\n\nprint(add(1, 2));"
 LOG = "2026-03-01 10:00:00 ERROR the server died\nTraceback (most recent call last):\n$ ls -la"
@@ -241,6 +242,11 @@ def test_only_what_certainly_tells_nothing_is_withheld(language, line):
     assert has_statement(own_words(line)), language
     assert may_tell(own_words(line)), language
     assert may_tell(own_words(f"Hello!\n{line}")), language
+
+
+@pytest.mark.parametrize("language", TELLING_LINES)
+def test_what_is_told_beside_a_question_or_a_correction_is_not_withheld(language):
+    assert [x for x in TELLING_LINES[language] if not may_tell(own_words(x))] == []
 
 
 @pytest.mark.parametrize(("language", "line"), listed(TELLS_NOTHING))

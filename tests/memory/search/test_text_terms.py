@@ -99,6 +99,56 @@ def test_a_word_is_rare_by_its_language_and_not_by_the_memory():
     assert not any(w.is_rare for w in query_words("What did we do in 2024, at 10 or w09?"))
 
 
+COMMONEST = set("a of with das für sich du le es la en um para для की 的 を の إلى من".split())  # noqa: SIM905
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("Plan a Saturday at a farm with lots of dogs", "dogs"),
+        ("Welche Strecke empfiehlt sich für das Auto?", "auto"),
+        ("Quel restaurant sert du poisson le lundi ?", "poisson"),
+        ("¿Cuál es la ruta más corta en metro?", "metro"),
+        ("Escolhe um bom café para a reunião", "café"),
+        ("Посоветуй инструмент для левой руки", "левой"),
+        ("दूध वाली कोई मिठाई", "मिठाई"),
+        ("電話での面接の練習をしたい", "電話"),
+        ("推荐几款不含乳糖的甜品", "乳糖"),
+        ("من ينقل أثاثا ثقيلا إلى الطابق الخامس؟", "ثقيلا"),
+    ],
+)
+def test_an_everyday_word_tells_what_a_text_is_about_and_the_commonest_do_not(text, topic):
+    topical = {w.word for w in query_words(text) if w.is_topical}
+    assert topic in topical
+    assert topical.isdisjoint(COMMONEST)
+
+
+@pytest.mark.parametrize("text", ["моё резюме", "私の書類", "Dê-me dicas de trabalho"])
+def test_what_is_spelt_like_one_of_the_commonest_tells_nothing(text):
+    telling = {w.word for w in query_words(text) if w.is_telling}
+    assert telling
+    assert telling.isdisjoint({"мое", "моё", "私", "の", "dê", "de"})
+
+
+def test_an_arabic_preposition_that_is_written_with_its_word_hides_nothing():
+    assert set(index_words("عندي قطة")) & looked_for("كيف أعتني بقطة صغيرة؟") > set()
+    assert "كل" not in looked_for("لكل")
+
+
+@pytest.mark.parametrize(
+    ("fact", "task"),
+    [
+        ("パクチーが苦手です。", "パクチーサラダの作り方は?"),
+        ("ピーナッツは食べられません。", "ピーナッツバターのレシピ"),
+        ("グルテンを避けています。", "グルテンフリーのパン"),
+    ],
+)
+def test_a_compound_in_katakana_finds_what_it_begins_with(fact, task):
+    words = [w for w in query_words(task) if len(w.word) > 2]
+    assert any(w.is_topical and set(w.forms) & set(index_words(fact)) for w in words)
+    assert all(len(w.forms) <= 9 for w in query_words("ア" * 500))
+
+
 FINNISH = "Minulla on vaikea pähkinäallergia joten en voi syödä mitään mikä sisältää pähkinöitä."
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql_text
 
-from memory.stores.sql.engine import file_tables, python_tool_tables
+from memory.stores.sql.engine import file_tables, python_tool_tables, skill_tables
 from memory.stores.sql.engine.agent_tables import agent_versions, agents
 from memory.stores.sql.engine.approval_tables import tool_approvals
 from memory.stores.sql.engine.call_tables import call_records, tool_pins
@@ -70,6 +70,7 @@ __all__ = [
     "shared_members",
     "shared_versions",
     "short",
+    "skill_tables",
     "team_members",
     "teams",
     "text",
@@ -493,6 +494,6 @@ for _table in metadata.tables.values():
 # The search index on SQLite.
 FTS = ("messages_fts", "passages_fts", "file_passages_fts")
 
-REVISION = "0027"
+REVISION = "0029"
 # The oldest version whose workers may run beside: an expanding migration leaves it as it is.
 READABLE_BY = "0008"

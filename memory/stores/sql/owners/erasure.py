@@ -46,6 +46,7 @@ COUNTED = (
     "file_passages",
     "tool_calls",
     "tool_results",
+    "skills",
 )
 Counts = dict[str, int]
 

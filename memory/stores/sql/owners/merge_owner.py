@@ -15,7 +15,7 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.application_tables import ApplicationTables
 from memory.stores.sql.owners import agent_speakers, shared_erasure
 from memory.stores.sql.owners.rename_owner import OwnerRename
-from memory.stores.sql.rows import file_block, named_rows
+from memory.stores.sql.rows import file_block, named_rows, skill_block
 
 b, c, m, n, p, s = (
     table.c for table in (t.blocks, t.conversations, t.messages, t.nodes, t.passages, t.scopes)
@@ -77,8 +77,8 @@ def _read_agent(conn: Connection, scope_id: int) -> AgentHoldings:
     holdings = AgentHoldings()
     block_query = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
     for row in conn.execute(block_query):
-        if file_block.is_list(row):
-            continue  # made again from the files
+        if file_block.is_list(row) or skill_block.is_list(row):
+            continue  # made again from the files or the skills
         if row.deleted:
             holdings.deleted.add(row.label)
             continue

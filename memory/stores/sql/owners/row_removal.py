@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, select
 
-from memory.stores.sql.engine import file_tables
+from memory.stores.sql.engine import file_tables, skill_tables
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.batches import ROWS, ROWS_PER_STATEMENT, WriterShare
 from memory.stores.sql.engine.sqlite import fts as index
@@ -36,6 +36,7 @@ OF_A_SCOPE = {
     "explain": t.call_records,
     "tool_calls": t.tool_calls,
     "tool_results": t.tool_results,
+    "skills": skill_tables.skills,
 }
 OF_FILES = (
     file_tables.files,
@@ -45,7 +46,16 @@ OF_FILES = (
     file_tables.file_symbols,
     file_tables.file_grams,
 )
-ALSO = (t.message_vectors, t.message_pieces, t.epochs, t.shared_members)
+ALSO = (
+    t.message_vectors,
+    t.message_pieces,
+    t.epochs,
+    t.shared_members,
+    skill_tables.skill_versions,
+    skill_tables.skill_uses,
+    skill_tables.reflections,
+    skill_tables.reflection_runs,
+)
 
 
 @dataclass(frozen=True, slots=True)

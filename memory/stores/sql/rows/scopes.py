@@ -232,7 +232,10 @@ def _add_if_missing(driver: SqlDriver, columns: tuple[str, ...]) -> Any:
 
 def remove_if_empty(conn: Connection, scope_id: int) -> None:
     """Remove a scope that holds nothing."""
-    kinds = (t.conversations, t.blocks, t.passages, t.file_tables.file_versions)
+    kinds = (
+        *(t.conversations, t.blocks, t.passages),
+        *(t.file_tables.file_versions, t.skill_tables.skills),
+    )
     if all(
         conn.execute(select(k.c.id).where(k.c.scope_id == scope_id).limit(1)).first() is None
         for k in kinds

@@ -29,7 +29,7 @@ from memory.scope import Scope, split_memory_name
 from memory.search.query import iso
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import Database
-from memory.stores.sql.rows import file_block, policies, shared_members
+from memory.stores.sql.rows import file_block, policies, shared_members, skill_block
 from memory.stores.sql.rows.messages import message_of as given
 from memory.stores.sql.transfer.file_export import DONE, list_file_lines
 
@@ -140,7 +140,7 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             updated_at=iso(r.updated_at),
         )
         for r in rows
-        if not file_block.is_list(r)
+        if not (file_block.is_list(r) or skill_block.is_list(r))
     ], DONE
 
 
@@ -169,7 +169,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             created_at=iso(r.created_at),
         )
         for r in rows
-        if not file_block.is_list(r)
+        if not (file_block.is_list(r) or skill_block.is_list(r))
     ], rows[-1].id if len(rows) == PAGE else DONE
 
 

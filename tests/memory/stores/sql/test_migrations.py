@@ -80,6 +80,9 @@ async def test_an_upgrade_leaves_a_database_that_is_up_to_date_alone(tmp_path):
     assert shape(tmp_path / "a.db") == before
 
 
+LATER_TABLES = ("skill_uses", "skill_versions", "skills", "reflections", "reflection_runs")
+
+
 async def test_an_upgrade_scrubs_secrets_that_an_earlier_build_stored(tmp_path):
     await (await made(tmp_path / "a.db")).close()
     secret = {"source": 'def f() -> str:\n    return "secrets"\n', "secrets": {"K": "sk-1234567"}}
@@ -93,6 +96,8 @@ async def test_an_upgrade_scrubs_secrets_that_an_earlier_build_stored(tmp_path):
         pairs = [(None, texts[0]), (texts[0], texts[1]), (texts[1], None)]
         for i, pair in enumerate(pairs):
             conn.execute(f"{version} VALUES (?, 't0', ?, ?, ?, 0)", (i + 1, i + 1, *pair))
+        for table in LATER_TABLES:
+            conn.execute(f"DROP TABLE {table}")  # of a later version
         conn.execute("UPDATE alembic_version SET version_num = '0026'")
     conn.close()
     await asyncio.to_thread(upgrade, f"sqlite+aiosqlite:///{tmp_path}/a.db")

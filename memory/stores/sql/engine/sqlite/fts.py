@@ -320,7 +320,7 @@ def _matches(
     """Read the postings of each lookup, and weigh them. size: rows of the scope."""
     keys = _postings(conn, corner, lookups, MAX_OCCURRENCES)
     postings = ((x.term, x.column, k) for x, k in zip(lookups, keys, strict=True))
-    return weigh_postings(postings, size, {x.term for x in lookups if x.is_rare})
+    return weigh_postings(postings, size, {x.term for x in lookups if x.is_topical})
 
 
 def _postings(

@@ -1,0 +1,88 @@
+"""The block `skills`, which tells the model what skills there are. Nobody else writes it.
+
+Like the list of files it is a row as that of any block, and who has no active skill has none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from memory.core.blocks import CoreBlock
+from memory.core.skill_text import ACTIVE
+from memory.errors import ToolError
+from memory.stores.sql.engine.skill_tables import skills
+from memory.stores.sql.rows import blocks
+from memory.stores.sql.rows.blocks import BlockSet, EditSource
+
+log = logging.getLogger("mnemogate")
+LABEL = "skills"
+DESCRIPTION = "Tasks done before. skill_open shows how: open one before you do such a task."
+MAX_CHARACTERS = 16_000
+s = skills.c
+
+
+@dataclass(frozen=True, slots=True)
+class SkillListing:
+    """How skills are listed. blocks: the operator's. max_shown: how many at most, 0 for no list."""
+
+    blocks: Mapping[str, CoreBlock]
+    max_shown: int = 20
+
+
+def refresh(conn: Connection, scope_id: int, listing: SkillListing, source: EditSource) -> None:
+    """Write the list of a scope's active skills into its block, if that differs."""
+    lines = list_lines(conn, scope_id, listing.max_shown)
+    value = "\n".join(lines)
+
+    def edit(block: CoreBlock | None) -> CoreBlock | None:
+        if block is not None and not is_own(block):
+            return block
+        if not lines:
+            return None
+        skill_list = block or CoreBlock(LABEL, "", DESCRIPTION, MAX_CHARACTERS, read_only=True)
+        return replace(skill_list, value=value)
+
+    try:
+        blocks.edit(
+            conn, BlockSet(scope_id, listing.blocks), LABEL, edit, replace(source, expect=None)
+        )
+    except ToolError as e:
+        log.info("the block `skills` is not shown: %s", e)
+
+
+def list_lines(conn: Connection, scope_id: int, max_shown: int) -> list[str]:
+    """Return a line for each active skill, the most useful first.
+
+    Those that helped about as often stand in the order in which they were made: each use that
+    changed the order would cost a prompt that is cached.
+    """
+    query = select(skills).where(s.scope_id == scope_id, s.status == ACTIVE)
+    rows = conn.execute(query.order_by(s.created_at, s.id)).all()
+    lines: list[str] = []
+    free_characters = MAX_CHARACTERS
+    for row in sorted(rows, key=_usefulness, reverse=True)[:max_shown]:
+        line = f"{row.name}: {row.description}"
+        free_characters -= len(line) + 1
+        if free_characters < 0:
+            break
+        lines.append(line)
+    return lines
+
+
+def _usefulness(row: Any) -> int:
+    return max(0, int(row.successes) - int(row.failures)).bit_length()
+
+
+def is_own(block: CoreBlock) -> bool:
+    """Tell whether a block of this label is the list of skills."""
+    return block.read_only and block.description == DESCRIPTION
+
+
+def is_list(row: Any) -> bool:
+    """Tell whether the row of a block is the list of skills."""
+    return bool(row.label == LABEL and row.read_only and row.description == DESCRIPTION)
