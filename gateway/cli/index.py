@@ -141,9 +141,8 @@ async def _vectors(db: Database, settings: Settings) -> None:
             return
         await asyncio.sleep(REPORT_SECONDS)
     if refused_count := await db.read(lambda conn: vectors.count_refused(conn, model)):
-        click.echo(
-            f"vectors: {model} refused {refused_count} texts, which only keyword search finds"
-        )
+        text = f"{refused_count} texts, which only keyword search finds"
+        click.echo(f"vectors: {model} refused {text}")
     if waiting_count := scopes_left.get("waiting"):
         click.echo(
             f"vectors: {waiting_count} users wait for their next request, which brings a credential"

@@ -298,7 +298,7 @@ def forget(person: UserMemory, what: str, as_json: bool) -> None:
         )
     for ident in passages:
         person.call("POST", "passages", ident, "forget")
-    shortened_labels = [
+    labels = [
         block["label"]
         for block in person.call("GET", "blocks")["data"]
         if [line for line in lines if _remove_line(person, block, _squeeze(line))]
@@ -306,12 +306,8 @@ def forget(person: UserMemory, what: str, as_json: bool) -> None:
     messages = [
         f"{ident} is forgotten ({text}); {_restored_by(ident)}" for ident, text in passages.items()
     ]
-    messages += [
-        f"a line of {label} is forgotten; {_restored_by(label)}" for label in shortened_labels
-    ]
-    print_result(
-        "\n".join(messages), {"passages": [*passages], "blocks": shortened_labels}, as_json=as_json
-    )
+    messages += [f"a line of {label} is forgotten; {_restored_by(label)}" for label in labels]
+    print_result("\n".join(messages), {"passages": [*passages], "blocks": labels}, as_json=as_json)
 
 
 def _find_forgettable(person: UserMemory, what: str) -> tuple[dict[str, str], list[str]]:
