@@ -50,19 +50,21 @@ def _memory_of(api: ManagementClient, agent: dict[str, Any]) -> Remembered:
 
     if agent["home"] != "agent":
         return Remembered(agent["blocks"], [], [])
-    own = UserMemory(api, f"agent:{agent['name']}", None)
-    talks = sorted(api.pages(own.path("conversations")), key=lambda c: str(c["created_at"]))
+    agent_memory = UserMemory(api, f"agent:{agent['name']}", None)
+    talks = sorted(
+        api.pages(agent_memory.path("conversations")), key=lambda c: str(c["created_at"])
+    )
     messages = [
         message
         for talk in talks
-        for message in api.pages(own.path("conversations", talk["id"], "messages"))
+        for message in api.pages(agent_memory.path("conversations", talk["id"], "messages"))
         if message["role"] in ("user", "assistant")
     ]
-    blocks = {block["label"]: block for block in api.pages(own.path("blocks"))}
+    blocks = {block["label"]: block for block in api.pages(agent_memory.path("blocks"))}
     shared = api.pages("/shared-blocks", {"agent": agent["name"], "limit": 200})
     blocks |= {block["label"]: block for block in shared}
     by_label = [blocks[label] for label in sorted(blocks)]
-    return Remembered(by_label, list(api.pages(own.path("passages")))[::-1], messages)
+    return Remembered(by_label, list(api.pages(agent_memory.path("passages")))[::-1], messages)
 
 
 @click.command("import", short_help="Make agents of an .af file.")
@@ -85,46 +87,55 @@ def import_(
     from memory.formats.records import BrokenItem
 
     try:
-        found = agent_file.read(json.load(file))
+        file_agents = agent_file.read(json.load(file))
     except (ValueError, RecursionError, BrokenItem) as e:
         raise CommandFailed(f"{file.name} is no agent file: {e}") from e
-    if name is not None and len(found) != 1:
-        raise CommandFailed(f"{file.name} holds {len(found)} agents: leave out --name.")
+    if name is not None and len(file_agents) != 1:
+        raise CommandFailed(f"{file.name} holds {len(file_agents)} agents: leave out --name.")
     with open_api(where) as api:
-        made = [_make(api, one._replace(name=name or one.name), model) for one in found]
+        new_agents = [
+            _make(api, file_agent._replace(name=name or file_agent.name), model)
+            for file_agent in file_agents
+        ]
     if as_json:
-        print_json({"object": "list", "data": made})
+        print_json({"object": "list", "data": new_agents})
         return
-    for agent in made:
-        told = agent["model"] or "no model: give it one with `mnemogate agents put`"
-        click.echo(printable(f"The agent {agent['name']} is made ({told})."))
+    for agent in new_agents:
+        model_text = agent["model"] or "no model: give it one with `mnemogate agents put`"
+        click.echo(printable(f"The agent {agent['name']} is made ({model_text})."))
 
 
-def _make(api: ManagementClient, found: ReadAgent, model: str | None) -> dict[str, Any]:
+def _make(api: ManagementClient, file_agent: ReadAgent, model: str | None) -> dict[str, Any]:
     """Make one agent, and import what it remembers. Raises CommandFailed."""
     from memory.formats.records import BundleCount
 
-    if api.send("GET", agent_path(found.name)).status_code != 404:
-        raise CommandFailed(f"There is an agent {found.name!r} already: choose another --name.")
-    agent = _put(api, found, model)
+    if api.send("GET", agent_path(file_agent.name)).status_code != 404:
+        raise CommandFailed(
+            f"There is an agent {file_agent.name!r} already: choose another --name."
+        )
+    agent = _put(api, file_agent, model)
     count = BundleCount()
-    for bundle in found.bundles:
+    for bundle in file_agent.bundles:
         count.add(bundle)
-    own = UserMemory(api, f"agent:{found.name}", found.name)
-    ImportSender(own, count).send_all(found.bundles)
+    agent_memory = UserMemory(api, f"agent:{file_agent.name}", file_agent.name)
+    ImportSender(agent_memory, count).send_all(file_agent.bundles)
     return agent
 
 
-def _put(api: ManagementClient, found: ReadAgent, model: str | None) -> dict[str, Any]:
+def _put(api: ManagementClient, file_agent: ReadAgent, model: str | None) -> dict[str, Any]:
     """Make the profile with the first of its possible models that is served here."""
-    whole = found.profile["model"]
-    names = [model] if model is not None else dict.fromkeys([whole, whole.partition("/")[2], ""])
-    refused: GatewayRefused | None = None
+    file_model = file_agent.profile["model"]
+    names = (
+        [model]
+        if model is not None
+        else dict.fromkeys([file_model, file_model.partition("/")[2], ""])
+    )
+    refusal: GatewayRefused | None = None
     for name in names:
         try:
-            profile = {**found.profile, "model": name}
-            return dict(api.call("PUT", agent_path(found.name), json=profile))
+            profile = {**file_agent.profile, "model": name}
+            return dict(api.call("PUT", agent_path(file_agent.name), json=profile))
         except GatewayRefused as e:
-            refused = e
-    assert refused is not None  # noqa: S101 - there is a name to try
-    raise refused
+            refusal = e
+    assert refusal is not None  # noqa: S101 - there is a name to try
+    raise refusal

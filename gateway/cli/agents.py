@@ -35,8 +35,8 @@ def agents() -> None:
     """
 
 
-def agent_path(name: str, *more: str) -> str:
-    return "/".join(["/agents", quote(name, safe=""), *more])
+def agent_path(name: str, *segments: str) -> str:
+    return "/".join(["/agents", quote(name, safe=""), *segments])
 
 
 @agents.command("list", short_help="List the agents that the key may use.")
@@ -51,21 +51,21 @@ def list_(where: GatewayOptions, tag: str | None, as_json: bool) -> None:
       mnemogate agents list --tag sales
     """
     with open_api(where) as api:
-        listed = list(api.pages("/agents", {"limit": 200, **({"tag": tag} if tag else {})}))
+        all_agents = list(api.pages("/agents", {"limit": 200, **({"tag": tag} if tag else {})}))
     if as_json:
-        print_json(listed)
+        print_json(all_agents)
         return
-    for agent in listed:
+    for agent in all_agents:
         click.echo(_line(agent))
-    if not listed:
+    if not all_agents:
         click.echo("There are no agents yet. Make one: mnemogate agents put NAME FILE", err=True)
 
 
 def _line(agent: dict[str, Any]) -> str:
     """Return an agent in one line of a list."""
-    told = [agent["model"] or "no model of its own", f"home {agent['home']}", agent["source"]]
+    facts = [agent["model"] or "no model of its own", f"home {agent['home']}", agent["source"]]
     title = printable(agent["title"] or agent["description"])
-    return "  ".join([agent["name"], ", ".join(told), *([title] if title else [])])
+    return "  ".join([agent["name"], ", ".join(facts), *([title] if title else [])])
 
 
 @agents.command(short_help="Show the profile of an agent.")

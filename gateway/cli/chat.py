@@ -112,10 +112,10 @@ def _in_front_of_bundled(where: GatewayOptions, stack: ExitStack) -> Settings:
 
     upstream = stack.enter_context(start()).url
     settings = where.settings()
-    kept = {"storage.data": str(settings.data), "storage.database": settings.database}
+    storage_settings = {"storage.data": str(settings.data), "storage.database": settings.database}
     # The stand-in is reached without a proxy.
     over = {"server.open": True, "upstream": upstream, "providers.openai.proxy": "none"}
-    return load(None, {}, {**kept, **over})
+    return load(None, {}, {**storage_settings, **over})
 
 
 def _read_line() -> str | None:
@@ -151,9 +151,9 @@ def _answer(session: ChatSession, said: str) -> str | None:
         ) as response:
             click.echo("Assistant: ", nl=False)
             explain = response.headers.get("x-memory-explain")
-            for piece in _pieces(response):
-                click.echo(piece, nl=False)
-                text += piece
+            for part in _pieces(response):
+                click.echo(part, nl=False)
+                text += part
     except httpx.HTTPError as e:
         click.echo(f"[the gateway did not answer: {e}]", nl=False)
     except KeyboardInterrupt:

@@ -43,19 +43,23 @@ class ChatCommands:
         return self._api.call(method, user_path(self._user, *path), **options)
 
     def _remember(self, text: str) -> list[str]:
-        made = self._call("POST", "passages", json={"content": text})
-        return [f"remembered: {p['content']}" for p in made["data"]]
+        answer = self._call("POST", "passages", json={"content": text})
+        return [f"remembered: {p['content']}" for p in answer["data"]]
 
     def _forget(self, text: str) -> list[str]:
         if not text:
             return ["What should be forgotten? /forget WORDS, or an id"]
         if not text.startswith("passage_"):
-            found = self._find("passages", text)
-            exact = [p for p in found if p["content"].casefold() == text.casefold()]
-            if len(chosen := exact or found) != 1:
-                listed = [f"/forget {p['id']}  {p['content']}" for p in chosen]
-                return ["Which of these?", *listed] if chosen else ["Nothing like that was found."]
-            text = chosen[0]["id"]
+            passages = self._find("passages", text)
+            exact_matches = [p for p in passages if p["content"].casefold() == text.casefold()]
+            if len(candidates := exact_matches or passages) != 1:
+                choices = [f"/forget {p['id']}  {p['content']}" for p in candidates]
+                return (
+                    ["Which of these?", *choices]
+                    if candidates
+                    else ["Nothing like that was found."]
+                )
+            text = candidates[0]["id"]
         self._call("POST", "passages", text, "forget")
         return [f"forgotten: {text}"]
 
@@ -70,20 +74,20 @@ class ChatCommands:
             now = self._call("POST", "blocks", quote(text, safe=""), "undo")
             return [f"{text} now reads: {now.get('value') or '(empty)'}"]
         undone = self._call("POST", "undo")
-        shown = undone["text"] or "(empty)"
+        text_now = undone["text"] or "(empty)"
         if undone["kind"] == "block":
-            return [f"{undone['name']} now reads: {shown}"]
-        told = {"edited": "the detail now reads", "forgotten": "remembered again"}
-        return [f"{told.get(undone['kind'], 'forgotten again')}: {shown}"]
+            return [f"{undone['name']} now reads: {text_now}"]
+        verbs = {"edited": "the detail now reads", "forgotten": "remembered again"}
+        return [f"{verbs.get(undone['kind'], 'forgotten again')}: {text_now}"]
 
     def _search(self, text: str) -> list[str]:
-        found = [hit for kind in ("passages", "messages") for hit in self._find(kind, text)]
-        return [f"- {hit['content']}" for hit in found] or ["Nothing was found."]
+        hits = [hit for kind in ("passages", "messages") for hit in self._find(kind, text)]
+        return [f"- {hit['content']}" for hit in hits] or ["Nothing was found."]
 
     def _find(self, kind: str, words: str) -> list[dict[str, Any]]:
         params = {"q": words, "limit": MAX_LISTED}
-        found: list[dict[str, Any]] = self._call("GET", kind, "search", params=params)["data"]
-        return found
+        hits: list[dict[str, Any]] = self._call("GET", kind, "search", params=params)["data"]
+        return hits
 
     def _why(self, text: str) -> list[str]:
         record = self._api.explain(self.explain) if self.explain else None
@@ -93,5 +97,5 @@ class ChatCommands:
             f"{name} was {'on' if d['on'] else 'off'}: {d['why']}"
             for name, d in record["decisions"].items()
         ]
-        added = f"{record['tokens']['injected']} tokens were added"
-        return [added, *tool_lines(record), *decisions, *record["remarks"]]
+        token_line = f"{record['tokens']['injected']} tokens were added"
+        return [token_line, *tool_lines(record), *decisions, *record["remarks"]]

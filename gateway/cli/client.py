@@ -108,8 +108,8 @@ class ManagementClient:
             return None
 
 
-def user_path(user: str, *rest: str) -> str:
-    return "/".join(["/users", quote(user, safe=""), *rest])
+def user_path(user: str, *segments: str) -> str:
+    return "/".join(["/users", quote(user, safe=""), *segments])
 
 
 def local_token(data: Path) -> str | None:
@@ -166,6 +166,11 @@ def token_for(url: str, settings: Settings) -> str | None:
     port = urlsplit(url).port
     folders = (settings.data, settings.data / "demo")
     serving = next(
-        (f for f in folders if (found := running_url(f)) and urlsplit(found).port == port), None
+        (
+            f
+            for f in folders
+            if (url_of_folder := running_url(f)) and urlsplit(url_of_folder).port == port
+        ),
+        None,
     )
     return local_token(serving) if serving else None

@@ -16,6 +16,6 @@ def config() -> None:
       mnemogate config > gateway.toml
     """
     gateway = Path(__file__).parent.parent
-    installed = gateway / "defaults" / "gateway.toml"
-    file = installed if installed.exists() else gateway.parent / "config" / "gateway.toml"
+    installed_path = gateway / "defaults" / "gateway.toml"
+    file = installed_path if installed_path.exists() else gateway.parent / "config" / "gateway.toml"
     click.echo(file.read_text(encoding="utf-8"), nl=False)

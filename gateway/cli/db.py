@@ -61,9 +61,9 @@ def upgrade(config: Path | None, as_json: bool) -> None:
         revision = run(settings.database)
     except StoreUnavailable as e:
         raise CommandFailed(f"{settings.database_shown}: {e}") from e
-    shown = settings.database_shown
-    result = {"database": shown, "version": revision}
-    print_result(f"{shown} is at version {revision}", result, as_json=as_json)
+    database = settings.database_shown
+    result = {"database": database, "version": revision}
+    print_result(f"{database} is at version {revision}", result, as_json=as_json)
 
 
 @db.command(short_help="Copy the database; the gateway may be running.")
@@ -127,10 +127,12 @@ def vacuum(config: Path | None, as_json: bool) -> None:
         asyncio.run(run(settings.database))
     except StoreUnavailable as e:
         raise CommandFailed(f"{settings.database_shown}: {e}") from e
-    shown, after = settings.database_shown, _size(path)
-    told = f"{path}: {before} bytes before, {after} after" if path else f"{shown} was rewritten"
+    database, after = settings.database_shown, _size(path)
+    message = (
+        f"{path}: {before} bytes before, {after} after" if path else f"{database} was rewritten"
+    )
     sizes = {"bytes_before": before, "bytes_after": after} if path else {}
-    print_result(told, {"database": shown, **sizes}, as_json=as_json)
+    print_result(message, {"database": database, **sizes}, as_json=as_json)
 
 
 def _size(path: Path | None) -> int:

@@ -62,13 +62,13 @@ def copy(target: str, config: Path | None, as_json: bool) -> None:
         ) from e
     secret = "" if settings.storage.secret.get_secret_value() else str(settings.data / "secret")
     set_ = f"the 64 digits in {secret}" if secret else "what it is now"
-    told = (
+    message = (
         f"{sum(rows.values())} rows of {len(rows)} tables are in {redact_url(target)}, the search "
         f"index too. Set storage.database to that URL, storage.secret to {set_}, and start the "
         f"gateway. Keep {source} until you have seen that all is there."
     )
     result = {"database": redact_url(target), "rows": rows, "secret": secret}
-    print_result(told, result, as_json=as_json)
+    print_result(message, result, as_json=as_json)
 
 
 def _check(settings: Settings, target: str) -> Path:
@@ -94,12 +94,12 @@ async def _copy(settings: Settings, source: Path, target: str, *, quiet: bool) -
 
     limit = IndexLimit(settings.memory.index_characters)
     where = CopyTarget(target, server_secret(settings), limit)
-    told = time.monotonic()
+    reported_at = time.monotonic()
 
-    def report(table: str, done: int, size: int) -> None:
-        nonlocal told
-        if not quiet and time.monotonic() - told >= REPORT_SECONDS:
-            told = time.monotonic()
-            click.echo(f"{table}: {done} of {size}")
+    def report(table: str, row_count: int, size: int) -> None:
+        nonlocal reported_at
+        if not quiet and time.monotonic() - reported_at >= REPORT_SECONDS:
+            reported_at = time.monotonic()
+            click.echo(f"{table}: {row_count} of {size}")
 
     return await copy_to_postgres(source, where, report)

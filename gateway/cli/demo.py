@@ -345,18 +345,18 @@ def _refusal(error: Exception, upstream: DemoUpstream) -> str:
 def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str | None]:
     """Print the answer as it arrives; return its text and the id of its explain record."""
     click.echo("Assistant: ", nl=False)
-    raw: Any = client.chat.completions.with_raw_response.create(**body, stream=streamed)
+    raw_response: Any = client.chat.completions.with_raw_response.create(**body, stream=streamed)
     if streamed:
         text = ""
-        for chunk in raw.parse():
-            piece = chunk.choices[0].delta.content or "" if chunk.choices else ""
-            click.echo(piece, nl=False)
-            text += piece
+        for chunk in raw_response.parse():
+            part = chunk.choices[0].delta.content or "" if chunk.choices else ""
+            click.echo(part, nl=False)
+            text += part
         click.echo()
     else:
-        text = raw.parse().choices[0].message.content or ""
+        text = raw_response.parse().choices[0].message.content or ""
         click.echo(text)
-    return text, raw.headers.get("x-memory-explain")
+    return text, raw_response.headers.get("x-memory-explain")
 
 
 def _show_next_steps(url: str, upstream: DemoUpstream, user: str, data: Path) -> None:
@@ -388,9 +388,9 @@ def _show_next_steps(url: str, upstream: DemoUpstream, user: str, data: Path) ->
 
 def _command() -> str:
     """Return how this user runs `mnemogate`: by its path if it is not on PATH."""
-    called = Path(sys.argv[0])
+    program = Path(sys.argv[0])
     return (
-        os.path.relpath(called)
-        if called.name == "mnemogate" and not shutil.which("mnemogate")
+        os.path.relpath(program)
+        if program.name == "mnemogate" and not shutil.which("mnemogate")
         else "mnemogate"
     )

@@ -52,9 +52,9 @@ def upload_file(api: ManagementClient, user: str) -> None:
     path = user_path(user, "files", FILE)
     api.call("PUT", path, content=CONTENT)
     until = time.monotonic() + READING_SECONDS
-    while (stored := api.call("GET", path))["status"] in ("received", "reading"):
+    while (stored_file := api.call("GET", path))["status"] in ("received", "reading"):
         if time.monotonic() > until:
             raise CommandFailed(f"{FILE} was not read within {READING_SECONDS:g} s.")
         time.sleep(POLL_SECONDS)
-    if stored["status"] != "ready":
-        raise CommandFailed(f"{FILE} could not be read: {stored['reason']}")
+    if stored_file["status"] != "ready":
+        raise CommandFailed(f"{FILE} could not be read: {stored_file['reason']}")

@@ -44,17 +44,17 @@ def doctor(serving: Serving, as_json: bool) -> None:
       mnemogate doctor --config gateway.toml
       mnemogate doctor --upstream http://127.0.0.1:11434/v1
     """
-    found = []
+    findings = []
     for finding in checks(serving):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             click.echo(
                 click.style(f"{finding.state:<7}", fg=COLOURS[finding.state])
                 + f"{finding.what:<14}{finding.told}"
             )
     if as_json:
-        click.echo(json.dumps([asdict(f) for f in found], indent=2))
-    if any(f.state == "failed" for f in found):
+        click.echo(json.dumps([asdict(f) for f in findings], indent=2))
+    if any(f.state == "failed" for f in findings):
         raise SystemExit(1)
 
 
@@ -115,10 +115,14 @@ def _data(settings: Settings) -> Finding:
             "failed",
             f"{folder} cannot be written. Set storage.data or MNEMOGATE_DATA to a folder of yours",
         )
-    free = shutil.disk_usage(existing).free >> 20
-    if free < LOW_MEBIBYTES:
-        told = f"{free} MiB are free on the disk of {folder}: make room before it is full"
-        return Finding("data folder", "note" if free >= FULL_MEBIBYTES else "failed", told)
+    free_mebibytes = shutil.disk_usage(existing).free >> 20
+    if free_mebibytes < LOW_MEBIBYTES:
+        advice = (
+            f"{free_mebibytes} MiB are free on the disk of {folder}: make room before it is full"
+        )
+        return Finding(
+            "data folder", "note" if free_mebibytes >= FULL_MEBIBYTES else "failed", advice
+        )
     return Finding(
         "data folder", "ok", f"{folder}{'' if folder.exists() else ' (created at the first start)'}"
     )
@@ -157,46 +161,46 @@ def _database(settings: Settings) -> Finding:
     except sqlite3.Error as e:
         step = "move it away, or put a copy in its place that `mnemogate db backup` made"
         return Finding("database", "failed", f"{path} cannot be read: {e}: {step}")
-    found = row[0] if row else None
-    if found != REVISION:
+    found_version = row[0] if row else None
+    if found_version != REVISION:
         return Finding(
             "database",
             "failed",
-            f"{path} is at version {found}, this Mnemogate needs {REVISION}: run `mnemogate db "
-            "upgrade`",
+            f"{path} is at version {found_version}, this Mnemogate needs {REVISION}: run "
+            "`mnemogate db upgrade`",
         )
-    return Finding("database", "ok", f"{path}, version {found}")
+    return Finding("database", "ok", f"{path}, version {found_version}")
 
 
 def _server(settings: Settings) -> Finding:
     from memory import StoreUnavailable
     from memory.stores.sql.engine.postgres.postgres_probe import look, why_not_readable
 
-    shown = settings.database_shown
+    database = settings.database_shown
     try:
-        version, found = look(settings.database)
+        version, found_version = look(settings.database)
     except (OSError, StoreUnavailable) as e:
-        return Finding("database", "failed", f"{shown} cannot be used: {e}")
-    if found is None:
+        return Finding("database", "failed", f"{database} cannot be used: {e}")
+    if found_version is None:
         return Finding(
-            "database", "ok", f"{shown}: Postgres {version} (tables: at the first start)"
+            "database", "ok", f"{database}: Postgres {version} (tables: at the first start)"
         )
-    if why := why_not_readable(settings.database, found):
-        return Finding("database", "failed", f"{shown}: {why}")
-    return Finding("database", "ok", f"{shown}: Postgres {version}, version {found}")
+    if why := why_not_readable(settings.database, found_version):
+        return Finding("database", "failed", f"{database}: {why}")
+    return Finding("database", "ok", f"{database}: Postgres {version}, version {found_version}")
 
 
 def _tokenizers(settings: Settings) -> Finding:
     from gateway.models.tokenizers import FAMILIES, folder, read_verified
 
     into = folder(settings.data)
-    missing = [f for f in FAMILIES if read_verified(f, into) is None]
-    if missing:
+    missing_families = [f for f in FAMILIES if read_verified(f, into) is None]
+    if missing_families:
         return Finding(
             "tokenizers",
             "note",
-            f"{', '.join(missing)} not in {into}: tokens are estimated; run `mnemogate fetch "
-            "tokenizers` for exact counts",
+            f"{', '.join(missing_families)} not in {into}: tokens are estimated; run "
+            "`mnemogate fetch tokenizers` for exact counts",
         )
     return Finding("tokenizers", "ok", f"{', '.join(FAMILIES)} in {into}")
 
@@ -216,16 +220,16 @@ def _traces(settings: Settings) -> Iterator[Finding]:
     from gateway.telemetry.traces import is_available
 
     if endpoint := settings.telemetry.traces:
-        missing = not is_available()
-        step = ": OpenTelemetry is missing, run pip install '.[otel]'" if missing else ""
-        yield Finding("traces", "failed" if missing else "ok", f"{endpoint}{step}")
+        is_missing = not is_available()
+        step = ": OpenTelemetry is missing, run pip install '.[otel]'" if is_missing else ""
+        yield Finding("traces", "failed" if is_missing else "ok", f"{endpoint}{step}")
 
 
 def _port(settings: Settings) -> Finding:
     from gateway.cli.embedded import bind_socket
     from gateway.cli.lockfile import running_url
 
-    shown = f"{settings.server.host}:{settings.server.port}"
+    address = f"{settings.server.host}:{settings.server.port}"
     if url := running_url(settings.data):
         return Finding("port", "ok", f"a gateway serves this data folder at {url}")
     try:
@@ -233,4 +237,4 @@ def _port(settings: Settings) -> Finding:
     except CommandFailed as e:
         return Finding("port", "failed", e.message)
     sock.close()
-    return Finding("port", "ok", f"{shown} is free")
+    return Finding("port", "ok", f"{address} is free")

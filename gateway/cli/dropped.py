@@ -28,8 +28,8 @@ def dropped(
       mnemogate memory dropped --user ada
       mnemogate memory dropped --user ada --reason duplicate
     """
-    wanted = {"since": since, "reason": reason, "limit": str(min(limit, 200))}
-    params = {**person.params, **{name: value for name, value in wanted.items() if value}}
+    filters = {"since": since, "reason": reason, "limit": str(min(limit, 200))}
+    params = {**person.params, **{name: value for name, value in filters.items() if value}}
     entries = []
     for entry in person.api.pages(person.path("dropped"), params):
         entries.append(entry)
@@ -57,6 +57,6 @@ def keep(person: UserMemory, which: str, as_json: bool) -> None:
     Example:
       mnemogate memory keep drop_123 --user ada
     """
-    stored = person.call("POST", "dropped", quote(which, safe=""), "keep")["data"]
-    idents = [passage["id"] for passage in stored]
+    passages = person.call("POST", "dropped", quote(which, safe=""), "keep")["data"]
+    idents = [passage["id"] for passage in passages]
     print_result(f"kept as {', '.join(idents)}", {"kept": idents}, as_json=as_json)

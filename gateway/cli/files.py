@@ -29,8 +29,8 @@ def files() -> None:
     """
 
 
-def _path(user: str, *more: str) -> str:
-    return "/".join(["/users", *(quote(part, safe="") for part in (user, "files", *more))])
+def _path(user: str, *segments: str) -> str:
+    return "/".join(["/users", *(quote(part, safe="") for part in (user, "files", *segments))])
 
 
 user_option = click.option("--user", required=True, help="Whose files.")
@@ -48,13 +48,13 @@ def list_(where: GatewayOptions, user: str, as_json: bool) -> None:
       mnemogate files list --user ann
     """
     with open_api(where) as api:
-        listed = api.call("GET", _path(user))["data"]
+        user_files = api.call("GET", _path(user))["data"]
     if as_json:
-        print_json(listed)
+        print_json(user_files)
         return
-    for file in listed:
+    for file in user_files:
         click.echo(_line(file))
-    if not listed:
+    if not user_files:
         click.echo(f"{user} has no files. Upload one: mnemogate files put PATH --user {user}")
 
 
@@ -80,7 +80,7 @@ def put(where: GatewayOptions, path: Path, name: str | None, user: str, as_json:
       mnemogate files put contract.pdf --user ann
     """
     with open_api(where) as api:
-        stored = api.call(
+        stored_file = api.call(
             "PUT",
             _path(user, name or path.name),
             content=path.read_bytes(),
@@ -88,9 +88,9 @@ def put(where: GatewayOptions, path: Path, name: str | None, user: str, as_json:
             timeout=UPLOAD_SECONDS,
         )
     if as_json:
-        print_json(stored)
+        print_json(stored_file)
         return
-    click.echo(_line(stored))
+    click.echo(_line(stored_file))
 
 
 @files.command(short_help="Show the text of a file.")
@@ -101,7 +101,7 @@ def put(where: GatewayOptions, path: Path, name: str | None, user: str, as_json:
 @json_option
 @where_options
 def show(
-    where: GatewayOptions, file: str, page: int | None, line: int | None, **others: Any
+    where: GatewayOptions, file: str, page: int | None, line: int | None, **options: Any
 ) -> None:
     """Show 100 lines of a file, named by its id or name.
 
@@ -109,11 +109,11 @@ def show(
     Example:
       mnemogate files show contract.pdf --page 17 --user ann
     """
-    wanted = {"page": page, "line": line}
-    params = {name: value for name, value in wanted.items() if value is not None}
+    places = {"page": page, "line": line}
+    params = {name: value for name, value in places.items() if value is not None}
     with open_api(where) as api:
-        text = api.call("GET", _path(others["user"], file, "text"), params=params)
-    if others["as_json"]:
+        text = api.call("GET", _path(options["user"], file, "text"), params=params)
+    if options["as_json"]:
         print_json(text)
         return
     for number, row in enumerate(text["text"].split("\n"), text["line_start"]):
@@ -133,8 +133,8 @@ def delete(where: GatewayOptions, file: str, user: str, as_json: bool) -> None:
       mnemogate files delete contract.pdf --user ann
     """
     with open_api(where) as api:
-        gone = api.call("DELETE", _path(user, file))
+        receipt = api.call("DELETE", _path(user, file))
     if as_json:
-        print_json(gone)
+        print_json(receipt)
         return
     click.echo(f"{printable(file)} is deleted.")

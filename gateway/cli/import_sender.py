@@ -48,11 +48,11 @@ class Outcome:
     def add(self, receipt: dict[str, Any]) -> None:
         for kind, count in receipt["imported"].items():
             self.imported[kind] = self.imported.get(kind, 0) + count
-        for one in receipt["skipped"]:
-            if one["reason"] == "already there":
+        for skipped_item in receipt["skipped"]:
+            if skipped_item["reason"] == "already there":
                 self.there += 1
             else:
-                self.skipped.append({k: v for k, v in one.items() if k != "line"})
+                self.skipped.append({k: v for k, v in skipped_item.items() if k != "line"})
 
     def report(self) -> dict[str, Any]:
         return {
@@ -68,9 +68,10 @@ class Outcome:
         out = f"New: {', '.join(counts)}." if counts else "Nothing was new."
         if self.there:
             out += f" Conversations that were there already: {self.there}."
-        for one in self.skipped[:10]:
-            told = f"Not changed: {one['object']} {one['id']} ({one['reason']})."
-            out += f"\n{printable(told)}"
+        for skipped_item in self.skipped[:10]:
+            name = f"{skipped_item['object']} {skipped_item['id']}"
+            line = f"Not changed: {name} ({skipped_item['reason']})."
+            out += f"\n{printable(line)}"
         return out
 
 
@@ -80,7 +81,7 @@ class ImportSender:
     def __init__(self, person: UserMemory, count: BundleCount) -> None:
         self._person = person
         self._total = count.messages + count.passages + count.blocks
-        self._done = self._told = self._size = self._lines = 0
+        self._done_bundles = self._reported_bundles = self._size = self._lines = 0
         self._bundles: list[tuple[str, bytes]] = []
         self._outcome = Outcome()
 
@@ -110,20 +111,20 @@ class ImportSender:
             if e.status not in (400, 413):
                 raise
             self._send_apart(part, e)
-        self._done += sum(
+        self._done_bundles += sum(
             body.count(b'"object":"message"') + body.count(b'"object":"passage"')
             for _, body in part
         )
         self._progress()
 
-    def _send_apart(self, part: Sequence[tuple[str, bytes]], refused: GatewayRefused) -> None:
+    def _send_apart(self, part: Sequence[tuple[str, bytes]], refusal: GatewayRefused) -> None:
         """Send the bundles of a refused part one by one; those refused again are left out."""
         from memory.formats.files import Broken
 
         for name, body in part:
             try:
                 if len(part) == 1:
-                    raise refused
+                    raise refusal
                 self._outcome.add(self._post(body))
             except GatewayRefused as e:
                 if e.status not in (400, 413):
@@ -132,11 +133,11 @@ class ImportSender:
 
     def _post(self, body: bytes) -> Any:
         """Import a part; wait while another import of the tenant is under way."""
-        for left in range(WAITS, -1, -1):
+        for waits_left in range(WAITS, -1, -1):
             try:
                 return import_part(self._person, body)
             except GatewayRefused as e:
-                if e.code != "import_running" or not left:
+                if e.code != "import_running" or not waits_left:
                     raise
                 time.sleep(WAIT_SECONDS)
         return None
@@ -144,10 +145,10 @@ class ImportSender:
     def _progress(self, *, end: bool = False) -> None:
         """Tell how far it is, on standard error: on one line of a terminal, else now and then."""
         if sys.stderr.isatty():
-            click.echo(f"\r{self._done} of {self._total}", nl=end, err=True)
-        elif self._done - self._told >= TICK:
-            self._told = self._done
-            click.echo(f"{self._done} of {self._total}", err=True)
+            click.echo(f"\r{self._done_bundles} of {self._total}", nl=end, err=True)
+        elif self._done_bundles - self._reported_bundles >= TICK:
+            self._reported_bundles = self._done_bundles
+            click.echo(f"{self._done_bundles} of {self._total}", err=True)
 
 
 def import_part(person: UserMemory, body: bytes) -> Any:
@@ -157,6 +158,6 @@ def import_part(person: UserMemory, body: bytes) -> Any:
 
 def _name(lines: Sequence[export_format.ExportLine]) -> str:
     """Return how a bundle is named in a message."""
-    first = lines[0]
-    named = getattr(first, "id", None) or getattr(first, "label", None) or "unnamed"
-    return f"{first.__struct_config__.tag} {named}"[:TOLD]
+    first_line = lines[0]
+    name = getattr(first_line, "id", None) or getattr(first_line, "label", None) or "unnamed"
+    return f"{first_line.__struct_config__.tag} {name}"[:TOLD]

@@ -71,38 +71,39 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
     db = Database(settings.database, index_characters=indexed, secret=server_secret(settings))
     await db.open()
     try:
-        mark = reindex.ReindexProgress() if fresh else _read_note(note)
+        progress = reindex.ReindexProgress() if fresh else _read_note(note)
         if fresh:
             await db.write(rows.recreate_indexes)
-        await _keywords(db, mark, note)
+        await _keywords(db, progress, note)
         if settings.memory.embedder != "none":
             await _vectors(db, settings)
     finally:
         await db.close()
 
 
-async def _keywords(db: Database, mark: ReindexProgress, note: Path) -> None:
+async def _keywords(db: Database, progress: ReindexProgress, note: Path) -> None:
     from memory.jobs import reindex
 
-    sizes, done, told = (
+    sizes, indexed_counts, reported_at = (
         await db.read(reindex.sizes),
         dict.fromkeys(reindex.KINDS, 0),
         time.monotonic(),
     )
-    if mark != reindex.ReindexProgress():
-        click.echo(f"resuming in the {mark.kind} after {mark.after}")
-    while mark.kind != "done":
-        kind, begun = mark.kind, time.monotonic()
-        mark, count = await db.write(partial(reindex.step, progress=mark))
-        _note(note, mark)
-        done[kind] += count
-        if time.monotonic() - told >= REPORT_SECONDS:
-            told = time.monotonic()
-            click.echo(f"{kind}: {done[kind]} of {sizes[kind.rpartition(' ')[2]]}")
+    if progress != reindex.ReindexProgress():
+        click.echo(f"resuming in the {progress.kind} after {progress.after}")
+    while progress.kind != "done":
+        kind, began_at = progress.kind, time.monotonic()
+        progress, count = await db.write(partial(reindex.step, progress=progress))
+        _note(note, progress)
+        indexed_counts[kind] += count
+        if time.monotonic() - reported_at >= REPORT_SECONDS:
+            reported_at = time.monotonic()
+            click.echo(f"{kind}: {indexed_counts[kind]} of {sizes[kind.rpartition(' ')[2]]}")
         # So that a running gateway can write in between.
-        await asyncio.sleep(max(PAUSE_SECONDS, time.monotonic() - begun))
+        await asyncio.sleep(max(PAUSE_SECONDS, time.monotonic() - began_at))
     click.echo(
-        f"keywords: {done['messages']} messages and {done['passages']} passages are in the index"
+        f"keywords: {indexed_counts['messages']} messages and {indexed_counts['passages']} "
+        "passages are in the index"
     )
 
 
@@ -116,15 +117,15 @@ async def _vectors(db: Database, settings: Settings) -> None:
     from memory.stores.sql.index import vectors
 
     model = settings.memory.embedder.partition(":")[2] or settings.memory.embedder
-    scopes, wanted = await reindex.schedule_embedding(db), await db.read(vectors.count_wanted)
-    seen, since = -1, time.monotonic()
+    scopes, wanted_count = await reindex.schedule_embedding(db), await db.read(vectors.count_wanted)
+    last_count, since = -1, time.monotonic()
     while True:
-        made = await db.read(lambda conn: vectors.count_made(conn, model))
-        left = await db.read(reindex.count_unembedded_scopes)
-        if made != seen:
-            seen, since = made, time.monotonic()
-            click.echo(f"vectors: {made} of {wanted}")
-        if not left.get("ready") and not left.get("running"):
+        made_count = await db.read(lambda conn: vectors.count_made(conn, model))
+        scopes_left = await db.read(reindex.count_unembedded_scopes)
+        if made_count != last_count:
+            last_count, since = made_count, time.monotonic()
+            click.echo(f"vectors: {made_count} of {wanted_count}")
+        if not scopes_left.get("ready") and not scopes_left.get("running"):
             break
         if running_url(settings.data) is None:
             click.echo(
@@ -139,26 +140,27 @@ async def _vectors(db: Database, settings: Settings) -> None:
             )
             return
         await asyncio.sleep(REPORT_SECONDS)
-    if refused := await db.read(lambda conn: vectors.count_refused(conn, model)):
-        click.echo(f"vectors: {model} refused {refused} texts, which only keyword search finds")
-    if waiting := left.get("waiting"):
+    if refused_count := await db.read(lambda conn: vectors.count_refused(conn, model)):
+        text = f"{refused_count} texts, which only keyword search finds"
+        click.echo(f"vectors: {model} refused {text}")
+    if waiting_count := scopes_left.get("waiting"):
         click.echo(
-            f"vectors: {waiting} users wait for their next request, which brings a credential"
+            f"vectors: {waiting_count} users wait for their next request, which brings a credential"
         )
 
 
-def _note(note: Path, mark: ReindexProgress) -> None:
-    if mark.kind == "done":
+def _note(note: Path, progress: ReindexProgress) -> None:
+    if progress.kind == "done":
         note.unlink(missing_ok=True)
     else:
-        note.write_text(json.dumps({"kind": mark.kind, "after": mark.after}))
+        note.write_text(json.dumps({"kind": progress.kind, "after": progress.after}))
 
 
 def _read_note(note: Path) -> ReindexProgress:
     from memory.jobs.reindex import ReindexProgress
 
     try:
-        found = json.loads(note.read_text())
-        return ReindexProgress(str(found["kind"]), int(found["after"]))
+        saved_progress = json.loads(note.read_text())
+        return ReindexProgress(str(saved_progress["kind"]), int(saved_progress["after"]))
     except (OSError, ValueError, KeyError, TypeError):
         return ReindexProgress()

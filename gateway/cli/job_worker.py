@@ -57,8 +57,8 @@ def _prepare(settings: Settings) -> GatewayMiddleware:
 
 async def _run(app: GatewayMiddleware) -> None:
     """Open the memory and work until a signal comes; what runs then goes back to the queue."""
-    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop_event, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop_event.set)
     async with app.lifespan():
-        await stopped.wait()
+        await stop_event.wait()

@@ -53,11 +53,11 @@ def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
       mnemogate jobs list --state ready
     """
     with open_api(where) as api:
-        found = list(api.pages("/jobs", {"state": state}))
+        jobs_list = list(api.pages("/jobs", {"state": state}))
     if as_json:
-        print_json(found)
+        print_json(jobs_list)
         return
-    for job in found:
+    for job in jobs_list:
         of = (
             f"{job['tenant']}/{job['user'] or '(unnamed)'}"
             if job["tenant"]
@@ -68,7 +68,7 @@ def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
             f"  {job['state']} after {job['attempts']} attempts, created "
             f"{job['created_at'][:16]}{': ' + job['error'] if job['error'] else ''}"
         )
-    if not found:
+    if not jobs_list:
         click.echo(f"No job is {state}.", err=True)
 
 

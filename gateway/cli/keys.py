@@ -64,10 +64,11 @@ def open_admin_api(where: GatewayOptions) -> Iterator[ManagementClient]:
     from gateway.config.settings import KeySettings
 
     text, digest = new_key()
-    own = KeySettings(name=OWN, tenant=OWN, admin=True, key_hash=digest)
+    own_key = KeySettings(name=OWN, tenant=OWN, admin=True, key_hash=digest)
     with (
         serve_in_thread(
-            settings.model_copy(update={"keys": (*settings.keys, own)}), bind_socket("127.0.0.1", 0)
+            settings.model_copy(update={"keys": (*settings.keys, own_key)}),
+            bind_socket("127.0.0.1", 0),
         ) as url,
         connect(url, text) as api,
     ):
@@ -137,7 +138,7 @@ class Money(click.FloatRange):
 )
 @json_option
 @where_options
-def create(where: GatewayOptions, as_json: bool, **asked: Any) -> None:
+def create(where: GatewayOptions, as_json: bool, **options: Any) -> None:
     """Create a key and print it, alone, on standard output.
 
     It is shown only once, since only its hash is stored.
@@ -149,29 +150,29 @@ def create(where: GatewayOptions, as_json: bool, **asked: Any) -> None:
       mnemogate keys create --name phone --tenant acme --no-trusted --default-user ada --rpm 60
       --usd 5
     """
-    given = {name: value for name, value in asked.items() if value not in (None, ())}
+    given_options = {name: value for name, value in options.items() if value not in (None, ())}
     body: dict[str, Any] = {
-        name: value for name, value in given.items() if name not in (*LIMITS, *BUDGET)
+        name: value for name, value in given_options.items() if name not in (*LIMITS, *BUDGET)
     }
     body |= {
-        "limits": {name: given[name] for name in LIMITS if name in given},
-        "budget": {name: given[name] for name in BUDGET if name in given},
+        "limits": {name: given_options[name] for name in LIMITS if name in given_options},
+        "budget": {name: given_options[name] for name in BUDGET if name in given_options},
     }
     with open_admin_api(where) as api:
-        made = api.call("POST", "/keys", json=body)
-        first = made["note"] is None and [
+        new_key = api.call("POST", "/keys", json=body)
+        is_first = new_key["note"] is None and [
             k["name"] for k in api.pages("/keys") if k["name"] != OWN
-        ] == [made["name"]]
+        ] == [new_key["name"]]
     if as_json:
-        print_json(made)
+        print_json(new_key)
         return
     click.echo(
-        f"{made['id']}: {made['name']} of {made['tenant']}, {may(made)}. Save the key, it is "
-        "shown only once:",
+        f"{new_key['id']}: {new_key['name']} of {new_key['tenant']}, {may(new_key)}. Save the key, "
+        "it is shown only once:",
         err=True,
     )
-    click.echo(made["key"])
-    if note := FIRST if first else made["note"]:
+    click.echo(new_key["key"])
+    if note := FIRST if is_first else new_key["note"]:
         click.echo(note, err=True)
 
 
@@ -182,17 +183,17 @@ def may(key: dict[str, Any]) -> str:
         if key["default_user"] and key["default_user"] not in key["users"]
         else []
     )
-    told = ["admin"] if key["admin"] else []
-    told += ["approves tool calls"] if key["approve"] else []
-    told.append(
+    rights = ["admin"] if key["admin"] else []
+    rights += ["approves tool calls"] if key["approve"] else []
+    rights.append(
         "any user" if key["trusted"] or key["admin"] else f"users {', '.join(users) or 'none'}"
     )
-    told += [] if key["models"] == ["*"] else [f"models {', '.join(key['models'])}"]
-    told += [f"paths {', '.join(key['paths'])}"] if key["paths"] else []
-    told += [f"memory {key['memory']}"] if key["memory"] != "full" else []
-    told += [f"{name} {key['limits'][name]}" for name in LIMITS if key["limits"][name]]
+    rights += [] if key["models"] == ["*"] else [f"models {', '.join(key['models'])}"]
+    rights += [f"paths {', '.join(key['paths'])}"] if key["paths"] else []
+    rights += [f"memory {key['memory']}"] if key["memory"] != "full" else []
+    rights += [f"{name} {key['limits'][name]}" for name in LIMITS if key["limits"][name]]
     return "; ".join(
-        told
+        rights
         + (
             [f"{key['budget']['usd']:g} USD a {key['budget']['period']}"]
             if key["budget"]["usd"]
@@ -215,18 +216,18 @@ def list_(where: GatewayOptions, every: bool, as_json: bool) -> None:
       mnemogate keys list --all
     """
     with open_admin_api(where) as api:
-        found = [
+        keys_list = [
             k for k in api.pages("/keys") if k["name"] != OWN and (every or not k["revoked_at"])
         ]
     if as_json:
-        print_json(found)
+        print_json(keys_list)
         return
-    for key in found:
+    for key in keys_list:
         since = f"created {key['created_at'][:16]}" if key["created_at"] else "in the configuration"
-        ended = f", revoked {key['revoked_at'][:16]}" if key["revoked_at"] else ""
-        click.secho(f"{key['name']}  of {key['tenant']}, {since}{ended}", bold=True)
+        revoked_text = f", revoked {key['revoked_at'][:16]}" if key["revoked_at"] else ""
+        click.secho(f"{key['name']}  of {key['tenant']}, {since}{revoked_text}", bold=True)
         click.echo(f"  {key['id'] or '':<36}  {may(key)}")
-    if not found:
+    if not keys_list:
         click.echo("There are no keys. Create one with `mnemogate keys create`.", err=True)
 
 
@@ -244,20 +245,22 @@ def revoke(where: GatewayOptions, which: str, as_json: bool) -> None:
       mnemogate keys revoke app
     """
     with open_admin_api(where) as api:
-        ended = api.call("DELETE", f"/keys/{quote(which, safe='')}")
-    print_result(f"{ended['name']} ({ended['id']}) is revoked", ended, as_json=as_json)
-    if ended["note"] and not as_json:
-        click.echo(ended["note"], err=True)
+        revoked_key = api.call("DELETE", f"/keys/{quote(which, safe='')}")
+    print_result(
+        f"{revoked_key['name']} ({revoked_key['id']}) is revoked", revoked_key, as_json=as_json
+    )
+    if revoked_key["note"] and not as_json:
+        click.echo(revoked_key["note"], err=True)
 
 
 def key_summary(settings: Settings) -> str:
     """Return how many keys are valid at the start."""
-    made = (
+    created_text = (
         f"{settings.key_counts.live} created"
         if settings.key_counts
         else "the database cannot be read for created ones"
     )
-    return f"{len(settings.keys)} in the configuration, {made}"
+    return f"{len(settings.keys)} in the configuration, {created_text}"
 
 
 def missing_admin_warning(settings: Settings) -> str | None:
@@ -308,14 +311,17 @@ def describe_peers(settings: Settings) -> str:
     """Return which programs of this machine are answered without a key."""
     from gateway.auth.peer_user import can_find_peer_user
 
-    behind = (
+    proxy_warning = (
         "behind a proxy of this machine, strangers would read this memory: use managed keys there"
     )
     if settings.server.answers_any_peer:
         why = 'server.peers = "any"' if settings.server.peers == "any" else "server.hosts is set"
-        return f"programs of every user of this machine, since {why}; {behind}"
+        return f"programs of every user of this machine, since {why}; {proxy_warning}"
     if not can_find_peer_user():
-        return f"programs of every user, since this system does not tell whose they are; {behind}"
+        return (
+            "programs of every user, since this system does not tell whose they are; "
+            f"{proxy_warning}"
+        )
     return (
         f"programs of this user only ({os.geteuid()}); a proxy of the same user cannot be told "
         "apart: use managed keys behind one"

@@ -59,18 +59,18 @@ async def _serve(where: GatewayOptions, owner: MemoryOwner) -> None:
     async def read() -> bytes:
         return await asyncio.to_thread(lines.readline, LINE_BYTES)
 
-    with ExitStack() as opened:
-        gateway = GatewayFinder(where, opened)
+    with ExitStack() as exit_stack:
+        gateway = GatewayFinder(where, exit_stack)
         await StdioRelay(_relay_to(gateway, owner), write).run(read)
 
 
 class GatewayFinder:
     """Finds the gateway of a data folder, at each message anew; opens the database if none runs."""
 
-    def __init__(self, where: GatewayOptions, opened: ExitStack) -> None:
-        self._where, self._opened = where, opened
+    def __init__(self, where: GatewayOptions, exit_stack: ExitStack) -> None:
+        self._where, self._exit_stack = where, exit_stack
         self._settings: Settings | None = None
-        self._own = ""
+        self._own_url = ""
         self._opening = asyncio.Lock()
 
     async def find(self) -> tuple[str, str | None]:
@@ -85,18 +85,18 @@ class GatewayFinder:
         if url := where.url or running_url(settings.data):
             self._close_own()
             return url, where.key or token_for(url, settings)
-        if not self._own:
+        if not self._own_url:
             from gateway.cli.embedded import bind_socket, serve_in_thread
 
             serving = serve_in_thread(settings, bind_socket("127.0.0.1", 0))
-            self._own = self._opened.enter_context(serving)
-        return self._own, where.key or local_token(settings.data)
+            self._own_url = self._exit_stack.enter_context(serving)
+        return self._own_url, where.key or local_token(settings.data)
 
     def _close_own(self) -> None:
         """Leave the database to the gateway that runs now."""
-        if self._own:
-            self._own = ""
-            self._opened.pop_all().close()
+        if self._own_url:
+            self._own_url = ""
+            self._exit_stack.pop_all().close()
 
 
 def _relay_to(
@@ -115,12 +115,19 @@ def _relay_to(
 
         if not clients:
             clients.append(httpx.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False))
-        sent = {**owner.headers, **headers, "user-agent": agent, "content-type": "application/json"}
+        request_headers = {
+            **owner.headers,
+            **headers,
+            "user-agent": agent,
+            "content-type": "application/json",
+        }
         try:
             url, key = await gateway.find()
             if key:
-                sent["authorization"] = f"Bearer {key}"
-            response = await clients[0].post(f"{url}/mcp", content=line.strip(), headers=sent)
+                request_headers["authorization"] = f"Bearer {key}"
+            response = await clients[0].post(
+                f"{url}/mcp", content=line.strip(), headers=request_headers
+            )
         except (CommandFailed, ValueError) as e:
             raise GatewayError(str(e)) from e
         except httpx.HTTPError as e:

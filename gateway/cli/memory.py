@@ -59,17 +59,17 @@ class UserMemory:
         self, api: ManagementClient, user: str, agent: str | None, project: str | None = None
     ) -> None:
         self.api, self.user = api, user
-        named = {"agent": agent, "project": project}
-        self.params = {name: value for name, value in named.items() if value}
+        parameters = {"agent": agent, "project": project}
+        self.params = {name: value for name, value in parameters.items() if value}
 
-    def path(self, *rest: str) -> str:
-        return user_path(self.user, *rest)
+    def path(self, *segments: str) -> str:
+        return user_path(self.user, *segments)
 
     def call(
-        self, method: str, *rest: str, params: dict[str, Any] | None = None, **options: Any
+        self, method: str, *segments: str, params: dict[str, Any] | None = None, **options: Any
     ) -> Any:
         return self.api.call(
-            method, self.path(*rest), params={**self.params, **(params or {})}, **options
+            method, self.path(*segments), params={**self.params, **(params or {})}, **options
         )
 
     def block(self, label: str) -> str:
@@ -148,10 +148,10 @@ def show(person: UserMemory, as_json: bool) -> None:
         print_json({"blocks": blocks, "passages": passages["data"]})
         return
     for block in blocks:
-        locked = ", read-only" if block.get("read_only") else ""
+        lock_text = ", read-only" if block.get("read_only") else ""
         click.secho(
             f"{block['label']}  ({len(block['value'])}/{block['limit']} characters, version "
-            f"{block['version']}{locked})",
+            f"{block['version']}{lock_text})",
             bold=True,
         )
         click.echo(indent(block["value"]) or "  (empty)")
@@ -165,14 +165,14 @@ def _require_known(person: UserMemory) -> None:
     """Raise CommandFailed, listing known users, if nothing is stored about the user."""
     names = [user["id"] for user in person.api.pages("/users", {"limit": 200})]
     if person.user not in names:
-        more = ", ..." if len(names) > KNOWN else ""
-        known = (
-            f"Known users: {', '.join(names[:KNOWN])}{more}. Choose one with --user"
+        ellipsis = ", ..." if len(names) > KNOWN else ""
+        known_users = (
+            f"Known users: {', '.join(names[:KNOWN])}{ellipsis}. Choose one with --user"
             if names
             else "There are no users yet"
         )
         raise CommandFailed(
-            f"Nothing is stored about the user {person.user!r}. {known}; `mnemogate users` "
+            f"Nothing is stored about the user {person.user!r}. {known_users}; `mnemogate users` "
             "lists all."
         )
 
@@ -193,10 +193,10 @@ def remember(person: UserMemory, text: str, tags: tuple[str, ...], as_json: bool
     Example:
       mnemogate memory remember "Grace arrives on Friday" --tag family
     """
-    made = person.call("POST", "passages", json={"content": text, "tags": list(tags)})
-    passages = made["data"] if isinstance(made, dict) else made
-    told = "\n".join(f"remembered as {passage['id']}" for passage in passages)
-    print_result(told, passages, as_json=as_json)
+    answer = person.call("POST", "passages", json={"content": text, "tags": list(tags)})
+    passages = answer["data"] if isinstance(answer, dict) else answer
+    message = "\n".join(f"remembered as {passage['id']}" for passage in passages)
+    print_result(message, passages, as_json=as_json)
 
 
 @memory.command(short_help="Change a block or a passage.")
@@ -221,18 +221,20 @@ def edit(person: UserMemory, label: str, value: str | None, as_json: bool) -> No
     if PASSAGE.fullmatch(label):
         _edit_passage(person, label, value, as_json=as_json)
         return
-    found = person.api.send("GET", person.block(label), params=person.params)
-    block = found.json() if found.status_code == 200 else None
+    response = person.api.send("GET", person.block(label), params=person.params)
+    block = response.json() if response.status_code == 200 else None
     text = value if value is not None else _ask_for_text(block["value"] if block else "")
     if text is None or (block and text == block["value"]):
         print_result("unchanged", block, as_json=as_json)
         return
-    headers = {"if-match": found.headers["etag"]} if block and "etag" in found.headers else {}
+    headers = {"if-match": response.headers["etag"]} if block and "etag" in response.headers else {}
     method = "PATCH" if block else "PUT"
-    saved = person.api.call(
+    saved_block = person.api.call(
         method, person.block(label), params=person.params, json={"value": text}, headers=headers
     )
-    print_result(f"{label} is now at version {saved['version']}", saved, as_json=as_json)
+    print_result(
+        f"{label} is now at version {saved_block['version']}", saved_block, as_json=as_json
+    )
 
 
 def _edit_passage(person: UserMemory, ident: str, value: str | None, *, as_json: bool) -> None:
@@ -241,9 +243,12 @@ def _edit_passage(person: UserMemory, ident: str, value: str | None, *, as_json:
     if text is None or text == passage["content"]:
         print_result("unchanged", passage, as_json=as_json)
         return
-    saved = person.call("PATCH", "passages", ident, json={"content": text})
-    told = f"{ident} now reads: {saved['content']}\n`mnemogate memory undo {ident}` takes it back"
-    print_result(told, saved, as_json=as_json)
+    saved_passage = person.call("PATCH", "passages", ident, json={"content": text})
+    message = (
+        f"{ident} now reads: {saved_passage['content']}\n"
+        f"`mnemogate memory undo {ident}` takes it back"
+    )
+    print_result(message, saved_passage, as_json=as_json)
 
 
 def _ask_for_text(before: str) -> str | None:
@@ -281,28 +286,28 @@ def forget(person: UserMemory, what: str, as_json: bool) -> None:
             "No passage and no line of a block is exactly that text, or has it in it. Find "
             f"the id with `mnemogate memory search --json`: {what[:80]!r}"
         )
-    exact = PASSAGE.fullmatch(what) or all(
+    is_exact = PASSAGE.fullmatch(what) or all(
         _squeeze(text) == _squeeze(what) for text in (*passages.values(), *lines)
     )
-    if not exact and len(passages) + len(lines) > 1:
-        listed = [f"  {ident}  {text}" for ident, text in passages.items()]
-        listed += [f"  {line}" for line in lines]
+    if not is_exact and len(passages) + len(lines) > 1:
+        choices = [f"  {ident}  {text}" for ident, text in passages.items()]
+        choices += [f"  {line}" for line in lines]
         raise CommandFailed(
             "Several have that in them. Give the id or the whole text of one:\n"
-            + "\n".join(listed[:MOST_LISTED])
+            + "\n".join(choices[:MOST_LISTED])
         )
     for ident in passages:
         person.call("POST", "passages", ident, "forget")
-    cut = [
+    labels = [
         block["label"]
         for block in person.call("GET", "blocks")["data"]
         if [line for line in lines if _remove_line(person, block, _squeeze(line))]
     ]
-    told = [
+    messages = [
         f"{ident} is forgotten ({text}); {_restored_by(ident)}" for ident, text in passages.items()
     ]
-    told += [f"a line of {label} is forgotten; {_restored_by(label)}" for label in cut]
-    print_result("\n".join(told), {"passages": [*passages], "blocks": cut}, as_json=as_json)
+    messages += [f"a line of {label} is forgotten; {_restored_by(label)}" for label in labels]
+    print_result("\n".join(messages), {"passages": [*passages], "blocks": labels}, as_json=as_json)
 
 
 def _find_forgettable(person: UserMemory, what: str) -> tuple[dict[str, str], list[str]]:
@@ -316,14 +321,16 @@ def _find_forgettable(person: UserMemory, what: str) -> tuple[dict[str, str], li
     passages = {p["id"]: p["content"] for p in pages}
     blocks = [b for b in person.call("GET", "blocks")["data"] if not b.get("read_only")]
     lines = dict.fromkeys(line for b in blocks for line in b["value"].split("\n") if line.strip())
-    wanted = _squeeze(what).casefold()
-    if not wanted:
+    folded_text = _squeeze(what).casefold()
+    if not folded_text:
         return {}, []
-    for fits in (wanted.__eq__, lambda text: wanted in text):
-        found = {k: text for k, text in passages.items() if fits(_squeeze(text).casefold())}
-        held = [line for line in lines if fits(_squeeze(line).casefold())]
-        if found or held:
-            return found, held
+    for fits in (folded_text.__eq__, lambda text: folded_text in text):
+        passage_matches = {
+            k: text for k, text in passages.items() if fits(_squeeze(text).casefold())
+        }
+        line_matches = [line for line in lines if fits(_squeeze(line).casefold())]
+        if passage_matches or line_matches:
+            return passage_matches, line_matches
     return {}, []
 
 
@@ -334,14 +341,14 @@ def _restored_by(name: str) -> str:
 def _remove_line(person: UserMemory, block: dict[str, Any], line: str) -> bool:
     """Remove the line from the block, if it has it."""
     lines = block["value"].split("\n")
-    kept = [one for one in lines if _squeeze(one) != line]
-    if not line or len(kept) == len(lines):
+    remaining_lines = [block_line for block_line in lines if _squeeze(block_line) != line]
+    if not line or len(remaining_lines) == len(lines):
         return False
     person.api.call(
         "PATCH",
         person.block(block["label"]),
         params=person.params,
-        json={"value": "\n".join(kept)},
+        json={"value": "\n".join(remaining_lines)},
         headers={"if-match": str(block["version"])},
     )
     return True
@@ -368,9 +375,9 @@ def undo(person: UserMemory, label: str | None, as_json: bool) -> None:
     """
     if label is None:
         undone = person.call("POST", "undo")
-        told = UNDONE[undone["kind"]].format(undone["name"])
-        shown = indent(undone["text"] or "(empty)")
-        print_result(f"{told}:\n{shown}", undone, as_json=as_json)
+        message = UNDONE[undone["kind"]].format(undone["name"])
+        text_now = indent(undone["text"] or "(empty)")
+        print_result(f"{message}:\n{text_now}", undone, as_json=as_json)
         return
     if PASSAGE.fullmatch(label):
         is_there = person.api.send("GET", person.path("passages", label), params=person.params)
@@ -379,11 +386,11 @@ def undo(person: UserMemory, label: str | None, as_json: bool) -> None:
         print_result(f"{label} is restored: {passage['content']}", passage, as_json=as_json)
         return
     block = person.call("POST", "blocks", quote(label, safe=""), "undo")
-    told = f"{label} is removed, since that change had created it"
+    message = f"{label} is removed, since that change had created it"
     if "value" in block:
         text = indent(block["value"]) or "  (empty)"
-        told = f"{label} is now at version {block['version']}:\n{text}"
-    print_result(told, block, as_json=as_json)
+        message = f"{label} is now at version {block['version']}:\n{text}"
+    print_result(message, block, as_json=as_json)
 
 
 @memory.command(short_help="The versions of a block.")

@@ -127,10 +127,10 @@ async def test_a_refused_claim_changes_no_counter(stage):
 async def test_what_is_waited_for_longest_is_named(stage):
     asked = claim(10, 10, rpm=1, tpm=10, concurrent=1, budget=10, left=5.0)
     hold = (await stage.counters.reserve(asked)).hold
-    assert (await stage.counters.reserve(asked)).refused == "rpm"
+    assert (await stage.counters.reserve(asked)).refusal == "rpm"
     await stage.counters.settle(hold, 10, 10)
     standing = await stage.counters.reserve(asked._replace(rpm=0, tpm=0))
-    assert (standing.refused, standing.wait) == ("budget", 5.0)
+    assert (standing.refusal, standing.wait) == ("budget", 5.0)
 
 
 async def test_settling_books_what_was_used_and_frees_the_place(stage):
@@ -139,7 +139,7 @@ async def test_settling_books_what_was_used_and_frees_the_place(stage):
     assert await stage.refused(asked) == "concurrent"
     await stage.counters.settle(hold, 80, 90)
     standing = await stage.counters.reserve(asked._replace(tokens=20, nano=10))
-    assert (standing.refused, standing.tokens) == ("", 100)
+    assert (standing.refusal, standing.tokens) == ("", 100)
     assert await stage.counters.balance(asked, None) == 100
 
 
@@ -148,7 +148,7 @@ async def test_usage_above_the_limit_is_booked_in_full(stage):
     await stage.counters.settle((await stage.counters.reserve(asked)).hold, 70, 70)
     assert await stage.counters.balance(asked, None) == 70
     standing = await stage.counters.reserve(asked)
-    assert (standing.refused, standing.tokens, standing.wait) == ("budget", 70, 1000.0)
+    assert (standing.refusal, standing.tokens, standing.wait) == ("budget", 70, 1000.0)
 
 
 async def test_a_failed_request_still_counts_as_a_request(stage):
@@ -169,12 +169,12 @@ async def test_what_others_hold_of_a_budget_is_not_called_spent(stage):
     asked = claim(0, 60, budget=100)
     hold = (await stage.counters.reserve(asked)).hold
     standing = await stage.counters.reserve(asked)
-    assert (standing.refused, standing.wait) == ("held", 1.0)
+    assert (standing.refusal, standing.wait) == ("held", 1.0)
     await stage.counters.settle(hold, 0, 60)
     assert await stage.refused(asked._replace(nano=10)) == ""
     assert await stage.refused(asked._replace(nano=40)) == "held"
     standing = await stage.counters.reserve(asked._replace(nano=41))
-    assert (standing.refused, standing.wait) == ("budget", 1000.0)
+    assert (standing.refusal, standing.wait) == ("budget", 1000.0)
 
 
 async def test_a_lease_that_is_over_gives_place_and_money_back(stage):
@@ -252,7 +252,7 @@ def test_no_sixty_seconds_hold_more_than_the_limit_and_room_is_used(url, example
                 stage.pass_time(seconds)
                 asked = claim(tokens, rpm=rpm, tpm=tpm)
                 standing = await stage.counters.reserve(asked)
-                assert (standing.refused == "") == fits(log, stage.time, asked), (log, asked)
+                assert (standing.refusal == "") == fits(log, stage.time, asked), (log, asked)
                 if standing.hold is None:
                     later = stage.time + standing.wait
                     assert fits(log, later + 1e-4, asked)
@@ -312,7 +312,7 @@ async def test_ten_thousand_mixed_calls_leave_no_drift(stage):
     assert used > 0
     assert await stage.counters.balance(asked, None) == used
     standings = [await stage.counters.reserve(asked) for _ in range(41)]
-    assert [s.refused for s in standings] == [""] * 40 + ["concurrent"]
+    assert [s.refusal for s in standings] == [""] * 40 + ["concurrent"]
 
 
 async def test_the_places_of_a_process_that_is_killed_are_free_after_thirty_seconds(redis_server):
@@ -443,7 +443,7 @@ async def test_a_dead_redis_is_replaced_by_this_process_alone(caplog, redis_bina
     async with connected(url, pause=0.02) as (shared, counters):
         assert shared.degraded
         got = [await counters.reserve(claim(rpm=3)) for _ in range(5)]
-        assert [g.refused for g in got] == ["", "", "", "rpm", "rpm"]
+        assert [g.refusal for g in got] == ["", "", "", "rpm", "rpm"]
         assert not got[0].hold.shared
         assert [await counters.balance(claim(budget=9), first) for first in (None, 7, 8)] == [
             None,
@@ -496,7 +496,7 @@ async def test_a_redis_that_freezes_costs_250_ms_once_and_loses_nothing(own_serv
         own = await counters.reserve(claim(0, 100, key="other", budget=10_000))
         await counters.settle(own.hold, 0, 33)
         own_server.thaw()
-        await eventually(lambda: not shared.degraded and not counters._owed)
+        await eventually(lambda: not shared.degraded and not counters._owed_amounts)
         assert await counters.balance(asked, None) == 70, (
             "the settlement of before, and no reservation nobody heard of"
         )
@@ -525,7 +525,7 @@ async def test_a_settlement_redis_did_without_answering_is_not_done_again(own_se
         await counters.settle(hold, 0, 40)
         assert shared.degraded
         own_server.thaw()
-        await eventually(lambda: not shared.degraded and not counters._owed)
+        await eventually(lambda: not shared.degraded and not counters._owed_amounts)
         assert await counters.balance(asked, None) == 42
         assert (await counters.reserve(asked)).hold
 
@@ -540,19 +540,19 @@ async def test_what_was_spent_while_redis_was_away_is_booked_when_it_is_back(own
         open_still = (await counters.reserve(asked)).hold
         await counters._repay()  # too early
         own_server.thaw()
-        await eventually(lambda: not shared.degraded and not counters._owed)
+        await eventually(lambda: not shared.degraded and not counters._owed_amounts)
         assert await counters.balance(asked, None) == 61
         await counters.settle(open_still, 0, 9)
         assert await counters.balance(asked, None) == 70
         own_server.freeze()
-        assert (await counters.reserve(asked._replace(begin=False))).refused == "unknown", (
+        assert (await counters.reserve(asked._replace(begin=False))).refusal == "unknown", (
             "the ledger knows better than the outage before"
         )
         assert await counters.balance(asked, 70) == 70
         unlimited = await counters.reserve(claim(rpm=5, period=""))
-        owed = dict(counters._owed)
+        owed = dict(counters._owed_amounts)
         await counters.settle(unlimited.hold, 1, 1)
-        assert counters._owed == owed
+        assert counters._owed_amounts == owed
 
 
 async def test_a_redis_that_comes_back_empty_is_used_again(own_server):

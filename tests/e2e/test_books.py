@@ -380,7 +380,7 @@ async def test_a_store_that_stalls_slows_no_answer_and_the_records_come_when_it_
         holder.execute("ROLLBACK")
         holder.close()
         assert len(await records(live)) == 21
-        assert live.gateway.usage.dropped == 0
+        assert live.gateway.usage.dropped_records == 0
 
 
 async def test_what_is_known_of_a_cost_counts_on_a_budget_though_a_summarys_price_is_not(data):

@@ -60,7 +60,7 @@ async def counted(postgres_url, data, monkeypatch, **more):
         ):
             await stop_jobs(live)
             live.gateway.memory.retrieval.indexing.notify_added = lambda: None
-            await live.gateway.keys.made.stop()
+            await live.gateway.keys.key_store.stop()
 
             async def trips(request):
                 await asyncio.sleep(0.05)

@@ -58,11 +58,11 @@ CACHES = {
     ),
     "Scopes": ((service, "SCOPES_BYTES"), 1, lambda g: g.memory.scopes),
     "Query vectors": ((retriever, "ASKED_BYTES"), 1, lambda g: g.memory.retrieval.asked),
-    "Credentials": ((credential_cache, "HELD_BYTES"), 1, lambda g: g.credentials.held),
+    "Credentials": ((credential_cache, "HELD_BYTES"), 1, lambda g: g.credentials.credentials),
     "Accepted credentials": (
         (credential_cache, "ACCEPTED_BYTES"),
         1,
-        lambda g: g.credentials.accepted,
+        lambda g: g.credentials.accepted_digests,
     ),
     "Routes": ((router, "ROUTES_BYTES"), 1, lambda g: g.router.routes),
     "Cooldowns": ((cooldowns, "BYTES"), 1, lambda g: g.choice.cooldowns.records),

@@ -247,7 +247,7 @@ async def test_with_own_keys_the_next_request_of_the_tenant_books(data, monkeypa
         async with running("", data, own_config(up.url), key="") as live:
             await live.gateway.memory.wait_until_ready()
             bookings = live.gateway.process.bookings
-            assert await within(5, lambda: bookings.waiting)
+            assert await within(5, lambda: bookings.tenants_without_key)
             looks = len(up.requests)
             stranger = {**headers, "authorization": "Bearer sk-of-another"}
             await ask(live, "Hello", headers=stranger)
@@ -258,7 +258,7 @@ async def test_with_own_keys_the_next_request_of_the_tenant_books(data, monkeypa
             assert await booked_in(live)
             gets = [r for r in up.requests[looks:] if r.method == "GET"]
             assert {dict(r.headers)["authorization"] for r in gets} == {HIS["authorization"]}
-            assert not bookings.waiting
+            assert not bookings.tenants_without_key
         raw = b"".join(path.read_bytes() for path in data.rglob("*") if path.is_file())
         assert b"sk-of-the-tenant" not in raw
 
@@ -329,7 +329,7 @@ async def test_a_request_without_a_model_is_booked_as_well(data, monkeypatch, st
             assert await pending(live) == 1
             up.finished = True
             monkeypatch.setattr(background_booking, "FIRST_SECONDS", 0.1)
-            live.gateway.process.bookings.changed.set()
+            live.gateway.process.bookings.change_event.set()
             assert await booked_in(live)
             [(read, written, _, estimated)] = await records(live)
             assert (read, written) == (USAGE["input_tokens"], USAGE["output_tokens"])

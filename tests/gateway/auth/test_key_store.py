@@ -389,7 +389,7 @@ async def test_where_strangers_may_call_nobody_makes_keys(data, server):
 async def test_a_reading_that_began_before_a_revocation_does_not_bring_the_key_back(
     live, monkeypatch
 ):
-    key, ring = (await create(live))["key"], live.gateway.keys.made
+    key, ring = (await create(live))["key"], live.gateway.keys.key_store
     await ring.stop()
     await create(live, name="another", tenant="t")
     ring._counts = (0, 0)  # as if another process had made something: the next look reads all
@@ -419,7 +419,7 @@ async def test_a_stored_key_that_cannot_be_read_is_refused_alone(live, caplog, s
     spoil = update(schema.keys).where(schema.keys.c.name == "bad").values(spec=spec)
     await live.gateway.memory.db.write(lambda conn: conn.execute(spoil) and None)
     await create(live, name="next")
-    await live.gateway.keys.made.refresh()
+    await live.gateway.keys.key_store.refresh()
     assert [await status(live, k) for k in (good, bad["key"])] == [200, 401]
     assert bad["id"] in caplog.text
     shown = next(
@@ -447,5 +447,5 @@ async def test_while_the_store_fails_the_keys_last_read_stay_and_it_is_told_once
             assert [await status(live, k) for k in (key, "wrong")] == [200, 401]
             monkeypatch.setattr(Database, "read", read)
         assert sum("keys cannot be read again" in r.message for r in caplog.records) == 1
-        assert live.gateway.keys.made._task is not None
-        assert not live.gateway.keys.made._task.done()
+        assert live.gateway.keys.key_store._task is not None
+        assert not live.gateway.keys.key_store._task.done()

@@ -433,14 +433,14 @@ async def test_a_kept_connection_that_the_server_closes_is_not_used_again(pool):
     async with answering(OK, 0.01, then="close") as server:
         for n in range(1, 4):
             assert await got(pool, server) == b"ok"
-            await eventually(lambda: not pool.all)
+            await eventually(lambda: not pool.connections)
             assert server.connections == n
 
 
 async def test_bytes_that_nobody_asked_for_end_a_kept_connection(pool):
     async with answering(OK, 0.02, b"HTTP/1.1 408 Request Timeout\r\n\r\n", then="stay") as server:
         assert await got(pool, server) == b"ok"
-        await eventually(lambda: not pool.all)
+        await eventually(lambda: not pool.connections)
         assert await got(pool, server) == b"ok"
 
 
@@ -487,7 +487,7 @@ async def test_an_answer_that_had_begun_is_not_asked_for_again(pool):
 async def test_nagles_delay_is_off(pool):
     async with answering(OK) as server:
         await got(pool, server)
-        sock = next(iter(pool.all))._transport.get_extra_info("socket")
+        sock = next(iter(pool.connections))._transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
@@ -504,9 +504,9 @@ async def test_a_large_request_waits_for_a_slow_server(pool):
     async with Server(serve) as server:
         task = asyncio.create_task(pool.call(asked(server, body), clock()))
         await asyncio.sleep(0.2)
-        connection = next(iter(pool.all))
+        connection = next(iter(pool.connections))
         assert connection._transport.get_write_buffer_size() <= 4 * CHUNK_BYTES
-        assert connection._rest
+        assert connection._unwritten
         go.set()
         assert await (await task).read() == b"ok"
         assert server.requests[0].endswith(b"\r\n\r\n" + body)
@@ -649,7 +649,7 @@ async def test_a_server_that_is_faster_than_its_reader_waits(pool):
         assert b"".join(parts) == body
         assert most <= UNREAD + (1 << 18) + CHUNK_BYTES  # and what one read of the loop brings
         assert max(map(len, parts)) <= CHUNK_BYTES
-        assert [c.paused for c in pool.all] == [False]
+        assert [c.paused for c in pool.connections] == [False]
 
 
 async def test_no_more_connections_than_places_and_who_waits_longest_is_next(pool):
@@ -770,7 +770,7 @@ async def test_a_pool_that_closes_tells_who_still_reads(pool):
         with pytest.raises(StreamIncomplete):
             await reading
         await eventually(lambda: not server.open)
-        assert not pool.all
+        assert not pool.connections
 
 
 async def test_a_thousand_mixed_cancels_leave_no_connection_and_no_place():
