@@ -20,8 +20,7 @@ from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
 from gateway.tools.planned import list_planned
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
-from memory import MEMORY_TOOL_NAMES, TokenCounter, list_literal_names
-from memory.core.tool_definitions import EncodedTool
+from memory import MEMORY_TOOL_NAMES, EncodedTool, TokenCounter, list_literal_names
 from memory.session.toolbox import ToolOffer
 
 MAX_ANSWERS = 64  # of grants that are kept for one catalog
@@ -106,6 +105,10 @@ class GrantedTools:
         self.needed_blocks = frozenset(tool.tool.needs_block for tool in tools.values()) - {""}
         self.chosen: dict[frozenset[str], Mapping[str, str]] = {}
         self.offers: dict[tuple[str, ...], ShownTools] = {}
+
+    def with_more(self, tools: Mapping[str, RegisteredTool]) -> GrantedTools:
+        """Return these tools with others, which are of one request alone."""
+        return GrantedTools({**self.tools, **tools})
 
     def keep_offer(self, shown: tuple[str, ...], offer: ShownTools) -> None:
         """Keep what an epoch shows; few epochs are of one grant."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -29,7 +30,8 @@ def downgrade() -> None:
 def _scrub(table_name: str, column_name: str) -> None:
     """Take the member out of each definition of a column, one row at a time."""
     conn = op.get_bind()
-    id_column, text_column = sa.column("id"), sa.column(column_name)
+    id_column: sa.ColumnClause[Any] = sa.column("id")
+    text_column: sa.ColumnClause[Any] = sa.column(column_name)
     rows = sa.table(table_name, id_column, text_column)
     holding = sa.select(id_column).where(text_column.like(f'%"{MEMBER}"%'))
     for ident in conn.execute(holding).scalars().all():
