@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory.core.letta_rules import LETTA_KINDS, convert_letta_rules, show_letta_rules
     from memory.core.rule_kinds import BaseRule, EndsTurn, RequiredBeforeExit, list_names
     from memory.core.screen import PATTERNS, Screen
-    from memory.core.tool_definitions import MEMORY_TOOL_NAMES, tools_to_offer
+    from memory.core.tool_definitions import MEMORY_TOOL_NAMES, EncodedTool, tools_to_offer
     from memory.core.tool_rules import (
         InvalidRule,
         RuleChain,
@@ -170,6 +170,7 @@ __all__ = [
     "Embed",
     "EmbedRefused",
     "EmbedUnavailable",
+    "EncodedTool",
     "EndsTurn",
     "EpochPolicy",
     "ErasedMeanwhile",
@@ -315,7 +316,7 @@ _HOMES = {
     "memory.core.letta_rules": ("LETTA_KINDS", "convert_letta_rules", "show_letta_rules"),
     "memory.core.json_values": ("without_head_line",),
     "memory.core.rule_kinds": ("BaseRule", "EndsTurn", "RequiredBeforeExit", "list_names"),
-    "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "tools_to_offer"),
+    "memory.core.tool_definitions": ("MEMORY_TOOL_NAMES", "EncodedTool", "tools_to_offer"),
     "memory.core.tool_rules": (
         "InvalidRule",
         "RuleChain",

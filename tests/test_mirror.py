@@ -163,7 +163,7 @@ COVERED = {
     "e2e/test_mcp_tools": "gateway.management.tool_entries",
     "gateway/tools/test_mcp_tool": """
         gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
-        gateway.tools.mcp_connection gateway.tools.mcp_results gateway.tools.mcp_stdio
+        gateway.tools.mcp_results gateway.tools.mcp_stdio
     """,
     "e2e/test_teams": """
         gateway.management.layer_access gateway.management.layer_passages

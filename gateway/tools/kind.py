@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -27,6 +27,22 @@ class OperatorTool:
     pinned: bool = False
     version: int = 0
     needs_block: str = ""
+
+
+class DecodedHeaders(Mapping[str, str]):
+    """The client's headers as text, of which a kind of tool reads few or none."""
+
+    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+        self._headers = headers
+
+    def __getitem__(self, name: str) -> str:
+        return self._headers[name.encode("latin-1", "replace")].decode("latin-1")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from gateway.config.mcp_tools import McpToolSettings
+from gateway.tools.mcp_connection import SessionState
 from gateway.tools.mcp_stdio import MESSAGE_BYTES, run_server
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 610.0  # no run takes longer than 600 s
+SESSION_HEADER = "mcp-session-id"
 INFO = types.Implementation(name="mnemogate", version="0")
 
 
@@ -23,19 +25,34 @@ class MessageTooLarge(httpx2.TransportError):
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Passes requests on; an answer that is one message has at most `MESSAGE_BYTES`."""
+    """Passes requests on; an answer that is one message has at most `MESSAGE_BYTES`.
 
-    def __init__(self) -> None:
+    session: is told what the server says of it.
+    """
+
+    def __init__(self, session: SessionState) -> None:
         self._inner = httpx2.AsyncHTTPTransport(retries=0)
+        self._session = session
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
+        if request.method == "POST" and SESSION_HEADER in request.headers:
+            if response.status_code == 404:
+                await response.aclose()
+                return self._tell_expired(request)
+            self._session.is_refused |= response.status_code == 400
         kind = response.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):  # whose events are bounded one by one
             stream = response.stream
             assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - of this transport
             response.stream = BoundedStream(stream)
         return response
+
+    def _tell_expired(self, request: httpx2.Request) -> httpx2.Response:
+        """Return a 404 that its call is known by; the package tells nobody of the status."""
+        error = {"code": types.INVALID_REQUEST, "message": self._session.expired}
+        body = {"jsonrpc": "2.0", "id": None, "error": error}
+        return httpx2.Response(404, json=body, request=request)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -65,6 +82,7 @@ async def open_client(
     settings: McpToolSettings,
     headers: Mapping[str, str],
     on_change: Callable[[], None],
+    session: SessionState,
 ) -> AsyncIterator[Client]:
     """Connect to the server of an entry. on_change: called when it says that its tools changed."""
 
@@ -76,7 +94,9 @@ async def open_client(
         if settings.url:
             timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
             http = await opened.enter_async_context(
-                httpx2.AsyncClient(headers=headers, timeout=timeout, transport=BoundedTransport())
+                httpx2.AsyncClient(
+                    headers=headers, timeout=timeout, transport=BoundedTransport(session)
+                )
             )
             transport = streamable_http_client(
                 settings.url, http_client=http, max_sse_event_size=MESSAGE_BYTES

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,13 +24,32 @@ log = logging.getLogger("mnemogate")
 FAILURES, WITHIN_SECONDS, CLOSED_SECONDS = 3, 30.0, 30.0
 CONNECT_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
-CONNECTION_CLOSED = -32000
+CONNECTION_CLOSED, CLOSED_MESSAGE = -32000, "Connection closed"  # of the package itself
+
+
+class SessionState:
+    """What HTTP said of the session of one connection, which the package does not tell apart.
+
+    expired: the message that stands for 404, which no server knows: nothing of that request was
+    done, and a new session is to be opened. is_refused: 400 was said, as by servers that know no
+    such session either.
+    """
+
+    def __init__(self) -> None:
+        self.expired = f"the session has ended ({secrets.token_hex(8)})"
+        self.is_refused = False
+
+
 # Opens the package's client, entered by the task that owns it.
-OpenClient = Callable[[], AbstractAsyncContextManager[Any]]
+OpenClient = Callable[[SessionState], AbstractAsyncContextManager[Any]]
 
 
 class ServerUnreachable(Exception):
     """The server cannot be reached, or ended the connection; the message says why."""
+
+
+class SessionExpired(ServerUnreachable):
+    """The server knows the session no longer, and did nothing."""
 
 
 class ServerRefused(Exception):
@@ -43,6 +63,7 @@ class McpConnection:
         self._open_client = open_client
         self._owner: asyncio.Task[None] | None = None
         self._client: asyncio.Future[Any] | None = None
+        self._session = SessionState()
         self._closing = asyncio.Event()
         self._failures: deque[float] = deque(maxlen=FAILURES)
         self._closed_until = 0.0
@@ -53,12 +74,18 @@ class McpConnection:
         """Call a tool; return the package's result. Raises ServerUnreachable, ServerRefused."""
         self.running += 1
         try:
-            client = await self._connect()
-            call = partial(client.call_tool, name, dict(arguments))
-            return await self._ask(call, self._owner)
+            try:
+                return await self._call(name, arguments)
+            except SessionExpired:  # as after a restart of the server: a new one is opened
+                return await self._call(name, arguments)
         finally:
             self.running -= 1
             self.used_at = time.monotonic()
+
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        client = await self._connect()
+        call = partial(client.call_tool, name, dict(arguments))
+        return await self._ask(call, self._owner)
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """Return the definitions of all tools. Raises ServerUnreachable, TooManyDefinitions."""
@@ -91,17 +118,26 @@ class McpConnection:
         """Await an answer. owner: of the connection that it comes on, dropped if it is broken."""
         from mcp.shared.exceptions import MCPError
 
+        session = self._session
         try:
             return await work()
         except MCPError as e:
-            if e.code != CONNECTION_CLOSED and "session" not in e.message.lower():
+            is_expired = e.message == session.expired
+            is_closed = e.code == CONNECTION_CLOSED and e.message == CLOSED_MESSAGE
+            names_session = session.is_refused and "session" in e.message.lower()
+            if not (is_expired or is_closed or names_session):
                 raise ServerRefused(e.message) from e
-            error: Exception = e
+            error: Exception = SessionExpired("it knows the session no longer") if is_expired else e
         except (OSError, EOFError) as e:
             error = e
+        except ValueError as e:  # of the package's models
+            raise ServerRefused(f"what the server answered is not MCP ({type(e).__name__})") from e
         if self._owner is owner:
-            self._note_failure()
+            if not isinstance(error, SessionExpired):
+                self._note_failure()
             await self._drop()
+        if isinstance(error, SessionExpired):
+            raise error
         raise ServerUnreachable(_first_cause(error)) from error
 
     async def _connect(self) -> Any:
@@ -113,7 +149,9 @@ class McpConnection:
         owner = self._owner
         if owner is None or owner.done() or self._client is None:
             self._client = asyncio.get_running_loop().create_future()
-            self._owner = asyncio.create_task(self._own(self._client), name="mcp-connection")
+            self._session = SessionState()
+            owning = self._own(self._client, self._session)
+            self._owner = asyncio.create_task(owning, name="mcp-connection")
         client = self._client
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -123,11 +161,11 @@ class McpConnection:
             await self._drop()
             raise ServerUnreachable(f"it did not answer within {CONNECT_SECONDS:g} s") from e
 
-    async def _own(self, connected: asyncio.Future[Any]) -> None:
+    async def _own(self, connected: asyncio.Future[Any], session: SessionState) -> None:
         """Hold the connection until it is closed or breaks."""
         why = "the connection ended"
         try:
-            async with self._open_client() as client:
+            async with self._open_client(session) as client:
                 if not connected.done():
                     connected.set_result(client)
                 self._failures.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from gateway.tools.kind import ToolImage, ToolOutput
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 IMAGE_BYTES = 4 << 20
 CAUSE_CHARACTERS = 300
+SAID_NOTHING = "the tool failed, and its server says nothing more"
 
 
 def read_result(result: Any, origin: str) -> ToolOutput:
@@ -41,13 +43,14 @@ def read_result(result: Any, origin: str) -> ToolOutput:
         texts.insert(0, msgspec.json.encode(structured).decode())
     text = "\n".join(texts)
     if result.is_error:
-        return ToolOutput(f"Error: {text[:CAUSE_CHARACTERS]}", "error", origin=origin)
+        cause = text[:CAUSE_CHARACTERS] if text.strip() else SAID_NOTHING
+        return ToolOutput(f"Error: {cause}", "error", origin=origin)
     return ToolOutput(text, images=tuple(images), origin=origin)
 
 
 def _add_image(item: Any, images: list[ToolImage], texts: list[str]) -> None:
     size = _byte_count(item.data)
-    if item.mime_type in IMAGES and size <= IMAGE_BYTES:
+    if item.mime_type in IMAGES and size <= IMAGE_BYTES and _is_base64(item.data):
         images.append(ToolImage(item.mime_type, item.data, size))
     else:
         texts.append(_left_out(item.mime_type, item.data, "not shown"))
@@ -57,6 +60,14 @@ def _left_out(media: str | None, data: str, why: str) -> str:
     size = _byte_count(data)
     shown = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{max(1, size >> 10)} KiB"
     return f"[{media or 'application/octet-stream'}, {shown}, {why}]"
+
+
+def _is_base64(data: str) -> bool:
+    """Tell whether a model's server can read a picture's data."""
+    try:
+        return bool(binascii.a2b_base64(data, strict_mode=True))
+    except ValueError:
+        return False
 
 
 def _byte_count(data: str) -> int:

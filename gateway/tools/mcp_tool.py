@@ -10,6 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +19,12 @@ from gateway.config.tool_entry import ToolSettings
 from gateway.storage.tool_pins import ToolPin, ToolPinTable
 from gateway.tools.kind import Effect, OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.kinds import KindServices
-from gateway.tools.mcp_connection import McpConnection, ServerRefused, ServerUnreachable
+from gateway.tools.mcp_connection import (
+    McpConnection,
+    ServerRefused,
+    ServerUnreachable,
+    SessionState,
+)
 from gateway.tools.mcp_definitions import (
     DESCRIPTION_CHARACTERS,
     TooManyDefinitions,
@@ -60,7 +66,7 @@ class McpTool:
         self._server = hashlib.sha256(address.encode()).hexdigest()
         self._tools: tuple[OperatorTool, ...] = ()
         self._server_names: dict[str, str] = {}
-        self._shared = McpConnection(lambda: self._open(dict(settings.headers)))
+        self._shared = McpConnection(partial(self._open, dict(settings.headers)))
         self._of_users: OrderedDict[tuple[str, ...], McpConnection] = OrderedDict()
         self._asked = asyncio.Event()
         self._listing = asyncio.Lock()
@@ -259,7 +265,7 @@ class McpTool:
         connection = self._of_users.get(key)
         if connection is None:
             self._make_room()
-            connection = self._of_users[key] = McpConnection(lambda: self._open(headers))
+            connection = self._of_users[key] = McpConnection(partial(self._open, headers))
         self._of_users.move_to_end(key)
         connection.used_at = time.monotonic()
         return connection
@@ -274,11 +280,11 @@ class McpTool:
             closing.add_done_callback(lambda _: None)
 
     @contextlib.asynccontextmanager
-    async def _open(self, headers: Mapping[str, str]) -> AsyncIterator[Any]:
+    async def _open(self, headers: Mapping[str, str], session: SessionState) -> AsyncIterator[Any]:
         """Connect; runs in the task that owns the connection."""
         client_module = await asyncio.to_thread(_load_client)
         async with client_module.open_client(
-            self.name, self.settings, headers, self._asked.set
+            self.name, self.settings, headers, self._asked.set, session
         ) as client:
             changes = asyncio.create_task(self._follow_changes(client_module, client))
             try:

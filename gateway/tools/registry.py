@@ -20,8 +20,8 @@ from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
 from gateway.tools.planned import list_planned
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
-from memory import MEMORY_TOOL_NAMES, TokenCounter, list_literal_names
-from memory.session.toolbox import EncodedTool, ToolOffer
+from memory import MEMORY_TOOL_NAMES, EncodedTool, TokenCounter, list_literal_names
+from memory.session.toolbox import ToolOffer
 
 MAX_ANSWERS = 64  # of grants that are kept for one catalog
 OBSERVED = 256  # runs of which times are kept, for the dashboard

@@ -84,7 +84,7 @@ class ToolRuns:
         self.count = 0
 
     async def run(
-        self, call: AdmittedCall, ledger: RunLedger, hidden: Collection[str]
+        self, call: AdmittedCall, ledger: RunLedger, hidden: Collection[str] = ()
     ) -> RunRecord:
         """Run a call; return how it ended. Never raises for a failure of a tool.
 

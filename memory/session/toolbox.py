@@ -11,12 +11,10 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from memory.conversation.messages import Json
-from memory.core import tool_definitions
 from memory.core.tool_rules import TurnEnd
 from memory.core.turn_runs import NO_RUNS, TurnRuns
 from memory.tools import ToolCall
 
-EncodedTool = tool_definitions.EncodedTool  # a part of the port
 RunStatus = Literal["ok", "error", "refused", "timeout", "cancelled", "unknown", "replayed"]
 Effect = Literal["read", "write"]
 DIGEST_CHARACTERS = 16  # of arguments' digests, which tell the calls of one turn apart

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 
+from memory import TokenCounter
 from tests.e2e.operator_tools import ToolServer, gateway, granting, offered
 from tests.models import Model, call, calls
 
 NOUNS = "issue invoice customer ticket photo deployment".split()  # noqa: SIM905
 VERBS = "create list delete update archive close rename copy share move".split()  # noqa: SIM905
+
+
+OWN = ("list_issue", "tool_search", "tool_call", "result_open")
 
 
 def told_of(body):
@@ -39,8 +43,10 @@ async def test_t_g8_of_sixty_tools_the_right_one_is_found_and_the_list_stays_the
             assert len({json.dumps(body["tools"]) for body in up.bodies}) == 1
             shown = [n for n in offered(up.bodies[0]) if n in ("list_issue", "tool_search")]
             assert shown == ["list_issue", "tool_search"]
-            found = told_of(up.bodies[1])[0]
-            assert '"name":"archive_invoice"' in found
+            own = [t for t in up.bodies[0]["tools"] if t["function"]["name"] in OWN]
+            assert len(own) == len(OWN)
+            assert TokenCounter().tools(own) < 900  # of schema
+            assert all('"name":"archive_invoice"' in told_of(body)[0] for body in up.bodies[1:3])
             assert told_of(up.bodies[2])[1].endswith("archived")
             assert [r.path for r in server.requests] == ["/archive_invoice/7"]
 

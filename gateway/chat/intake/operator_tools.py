@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -24,7 +23,7 @@ from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.tools.agent_tools import RunTurn
 from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
-from gateway.tools.kind import ToolCaller
+from gateway.tools.kind import DecodedHeaders, ToolCaller
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
 from memory import StoreUnavailable
@@ -102,22 +101,6 @@ def _caller_of(request: TurnInput) -> ToolCaller:
         request.owner,
         request.project,
     )
-
-
-class DecodedHeaders(Mapping[str, str]):
-    """The client's headers as text, of which a kind of tool reads few or none."""
-
-    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
-        self._headers = headers
-
-    def __getitem__(self, name: str) -> str:
-        return self._headers[name.encode("latin-1", "replace")].decode("latin-1")
-
-    def __iter__(self) -> Iterator[str]:
-        return (name.decode("latin-1") for name in self._headers)
-
-    def __len__(self) -> int:
-        return len(self._headers)
 
 
 def _takes_tools(gateway: GatewayState, request: TurnInput, target: Target) -> bool:
