@@ -436,7 +436,8 @@ def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -
         settings.delegation.inbox_days,
         settings.toolbox.result_days,
     )
-    maintenance.register(worker, memory.db, retention, memory.retrieval)
+    align = distillation.alignment_of(lambda: memory.policy, _blocks_in(memory))
+    maintenance.register(worker, memory.db, retention, memory.retrieval, align)
     worker.register(
         "fade",
         maintenance.fade_handler(memory.db),
