@@ -31,6 +31,7 @@ from gateway.memory_adapters.semantic_search import build_semantic_search
 from gateway.models.facts import ModelFacts
 from gateway.models.tokenizers import Vocabularies, folder
 from gateway.redis_client import RedisClient
+from gateway.routing.agents import AgentDirectory, schedule_of
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.cooldowns import CooldownPolicy, Cooldowns, LocalCooldowns
 from gateway.routing.redis_cooldowns import RedisCooldowns
@@ -344,7 +345,7 @@ def _policy(settings: Settings) -> Policy:
         summary_seconds=part.summary_seconds,
         summary_prompt=prompts.summary or SUMMARY_PROMPT,
         ahead=part.summarize_ahead,
-        reflect=reflection.ReflectionSchedule(part.reflect.every_turns, part.reflect.idle_seconds),
+        reflect=schedule_of(part.reflect, part.timezone),
         skills=distillation.SkillPolicy(
             part.skills.mode,
             RepetitionRules(part.skills.min_calls, part.skills.min_times),
@@ -402,9 +403,25 @@ def _register(
         slow=True,
         small=memory.lines.forget_row,
     )
+    _register_upkeep(worker, memory, background_model)
+    worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)
+
+
+def _register_upkeep(
+    worker: Worker, memory: Memory, background_model: BackgroundModelClient
+) -> None:
+    """Let this process tidy memories, and write skills."""
+    blocks = _blocks_in(memory)
+    agents = AgentDirectory(background_model.settings, memory, memory.secret)
     worker.register(
         reflection.KIND,
-        reflection.reflection_handler(memory.db, background_model, memory.retrieval, blocks),
+        reflection.reflection_handler(
+            memory.db,
+            background_model,
+            memory.retrieval,
+            blocks,
+            agents.find_reflection_plan,
+        ),
         slow=True,
     )
     worker.register(
@@ -415,7 +432,6 @@ def _register(
         slow=True,
         small=memory.lines.forget_row,
     )
-    worker.limit(_kinds_with_credential(settings, memory), background_model.credentials.tenants)
 
 
 def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -> None:
@@ -426,7 +442,8 @@ def _register_housekeeping(worker: Worker, memory: Memory, settings: Settings) -
         settings.delegation.inbox_days,
         settings.toolbox.result_days,
     )
-    maintenance.register(worker, memory.db, retention, memory.retrieval)
+    align = distillation.alignment_of(lambda: memory.policy, _blocks_in(memory))
+    maintenance.register(worker, memory.db, retention, memory.retrieval, align)
     worker.register(
         "fade",
         maintenance.fade_handler(memory.db),

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from memory.ids import new_id
     from memory.jobs.background_model import BackgroundCall, BackgroundModel
     from memory.jobs.fact_prompt import ExtractionRules
-    from memory.jobs.reflection import ReflectionSchedule
+    from memory.jobs.reflection import ReflectionPlan, ReflectionSchedule
     from memory.jobs.worker import Worker
     from memory.management.conversations import ConversationName
     from memory.management.files import FileVersion, IncomingFile, StoredFile
@@ -209,6 +209,7 @@ __all__ = [
     "PrefixInfo",
     "PromptReport",
     "QuickRead",
+    "ReflectionPlan",
     "ReflectionSchedule",
     "Repeat",
     "RequiredBeforeExit",
@@ -353,7 +354,7 @@ _HOMES = {
     "memory.ids": ("new_id",),
     "memory.jobs.background_model": ("BackgroundCall", "BackgroundModel"),
     "memory.jobs.fact_prompt": ("ExtractionRules",),
-    "memory.jobs.reflection": ("ReflectionSchedule",),
+    "memory.jobs.reflection": ("ReflectionPlan", "ReflectionSchedule"),
     "memory.jobs.worker": ("Worker",),
     "memory.management.conversations": ("ConversationName",),
     "memory.management.passages": ("UndoneChange",),

@@ -12,6 +12,7 @@ MemoryFault: to the caller (the gateway answers without memory, or refuses).
 │   ├── TooManyFiles   the user has as many files as one may have
 │   ├── FilesFull      the user's files have as many bytes as they may have
 │   ├── FileTooLarge   the file has more bytes than one may have
+│   ├── MemoryChanged  a proposal's blocks or passages are not as it saw them
 │   ├── SkillExists    another skill of the scope has this name
 │   └── TooManySharers the shared block has as many members as one may have
 ├── ErasedMeanwhile    the owner was erased after this turn began: its writes are void
@@ -27,6 +28,8 @@ ToolError: to the model, as a tool result that says what to do.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class MemoryFault(Exception):
@@ -75,6 +78,14 @@ class FilesFull(Conflict):
 
 class FileTooLarge(Conflict):
     """The file has more bytes than one may have."""
+
+
+class MemoryChanged(Conflict):
+    """A proposal cannot be applied or undone: these labels and passages changed since."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"these changed since the proposal was made: {', '.join(names[:20])}")
+        self.names = list(names)
 
 
 class SkillExists(Conflict):

@@ -56,6 +56,8 @@ PLACES = {
     "memory.stores.sql.rows.call_records": OWN_ROWS,
     "memory.core.skill_text": "one line of a file SKILL.md, which holds a text",
     "memory.stores.sql.rows.skills": OWN_ROWS,
+    "memory.stores.sql.rows.reflections": OWN_ROWS,
+    "memory.jobs.heartbeat": OWN_ROWS,
     "memory.stores.sql.rows.task_turns": OWN_ROWS,
     "memory.stores.sql.rows.conversations": OWN_ROWS,
     "memory.stores.sql.turns.exchanges": OWN_ROWS,

@@ -75,6 +75,11 @@ COVERED = {
         memory.stores.sql.engine.skill_tables memory.stores.sql.rows.skill_block
         memory.stores.sql.rows.skills memory.stores.sql.rows.task_turns
     """,
+    "e2e/test_heartbeat": """
+        gateway.management.reflections gateway.server.heartbeat memory.jobs.heartbeat
+        memory.jobs.rehearsal memory.management.reflections
+        memory.stores.sql.rows.reflections
+    """,
     "e2e/test_tools_images": "gateway.apis.result_images",
     "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
     "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from string import Formatter
 from typing import Annotated, Literal
 
@@ -54,9 +55,32 @@ BLOCKS = (
 PROJECT_BLOCKS = (BlockDefault(label="project", description="What is known about this project"),)
 
 
+def check_cron(cron: str) -> str:
+    """Return five fields of cron, or "". Raises ValueError."""
+    if not cron:
+        return cron
+    from cronsim import CronSim, CronSimError  # imported only where a clock is set
+
+    try:
+        if len(cron.split()) != 5:
+            raise CronSimError("it has not five fields")
+        CronSim(cron, datetime(2026, 1, 1, tzinfo=UTC))
+    except CronSimError as e:
+        raise ValueError(
+            f"{cron[:64]!r} is no time of cron ({e}): write minute, hour, day, month and weekday, "
+            "like '0 3 * * *'"
+        ) from e
+    return cron
+
+
 class ReflectSettings(Section):
     every_turns: int = Field(0, ge=0)
     idle_seconds: float = Field(0, ge=0)
+    cron: Annotated[str, AfterValidator(check_cron)] = ""
+    model: str = Field("", max_length=1024)
+    prompt: str = Field("", max_length=32_000)
+    dry_run: bool = False
+    label: tuple[Annotated[str, Field(min_length=1, max_length=63)], ...] = ()
 
 
 class ExtractionSettings(Section):

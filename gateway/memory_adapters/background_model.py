@@ -49,7 +49,7 @@ class BackgroundModelClient:
     async def __call__(
         self, call: BackgroundCall, messages: Sequence[Json], max_tokens: int
     ) -> Json:
-        name = self.settings.memory.summarizer or call.model
+        name = self._model_of(call)
         body: Json = {"model": name, "messages": list(messages)}
         if call.tools:
             body["tools"] = list(call.tools)
@@ -75,6 +75,9 @@ class BackgroundModelClient:
             self.usage.add(
                 bill_record(record, forward, replace(bill, hidden=bill.tokens), started_at)
             )
+
+    def _model_of(self, call: BackgroundCall) -> str:
+        return call.own_model or self.settings.memory.summarizer or call.model
 
     def _dispatcher(self, call: BackgroundCall, body: Json) -> Dispatcher:
         """Return the dispatcher of a call.
@@ -107,7 +110,7 @@ class BackgroundModelClient:
             self.credentials.drop(call.tenant, caller.authorization)
             raise Postponed("the provider refused the tenant's credential") from error
         if is_overflow(error):
-            name = self.settings.memory.summarizer or call.model
+            name = self._model_of(call)
             raise TooLong(f"the prompt exceeds the context window of {name!r}") from error
 
 

@@ -12,10 +12,11 @@ import fnmatch
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.auth.authenticator import Principal
 from gateway.config.agents import ID, NAME, PREFIX, AgentSettings
+from gateway.config.memory_settings import ReflectSettings
 from gateway.config.settings import Settings
 from gateway.errors import Forbidden, UnknownAgent
 from memory import (
@@ -25,6 +26,7 @@ from memory import (
     ListedAgent,
     Memory,
     Policy,
+    ReflectionPlan,
     ReflectionSchedule,
     StoredAgent,
     StoreUnavailable,
@@ -158,6 +160,23 @@ class AgentDirectory:
             self._parsed_agents.put(key, agent)
         return agent
 
+    async def find_reflection_plan(self, tenant: str, agent: str) -> ReflectionPlan:
+        """Return how the memory of an agent is tidied. Raises StoreUnavailable."""
+        profile = None if agent == "default" else await self.find(tenant, agent, certain=False)
+        policy = self._memory.policy if profile is None else self.policy_of(profile)
+        return policy.reflect.plan
+
+    async def has_clock(self) -> bool:
+        """Tell whether a memory is tidied by the clock. Raises StoreUnavailable."""
+        if self._memory.policy.reflect.plan.cron:
+            return True
+        agents = self._configured.values()
+        if any(a.settings.reflect is not None and a.settings.reflect.cron for a in agents):
+            return True
+        if self._memory.agents.is_unused:
+            return False
+        return await management.agents.any_with_clock(self._memory)
+
     def policy_of(self, agent: Agent) -> Policy:
         """Return how the memory behaves for an agent: the gateway's own policy, and its profile.
 
@@ -175,13 +194,27 @@ def _merge_policy(base: Policy, profile: AgentSettings) -> Policy:
     blocks = [
         CoreBlock(b.label, b.value, b.description, b.limit, b.read_only) for b in profile.blocks
     ]
-    reflect = profile.reflect
     return base.of_agent(
         blocks,
         profile.instruction,
-        ReflectionSchedule(reflect.every_turns, reflect.idle_seconds) if reflect else None,
+        _schedule_of(base.reflect, profile),
         inherits=profile.inherit_blocks,
     )
+
+
+def _schedule_of(base: ReflectionSchedule, profile: AgentSettings) -> ReflectionSchedule:
+    """Return when and how the memory of an agent is tidied, by the clock of its own zone."""
+    if profile.reflect is not None:
+        return schedule_of(profile.reflect, profile.timezone)
+    return replace(base, plan=replace(base.plan, zone=profile.timezone))
+
+
+def schedule_of(reflect: ReflectSettings, zone: str) -> ReflectionSchedule:
+    """Return when and how a memory is tidied. zone: in which a clock is read."""
+    plan = ReflectionPlan(
+        reflect.cron, zone, reflect.model, reflect.prompt, reflect.dry_run, reflect.label
+    )
+    return ReflectionSchedule(reflect.every_turns, reflect.idle_seconds, plan)
 
 
 def listed_agent(agent: Agent) -> ListedAgent:

@@ -10,6 +10,7 @@ from functools import partial
 
 from gateway.chat.stored.background_booking import book_pending
 from gateway.server.device_memory import add_device_memories
+from gateway.server.heartbeat import keep_time
 from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.state import CurrentState, GatewayState
 from gateway.storage.key_probe import NONE
@@ -62,6 +63,9 @@ async def _open(current_state: CurrentState) -> None:
             await tell_of_hidden_agents(gateway)
             booking = book_pending(lambda: current_state.gateway)
             gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
+            if gateway.settings.server.jobs:
+                clock = keep_time(lambda: current.gateway)
+                gateway.process.jobs.add(asyncio.create_task(clock, name="heartbeat"))
             return
         except MemoryFault as e:
             if str(e) != logged_text:

@@ -22,7 +22,7 @@ class BackgroundCall:
     """On whose behalf a job calls a model.
 
     kind: of the job. model: the conversation's own, used if no other is configured. tools: what the
-    model may call.
+    model may call. own_model: the one that is configured for this job, "" for none.
     """
 
     kind: str
@@ -30,6 +30,7 @@ class BackgroundCall:
     user: str | None
     model: str
     tools: Sequence[Json] = ()
+    own_model: str = ""
 
 
 class BackgroundModel(Protocol):

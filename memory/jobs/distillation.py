@@ -24,8 +24,8 @@ from memory.jobs.background_model import BackgroundCall, BackgroundModel, backgr
 from memory.jobs.skill_answer import TOKENS, TaskEvidence, build_prompt, find_fault, read_draft
 from memory.jobs.worker import Handler
 from memory.stores.sql.engine.database import Database
+from memory.stores.sql.rows import skill_block, task_turns
 from memory.stores.sql.rows import skills as skill_rows
-from memory.stores.sql.rows import task_turns
 from memory.stores.sql.rows.blocks import EditSource
 from memory.stores.sql.rows.jobs import Effect, QueuedJob, enqueue
 from memory.stores.sql.rows.skill_block import SkillListing
@@ -34,6 +34,7 @@ from memory.stores.sql.rows.skills import NewSkill, SkillEditor
 log = logging.getLogger("mnemogate")
 KIND = "distill"
 ACTOR = "distillation"
+ALIGNED_ROWS = 100  # lists that are written in one transaction
 IDLE_SECONDS = 5.0  # after a turn with tools; each one begins the wait anew
 SHOWN_TURNS = 4  # of a task that the model is shown
 MAX_REFUSALS = 3  # texts of one sequence that are refused, after which none is asked for
@@ -54,6 +55,11 @@ class SkillPolicy:
     @property
     def is_on(self) -> bool:
         return self.mode != "off"
+
+    @property
+    def listed(self) -> int:
+        """How many skills a prompt lists; 0 where they are off."""
+        return self.max_shown if self.is_on else 0
 
     @property
     def new_status(self) -> str:
@@ -156,7 +162,7 @@ class _Distillation:
         blocks: Mapping[str, CoreBlock],
     ) -> None:
         self._job, self._findings, self._settings = job, findings, settings
-        listing = SkillListing(blocks, settings.skills.max_shown)
+        listing = SkillListing(blocks, settings.skills.listed)
         self._editor = SkillEditor(job.scope_id or 0, listing, EditSource(ACTOR))
         self._draft: SkillDraft | None = None
         self._task: RepeatedTask | None = None
@@ -199,3 +205,13 @@ class _Distillation:
         """Return the sequences of which another run made a skill meanwhile."""
         steps: dict[str, Any] = skill_rows.read_steps(conn, self._editor.scope_id)
         return {name for name, (status, _) in steps.items() if status != skill_rows.REFUSED}
+
+
+def alignment_of(settings: Callable[[], DistillationSettings], blocks: Blocks) -> Effect:
+    """Return what brings a few lists of skills in line with the settings."""
+
+    def align(conn: Connection) -> int:
+        listing = SkillListing(blocks(""), settings().skills.listed)
+        return skill_block.align(conn, listing, ALIGNED_ROWS)
+
+    return align

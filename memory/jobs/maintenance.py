@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from sqlalchemy import Connection
+
 from memory.ids import clock
 from memory.jobs.reindex import begin, reindex_handler
 from memory.jobs.worker import LEASE, Handler, Worker
@@ -67,10 +69,18 @@ def erase_handler(db: Database, forget: Forget) -> Handler:
     return erase
 
 
-def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
+def _align_nothing(conn: Connection) -> int:
+    """Align nothing."""
+    return 0
+
+
+def expire_handler(
+    db: Database, ages: RetentionPolicy, align: Callable[[Connection], int] = _align_nothing
+) -> Handler:
     """Return the job that removes expired rows, also of the application's tables.
 
-    It also starts to rebuild a search index of an earlier version.
+    It also starts to rebuild a search index of an earlier version. align: brings a few lists in
+    line with the settings; returns how many.
     """
 
     async def expire(_: QueuedJob) -> None:
@@ -93,6 +103,8 @@ def expire_handler(db: Database, ages: RetentionPolicy) -> Handler:
             while await db.write(work, piece=True):
                 pass
         while await expire_unnamed(db, now - ages.unnamed * DAY, db.application_tables):
+            pass
+        while await db.write(align, piece=True):
             pass
         records = partial(job_records.expire, before=now - job_records.KEPT_DAYS * DAY)
         for work in (records, model_records.expire):
@@ -126,9 +138,15 @@ def fade_handler(db: Database) -> Handler:
     return fade
 
 
-def register(worker: Worker, db: Database, ages: RetentionPolicy, retrieval: Retriever) -> None:
-    """Register the jobs of every gateway."""
+def register(
+    worker: Worker,
+    db: Database,
+    ages: RetentionPolicy,
+    retrieval: Retriever,
+    align: Callable[[Connection], int] = _align_nothing,
+) -> None:
+    """Register the jobs of every gateway. align: see `expire_handler`."""
     worker.register("erase", erase_handler(db, retrieval.forget))
     worker.register("embed", embed_handler(retrieval.embed_scope), small=True)
     worker.register("reindex", reindex_handler(db))
-    worker.register("expire", expire_handler(db, ages), interval=PERIOD_SECONDS)
+    worker.register("expire", expire_handler(db, ages, align), interval=PERIOD_SECONDS)

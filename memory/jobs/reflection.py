@@ -7,26 +7,30 @@ Its edits are versions like any others, by `reflection`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from memory import tools
 from memory.conversation.messages import Json, keyed_hash
 from memory.core import tool_definitions
 from memory.core.blocks import CoreBlock, elements, escape
+from memory.errors import ToolError
 from memory.jobs.background_model import BackgroundCall, BackgroundModel, background_call
+from memory.jobs.rehearsal import Rehearsal
 from memory.jobs.worker import Handler
 from memory.retrieval.retriever import Retriever
+from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import Database
 from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.rows import blocks as block_rows
 from memory.stores.sql.rows import passages as passage_rows
-from memory.stores.sql.rows import scopes
-from memory.stores.sql.rows.jobs import QueuedJob, advance
+from memory.stores.sql.rows import reflections, scopes
+from memory.stores.sql.rows.jobs import Effect, QueuedJob, advance
 from memory.stores.sql.rows.messages import SearchQuery
 
 KIND = "reflect"
@@ -49,7 +53,35 @@ OFFERED = tuple(
     if x["function"]["name"] != "conversation_search"
 )
 ALLOWED = frozenset(x["function"]["name"] for x in OFFERED)
+BLOCK_EDITS = frozenset(("core_memory_append", "core_memory_replace", "memory_rethink"))
+REFUSED = "Error: this block may not be edited here. Leave it as it is."
 Blocks = Callable[[str], Mapping[str, CoreBlock]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionPlan:
+    """How a user's memory is tidied.
+
+    cron: five fields, "" for never; zone: in which they are read. model, prompt: "" for the usual
+    ones. is_dry: changes are proposed, and not made. labels: of blocks that may be edited, all
+    where there is none.
+    """
+
+    cron: str = ""
+    zone: str = "UTC"
+    model: str = ""
+    prompt: str = ""
+    is_dry: bool = False
+    labels: tuple[str, ...] = ()
+
+
+NO_PLAN = ReflectionPlan()
+FindPlan = Callable[[str, str], Awaitable[ReflectionPlan]]  # of a tenant's agent
+
+
+async def find_no_plan(tenant: str, agent: str) -> ReflectionPlan:
+    """Return the usual plan."""
+    return NO_PLAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +93,7 @@ class ReflectionSchedule:
 
     turns: int = 0
     idle: float = 0.0
+    plan: ReflectionPlan = NO_PLAN
 
     def jobs(self, scope_key: bytes, model: str, project: str = "") -> list[QueuedJob]:
         """Return the jobs to queue after a turn. project: of the memory, "" for none."""
@@ -87,23 +120,49 @@ class ReflectionSchedule:
         ]
 
 
+def run_job(scope_id: int, model: str, project: str = "") -> QueuedJob:
+    """Return a run of now. model: the one that the memory was last used with."""
+    payload = {"model": model, "rounds": 0, **({"project": project} if project else {})}
+    return QueuedJob(KIND, payload, scope_id, dedupe=f"{KIND}-now-{scope_id}")
+
+
 @dataclass(frozen=True, slots=True)
 class _ReflectionInput:
     call: BackgroundCall
     blocks: Mapping[str, CoreBlock]
     passages: Sequence[dict[str, Any]]
+    plan: ReflectionPlan
+
+    @property
+    def digest(self) -> str:
+        """A name of the memory as it is, and of how it is tidied."""
+        state = [
+            sorted((label, block.value) for label, block in self.blocks.items()),
+            [(passage["id"], passage["content"]) for passage in self.passages],
+            (self.plan.prompt, self.plan.labels, self.plan.is_dry),
+        ]
+        return hashlib.sha256(repr(state).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def reflection_handler(
-    db: Database, model: BackgroundModel, retrieval: Retriever, blocks: Blocks
+    db: Database,
+    model: BackgroundModel,
+    retrieval: Retriever,
+    blocks: Blocks,
+    find_plan: FindPlan = find_no_plan,
 ) -> Handler:
-    """Return the job of a reflection. blocks: the operator's in a project, "" for none."""
+    """Return the job of a reflection. blocks: the operator's in a project, "" for none.
 
-    async def run(job: QueuedJob) -> None:
+    A memory that a run left as it was is not looked at again before it changes.
+    """
+
+    async def run(job: QueuedJob) -> Effect | None:
+        scope = await db.read(lambda conn: _find_scope(conn, job.scope_id))
+        plan = NO_PLAN if scope is None else await find_plan(*scope)
         own_blocks = blocks(str(job.payload.get("project") or ""))
-        reflection_input = await db.read(lambda conn: _read_input(conn, job, own_blocks))
+        reflection_input = await db.read(lambda conn: _read_input(conn, job, own_blocks, plan))
         if reflection_input is None:
-            return
+            return None
         context = tools.ToolContext(
             job.scope_id or 0,
             block_rows.BlockSet(job.scope_id, own_blocks),
@@ -113,17 +172,43 @@ def reflection_handler(
             allowed=ALLOWED,
             actor=ACTOR,
         )
-        messages = _prompt_messages(reflection_input)
-        for round_index in range(job.payload["rounds"], ROUNDS):
-            message = await model(reflection_input.call, messages, TOKENS)
+        reflection = _Reflection(db, model, job, reflection_input, context)
+        await reflection.run()
+        return reflection.effect
+
+    return run
+
+
+class _Reflection:
+    """One run: rounds of calls, until the model makes none. effect: what is written at its end."""
+
+    def __init__(
+        self,
+        db: Database,
+        model: BackgroundModel,
+        job: QueuedJob,
+        reflection_input: _ReflectionInput,
+        context: tools.ToolContext,
+    ) -> None:
+        self._db, self._model, self._job = db, model, job
+        self._input, self._context = reflection_input, context
+        plan = reflection_input.plan
+        self._labels = frozenset(plan.labels)
+        self._rehearsal = Rehearsal(db, context) if plan.is_dry else None
+        self.effect: Effect | None = None
+
+    async def run(self) -> None:
+        """Run the rounds."""
+        job, context = self._job, self._context
+        messages = _prompt_messages(self._input)
+        done = 0 if self._rehearsal is not None else job.payload["rounds"]
+        for round_index in range(done, ROUNDS):
+            message = await self._model(self._input.call, messages, TOKENS)
             calls = _calls(message)
             if not calls:
-                return
+                break
             results = await tools.run_searches(calls, context)
-            step = _Step(calls, context, round_index)
-            results |= await db.write(
-                partial(_run_edits, job=job, step=step), lock=job.scope_id or NOTHING
-            )
+            results |= await self._run_edits(calls, round_index)
             messages = [
                 *messages,
                 {**message, "role": "assistant", "tool_calls": message["tool_calls"][: len(calls)]},
@@ -132,25 +217,72 @@ def reflection_handler(
                     for i, c in enumerate(calls)
                 ),
             ]
+        self._settle(has_edited=context.edited or bool(context.inserted))
 
-    return run
+    async def _run_edits(self, calls: Sequence[tools.ToolCall], number: int) -> dict[int, str]:
+        """Run a round's edits; those of other blocks than the plan names are refused."""
+        allowed_calls = [c for c in calls if not self._is_refused(c)]
+        places = [i for i, c in enumerate(calls) if not self._is_refused(c)]
+        results = {i: REFUSED for i in range(len(calls)) if i not in places}
+        if self._rehearsal is not None:
+            texts = await self._rehearsal.run(allowed_calls)
+        else:
+            step = _Step(allowed_calls, self._context, number)
+            lock = self._job.scope_id or NOTHING
+            texts = await self._db.write(partial(_run_edits, job=self._job, step=step), lock=lock)
+        return results | {places[i]: text for i, text in texts.items()}
+
+    def _is_refused(self, call: tools.ToolCall) -> bool:
+        """Tell whether a call may edit a block that the plan does not name."""
+        if not self._labels or call.name not in BLOCK_EDITS:
+            return False
+        try:
+            arguments = tools.parse_arguments(call)
+        except ToolError:
+            return False  # it is answered by the tool
+        return arguments.get("label") not in self._labels
+
+    def _settle(self, *, has_edited: bool) -> None:
+        """Say what is written at the end: a proposal, or that nothing was to be done."""
+        scope_id, digest = self._context.scope_id, self._input.digest
+        changes = self._rehearsal.changes if self._rehearsal is not None else []
+        if changes:
+
+            def propose(conn: Connection) -> None:
+                reflections.add(conn, scope_id, changes)
+                reflections.note_settled(conn, scope_id, digest)
+
+            self.effect = propose
+        elif not has_edited and not self._job.payload.get("rounds"):
+            self.effect = lambda conn: reflections.note_settled(conn, scope_id, digest)
+
+
+def _find_scope(conn: Connection, scope_id: int | None) -> tuple[str, str] | None:
+    """Return the tenant and the agent of a scope."""
+    scope_columns = t.scopes.c
+    query = select(scope_columns.tenant, scope_columns.agent).where(scope_columns.id == scope_id)
+    row = conn.execute(query).first()
+    return None if row is None else (row.tenant, row.agent)
 
 
 def _read_input(
-    conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock]
+    conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock], plan: ReflectionPlan
 ) -> _ReflectionInput | None:
-    call = background_call(conn, KIND, job.scope_id, job.payload["model"])
+    call = background_call(conn, KIND, job.scope_id, str(job.payload.get("model") or ""))
     if call is None or job.scope_id is None:
         return None
     core_blocks = block_rows.all_of(conn, block_rows.BlockSet(job.scope_id, blocks))
     newest_passages = passage_rows.search(
         conn, job.scope_id, passage_rows.PassageFilter(SearchQuery(limit=NEWEST_MESSAGES))
     )
-    return (
-        _ReflectionInput(replace(call, tools=OFFERED), core_blocks, newest_passages)
-        if any(b.value for b in core_blocks.values()) or newest_passages
-        else None
-    )
+    if not (any(b.value for b in core_blocks.values()) or newest_passages):
+        return None
+    model_call = replace(call, tools=OFFERED, own_model=plan.model)
+    reflection_input = _ReflectionInput(model_call, core_blocks, newest_passages, plan)
+    is_begun = bool(job.payload.get("rounds"))
+    if not is_begun and reflections.find_settled(conn, job.scope_id) == reflection_input.digest:
+        return None
+    return reflection_input
 
 
 def _prompt_messages(reflection_input: _ReflectionInput) -> list[Json]:
@@ -161,7 +293,8 @@ def _prompt_messages(reflection_input: _ReflectionInput) -> list[Json]:
         f"<memory_blocks>\n{elements(list(reflection_input.blocks.values()))}\n</memory_blocks>\n"
         f"<newest_archival_memory>\n{passages}\n</newest_archival_memory>"
     )
-    return [{"role": "system", "content": PROMPT}, {"role": "user", "content": text}]
+    prompt = reflection_input.plan.prompt or PROMPT
+    return [{"role": "system", "content": prompt}, {"role": "user", "content": text}]
 
 
 def _calls(message: Json) -> list[tools.ToolCall]:

@@ -21,6 +21,7 @@ from memory.stores.sql.rows.blocks import EditSource
 __all__ = [
     "LostMembership",
     "UndoneEdit",
+    "any_with_clock",
     "delete_agent",
     "edit_agent",
     "erase_memories",
@@ -51,6 +52,11 @@ async def find_agent(memory: Memory, tenant: str, name: str) -> StoredAgent | No
 async def list_agents(memory: Memory, tenant: str) -> list[ListedAgent]:
     """Return a tenant's agents in the order of their names. Raises StoreUnavailable."""
     return await read(memory, lambda conn: rows.list_agents(conn, tenant))
+
+
+async def any_with_clock(memory: Memory) -> bool:
+    """Tell whether a profile has its memory tidied by the clock. Raises StoreUnavailable."""
+    return await read(memory, rows.any_with_clock)
 
 
 async def list_tenants(memory: Memory, names: Sequence[str]) -> list[tuple[str, str]]:

@@ -308,3 +308,15 @@ async def test_skill_open_reads_what_is_active_and_nothing_else(data):
             assert "skill_open" not in json.dumps(up.bodies[-1]["tools"])
             await live.chat("Hello", user="ada", headers={"x-memory": "read"})
             assert "skill_open" in json.dumps(up.bodies[-1]["tools"])
+
+
+async def test_t_k1_switched_off_again_the_list_is_gone_and_comes_back(data):
+    config = {**granting({}), "memory.skills": {"mode": "auto"}}
+    for mode, is_listed in (("auto", True), ("off", False), ("auto", True)):
+        config["memory.skills"] = {"mode": mode}
+        async with Model("Hello.") as up, gateway(up, data, config) as live:
+            if not await list_skills(live):
+                await live.memory("POST", BASE, headers=KEY, json=SKILL)
+            await settled(live)
+            await live.chat("Hello", user="ada")
+            assert ("city-report" in json.dumps(up.bodies[-1])) is is_listed

@@ -777,6 +777,8 @@ async def test_the_schema_describes_the_routes(live):
         "/users/{user}/dropped/{ident}/keep": {"post"},
         "/users/{user}/jobs": {"get"},
         "/users/{user}/files/{file}": {"delete", "get", "put"},
+        "/users/{user}/reflections": {"post", "get"},
+        "/users/{user}/reflections/{reflection}": {"post"},
         "/users/{user}/skills": {"post", "get"},
         "/users/{user}/skills/import": {"post"},
         "/users/{user}/skills/{skill}": {"delete", "patch", "get"},

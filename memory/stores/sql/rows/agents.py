@@ -94,6 +94,13 @@ def any_made(conn: Connection) -> bool:
     return conn.execute(ANY).first() is not None
 
 
+def any_with_clock(conn: Connection) -> bool:
+    """Tell whether a profile has its memory tidied by the clock."""
+    profile = t.agents.c.profile
+    has_clock = profile.like('%"cron":%'), profile.not_like('%"cron":""%')
+    return conn.execute(select(t.agents.c.id).where(*has_clock).limit(1)).first() is not None
+
+
 def changes() -> Query:
     """Return the query for what differs after each change that any worker made."""
     return Query(CHANGED, {"name": CHANGES})

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, select
 from memory.core.blocks import CoreBlock
 from memory.core.skill_text import ACTIVE
 from memory.errors import ToolError
+from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.skill_tables import skills
 from memory.stores.sql.rows import blocks
 from memory.stores.sql.rows.blocks import BlockSet, EditSource
@@ -86,3 +87,26 @@ def is_own(block: CoreBlock) -> bool:
 def is_list(row: Any) -> bool:
     """Tell whether the row of a block is the list of skills."""
     return bool(row.label == LABEL and row.read_only and row.description == DESCRIPTION)
+
+
+def align(conn: Connection, listing: SkillListing, rows: int) -> int:
+    """Bring a few lists in line with the settings; return how many, 0 once all are.
+
+    Where skills are off none is shown; where they were switched on again, they are.
+    """
+    block_columns = t.blocks.c
+    is_shown = (block_columns.label == LABEL) & (block_columns.description == DESCRIPTION)
+    is_shown &= block_columns.deleted.is_(False) & block_columns.read_only.is_(True)
+    if listing.max_shown:
+        # A block of this label that somebody else made stays, too.
+        with_block = select(block_columns.scope_id).where(
+            block_columns.label == LABEL, block_columns.deleted.is_(False)
+        )
+        without_block = s.scope_id.not_in(with_block)
+        query = select(s.scope_id).distinct().where(s.status == ACTIVE, without_block)
+    else:
+        query = select(block_columns.scope_id).where(is_shown)
+    scope_ids = conn.execute(query.limit(rows)).scalars().all()
+    for scope_id in scope_ids:
+        refresh(conn, scope_id, listing, EditSource("skills"))
+    return len(scope_ids)
