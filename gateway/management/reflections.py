@@ -10,7 +10,7 @@ from litestar.params import FromPath
 
 from gateway.errors import RequestConflict
 from gateway.http.paths import segment
-from gateway.management.context import AtDesk, Cursor, PageLimit, UserContext, window
+from gateway.management.context import AtUser, Cursor, PageLimit, UserContext, window
 from gateway.management.schemas import Page, describe_body, place_of
 from memory import Conflict, iso, management
 from memory.errors import MemoryChanged
@@ -85,11 +85,11 @@ def _weigh(reflection: Reflection) -> int:
 
 @get("/users/{user:str}/reflections", summary="What reflections proposed, newest first")
 async def reflections(
-    desk: AtDesk, cursor: Cursor = None, limit: PageLimit = 50
+    context: AtUser, cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[Reflection]:
     after = place_of(cursor, tuple[float, str])
-    rows = await desk.read(
-        management.reflections.list_reflections(desk.memory, desk.scope, after, limit + 1)
+    rows = await context.read(
+        management.reflections.list_reflections(context.memory, context.scope, after, limit + 1)
     )
     page, next_cursor = window(
         rows,
@@ -105,8 +105,8 @@ async def reflections(
     status_code=202,
     summary="Tidy a user's memory now, in the background",
 )
-async def run_reflection(desk: AtDesk) -> Response[QueuedReflection]:
-    await desk.write(management.reflections.run_now(desk.memory, desk.hand()))
+async def run_reflection(context: AtUser) -> Response[QueuedReflection]:
+    await context.write(management.reflections.run_now(context.memory, context.hand()))
     return Response(QueuedReflection(), status_code=202)
 
 
@@ -116,18 +116,18 @@ async def run_reflection(desk: AtDesk) -> Response[QueuedReflection]:
     summary="Apply, discard or undo what a reflection proposed",
     operation_class=describe_body(ReflectionDecision),
 )
-async def decide_reflection(desk: AtDesk, reflection: FromPath[str]) -> Reflection:
-    new = await desk.asked(ReflectionDecision)
-    return describe_reflection(await decide(desk, segment(reflection), new))
+async def decide_reflection(context: AtUser, reflection: FromPath[str]) -> Reflection:
+    new = await context.asked(ReflectionDecision)
+    return describe_reflection(await decide(context, segment(reflection), new))
 
 
-async def decide(desk: UserContext, ident: str, new: ReflectionDecision) -> StoredReflection:
+async def decide(context: UserContext, ident: str, new: ReflectionDecision) -> StoredReflection:
     """Decide on a proposal. Raises ResourceNotFound, RequestConflict."""
-    return await desk.write(_decide(desk, ident, new))
+    return await context.write(_decide(context, ident, new))
 
 
-async def _decide(desk: UserContext, ident: str, new: ReflectionDecision) -> StoredReflection:
-    work = management.reflections.decide(desk.memory, desk.hand(), ident, new.decision)
+async def _decide(context: UserContext, ident: str, new: ReflectionDecision) -> StoredReflection:
+    work = management.reflections.decide(context.memory, context.hand(), ident, new.decision)
     try:
         return await work
     except MemoryChanged as e:

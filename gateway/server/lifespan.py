@@ -64,7 +64,7 @@ async def _open(current_state: CurrentState) -> None:
             booking = book_pending(lambda: current_state.gateway)
             gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
             if gateway.settings.server.jobs:
-                clock = keep_time(lambda: current.gateway)
+                clock = keep_time(lambda: current_state.gateway)
                 gateway.process.jobs.add(asyncio.create_task(clock, name="heartbeat"))
             return
         except MemoryFault as e:
