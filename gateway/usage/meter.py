@@ -62,12 +62,12 @@ class UsageTotals(msgspec.Struct):
 
 
 class CountedIn(NamedTuple):
-    """Where a key's counters have a request. window_second: of the window. shared: they are in
+    """Where a key's counters have a request. second: of the window. shared: they are in
     Redis.
     """
 
     period: str
-    window_second: int
+    second: int  # stored by this name
     shared: bool
 
 
