@@ -467,11 +467,11 @@ def test_functions_take_at_most_five_parameters():
 
 
 START = """
-import resource, sys, tempfile, time
+import resource, sys, time
 begun = time.process_time()
 from gateway.app import create_app
 from gateway.config.loader import load
-app = create_app(load(None, {}, {"storage.data": tempfile.mkdtemp(), "upstream": "http://127.0.0.1:9/v1"}))
+app = create_app(load(None, {}, {"storage.data": sys.argv[1], "upstream": "http://127.0.0.1:9/v1"}))
 heavy = {
     "chromadb", "onnxruntime", "numpy", "redis", "alembic", "tiktoken", "tokenizers", "httpx",
     "aiohttp", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql", "asyncpg",
@@ -483,9 +483,13 @@ print(sorted(heavy))
 """
 
 
-def test_create_app_imports_nothing_heavy():
+def test_create_app_imports_nothing_heavy(tmp_path):
     out = subprocess.run(
-        [sys.executable, "-c", START], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-c", START, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
     )
     assert out.stdout.strip() == "[]"
 

@@ -113,11 +113,12 @@ def is_public(address: Address) -> bool:
     last = ipaddress.IPv4Address(packed & 0xFFFFFFFF)
     if address in NAT64:
         return is_public(last)
-    if address not in GLOBAL_UNICAST or not address.is_global or address.is_multicast:
+    if address not in GLOBAL_UNICAST or address.is_multicast:
         return False
     if any(address in network for network in UNFIT_IPV6):
         return False
-    if address.sixtofour is not None and not is_public(address.sixtofour):
+    # Of 6to4 some versions of Python call every address global, and some none.
+    if not (address.is_global if address.sixtofour is None else is_public(address.sixtofour)):
         return False
     return packed >> 32 & 0xFFFFFFFF not in ISATAP or is_public(last)
 

@@ -12,6 +12,8 @@ import json
 import re
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -192,10 +194,13 @@ async def recall_bill(turns: int = 40) -> float:
     return bills[1] / bills[0]
 
 
-def _gateway(url: str, config: dict[str, Any]) -> Any:
+@asynccontextmanager
+async def _gateway(url: str, config: dict[str, Any]) -> AsyncIterator[Any]:
     # A busy machine must not pass off a turn that went without its memory.
     slow = {"memory.read_deadline_ms": 10000}
-    return running(url, Path(tempfile.mkdtemp(prefix="mnemogate-junk-")), {**slow, **config})
+    with tempfile.TemporaryDirectory(prefix="mnemogate-junk-") as folder:
+        async with running(url, Path(folder), {**slow, **config}) as live:
+            yield live
 
 
 async def gate() -> dict[str, float]:

@@ -106,13 +106,13 @@ REQUESTS = [
     ),
     Dimension(
         "messages of short texts, far over",
-        16 * MIB,
+        2 * MIB,
         60 * MIB,
         lambda n: Exchange(asking(",".join([user('"%s"' % filled(WORDS, 1000))] * (n // 1040)))),
     ),
     Dimension(
         "parts of short texts, far over",
-        16 * MIB,
+        2 * MIB,
         60 * MIB,
         lambda n: Exchange(
             asking(

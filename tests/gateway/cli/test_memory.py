@@ -127,7 +127,10 @@ def test_on_a_terminal_a_block_is_edited_in_the_editor(tmp_path):
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nprintf "From the editor" > "$1"\n')
     editor.chmod(0o755)
-    ours, theirs = pty.openpty()
+    try:
+        ours, theirs = pty.openpty()
+    except OSError as e:
+        pytest.skip(f"this machine has no pseudo-terminals: {e}")
     try:
         done = subprocess.run(
             [sys.executable, "-m", "gateway", "memory", "edit", "human"],
