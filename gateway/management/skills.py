@@ -124,7 +124,7 @@ async def change_skill(
     )
 
 
-def _expected(desk: UserContext) -> int | None:
+def _read_version(desk: UserContext) -> int | None:
     return expected_version(desk.caller.request.headers, "skill")
 
 
@@ -182,12 +182,14 @@ async def find_skill(desk: UserContext, ident: str) -> StoredSkill:
 )
 async def patch_skill(desk: AtDesk, skill: FromPath[str]) -> Response[Skill]:
     new = await desk.asked(SkillPatch)
-    return _with_version(await change_skill(desk, segment(skill), new, _expected(desk)))
+    return _with_version(await change_skill(desk, segment(skill), new, _read_version(desk)))
 
 
 @delete("/users/{user:str}/skills/{skill:str}", status_code=200, summary="Delete a skill")
 async def delete_skill(desk: AtDesk, skill: FromPath[str]) -> Gone:
-    work = management.skills.remove_skill(desk.memory, desk.hand(), segment(skill), _expected(desk))
+    work = management.skills.remove_skill(
+        desk.memory, desk.hand(), segment(skill), _read_version(desk)
+    )
     return Gone(await desk.write(work), "skill")
 
 
