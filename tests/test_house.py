@@ -153,6 +153,7 @@ REACHING = {
     "memory.session.context": "what the parts of a turn share",
     "memory.session.session": "every step of a turn",
     "memory.session.request": "how all parts of a memory behave",
+    "memory.jobs.reflection": "reads, edits and proposes all that a memory holds",
     "gateway.chat.intake.operator_tools": "everybody who may grant a tool",
     "memory.session.composer": "joins all that a prompt is made of",
     "memory.session.recorder": "writes what every part of a turn leaves",

@@ -124,7 +124,7 @@ async def change_skill(
     )
 
 
-def _expected(context: UserContext) -> int | None:
+def _read_version(context: UserContext) -> int | None:
     return expected_version(context.caller.request.headers, "skill")
 
 
@@ -184,13 +184,13 @@ async def find_skill(context: UserContext, ident: str) -> StoredSkill:
 )
 async def patch_skill(context: AtUser, skill: FromPath[str]) -> Response[Skill]:
     new = await context.caller.parse_body(SkillPatch)
-    return _with_version(await change_skill(context, segment(skill), new, _expected(context)))
+    return _with_version(await change_skill(context, segment(skill), new, _read_version(context)))
 
 
 @delete("/users/{user:str}/skills/{skill:str}", status_code=200, summary="Delete a skill")
 async def delete_skill(context: AtUser, skill: FromPath[str]) -> Gone:
     work = management.skills.remove_skill(
-        context.memory, context.hand(), segment(skill), _expected(context)
+        context.memory, context.hand(), segment(skill), _read_version(context)
     )
     return Gone(await context.write(work), "skill")
 

@@ -320,3 +320,22 @@ async def test_t_k1_switched_off_again_the_list_is_gone_and_comes_back(data):
             await settled(live)
             await live.chat("Hello", user="ada")
             assert ("city-report" in json.dumps(up.bodies[-1])) is is_listed
+
+
+async def test_a_merged_user_brings_skills_and_a_taken_name_gets_a_number(data):
+    config = {**granting({}), "memory.skills": {"mode": "auto"}}
+    async with Model("Hello.") as up, gateway(up, data, config) as live:
+        for user, text in (("ada", "Hers."), ("ann", "Others.")):
+            await live.chat("Hello", user=user)
+            path = f"/users/{user}/skills"
+            r = await live.memory("POST", path, headers=KEY, json={**SKILL, "text": text})
+            assert r.status_code == 201
+        r = await live.memory("POST", "/users/ann/merge", headers=ADMIN, json={"into": "ada"})
+        assert r.status_code == 200, r.text
+        skills = await list_skills(live)
+        assert [(s["name"], s["text"]) for s in skills] == [
+            ("city-report", "Hers."),
+            ("city-report-2", "Others."),
+        ]
+        await live.chat("Hello", user="ada")
+        assert "city-report-2" in json.dumps(up.bodies[-1])

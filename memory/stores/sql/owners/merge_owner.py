@@ -15,7 +15,7 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.application_tables import ApplicationTables
 from memory.stores.sql.owners import agent_speakers, shared_erasure
 from memory.stores.sql.owners.rename_owner import OwnerRename
-from memory.stores.sql.rows import file_block, named_rows, skill_block
+from memory.stores.sql.rows import file_block, named_rows, skill_block, skills
 
 b, c, m, n, p, s = (
     table.c for table in (t.blocks, t.conversations, t.messages, t.nodes, t.passages, t.scopes)
@@ -123,8 +123,27 @@ def finish(
     named_rows.rename(conn, move.source, move.target)
     for application in tables:
         application.rename(conn, move.source, move.target)
+    _move_skills(conn, move)
     for row in _superseded(conn, move):
         conn.execute(update(t.passages).where(p.id == row.id).values(superseded_by=row.newer))
+
+
+def _move_skills(conn: Connection, move: OwnerRename) -> None:
+    """Give the skills to the target, by agent."""
+    agents = {
+        owner: {
+            row.agent: row.id
+            for row in conn.execute(
+                select(s.id, s.agent).where(s.tenant == owner[0], s.user == owner[1])
+            )
+        }
+        for owner in (move.source, move.target)
+    }
+    for agent, scope_id in agents[move.source].items():
+        if agent in agents[move.target]:
+            target_id = agents[move.target][agent]
+            skills.move(conn, scope_id, target_id)
+            skill_block.extend(conn, target_id)
 
 
 def _superseded(conn: Connection, move: OwnerRename) -> list[Any]:

@@ -110,3 +110,14 @@ def align(conn: Connection, listing: SkillListing, rows: int) -> int:
     for scope_id in scope_ids:
         refresh(conn, scope_id, listing, EditSource("skills"))
     return len(scope_ids)
+
+
+def extend(conn: Connection, scope_id: int) -> None:
+    """List skills that a merge brought, where a list is shown already.
+
+    Where none is, the hourly upkeep begins one if skills are on.
+    """
+    query = select(t.blocks).where(t.blocks.c.scope_id == scope_id, t.blocks.c.label == LABEL)
+    row = conn.execute(query).first()
+    if row is not None and is_list(row) and not row.deleted:
+        refresh(conn, scope_id, SkillListing({}), EditSource("skills"))

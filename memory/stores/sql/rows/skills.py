@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from memory.core.skill_text import ACTIVE, RETIRED, STATUSES, SkillDraft
+from memory.core.skill_text import ACTIVE, RETIRED, STATUSES, SkillDraft, free_name
 from memory.errors import Conflict, NotFound, SkillExists
 from memory.ids import clock, new_id, new_key
 from memory.stores.sql.engine.skill_tables import skill_uses, skill_versions, skills
@@ -322,3 +322,22 @@ def _stored(row: Row[Any]) -> StoredSkill:
         row.created_at,
         row.updated_at,
     )
+
+
+def move(conn: Connection, source_id: int, target_id: int) -> None:
+    """Give the skills of a scope to another one; a name that is taken there gets a number.
+
+    Of one sequence of calls the target keeps its own skill.
+    """
+    names, steps = list_names(conn, target_id), read_steps(conn, target_id)
+    rows = conn.execute(select(skills).where(s.scope_id == source_id)).all()
+    for row in rows:
+        if row.steps and row.steps in steps:
+            continue
+        is_named = row.status in STATUSES
+        name = free_name(row.name, names) if is_named else row.name
+        names |= {name} if is_named else frozenset()
+        conn.execute(update(skills).where(s.id == row.id).values(scope_id=target_id, name=name))
+        for table in (skill_versions, skill_uses):
+            is_moved = table.c.skill == row.id
+            conn.execute(update(table).where(is_moved).values(scope_id=target_id))
