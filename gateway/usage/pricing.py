@@ -81,19 +81,19 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     has_parts = not PARTS.isdisjoint(usage)
     before = _part(usage, INPUT_DETAILS) if has_parts else NOTHING
     after = _part(usage, OUTPUT_DETAILS) if has_parts else NOTHING
-    cached = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or cache_read
-    written = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0))
+    read_tokens = before.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or cache_read
+    written_tokens = before.get("cache_creation_tokens", before.get("cache_write_tokens", 0))
     reasoning = after.get("reasoning_tokens", 0)
     reasoning_apart = 0 if output_tokens is None else (total or 0) - input_tokens - output_tokens
     if output_tokens is not None and reasoning_apart > 0 and reasoning in (0, reasoning_apart):
         # xAI and Gemini count reasoning apart from the completion; only the total includes it
         output_tokens, reasoning = output_tokens + reasoning_apart, reasoning_apart
     input_tokens, output_tokens = min(input_tokens, MAX_COUNT), min(output_tokens or 0, MAX_COUNT)
-    cached_tokens = min(cached, input_tokens)
+    cached_tokens = min(read_tokens, input_tokens)
     return TokenUsage(
         input_tokens,
         cached_tokens,
-        min(written or cache_write, input_tokens - cached_tokens),
+        min(written_tokens or cache_write, input_tokens - cached_tokens),
         output_tokens,
         min(reasoning, output_tokens),
     )

@@ -57,7 +57,7 @@ class SkillPolicy:
         return self.mode != "off"
 
     @property
-    def listed(self) -> int:
+    def list_length(self) -> int:
         """How many skills a prompt lists; 0 where they are off."""
         return self.max_shown if self.is_on else 0
 
@@ -162,7 +162,7 @@ class _Distillation:
         blocks: Mapping[str, CoreBlock],
     ) -> None:
         self._job, self._findings, self._settings = job, findings, settings
-        listing = SkillListing(blocks, settings.skills.listed)
+        listing = SkillListing(blocks, settings.skills.list_length)
         self._editor = SkillEditor(job.scope_id or 0, listing, EditSource(ACTOR))
         self._draft: SkillDraft | None = None
         self._task: RepeatedTask | None = None
@@ -211,7 +211,7 @@ def alignment_of(settings: Callable[[], DistillationSettings], blocks: Blocks) -
     """Return what brings a few lists of skills in line with the settings."""
 
     def align(conn: Connection) -> int:
-        listing = SkillListing(blocks(""), settings().skills.listed)
+        listing = SkillListing(blocks(""), settings().skills.list_length)
         return skill_block.align(conn, listing, ALIGNED_ROWS)
 
     return align
