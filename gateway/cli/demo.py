@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 import time
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
     from gateway.cli.client import ManagementClient
-    from gateway.config.settings import Settings
 
 PORT = 8080
 PACE = 0.03
@@ -107,6 +105,7 @@ def _stop(*_: object) -> NoReturn:
 
 def _run(port: int, once: bool) -> None:
     from gateway.cli.client import connect, local_token
+    from gateway.cli.db import upgrade_data
     from gateway.cli.embedded import serve_in_thread
     from gateway.cli.lockfile import hold_lock
     from gateway.config.loader import load
@@ -145,24 +144,6 @@ def _run(port: int, once: bool) -> None:
             with _logging():
                 while True:
                     time.sleep(3600)
-
-
-def upgrade_data(settings: Settings) -> None:
-    """Migrate what an earlier version's demo left, since nobody could name its database."""
-    from gateway.cli.lockfile import running_url
-    from memory.stores.sql.engine import schema
-    from memory.stores.sql.engine.upgrade import upgrade
-
-    file = settings.sqlite_file
-    if file is None or not file.is_file() or running_url(settings.data):
-        return
-    try:
-        with contextlib.closing(sqlite3.connect(file)) as conn:
-            row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
-    except sqlite3.Error:
-        return  # the start says what is wrong with it
-    if row is not None and row[0] < schema.REVISION:
-        upgrade(settings.database)
 
 
 @contextlib.contextmanager
