@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
     from gateway.cli.client import ManagementClient
+    from gateway.config.settings import Settings
 
 PORT = 8080
 PACE = 0.03
@@ -105,7 +106,6 @@ def _stop(*_: object) -> NoReturn:
 
 def _run(port: int, once: bool) -> None:
     from gateway.cli.client import connect, local_token
-    from gateway.cli.db import upgrade_data
     from gateway.cli.embedded import serve_in_thread
     from gateway.cli.lockfile import hold_lock
     from gateway.config.loader import load
@@ -129,7 +129,7 @@ def _run(port: int, once: bool) -> None:
                 f"would be refused. Remove {data}, which only contains demo data, and start "
                 "again."
             )
-        upgrade_data(settings)
+        _upgrade(settings)
         with (
             serve_in_thread(settings, sock) as url,
             hold_lock(data, url),
@@ -144,6 +144,12 @@ def _run(port: int, once: bool) -> None:
             with _logging():
                 while True:
                     time.sleep(3600)
+
+
+def _upgrade(settings: Settings) -> None:
+    from gateway.cli.db import upgrade_data
+
+    upgrade_data(settings)
 
 
 @contextlib.contextmanager
