@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +20,9 @@ from gateway.cli.options import (
     settings_from,
     with_database,
 )
+
+if TYPE_CHECKING:
+    from gateway.config.settings import Settings
 
 
 @click.group(short_help="Upgrade, copy or clean the database.")
@@ -64,6 +69,25 @@ def upgrade(config: Path | None, as_json: bool) -> None:
     database = settings.database_shown
     result = {"database": database, "version": revision}
     print_result(f"{database} is at version {revision}", result, as_json=as_json)
+
+
+def upgrade_data(settings: Settings) -> None:
+    """Migrate what an earlier version's demo left, since nobody could name its database."""
+    import sqlite3
+
+    from memory.stores.sql.engine import schema
+    from memory.stores.sql.engine.upgrade import upgrade as run
+
+    file = settings.sqlite_file
+    if file is None or not file.is_file() or running_url(settings.data):
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(file)) as conn:
+            row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
+    except sqlite3.Error:
+        return  # the start says what is wrong with it
+    if row is not None and row[0] < schema.REVISION:
+        run(settings.database)
 
 
 @db.command(short_help="Copy the database; the gateway may be running.")

@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 import time
@@ -130,7 +129,7 @@ def _run(port: int, once: bool) -> None:
                 f"would be refused. Remove {data}, which only contains demo data, and start "
                 "again."
             )
-        upgrade_data(settings)
+        _upgrade(settings)
         with (
             serve_in_thread(settings, sock) as url,
             hold_lock(data, url),
@@ -147,22 +146,10 @@ def _run(port: int, once: bool) -> None:
                     time.sleep(3600)
 
 
-def upgrade_data(settings: Settings) -> None:
-    """Migrate what an earlier version's demo left, since nobody could name its database."""
-    from gateway.cli.lockfile import running_url
-    from memory.stores.sql.engine import schema
-    from memory.stores.sql.engine.upgrade import upgrade
+def _upgrade(settings: Settings) -> None:
+    from gateway.cli.db import upgrade_data
 
-    file = settings.sqlite_file
-    if file is None or not file.is_file() or running_url(settings.data):
-        return
-    try:
-        with contextlib.closing(sqlite3.connect(file)) as conn:
-            row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
-    except sqlite3.Error:
-        return  # the start says what is wrong with it
-    if row is not None and row[0] < schema.REVISION:
-        upgrade(settings.database)
+    upgrade_data(settings)
 
 
 @contextlib.contextmanager

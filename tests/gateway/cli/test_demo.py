@@ -14,7 +14,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
 
-from gateway.cli.demo import upgrade_data
+from gateway.cli.db import upgrade_data
 from gateway.config.loader import load
 from memory.stores.sql import migrations
 from memory.stores.sql.engine import schema
