@@ -60,7 +60,7 @@ class App:
 
     @property
     def asked(self):
-        return numbers_in(self.earlier_texts)
+        return numbers_in(self.said)
 
     async def turn(self):
         self.begin(self.rng.choice(self.can))
@@ -71,18 +71,15 @@ class App:
 
     def begin(self, what):
         """Change what was said, and ask."""
-        own = [i for i, m in enumerate(self.earlier_texts) if self.is_question(m)]
+        own = [i for i, m in enumerate(self.said) if self.is_question(m)]
         if what == "again" and own:
-            del self.earlier_texts[own[-1] + 1 :]
+            del self.said[own[-1] + 1 :]
             return
         if what == "trim" and own:
-            del self.earlier_texts[: self.rng.choice(own)]
+            del self.said[: self.rng.choice(own)]
         elif what == "edit" and own:
-            self.earlier_texts[self.rng.choice(own)] = {
-                "role": "user",
-                "content": f"edited {self.turns}",
-            }
-        self.earlier_texts.append({"role": "user", "content": self.words()})
+            self.said[self.rng.choice(own)] = {"role": "user", "content": f"edited {self.turns}"}
+        self.said.append({"role": "user", "content": self.words()})
 
     def words(self):
         return f"question {self.turns} " + "some words " * self.rng.randrange(80)
