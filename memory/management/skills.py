@@ -127,5 +127,5 @@ async def open_skill(
 
 
 def _editor(memory: Memory, conn: Connection, actor: ManagementActor) -> SkillEditor:
-    listing = SkillListing(actor.defaults, memory.policy.skills.listed)
+    listing = SkillListing(actor.defaults, memory.policy.skills.list_length)
     return SkillEditor(touch_scope(conn, actor.scope), listing, actor.source)
