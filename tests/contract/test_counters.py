@@ -125,7 +125,7 @@ async def test_a_refused_claim_changes_no_counter(stage):
 
 
 async def test_what_is_waited_for_longest_is_named(stage):
-    asked = claim(10, 10, rpm=1, tpm=10, concurrent=1, budget=10, left=5.0)
+    asked = claim(10, 10, rpm=1, tpm=10, concurrent=1, budget=10, seconds_left=5.0)
     hold = (await stage.counters.reserve(asked)).hold
     assert (await stage.counters.reserve(asked)).refusal == "rpm"
     await stage.counters.settle(hold, 10, 10)

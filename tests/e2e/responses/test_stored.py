@@ -164,9 +164,9 @@ async def test_a_response_in_the_background_is_streamed_while_it_is_made(data):
 
     async def slow(seen, wire):
         reply = up.reply([say("One two three four")], seen.json)
-        up.key_store = {**reply, "status": "completed"}
+        up.made = {**reply, "status": "completed"}
         await wire.start_stream()
-        for event in up.events(up.key_store):
+        for event in up.events(up.made):
             await up.write_event(wire, event)
         await wire.end()
 
@@ -175,7 +175,7 @@ async def test_a_response_in_the_background_is_streamed_while_it_is_made(data):
             if seen.method != "GET":
                 return False
             await wire.start_stream()
-            for n, event in enumerate(self.events(self.key_store)):
+            for n, event in enumerate(self.events(self.made)):
                 await self.write_event(wire, event)
                 if n == 5:
                     asked.set()
