@@ -701,7 +701,7 @@ async def test_a_silent_host_is_a_connect_timeout(pool, monkeypatch):
             UpstreamRequest("/x", b"{}")
         )
     assert e.value.code == "connect_timeout"
-    assert pool.places.free == 4
+    assert pool.places.free_count == 4
 
 
 async def test_the_next_address_is_tried_when_one_fails_and_soon_when_one_is_silent(
@@ -754,7 +754,7 @@ async def test_closing_an_answer_frees_its_place_once(pool, state):
         await incoming.close()
         if state == "twice":
             await incoming.close()
-        assert pool.places.free == 4
+        assert pool.places.free_count == 4
         await eventually(lambda: server.open == (state == "read out"))
         if state != "read out":
             with pytest.raises(StreamIncomplete):
