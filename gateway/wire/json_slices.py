@@ -60,7 +60,7 @@ def discard(value: Any) -> None:
 
 
 def _read(value: msgspec.Raw, levels: int) -> Any:
-    first = memoryview(value)[:1]
+    first = bytes(memoryview(value)[:1])
     if len(value) <= SLICE_BYTES or not levels or first not in (b"{", b"["):
         decoded = _decode(value)
         end_step()
