@@ -77,8 +77,8 @@ class Harness:
         return "".join(self._between(own_text)) if self._has_closing(own_text) else own_text
 
     def _has_closing(self, text: str) -> bool:
-        max_length = len("</>") + self._longest_name
-        return search_in_steps(self._closing, text, 0, max_length) is not None
+        tag_size = len("</>") + self._longest_name
+        return search_in_steps(self._closing, text, 0, tag_size) is not None
 
     def _skip_before(self, text: str) -> int:
         """Return where the elements before a text end."""
@@ -100,8 +100,8 @@ class Harness:
             if not text.endswith(">", begin, end):
                 break
             # No farther than a name is long: a text may be full of what looks like a tag.
-            search_begin = max(begin, end - len("</>") - self._longest_name)
-            closing = text.rfind("</", search_begin, end)
+            search_end = max(begin, end - len("</>") - self._longest_name)
+            closing = text.rfind("</", search_end, end)
             if closing < 0 or (name := text[closing + 2 : end - 1]) not in self._names:
                 break
             element_start = text.rfind(f"<{name}", begin, closing)
@@ -118,8 +118,8 @@ class Harness:
         """Yield what stands around the elements that have lines of their own."""
         yielded_end = search_start = 0
         open_names: set[str] = set()  # which are not closed any more from here on
-        max_length = MAX_INDENT + len("< >") + self._longest_name + MAX_ATTRIBUTE_CHARACTERS
-        while line := search_in_steps(self._line, text, search_start, max_length):
+        line_size = MAX_INDENT + len("< >") + self._longest_name + MAX_ATTRIBUTE_CHARACTERS
+        while line := search_in_steps(self._line, text, search_start, line_size):
             name, search_start = line[1], line.end()
             closing = -1 if name in open_names else text.find(f"</{name}>", search_start)
             if closing < 0:

@@ -70,10 +70,13 @@ def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> O
     messages, key = history.messages, history.chain.key
     if history.newest >= 0 or messages.after.user < 0:
         return None
-    newest = messages[messages.after.user]
-    first = next((m for m in islice(messages, FIRST_MESSAGES) if m.get("role") == "user"), newest)
-    text = harness.own_edges(text_of(newest))
-    first_text = "" if first is newest else harness.own_edges(text_of(first))
+    newest_message = messages[messages.after.user]
+    first_message = next(
+        (m for m in islice(messages, FIRST_MESSAGES) if m.get("role") == "user"), newest_message
+    )
+    text = harness.own_edges(text_of(newest_message))
+    is_one = first_message is newest_message
+    first_text = "" if is_one else harness.own_edges(text_of(first_message))
     prompt = keyed_hash(key, b"opening", history.chain.end, messages.after.system)
     return Opening(
         _digest_edge(key, _beginning(text)),

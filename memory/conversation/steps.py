@@ -54,24 +54,24 @@ def holds_text(text: str, fragment: str) -> bool:
     return False
 
 
-def find_in_steps(pattern: re.Pattern[str], text: str, longest: int) -> Iterator[re.Match[str]]:
+def find_in_steps(pattern: re.Pattern[str], text: str, match_size: int) -> Iterator[re.Match[str]]:
     """Yield the matches of a pattern that matches no empty text, as `search_in_steps` does."""
     start = 0
-    while match := search_in_steps(pattern, text, start, longest):
+    while match := search_in_steps(pattern, text, start, match_size):
         yield match
         start = match.end()
 
 
 def search_in_steps(
-    pattern: re.Pattern[str], text: str, start: int, longest: int
+    pattern: re.Pattern[str], text: str, start: int, match_size: int
 ) -> re.Match[str] | None:
     """Return the first match from `start` on; a long text is searched in steps.
 
-    longest: characters that a match has, and what is looked at behind it, at most.
+    match_size: characters that a match has, and what is looked at behind it, at most.
     """
     end = start + MATCHED_CHARACTERS
     while end < len(text):
-        match = pattern.search(text, start, end + longest)
+        match = pattern.search(text, start, end + match_size)
         # One that begins behind may go on where this step does not look.
         if match is not None and match.start() < end:
             return match
