@@ -285,7 +285,7 @@ async def test_who_leaves_closes_the_connection_at_once(line, behave, how):
     left = []
 
     async def whole():
-        answer = await to.up().send(call(written=lambda: left.append(1)))
+        answer = await to.up().send(call(on_written=lambda: left.append(1)))
         await (answer.close() if how == "closed" else answer.read())
 
     task = asyncio.ensure_future(whole())
@@ -483,7 +483,7 @@ async def test_http2_is_spoken_where_it_is_asked_for_and_connections_are_used_ag
         for n in range(1, 4):
             left = []
             answer = await OpenAIUpstream(server.url, transport).send(
-                call(written=lambda left=left: left.append(1))
+                call(on_written=lambda left=left: left.append(1))
             )
             assert (answer.status, await answer.read()) == (200, b"data: " + BODY)
             assert (len(server.seen), server.connections, left) == (n, 1, [1])

@@ -59,7 +59,7 @@ async def account():
         route=Route(tiers=((CHEAP, DEAR),), name="m"),
         deadline=asyncio.get_running_loop().time() + 40,
         served=CHEAP,
-        tried=CHEAP,
+        last_target=CHEAP,
         attempts=1,
         caller=Caller(),
     )
