@@ -36,7 +36,7 @@ def claim(tokens=0, nano=0, key="app", **limits):
         "budget": 0,
         "lease": 600.0,
         "period": "p1",
-        "left": 1000.0,
+        "seconds_left": 1000.0,
         "begin": True,
     }
     return ReservationRequest(key=key, tokens=tokens, nano=nano, **{**rest, **limits})

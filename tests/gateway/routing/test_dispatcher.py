@@ -250,18 +250,18 @@ async def test_a_bad_request_of_our_own_making_is_not_tried_again():
 async def test_the_last_try_passes_an_error_event_on():
     failing = stream([{"error": {"message": "busy", "code": 503}}])
     fleet = Fleet([failing, stream([CHUNK])])
-    assert (await fleet.passthrough()).first[0].data is not None
+    assert (await fleet.passthrough()).first_events[0].data is not None
     assert fleet.asked == [2]
 
     fleet = Fleet(failing, retries=0)
     reply = await fleet.passthrough()
-    assert b"busy" in reply.first[0].data
+    assert b"busy" in reply.first_events[0].data
 
 
 async def test_bytes_are_passed_on_unread():
     fleet = Fleet(ANSWER)
     reply = await fleet.passthrough()
-    assert (reply.first, reply.more) == ([], None)
+    assert (reply.first_events, reply.later_events) == ([], None)
     assert b"Hello." in await reply.incoming.read()
 
 
