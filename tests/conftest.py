@@ -10,7 +10,6 @@ import gc
 import json
 import os
 import socket
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -183,8 +182,6 @@ async def running(
 def _nobodys_data(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where a test names no folder, it must not find the keys of whoever runs it."""
     os.environ["MNEMOGATE_DATA"] = str(tmp_path_factory.mktemp("nobody"))
-    # What benches and the fork server leave behind goes with the folders of the tests.
-    tempfile.tempdir = str(tmp_path_factory.mktemp("tmp"))
 
 
 @pytest.fixture
