@@ -207,11 +207,11 @@ class _Distillation:
         return {name for name, (status, _) in steps.items() if status != skill_rows.REFUSED}
 
 
-def alignment_of(settings: Callable[[], DistillationSettings], blocks: Blocks) -> Effect:
+def alignment_of(settings: Callable[[], DistillationSettings], blocks: Blocks) -> skill_block.Align:
     """Return what brings a few lists of skills in line with the settings."""
 
-    def align(conn: Connection) -> int:
+    def align(conn: Connection, after: int) -> int:
         listing = SkillListing(blocks(""), settings().skills.list_length)
-        return skill_block.align(conn, listing, ALIGNED_ROWS)
+        return skill_block.align(conn, listing, after, ALIGNED_ROWS)
 
     return align

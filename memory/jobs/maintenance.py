@@ -26,6 +26,7 @@ from memory.stores.sql.rows import (
     tool_results,
 )
 from memory.stores.sql.rows.jobs import Effect, QueuedJob, delete_dead, enqueue
+from memory.stores.sql.rows.skill_block import Align
 
 DAY = 86400.0
 AGAIN_SECONDS = 10.0  # behind the end of a lease
@@ -69,18 +70,16 @@ def erase_handler(db: Database, forget: Forget) -> Handler:
     return erase
 
 
-def _align_nothing(conn: Connection) -> int:
+def _align_nothing(conn: Connection, after: int) -> int:
     """Align nothing."""
     return 0
 
 
-def expire_handler(
-    db: Database, ages: RetentionPolicy, align: Callable[[Connection], int] = _align_nothing
-) -> Handler:
+def expire_handler(db: Database, ages: RetentionPolicy, align: Align = _align_nothing) -> Handler:
     """Return the job that removes expired rows, also of the application's tables.
 
     It also starts to rebuild a search index of an earlier version. align: brings a few lists in
-    line with the settings; returns how many.
+    line with the settings, behind a row key; returns the last one, 0 at the end.
     """
 
     async def expire(_: QueuedJob) -> None:
@@ -104,7 +103,8 @@ def expire_handler(
                 pass
         while await expire_unnamed(db, now - ages.unnamed * DAY, db.application_tables):
             pass
-        while await db.write(align, piece=True):
+        after = 0
+        while after := await db.write(partial(align, after=after), piece=True):
             pass
         records = partial(job_records.expire, before=now - job_records.KEPT_DAYS * DAY)
         for work in (records, model_records.expire):
@@ -143,7 +143,7 @@ def register(
     db: Database,
     ages: RetentionPolicy,
     retrieval: Retriever,
-    align: Callable[[Connection], int] = _align_nothing,
+    align: Align = _align_nothing,
 ) -> None:
     """Register the jobs of every gateway. align: see `expire_handler`."""
     worker.register("erase", erase_handler(db, retrieval.forget))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, select
 
@@ -25,6 +25,12 @@ LABEL = "skills"
 DESCRIPTION = "Tasks done before. skill_open shows how: open one before you do such a task."
 MAX_CHARACTERS = 16_000
 s = skills.c
+
+
+class Align(Protocol):
+    """Brings a few lists in line with the settings, see `align`."""
+
+    def __call__(self, conn: Connection, after: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +95,11 @@ def is_list(row: Any) -> bool:
     return bool(row.label == LABEL and row.read_only and row.description == DESCRIPTION)
 
 
-def align(conn: Connection, listing: SkillListing, rows: int) -> int:
-    """Bring a few lists in line with the settings; return how many, 0 once all are.
+def align(conn: Connection, listing: SkillListing, after: int, max_rows: int) -> int:
+    """Bring a few lists in line with the settings; return the last scope's key, 0 at the end.
 
-    Where skills are off none is shown; where they were switched on again, they are.
+    Where skills are off none is shown; where they were switched on again, they are. after: the key
+    that was returned before. A list for which a user's blocks have no room is passed over.
     """
     block_columns = t.blocks.c
     is_shown = (block_columns.label == LABEL) & (block_columns.description == DESCRIPTION)
@@ -103,13 +110,14 @@ def align(conn: Connection, listing: SkillListing, rows: int) -> int:
             block_columns.label == LABEL, block_columns.deleted.is_(False)
         )
         without_block = s.scope_id.not_in(with_block)
-        query = select(s.scope_id).distinct().where(s.status == ACTIVE, without_block)
+        key_column, condition = s.scope_id, (s.status == ACTIVE) & without_block
     else:
-        query = select(block_columns.scope_id).where(is_shown)
-    scope_ids = conn.execute(query.limit(rows)).scalars().all()
+        key_column, condition = block_columns.scope_id, is_shown
+    query = select(key_column).distinct().where(condition, key_column > after)
+    scope_ids = conn.execute(query.order_by(key_column).limit(max_rows)).scalars().all()
     for scope_id in scope_ids:
         refresh(conn, scope_id, listing, EditSource("skills"))
-    return len(scope_ids)
+    return int(scope_ids[-1]) if scope_ids else 0
 
 
 def extend(conn: Connection, scope_id: int) -> None:
