@@ -72,7 +72,7 @@ COVERED = {
         gateway.chat.intake.skill_offer gateway.management.skill_schemas
         gateway.management.skills gateway.tools.skill_tool memory.jobs.distillation
         memory.jobs.skill_answer memory.management.skills
-        memory.stores.sql.engine.skill_tables memory.stores.sql.rows.skill_block
+        memory.stores.sql.engine.skill_tables
         memory.stores.sql.rows.skills memory.stores.sql.rows.task_turns
     """,
     "e2e/test_heartbeat": """
