@@ -293,18 +293,21 @@ class ActiveScopes:
     def _catch_up(self) -> bool:
         """Follow what changed since the last time; return whether that is known at all."""
         version, changes = self._db.version, self._db.index_changes
-        if version is None or version != self._version or changes.lost:
+        if version is None or version != self._version:
             changes.start_anew()
             self._version = version
             self._scopes.clear()
             self._seen_changes.clear()
             self._meanwhile = dict.fromkeys(self._meanwhile)
             self.held = 0
-            changes.is_followed = bool(self._meanwhile)
+            changes.reader = self._read_changes if self._meanwhile else None
             return version is not None
-        for change in changes.take():
-            self._follow(change)
+        self._read_changes()
         return True
+
+    def _read_changes(self) -> None:
+        for change in self._db.index_changes.take():
+            self._follow(change)
 
     def _follow(self, change: IndexChange) -> None:
         if change.scope_id is None:
@@ -397,7 +400,7 @@ class ActiveScopes:
             return
         scope = self._scopes.get(scope_id)
         missing_tables = [x for x in TABLES if scope is None or x not in scope.parts]
-        self._db.index_changes.is_followed = True
+        self._db.index_changes.reader = self._read_changes
         self._meanwhile[scope_id] = []
         try:
             loaded_parts = await self._load(missing_tables, scope_id, max_rows)

@@ -6,7 +6,7 @@ by them. Who keeps something of the index follows them here; any other write cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from memory.cache import Cache
 
 CHANGES_OPTION = "mnemogate_index_changes"
-MOST_CHARACTERS = 1 << 20  # of changes until they are read; of more it is only told that they were
+MOST_CHARACTERS = 1 << 20  # of changes that wait for their reader
 CHANGE_CHARACTERS = 200  # of one, beside its texts
 DOCUMENTS_BYTES = 1 << 20  # of documents that wait for the index
 WORD_BYTES = 72  # of a word of a document
@@ -45,12 +45,11 @@ def _weigh_document(key: tuple[int, int], words: DocumentWords) -> int:
 class IndexChanges:
     """The changes of one connection: those of the transaction under way, and those committed.
 
-    is_followed: somebody reads them. lost: some were too many. documents: the words of messages
-    that were made before the index asks for them, by row key and `IndexLimit`.
+    reader: takes them, also when they become many; None if nobody follows them. documents: the
+    words of messages that were made before the index asks for them, by row key and `IndexLimit`.
     """
 
-    is_followed: bool = False
-    lost: bool = False
+    reader: Callable[[], None] | None = None
     documents: Cache[tuple[int, int], DocumentWords] = field(
         default_factory=lambda: Cache(DOCUMENTS_BYTES, CHANGE_CHARACTERS, _weigh_document)
     )
@@ -59,7 +58,7 @@ class IndexChanges:
     _characters: int = 0
 
     def note(self, change: IndexChange) -> None:
-        if self.is_followed:
+        if self.reader is not None:
             self._open_changes.append(change)
 
     def settle(self, *, committed: bool) -> None:
@@ -70,14 +69,12 @@ class IndexChanges:
             self._committed_changes += self._open_changes
             self._characters += sum(map(count_characters, self._open_changes))
         self._open_changes = []
-        if self._characters > MOST_CHARACTERS:
-            self.take()
-            self.lost = True
+        if self._characters > MOST_CHARACTERS and self.reader is not None:
+            self.reader()
 
     def start_anew(self) -> None:
         """Forget what was told and made so far: nobody can tell whether it still holds."""
         self.take()
-        self.lost = False
         for name in self.documents.names():
             self.documents.pop(name)
 
