@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
 )
 FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
 PROBED_CHARACTERS = 120  # of a text, whose words are looked for in a body
+MAX_KEPT_CHARACTERS = 600  # of a message of which it is kept whether it tells something
 MAX_RECALLED = 100  # items that a conversation remembers to have shown
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
@@ -83,26 +85,41 @@ class AlreadyThere:
     outdated: Sequence[str] = ()
     message: str = ""
 
+    def has_shown(self, hit: Hit) -> bool:
+        """Tell whether a hit was shown earlier, or stands in a newer version of its turn."""
+        return bool(hit.get("replaced")) or _key(hit) in self.keys
+
     def holds(self, hit: Hit, beginning: str) -> bool:
-        if (
-            hit.get("replaced")
-            or _key(hit) in self.keys
-            or beginning in self.beginnings
-            or escape(beginning) in self.core
-        ):
+        """Tell whether a hit is in the request already, or says nothing. beginning: of it."""
+        if beginning in self.beginnings or escape(beginning) in self.core:
             return True
         if "role" not in hit:
             return False
         # An earlier question answers nothing, and neither does a thank you; an earlier message may
         # tell what was corrected since.
         if hit["role"] == "user":
-            words = own_words(hit["content"])
-            is_empty = not has_statement(words) or is_like_request(words, self.message)
+            is_empty = _says_nothing(hit["content"], self.message)
         else:
             is_empty = is_acknowledgement(beginning)
         if is_empty:
             return True
         return any(covers(beginning, fact) for fact in self.outdated)
+
+
+def _says_nothing(earlier_message: str, message: str) -> bool:
+    """Tell whether a user's earlier message tells nothing, or only asks for what this one does."""
+    words = own_words(earlier_message)
+    return not _tells_something(words) or is_like_request(words, message)
+
+
+def _tells_something(words: str) -> bool:
+    if len(words) > MAX_KEPT_CHARACTERS:
+        return has_statement(words)
+    return _kept_statement(words)
+
+
+# A conversation of the same matter finds the same messages again and again.
+_kept_statement = lru_cache(1024)(has_statement)
 
 
 class ShownAs(NamedTuple):
@@ -224,6 +241,8 @@ def render_recall(
     lines: dict[str, str] = {}
     shown_hits: list[Hit] = []
     for hit in hits:
+        if already_there.has_shown(hit):
+            continue
         whole_beginning = _shown_beginning(_spoken(hit))
         words = _shown_beginning(_without_ours(hit, tag))
         if not words or words in lines or already_there.holds(hit, words):

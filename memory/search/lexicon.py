@@ -80,8 +80,10 @@ def _is_unlisted(words: Collection[str]) -> bool:
 @lru_cache(CACHED_LISTINGS)
 def _listing_languages(word: str) -> int:
     """Return a number with a byte for each language in Latin letters: 1 if its list has a word."""
-    is_listed = bytes([word in _words(language) for language in LATIN])
-    return int.from_bytes(is_listed, sys.byteorder)
+    hashes, languages = _listings()
+    code = hash(word) & _HASH
+    i = bisect_left(hashes, code)
+    return _spread_bits()[languages[i]] if i < len(hashes) and hashes[i] == code else 0
 
 
 def script_language(word: str) -> str:
@@ -169,6 +171,34 @@ def common_words(language: str) -> frozenset[str] | RankedWords:
 @cache
 def _words(language: str) -> RankedWords:
     return RankedWords(_read(language))
+
+
+@cache
+def _listings() -> tuple[array[int], array[int]]:
+    """Return the hashes of all words in Latin letters, in order, and a bit for each list of one.
+
+    One table for all lists: most words of a text in none of them are looked up once, not ten times.
+    """
+    pairs = sorted(
+        [(hash(word) & _HASH, i) for i, language in enumerate(LATIN) for word in _read(language)]
+    )
+    hashes, languages = array("Q"), array("H")
+    for code, i in pairs:
+        if hashes and hashes[-1] == code:
+            languages[-1] |= 1 << i
+        else:
+            hashes.append(code)
+            languages.append(1 << i)
+    return hashes, languages
+
+
+@cache
+def _spread_bits() -> Sequence[int]:
+    """Return for each set of languages a number with a byte for each of them."""
+    return [
+        int.from_bytes([bits >> i & 1 for i in range(len(LATIN))], sys.byteorder)
+        for bits in range(1 << len(LATIN))
+    ]
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from memory.search.characters import CJK, WHOLE_WORD
@@ -151,24 +152,36 @@ def is_like_request(earlier_message: str, message: str) -> bool:
     Both have the same verb where requests have it, and share no other rare word; and the earlier
     one does not speak of its user.
     """
-    if not message or len(earlier_message) > MAX_REQUEST or mentions_self(earlier_message):
+    if len(earlier_message) > MAX_REQUEST:
         return False
-    message_words, earlier_words = (
-        WHOLE_WORD.findall(message.lower()),
-        WHOLE_WORD.findall(earlier_message.lower()),
-    )
-    if not message_words or not earlier_words:
+    verb, is_last = _verb_of(message)
+    # That both have the verb is asked first, since hardly any do.
+    if not verb or _word_at(earlier_message, is_last=is_last) != verb:
         return False
-    # In Hindi the verb comes last.
-    verb_index = -1 if script_language(message_words[-1]) == "hi" else 0
-    edges = {message_words[verb_index]} & {earlier_words[verb_index]}
-    if not edges:
+    if mentions_self(earlier_message):
         return False
     earlier_terms = set(text_words(earlier_message).all())
     return not any(
-        word.is_rare and word.word not in edges and not earlier_terms.isdisjoint(word.forms)
+        word.is_rare and word.word != verb and not earlier_terms.isdisjoint(word.forms)
         for word in query_words(message)
     )
+
+
+@lru_cache(4)  # one message is compared with several
+def _verb_of(message: str) -> tuple[str, bool]:
+    """Return the word where a request has its verb; whether it is the last, as in Hindi."""
+    last_word = _word_at(message, is_last=True)
+    is_last = last_word != "" and script_language(last_word) == "hi"
+    return (last_word if is_last else _word_at(message, is_last=False)), is_last
+
+
+def _word_at(text: str, *, is_last: bool) -> str:
+    """Return the first or last word of a text in lower case; "" if it has none."""
+    if is_last:
+        words = WHOLE_WORD.findall(text.lower())
+        return words[-1] if words else ""
+    first_word = WHOLE_WORD.search(text.lower())
+    return first_word[0] if first_word else ""
 
 
 def may_tell(text: str) -> bool:

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from memory.search.query import TERMS_VERSION, QueryTerms
@@ -235,14 +236,16 @@ class ScopePostings:
         self.ahead.remove(number)
         return True
 
-    def codes(self, form: str) -> array[int]:
+    def codes(self, form: str) -> list[int]:
         """Return the rows that have a stored form, each with its columns."""
         first_code = (hash(form) & HASH) << CODE_BITS
-        codes = array("H")
+        last_code = first_code | CODE
+        codes: list[int] = []
         for run in self._runs:
             start = bisect_left(run, first_code)
-            end = bisect_right(run, first_code | CODE, start)
-            codes.extend([posting & CODE for posting in run[start:end]])
+            if start < len(run) and run[start] <= last_code:
+                end = bisect_right(run, last_code, start + 1)
+                codes += [posting & CODE for posting in run[start:end]]
         return codes
 
     def weigh(self, terms: Sequence[StoredTerm]) -> Matches:
@@ -251,20 +254,21 @@ class ScopePostings:
         weight, size = matches.weight, matches.size
         for forms, columns, is_topical in terms:
             codes = self.codes(forms[0]) if len(forms) == 1 else self._any_of(forms)
-            if columns != ANY_COLUMN:
-                codes = array("H", [c for c in codes if c & columns]) if codes else codes
+            if columns != ANY_COLUMN and codes:
+                codes = [c for c in codes if c & columns]
             df = len(codes)
             rarity = math.log(1 + (max(size, df) - df + 0.5) / (df + 0.5))
             matches.asked += rarity
             if not codes:
                 continue
-            worth = [
-                rarity * x * (1 + SATURATION) / (x + SATURATION) for x in _COLUMN_WEIGHTS[columns]
-            ]
+            column_weights, row_weights = _COLUMN_WEIGHTS[columns], [0.0] * (1 << MASK_BITS)
             for code in codes:
-                if column_weight := worth[code & ANY_COLUMN]:
-                    number = code >> MASK_BITS
-                    weight[number] = weight.get(number, 0.0) + column_weight
+                bits, number = code & ANY_COLUMN, code >> MASK_BITS
+                if not (row_weight := row_weights[bits]) and (x := column_weights[bits]):
+                    row_weight = rarity * x * (1 + SATURATION) / (x + SATURATION)
+                    row_weights[bits] = row_weight
+                if row_weight:
+                    weight[number] = weight.get(number, 0.0) + row_weight
             if is_topical:
                 matches.sharing.update([c >> MASK_BITS for c in codes if c & BODY])
             if columns & SPEAKER:
@@ -275,16 +279,16 @@ class ScopePostings:
         """Return the rows whose speaker has this word."""
         return {c >> MASK_BITS for c in self.codes(form) if c & SPEAKER}
 
-    def _any_of(self, forms: Sequence[str]) -> array[int]:
+    def _any_of(self, forms: Sequence[str]) -> list[int]:
         """Return the rows that have any of these forms, with the columns of all."""
+        code_lists = [codes for form in dict.fromkeys(forms) if (codes := self.codes(form))]
+        if len(code_lists) < 2:
+            return code_lists[0] if code_lists else []
         columns: dict[int, int] = {}
-        for form in dict.fromkeys(forms):
-            for code in self.codes(form):
-                number = code >> MASK_BITS
-                columns[number] = columns.get(number, 0) | code & ANY_COLUMN
-        return array(
-            "H", [number << MASK_BITS | column_bits for number, column_bits in columns.items()]
-        )
+        for code in chain.from_iterable(code_lists):
+            number = code >> MASK_BITS
+            columns[number] = columns.get(number, 0) | code & ANY_COLUMN
+        return [number << MASK_BITS | column_bits for number, column_bits in columns.items()]
 
 
 def _column_weight(columns: int, allowed_columns: int) -> float:

@@ -44,6 +44,7 @@ ASKED = 20.0  # weight of a query of some four rare words, beyond which no row n
 DIGITS = 4  # of a score and a coverage, as a search returns them
 EQUAL = 1e-6  # similarities that differ by less are equal
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
+DAY = 86400  # seconds
 TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|morning|night|since|recently|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
     r"|january|february|march|april|may|june|july|august|september|october|november|december|\d{4})\b|[昨今明]天|上周|下周|上个月|下个月|[月号日]",
@@ -61,11 +62,6 @@ class SearchHits(msgspec.Struct, frozen=True, gc=False):
     place: int
     at: float
     text: str
-
-    @property
-    def group(self) -> tuple[int, int]:
-        """Its session: the conversation on that day."""
-        return self.place, int(self.at // 86400)
 
 
 @dataclass(slots=True)
@@ -341,8 +337,11 @@ class Ranking:
         return ranked_rows
 
     def _add_priors(self) -> None:
-        """Add what hits are worth by their speaker, date, session and words of time."""
-        groups = {key: hit.group for key, hit in self._hits.items()}
+        """Add what hits are worth by their speaker, date, session and words of time.
+
+        A session is a conversation on one day.
+        """
+        groups = {key: (hit.place, int(hit.at // DAY)) for key, hit in self._hits.items()}
         sessions = self._sessions(groups)
         dates, timely = dates_in(self._query), asks_when(self._query)
         named_rows, voiced = self._matches.named, self._matches.voiced

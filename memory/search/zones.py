@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from memory.search.query import iso
 
 UTC_NAME = "UTC"
 MAX_NAME_CHARACTERS = 64
+MINUTE = 60  # seconds; no zone's offset of today is a part of one
 # `strftime` would name days in the language of the server's locale.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -25,7 +27,12 @@ def parse_zone(name: str) -> ZoneInfo:
 
 def day_of(timestamp: float, zone: str = UTC_NAME) -> str:
     """Return the day of a Unix time there, as an ISO 8601 date."""
-    return f"{datetime.fromtimestamp(timestamp, parse_zone(zone)):%Y-%m-%d}"
+    return _day_of_minute(int(timestamp // MINUTE), zone)
+
+
+@lru_cache(256)  # what is recalled together was mostly said together
+def _day_of_minute(minute: int, zone: str) -> str:
+    return f"{datetime.fromtimestamp(minute * MINUTE, parse_zone(zone)):%Y-%m-%d}"
 
 
 def time_of(timestamp: float, zone: str = UTC_NAME) -> str:
