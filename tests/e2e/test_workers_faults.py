@@ -14,7 +14,7 @@ from tests.postgres_server import binaries
 CYCLES, PARTS = 20, 4  # 200 with `make bench BENCH=faults`
 BUSY_SECONDS = 15.0  # for a recovery beside other tests; 5 with `make bench BENCH=faults`
 CUT_SECONDS = 12.0  # longer than a lease is held; 30 with `make bench BENCH=faults`
-PAUSE_SECONDS = 0.4  # so that other tests go on beside it
+PAUSE_SECONDS = 1.2  # so that other tests go on beside it
 SHORT = ("stopped", "redis_killed", "redis_frozen", "skewed")
 
 
