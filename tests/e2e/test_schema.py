@@ -101,9 +101,7 @@ def test_every_operation_keeps_to_the_schema(address, mode):
     faults = []
     for found in schema.get_all_operations():
         operation = found.ok()
-        if mode == GenerationMode.NEGATIVE and not (
-            operation.body or operation.query or operation.path_parameters
-        ):
+        if mode == GenerationMode.NEGATIVE and not can_be_wrong(operation):
             continue
         try:
             tried(
@@ -120,6 +118,15 @@ def test_every_operation_keeps_to_the_schema(address, mode):
         except BaseExceptionGroup as e:
             faults.append(f"{operation.label}: {e} {e.exceptions}")
     assert not faults, "\n\n".join(faults)
+
+
+def can_be_wrong(operation):
+    """Tell whether a call may break the schema: any text at all may be a name in a path."""
+    return bool(
+        operation.body
+        or operation.query
+        or any(p.definition["schema"] != {"type": "string"} for p in operation.path_parameters)
+    )
 
 
 def tried(operation, mode, check):
