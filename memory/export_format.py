@@ -273,8 +273,8 @@ def line_at(body: bytes, number: int, at: int) -> Any_Line:
     end = body.find(b"\n", at)
     raw = body[at:] if end < 0 else body[at:end]
     try:
-        if (many := values_in(raw)) > VALUES:
-            raise ValueError(f"it has {many} values; at most {VALUES} are allowed: split it")
+        if has_many_values(raw):
+            raise ValueError(f"it has more than {VALUES} values: split it")
         line: Any_Line = _decode(raw)
         _check_times(line)
     except (ValueError, RecursionError, OverflowError, OSError) as e:
@@ -289,19 +289,20 @@ def bad_line(number: int, why: object) -> BadLine:
 MARKS = (b",", b"[", b"{")
 
 
-def values_in(raw: bytes) -> int:
-    """Estimate the number of values in a JSON text by its commas and brackets.
+def has_many_values(raw: bytes) -> bool:
+    """Tell whether a JSON text has more than `VALUES` values, by its commas and brackets.
 
-    Those inside strings are not counted. It is used to refuse texts with more than `VALUES`, which
-    cost more to parse than their size suggests.
+    Those inside strings are not counted. Such texts cost more to parse than their size suggests.
     """
-    if (most := sum(count_in_steps(raw, mark) for mark in MARKS)) <= VALUES:
-        return most
+    if sum(count_in_steps(raw, mark) for mark in MARKS) <= VALUES:
+        return False
     values = 0
     for step in json_steps(raw):
         outside = b"".join(step.parts[::2])
         values += max(sum(map(outside.count, MARKS)), len(step.parts) // 4)
-    return values
+        if values > VALUES:
+            return True
+    return False
 
 
 def _check_times(line: ExportLine) -> None:

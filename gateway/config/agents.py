@@ -114,10 +114,13 @@ class AgentSettings(Section):
     @field_validator("blocks")
     @classmethod
     def _labels_differ(cls, blocks: tuple[BlockDefault, ...]) -> tuple[BlockDefault, ...]:
-        labels = [block.label for block in blocks]
-        twice = next((label for label in labels if labels.count(label) > 1), None)
-        if twice is not None:
-            raise ValueError(f"the label {twice!r} is used twice; a label names one block")
+        labels: set[str] = set()
+        for block in blocks:
+            if block.label in labels:
+                raise ValueError(
+                    f"the label {block.label!r} is used twice; a label names one block"
+                )
+            labels.add(block.label)
         return blocks
 
     @field_validator("response_format")

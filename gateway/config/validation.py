@@ -44,18 +44,19 @@ class InterpolatedText(str):
 
 
 def describe_validation_errors(
-    error: ValidationError, model: type[BaseModel], valid_names: str = ""
+    error: ValidationError, model: type[BaseModel], valid_names: str = "", limit: int | None = None
 ) -> list[tuple[tuple[str, ...], str]]:
     """Return the path and a description of each validation error.
 
-    The value is left out if it may be a key. valid_names: see `did_you_mean`.
+    The value is left out if it may be a key. valid_names: see `did_you_mean`. limit: of errors that
+    are described, None for all.
     """
     return [
         (
             tuple(str(p)[:MAX_SHOWN_CHARACTERS] for p in x["loc"]),
             _describe_error(x, model, valid_names),
         )
-        for x in error.errors(include_url=False)
+        for x in error.errors(include_url=False)[:limit]
     ]
 
 

@@ -318,6 +318,7 @@ def find_label(blocks: list[LettaBlock], label: str) -> LettaBlock:
 BLOCK_USED = frozenset({"label", "value", "description", "limit", "read_only"})
 LIMIT = 20_000  # characters of a block that says none
 DESCRIPTION = 10_000
+MAX_BLOCKS = 256  # of one list
 KINDS: Mapping[str, type] = {"label": str, "value": str, "description": str, "read_only": bool}
 NEEDED = ("label", "value")
 
@@ -368,11 +369,18 @@ def read_change(request_block: Mapping[str, Any], within: str = "") -> BlockEdit
 
 def read_blocks(call: LettaCall, request_blocks: Sequence[Any], where: str) -> list[CoreBlock]:
     """Return the blocks of a list. where: its name. Raises Unprocessable, RequestConflict."""
-    core_blocks = [read_block(call, item, f"{where}.{i}") for i, item in enumerate(request_blocks)]
-    labels = [item.label for item in core_blocks]
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
+    if len(request_blocks) > MAX_BLOCKS:
         raise Unprocessable(
-            f"`{where}` has the label {twice!r} twice; a label names one block.", param=where
+            f"`{where}` has {len(request_blocks)} blocks; at most {MAX_BLOCKS} are allowed.",
+            param=where,
         )
-    return core_blocks
+    core_blocks: dict[str, CoreBlock] = {}
+    for i, item in enumerate(request_blocks):
+        block = read_block(call, item, f"{where}.{i}")
+        if block.label in core_blocks:
+            raise Unprocessable(
+                f"`{where}` has the label {block.label!r} twice; a label names one block.",
+                param=where,
+            )
+        core_blocks[block.label] = block
+    return list(core_blocks.values())

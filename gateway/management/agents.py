@@ -43,7 +43,6 @@ from gateway.management.schemas import (
 )
 from gateway.routing.agents import Agent, check_call
 from gateway.state import request_id
-from gateway.wire.chat_request import parse
 from memory import Conflict, EditSource, StoredAgent, home_of, iso, management
 from memory.management.agents import UndoneEdit
 
@@ -184,7 +183,7 @@ async def put_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
     check_maker(caller)
     source = _source_of(caller)
-    members = sent_members(parse(await caller.body()), name)
+    members = sent_members(await caller.parse_members(), name)
     return _with_etag(await put_profile(caller, name, members, source))
 
 
@@ -220,7 +219,7 @@ def _check_not_configured(caller: ManagementRequest, name: str) -> None:
 async def patch_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
     source = _source_of(caller)
-    changes = sent_members(parse(await caller.body()), name)
+    changes = sent_members(await caller.parse_members(), name)
     return _with_etag(await change_profile(caller, name, changes, source))
 
 

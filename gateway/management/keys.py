@@ -27,6 +27,7 @@ from gateway.wire.chat_request import parse
 from memory import iso
 
 K = TypeVar("K", bound=Key)
+TOLD_FAULTS = 5  # of a grant
 FROM_NEXT_START = (
     "This gateway stays in single-user mode until it is restarted or its configuration is "
     "reloaded; then every request needs a managed key. What it remembers until then belongs "
@@ -183,9 +184,9 @@ def _parse_grant(body: bytes) -> KeyGrant:
     try:
         return KeyGrant.model_validate_json(body, strict=True)
     except ValidationError as e:
-        faults = describe_validation_errors(e, KeyGrant)
+        faults = describe_validation_errors(e, KeyGrant, limit=TOLD_FAULTS)
         raise BadRequest(
-            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in faults[:5]),
+            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in faults),
             param=".".join(faults[0][0]) or None,
         ) from e
 

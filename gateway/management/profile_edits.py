@@ -18,9 +18,12 @@ from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
 from gateway.tools.grants import Grants, limits_of
 from gateway.wire.chat import Json, encode
+from gateway.wire.json_weight import is_readable
 from memory import BaseRule, InvalidRule, parse_rules
 
 PROFILE_BYTES = 256 << 10
+PROFILE_VALUES = 10_000  # each may be a fault of its own, which are all found in one step
+TOLD_FAULTS = 5  # of a profile
 # Members of the object that the gateway itself gives it: a profile that was read can be sent back.
 GIVEN = frozenset(
     {"object", "id", "name", "source", "version", "created_at", "updated_at", "updated_by"}
@@ -80,20 +83,26 @@ def sent_members(body: Any, name: str) -> Json:
 
 def check_profile(caller: ProfileMaker, members: Mapping[str, Any]) -> str:
     """Return a profile as it is stored. Raises BadRequest, Forbidden."""
+    sent_json = _encode(members)
     if "tool_rules" in members:
         read_rules(members["tool_rules"], "tool_rules")
-    profile = _parse(members)
+    profile = _parse(sent_json)
     router = caller.gateway.router
     _check_served(profile, lambda name: router.find(name) is not None)
     _check_rights(caller, profile)
     profile_json = profile.model_dump_json(exclude_none=True)
-    if (size := len(profile_json.encode())) > PROFILE_BYTES:
+    _check_size(len(profile_json.encode()))
+    return profile_json
+
+
+def _check_size(size: int) -> None:
+    """Raise BadRequest for a profile of so many bytes."""
+    if size > PROFILE_BYTES:
         raise BadRequest(
             f"The profile has {size} bytes as JSON; at most {PROFILE_BYTES} are allowed. Shorten "
             "it.",
             code="profile_too_large",
         )
-    return profile_json
 
 
 def check_restored(caller: ProfileMaker, profile_json: str) -> None:
@@ -138,18 +147,31 @@ def read_rules(rules: object, member: str) -> tuple[BaseRule, ...]:
         raise BadRequest(f"`{path}`: {e.text}.", code="invalid_rule", param=path) from e
 
 
-def _parse(members: Mapping[str, Any]) -> AgentSettings:
-    """Return the profile of these members. Raises BadRequest naming the member and its value."""
+def _encode(members: Mapping[str, Any]) -> bytes:
+    """Return members as JSON. Raises BadRequest for more than are checked in one short step."""
     try:
-        return AgentSettings.model_validate_json(encode(members), strict=True)
-    except ValidationError as e:
-        faults = describe_validation_errors(e, AgentSettings)
-        raise BadRequest(
-            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in faults[:5]),
-            param=".".join(faults[0][0]) or None,
-        ) from e
+        sent_json = encode(members)
     except msgspec.MsgspecError as e:
         raise BadRequest(f"The profile cannot be read: {e}") from e
+    _check_size(len(sent_json))
+    if not is_readable(sent_json, PROFILE_VALUES):
+        raise BadRequest(
+            f"The profile has more than {PROFILE_VALUES} JSON values. Leave some out.",
+            code="profile_too_large",
+        )
+    return sent_json
+
+
+def _parse(sent_json: bytes) -> AgentSettings:
+    """Return the profile of these members. Raises BadRequest naming the member and its value."""
+    try:
+        return AgentSettings.model_validate_json(sent_json, strict=True)
+    except ValidationError as e:
+        faults = describe_validation_errors(e, AgentSettings, limit=TOLD_FAULTS)
+        raise BadRequest(
+            "; ".join(f"{'.'.join(path) or 'the body'}: {text}" for path, text in faults),
+            param=".".join(faults[0][0]) or None,
+        ) from e
 
 
 def _named_models(profile: AgentSettings) -> Iterator[tuple[str, str]]:

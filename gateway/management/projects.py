@@ -21,7 +21,7 @@ from gateway.management.layer_access import (
     tenant_of,
     visible_users,
 )
-from gateway.management.schemas import Page, describe_body, parse_body, place_of
+from gateway.management.schemas import Page, describe_body, place_of
 from gateway.management.team_schemas import (
     LayerRemoved,
     Project,
@@ -82,8 +82,7 @@ async def put_project(caller: AtDoor, project: FromPath[str]) -> Project:
     project_name = await _name(caller, project)
     check_operator(caller)
     check_layer_name(project_name[1], "project")
-    body = await caller.body()
-    project_put = parse_body(body, ProjectPut) if body.strip() else ProjectPut()
+    project_put = await caller.parse_body(ProjectPut, may_be_empty=True)
     for user in project_put.users:
         check_name(user, "users")
     declared = management.layers.put_project(caller.memory, project_name, rules_of(project_put))

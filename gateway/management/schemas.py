@@ -21,7 +21,16 @@ from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import count
 from gateway.wire.long_strings import cut_long_strings, restore, takes_long
 from memory import CoreBlock, end_step, iso
-from memory.export_format import MARKS, VALUES, Content, Description, Limit, Tags, moment, values_in
+from memory.export_format import (
+    MARKS,
+    VALUES,
+    Content,
+    Description,
+    Limit,
+    Tags,
+    has_many_values,
+    moment,
+)
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -380,10 +389,8 @@ def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
     """Parse one message. Raises BadRequest."""
     message_bytes = message_text if isinstance(message_text, bytes) else bytes(message_text)
     end_step()
-    if (value_count := values_in(message_bytes)) > VALUES:
-        raise BadRequest(
-            f"`{where}` has {value_count} values; at most {VALUES} are allowed.", param=where
-        )
+    if has_many_values(message_bytes):
+        raise BadRequest(f"`{where}` has more than {VALUES} values.", param=where)
     end_step()
     try:
         value = decode_weighed(message_bytes)
@@ -402,11 +409,8 @@ def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
 
 def parse_body(body: bytes, model: type[S]) -> S:
     """Parse the body as this model. Raises BadRequest naming the member and its value."""
-    if (value_count := values_in(body)) > VALUES:
-        raise BadRequest(
-            f"The body has {value_count} values; at most {VALUES} are allowed.",
-            code="too_many_values",
-        )
+    if has_many_values(body):
+        raise BadRequest(f"The body has more than {VALUES} values.", code="too_many_values")
     value = parse(body)
     try:
         return msgspec.convert(value, model)

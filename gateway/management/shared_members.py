@@ -8,7 +8,7 @@ from litestar.params import FromPath, FromQuery
 from gateway.errors import BadRequest
 from gateway.http.paths import segment
 from gateway.management.context import AtDoor, Cursor, ManagementRequest, PageLimit, window
-from gateway.management.schemas import Gone, Page, describe_body, parse_body, place_of
+from gateway.management.schemas import Gone, Page, describe_body, place_of
 from gateway.management.shared_blocks import (
     check_member,
     check_operator,
@@ -38,8 +38,7 @@ def _user_member(user: str, agent: str) -> MemberName:
 
 async def _put(caller: ManagementRequest, ident: str, member: MemberName) -> SharedMember:
     block_name = await _open(caller, ident)
-    body = await caller.body()
-    member_put = parse_body(body, MemberPut) if body.strip() else MemberPut()
+    member_put = await caller.parse_body(MemberPut, may_be_empty=True)
     stored_member = await caller.write(
         management.shared_blocks.put_member(caller.memory, block_name, member, member_put.write)
     )

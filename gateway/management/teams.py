@@ -22,7 +22,7 @@ from gateway.management.layer_access import (
     tenant_of,
     visible_users,
 )
-from gateway.management.schemas import Gone, Page, describe_body, parse_body, place_of
+from gateway.management.schemas import Gone, Page, describe_body, place_of
 from gateway.management.team_schemas import (
     LayerRemoved,
     Team,
@@ -85,8 +85,7 @@ async def put_team(caller: AtDoor, team: FromPath[str]) -> Team:
     team_name = await _name(caller, team)
     check_operator(caller)
     check_layer_name(team_name[1], "team")
-    body = await caller.body()
-    team_put = parse_body(body, TeamPut) if body.strip() else TeamPut()
+    team_put = await caller.parse_body(TeamPut, may_be_empty=True)
     team_work = management.layers.put_team(caller.memory, team_name, team_put.description)
     return team_object(await caller.write(team_work))
 
@@ -126,8 +125,7 @@ async def team_members(
 async def put_team_member(caller: AtDoor, team: FromPath[str], member: FromPath[str]) -> TeamUser:
     team_name = await _name(caller, team)
     check_operator(caller)
-    body = await caller.body()
-    member_put = parse_body(body, TeamUserPut) if body.strip() else TeamUserPut()
+    member_put = await caller.parse_body(TeamUserPut, may_be_empty=True)
     member_work = management.layers.put_member(
         caller.memory, team_name, _user_of(member), write=member_put.write
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from memory.export_format import values_in
+from memory.export_format import has_many_values
 from memory.formats import chatgpt, claude, letta, mem0, open_webui
 from memory.formats.json_items import ITEM_BYTES, JsonItem, NotJson, split_items
 from memory.formats.records import BrokenItem, Bundle, Reader
@@ -126,8 +126,8 @@ def _decode(item: JsonItem) -> Any:
         raise BrokenItem("the file ends within it: it was cut short. Get it again and repeat this")
     if item.raw is None:
         raise BrokenItem(f"it is larger than {ITEM_BYTES >> 20} MiB")
-    if (value_count := values_in(item.raw)) > VALUES:
-        raise BrokenItem(f"it has {value_count} values; at most {VALUES} are read")
+    if has_many_values(item.raw):
+        raise BrokenItem(f"it has more than {VALUES} values")
     try:
         return msgspec.json.decode(item.raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:

@@ -117,25 +117,33 @@ class TurnRecorder:
             if turn.ask.scope.is_named or turn.policy.ahead:
                 record.jobs = await self._jobs(prompt, outcome.answers)
             record.models = self._count(prompt, outcome)
-            write, shortcut = record_of(self._turn, record, opening)
-            seconds = WRITE_SECONDS if opening is None else TOGETHER_SECONDS
-            large = [*record.large, *(opening.large if opening is not None else ())]
-            head, blocks = await store.write(write, seconds, large, shortcut)
-            turn.attempt.claim.is_stored = False
-            self._prepare_next_turn(prompt, RecordedTurn(record, head, blocks), sent)
-        except ErasedMeanwhile:
-            pass  # the user was erased meanwhile: nothing may be stored
-        except StoreUnavailable:
-            # The request is not written, so nothing was sent to the client yet.
+            recorded = await self._write(record, opening)
+            if recorded is not None:
+                self._prepare_next_turn(prompt, recorded, sent)
+                return True
             self.late = True
             if opening is not None:
+                # The request is not written, so nothing was sent to the client yet.
                 return False
-            is_durable = await store.spill(await store.look(self._without_secrets, record))
+            is_durable = await store.spill(await store.look(self._record_for_log, record))
             turn.attempt.claim.is_stored = False  # held until it is stored after all
             return is_durable
+        except ErasedMeanwhile:
+            return True  # the user was erased meanwhile: nothing may be stored
         finally:
             self.release()
-        return True
+
+    async def _write(self, record: TurnRecord, opening: PendingTurn | None) -> RecordedTurn | None:
+        """Write the record; None if the store does not take it. Raises ErasedMeanwhile."""
+        write, shortcut = record_of(self._turn, record, opening)
+        seconds = WRITE_SECONDS if opening is None else TOGETHER_SECONDS
+        large = [*record.large, *(opening.large if opening is not None else ())]
+        try:
+            head, blocks = await self._turn.store.write(write, seconds, large, shortcut)
+        except StoreUnavailable:
+            return None
+        self._turn.attempt.claim.is_stored = False
+        return RecordedTurn(record, head, blocks)
 
     async def fail(self, prompt: Prompt) -> None:
         """End the turn without an answer.
@@ -204,9 +212,13 @@ class TurnRecorder:
         await self._turn.store.write(lambda conn: turn_writer.attempt_failed(conn, node_id, holder))
         self._turn.attempt.claim.is_stored = False
 
-    def _without_secrets(self, record: TurnRecord) -> TurnRecord:
-        """Leave secrets out of what the recovery log gets, unless the history is kept here."""
+    def _record_for_log(self, record: TurnRecord) -> TurnRecord:
+        """Return what the recovery log gets: no secrets, unless the history is kept here.
+
+        What the rows say goes first: it may be a copy of the answers without secrets, too.
+        """
         turn = self._turn
+        record.contents, record.large = None, ()
         if not turn.keeps_history:
             record.answers = [turn.policy.screen.mask_message(a) for a in record.answers]
         return record

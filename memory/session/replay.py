@@ -85,7 +85,8 @@ class Replay:
         """Take the pieces back whose rows did not follow; those that are left leave by age."""
         if not record.large:
             return
-        drop = partial(turn_writer.drop_pieces, owner=record.owner, bodies=record.large)
+        keys = [body.key for body in record.large]
+        drop = partial(turn_writer.drop_pieces, owner=record.owner, bodies=keys)
         scope = record.owner.scope
         with contextlib.suppress(StoreUnavailable):
             await self._db.write(drop, lock=owner_lock(scope.tenant, scope.user))

@@ -128,7 +128,8 @@ class TurnStore(msgspec.Struct):
         except BaseException:
             # Behind the row, should it be under way after all. It may remove the scope, which the
             # unnamed of a tenant share.
-            drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=large)
+            keys = [body.key for body in large]  # without their texts, since this may wait for long
+            drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=keys)
             lock = owner_lock(self.owner.scope.tenant, self.owner.scope.user)
             dropping = asyncio.ensure_future(self.db.write(drop, lock=lock))
             dropping.add_done_callback(log_failed_drop)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import pytest
 from sqlalchemy import update
 
+from gateway.config import validation
+from gateway.management import context, schemas
+from memory import export_format
 from memory.core.block_space import BlockSpace
 from memory.stores.sql.engine import batches
 from memory.stores.sql.engine import schema as t
@@ -253,3 +257,69 @@ async def test_a_page_of_a_list_has_fewer_entries_where_they_are_long_and_none_i
             break
     assert seen == sorted([f"b{i:02}" for i in range(12)] + ["human", "rules"])
     assert max(sizes) < 6 << 20
+
+
+LONG = {
+    "POST /users/ada/import": (b'{"object":"passage","content":"x","tags":[%b""]}', 400),
+    "POST /users/ada/passages": (b'{"content":"x","tags":[%b""]}', 400),
+    "PUT /agents/clerk": (b'{"tools":[%b""]}', 400),
+    "PATCH /agents/clerk": (b'{"tools":[%b""]}', 404),
+    "PUT /teams/team": (b'{"description":[%b""]}', 400),
+    "PUT /projects/project": (b'{"description":[%b""]}', 400),
+}
+
+
+async def test_a_long_body_is_read_beside_the_event_loop(live, monkeypatch):
+    readers, own = [], threading.get_ident()
+
+    def noting(work):
+        return lambda text: readers.append(threading.get_ident()) or work(text)
+
+    monkeypatch.setattr(export_format, "has_many_values", noting(export_format.has_many_values))
+    monkeypatch.setattr(schemas, "has_many_values", noting(schemas.has_many_values))
+    monkeypatch.setattr(context, "parse", noting(context.parse))
+    for route, (body, status) in LONG.items():
+        method, path = route.split()
+        readers.clear()
+        answer = await live.memory(
+            method, f"{path}?tenant=acme", content=body % (b'"",' * 90_000), **as_key("sk-root")
+        )
+        assert (route, answer.status_code) == (route, status), answer.text
+        assert readers
+        assert own not in readers
+
+
+def test_values_are_counted_no_further_than_the_limit(monkeypatch):
+    steps, counted = export_format.json_steps, []
+    monkeypatch.setattr(
+        export_format, "json_steps", lambda raw: (counted.append(s) or s for s in steps(raw))
+    )
+    for text, many in ((b'"",' * (4 << 20), True), (b"[]," * (4 << 20), True)):
+        counted.clear()
+        assert export_format.has_many_values(b"[" + text + b'""]') == many
+        assert len(counted) <= 10
+    assert not export_format.has_many_values(b'["' + b",[{" * (1 << 20) + b'"]')
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"tools": [""] * 9_000}, "tools.4: "),
+        ({f"m{i}": 1 for i in range(9_000)}, "m4: there is no such setting"),
+        ({"parameters": {f"m{i}": 1 for i in range(9_000)}}, "parameters.m4: "),
+        ({"metadata": [1] * 10_001}, "10000 JSON values"),
+        ({"blocks": [{"label": f"label{i}", "value": "x" * 99} for i in range(2_000)]}, "262144"),
+    ],
+)
+async def test_of_the_faults_of_a_profile_few_are_described(live, monkeypatch, members, said):
+    described = []
+    describe = validation._describe_error
+    monkeypatch.setattr(
+        validation, "_describe_error", lambda *fault: described.append(1) or describe(*fault)
+    )
+    answer = await live.memory(
+        "PUT", "/agents/clerk?tenant=acme", json=members, **as_key("sk-root")
+    )
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]["message"]
+    assert len(described) in (0, 5)

@@ -6,6 +6,7 @@ written. So an import needs little more memory than its bytes.
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ from memory.stores.sql.rows.file_uploads import FileLimits
 from memory.stores.sql.rows.files import check_name
 from memory.stores.sql.rows.passages import check
 
+LONG_LINE_BYTES = 1 << 16  # of a line that is read in a thread
 CALLS = "`message.tool_calls` must be a list of objects."
 
 
@@ -117,13 +119,23 @@ class ImportManifest:
         """
         glance = QuickRead()
         for number, offset in lines_in(self._body):
-            if number:
-                line = line_at(self._body, number, offset)
-                try:
-                    self._take(number, offset, line)
-                except ToolError as e:
-                    raise bad_line(number, e) from e
+            if number and self._is_long(offset):
+                await asyncio.to_thread(self._examine_line, number, offset)
+            elif number:
+                self._examine_line(number, offset)
             await glance.rest()
+
+    def _is_long(self, offset: int) -> bool:
+        """Tell whether the line that begins here takes long to read."""
+        end = offset + LONG_LINE_BYTES
+        return end < len(self._body) and self._body.find(b"\n", offset, end) < 0
+
+    def _examine_line(self, number: int, offset: int) -> None:
+        line = line_at(self._body, number, offset)
+        try:
+            self._take(number, offset, line)
+        except ToolError as e:
+            raise bad_line(number, e) from e
 
     def _take(self, number: int, offset: int, line: Any_Line) -> None:
         if isinstance(line, Export | ExportEnd):

@@ -24,7 +24,7 @@ from memory.stores.sql.rows import agent_inbox, message_pieces, model_records, o
 from memory.stores.sql.rows import messages as message_rows
 from memory.stores.sql.rows import passage_lifecycle as fact_rows
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
-from memory.stores.sql.rows.message_pieces import LargeBody, contents_of
+from memory.stores.sql.rows.message_pieces import contents_of
 from memory.stores.sql.turns import node_holders, turn_rivals, unread_turns
 from memory.stores.sql.turns.turn_reader import SAID, NodeRows, columns, find_conversation
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
@@ -188,9 +188,9 @@ def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
     scopes.remove_if_empty(conn, scope_id)
 
 
-def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[LargeBody]) -> None:
-    """Take the pieces back that were written for rows which did not follow."""
-    message_pieces.remove_unnamed(conn, [body.key for body in bodies])
+def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[int]) -> None:
+    """Take the pieces back that were written for rows which did not follow. bodies: their keys."""
+    message_pieces.remove_unnamed(conn, bodies)
     if (scope_id := scopes.find(conn, owner.scope)) is not None:
         scopes.remove_if_empty(conn, scope_id)
 
