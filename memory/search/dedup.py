@@ -273,9 +273,9 @@ def _is_negated(text: str, fact: str) -> bool:
         clause_words = WHOLE_WORD.findall(split_cjk(clause))
         places = [i for i, w in enumerate(clause_words) if _bare(w) in fact_words]
         if places:
-            near = clause_words[max(0, places[0] - WORDS_BEFORE) : places[-1] + 2]
+            nearby_words = clause_words[max(0, places[0] - WORDS_BEFORE) : places[-1] + 2]
             if _NEGATED_CJK.search(clause) or any(
-                w in _NEGATIONS or _NEGATED_ENDING.fullmatch(w) for w in near
+                w in _NEGATIONS or _NEGATED_ENDING.fullmatch(w) for w in nearby_words
             ):
                 return True
     return False
