@@ -127,6 +127,23 @@ async def test_a_p1_an_agent_answers_as_a_model_in_a_message(data, stream):
             assert "I am Sam." in told
 
 
+async def test_a_p1_counts_of_tokens_name_the_agent_as_its_answers_do(data):
+    async with Model("Hi.") as up, running(up.url, data, {**agents(home="agent"), **OWN}) as live:
+        words = [{"role": "user", "content": "Hi"}]
+        for path, sent in (
+            ("messages/count_tokens", {"messages": words}),
+            ("responses/input_tokens", {"input": "Hi"}),
+        ):
+            for base in (live.url, f"{live.root}/u/ann/v1"):
+                body = {"model": "agent:support", **sent}
+                got = await live.http.post(f"{base}/{path}", json=body)
+                assert got.status_code == 200, got.text
+                named = got.headers["x-memory-agent"], got.headers["x-memory-user"]
+                assert named == ("support", "agent%3Asupport")
+                assert up.requests[-1].json["model"] == "gpt-4o-mini"
+                assert "You are Sam" in up.requests[-1].body.decode()
+
+
 @pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
 async def test_a_p2_an_unknown_agent_is_not_caught_by_a_wildcard(data, path):
     async with Model("Hi.") as up, running(up.url, data, agents()) as live:
