@@ -362,7 +362,7 @@ COVERED = {
         memory.search.languages.questions memory.search.languages.requests
         memory.search.languages.self_words
     """,
-    "memory/search/test_dedup": "memory.search.languages.fillers",
+    "memory/search/test_dedup": "memory.search.languages.fillers memory.search.languages.negations",
     "memory/search/test_irregular": "memory.search.languages.irregular_words",
     "memory/search/test_matters": "memory.search.languages.matters",
     "e2e/test_provenance": """

@@ -126,19 +126,19 @@ def _guess_call(name: str, view: RequestView) -> Wanted:
 
 def _saves(view: RequestView) -> list[Wanted]:
     stored_facts = [f for line in view.lines for f in parse_fact_line(line)]
-    save_calls = (
-        _save(fact, view.lines, view.tools) for fact in facts(view.user) if fact not in stored_facts
-    )
+    save_calls = (_save(fact, view) for fact in facts(view.user) if fact not in stored_facts)
     return [w for w in save_calls if w]
 
 
-def _save(fact: StatedFact, lines: Sequence[str], tools: Json) -> Wanted | None:
+def _save(fact: StatedFact, view: RequestView) -> Wanted | None:
     """Return the call that saves this fact: a correction, if it contradicts another one."""
+    tools = view.tools
     contradicted_line = next(
-        (line for line in lines if any(_contradicts(fact, k) for k in parse_fact_line(line))), None
+        (line for line in view.lines if any(_contradicts(fact, k) for k in parse_fact_line(line))),
+        None,
     )
     insert = ("archival_memory_insert", {"content": fact.line})
-    if fact.kind == "asked" and insert[0] in tools:
+    if (fact.kind == "asked" or not view.may_write) and insert[0] in tools:
         return insert
     if contradicted_line and "core_memory_replace" in tools:
         return "core_memory_replace", {

@@ -20,6 +20,7 @@ Json = dict[str, Any]
 SUMMARISE = "You compress the earlier part of a conversation"
 _TAG = re.compile(r'<memory_blocks tag="([^"<>]+)">')
 _BLOCK = re.compile(r"<(?P<label>[a-z][a-z0-9_]*) [^>]*>\n(?P<value>.*?)\n</(?P=label)>", re.DOTALL)
+_READ_ONLY = re.compile(r'<human [^>]*read_only="true"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class RequestView:
 
     user: the newest user message, without memory elements. earlier_texts: the user messages before
     it. lines: the content of memory, line by line. has_memory: memory is present, even if empty.
-    tools: name to parameters.
+    tools: name to parameters. may_write: into the block `human`, which in a project is read alone.
     """
 
     user: str = ""
@@ -51,6 +52,7 @@ class RequestView:
     tools: dict[str, Json] = field(default_factory=dict)
     has_memory: bool = False
     summarising: bool = False
+    may_write: bool = True
 
 
 def see(body: Json) -> RequestView:
@@ -75,6 +77,7 @@ def see(body: Json) -> RequestView:
         },
         has_memory=bool(tag),
         summarising=system.startswith(SUMMARISE),
+        may_write=_READ_ONLY.search(system) is None,
     )
 
 

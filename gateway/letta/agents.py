@@ -96,7 +96,7 @@ async def write_with_blocks(
     try:
         await BLOCKS.give(call, agent, blocks, existing_blocks)
     except GatewayError:
-        await _remove_agent(call, agent)
+        await remove_agent(call, agent)
         raise
     return agent
 
@@ -202,7 +202,7 @@ def _is_meant(call: LettaCall, row: ListedAgent) -> bool:
 async def delete_agent(call: LettaCall, ident: str) -> Json:
     """Delete an agent with its memory; return a receipt."""
     agent = await find_own(call, ident)
-    erased_counts = await _remove_agent(call, agent)
+    erased_counts = await remove_agent(call, agent)
     return {
         "id": agent_id(agent),
         "object": "agent.deleted",
@@ -211,7 +211,7 @@ async def delete_agent(call: LettaCall, ident: str) -> Json:
     }
 
 
-async def _remove_agent(call: LettaCall, agent: Agent) -> dict[str, int]:
+async def remove_agent(call: LettaCall, agent: Agent) -> dict[str, int]:
     """Delete an agent, its memory, and the blocks that only it had; return how much that was."""
     agent_key = call.tenant, agent.name
     blocks = await call.write(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, GatewayError
 from gateway.http.json_thread import run_by_weight, run_heavy
-from gateway.letta.agents import write_with_blocks
-from gateway.letta.blocks import read_blocks
+from gateway.letta.agents import remove_agent, write_with_blocks
+from gateway.letta.blocks import BLOCKS, LettaBlock, check_room, read_blocks
 from gateway.letta.call import YES, LettaCall
 from gateway.letta.errors import Unprocessable
 from gateway.letta.history import CONVERSATION, scope_of
@@ -22,12 +23,12 @@ from gateway.letta.route import LettaRoute
 from gateway.letta.state import agent_id
 from gateway.letta.tool_catalog import KNOWN, grant_tools, operator_tools
 from gateway.letta.tool_rules import profile_rules
-from gateway.management.profile_edits import check_maker
+from gateway.management.profile_edits import check_maker, check_profile
 from gateway.routing.agents import Agent
 from gateway.wire import multipart
 from gateway.wire.chat import Json
 from gateway.wire.chat_request import parse
-from memory import ImportedMessage, ManagementActor, management
+from memory import CoreBlock, ImportedMessage, ManagementActor, management
 from memory.export_format import LIMIT as MOST_CHARACTERS
 from memory.export_format import MessageLine, PassageLine, moment
 from memory.formats import agent_file
@@ -66,11 +67,24 @@ async def import_file(call: LettaCall) -> Json:
     except (BrokenItem, ValueError, RecursionError) as e:
         raise Unprocessable(f"`file` is no agent file: {e}", param="file") from e
     entries = data["agents"] if isinstance(data.get("agents"), list) else [data]
-    agents = [
-        await _make(call, form, agent_in_file, entry if isinstance(entry, dict) else {})
+    new_agents = [
+        _prepare(call, form, agent_in_file, entry if isinstance(entry, dict) else {})
         for agent_in_file, entry in zip(read_agents, entries, strict=True)
     ]
+    agents = await _make_all(call, new_agents, _labels_of_shared(data))
+    for agent, new_agent in zip(agents, new_agents, strict=True):
+        messages = not form.flag("strip_messages")
+        await _remember(call, agent, new_agent.file_agent, messages=messages)
     return {"agent_ids": [agent_id(agent) for agent in agents]}
+
+
+class NewAgent(NamedTuple):
+    """An agent that can be made. block_ids: of its blocks, in the file."""
+
+    file_agent: ReadAgent
+    members: Json
+    blocks: Sequence[CoreBlock]
+    block_ids: Sequence[Any]
 
 
 def _read_form(body: bytes, kind: bytes) -> FileForm:
@@ -113,8 +127,11 @@ def _door_members(call: LettaCall, file_agent: ReadAgent, entry: Json, handle: s
     )
 
 
-async def _make(call: LettaCall, form: FileForm, file_agent: ReadAgent, entry: Json) -> Agent:
-    """Make one agent of a file, with what it remembers. entry: the agent in its file."""
+def _prepare(call: LettaCall, form: FileForm, file_agent: ReadAgent, entry: Json) -> NewAgent:
+    """Return an agent of a file as it can be made. entry: the agent in its file.
+
+    Raises Unprocessable, BadRequest, Forbidden.
+    """
     handle = form.words.get("model") or file_agent.handle
     model = served_model(call, handle)
     title = form.words.get("name") or form.words.get("override_name") or file_agent.profile["title"]
@@ -129,9 +146,47 @@ async def _make(call: LettaCall, form: FileForm, file_agent: ReadAgent, entry: J
     }
     block_members = [_within_bounds(call, block) for block in members.pop("blocks")]
     blocks = read_blocks(call, block_members, "blocks")
-    agent = await write_with_blocks(call, (new_agent_name(), members), blocks)
-    await _remember(call, agent, file_agent, messages=not form.flag("strip_messages"))
-    return agent
+    check_room(call, (), [LettaBlock("", block) for block in blocks])
+    check_profile(call, members)
+    ids = entry.get("block_ids")
+    return NewAgent(file_agent, members, blocks, ids if isinstance(ids, list) else [])
+
+
+def _labels_of_shared(data: Json) -> dict[str, str]:
+    """Return the labels of the blocks that a file lists for all its agents, by their ids in it."""
+    listed = data.get("blocks")
+    return {
+        block["id"]: block["label"]
+        for block in (listed if isinstance(listed, list) else ())
+        if isinstance(block, dict)
+        and isinstance(block.get("id"), str)
+        and isinstance(block.get("label"), str)
+    }
+
+
+async def _make_all(
+    call: LettaCall, new_agents: Sequence[NewAgent], labels: Mapping[str, str]
+) -> list[Agent]:
+    """Make agents, all of them or none. labels: of the blocks that they may share, by id.
+
+    A block that several of them show is made once.
+    """
+    agents: list[Agent] = []
+    made_blocks: dict[str, LettaBlock] = {}
+    try:
+        for new in new_agents:
+            own_labels = {i: labels[i] for i in new.block_ids if i in labels}
+            shown = {label: made_blocks[i] for i, label in own_labels.items() if i in made_blocks}
+            blocks = [block for block in new.blocks if block.label not in shown]
+            named = new_agent_name(), new.members
+            agents.append(await write_with_blocks(call, named, blocks, list(shown.values())))
+            by_label = {b.block.label: b for b in await BLOCKS.list_of(call, agents[-1])}
+            made_blocks |= {i: by_label[n] for i, n in own_labels.items() if n in by_label}
+    except GatewayError:
+        for agent in agents:
+            await remove_agent(call, agent)
+        raise
+    return agents
 
 
 def _within_bounds(call: LettaCall, block: Json) -> Json:

@@ -325,10 +325,16 @@ async def in_project(user_context: UserContext, project: str) -> UserContext:
 
 
 async def with_agents_blocks(user_context: UserContext) -> UserContext:
-    """Return the context with the blocks that the agent's profile describes, if it has one."""
+    """Return the context with the blocks that the agent's profile describes, if it has one.
+
+    Raises Forbidden: a key that is not trusted names those agents alone that it may call.
+    """
     directory, scope = user_context.caller.gateway.agents, user_context.scope
+    principal = user_context.caller.principal
     if scope.agent != "default":
         agent = await user_context.read(directory.find(scope.tenant, scope.agent, certain=False))
+        if not (principal.trusted or principal.admin):
+            directory.check_named(principal, scope.agent, agent)
         if agent is not None:
             user_context.defaults = directory.policy_of(agent).blocks
     return user_context

@@ -89,7 +89,7 @@ async def caller_of(
         gateway.memory.policy if agent is None else gateway.agents.policy_of(agent),
         mode.name,
         request_id(scope),
-        _reader(principal, headers, request),
+        _reader(principal, headers, request, owner if owner != user else ""),
         user if owner != user else None,
         zone,
         {"client": _client(headers, request)},
@@ -150,9 +150,12 @@ def _client(headers: Mapping[bytes, bytes], request: RpcRequest) -> dict[str, st
     return {"name": name[:CLIENT_CHARACTERS], "version": version[:CLIENT_CHARACTERS]}
 
 
-def _reader(principal: Principal, headers: Mapping[bytes, bytes], request: RpcRequest) -> bytes:
-    """Return a digest of the program that reads the results."""
+def _reader(
+    principal: Principal, headers: Mapping[bytes, bytes], request: RpcRequest, home: str
+) -> bytes:
+    """Return a digest of the program that reads the results. home: of an agent's own memory."""
     name = str(request.client.get("name", "")) if request.is_modern else ""
     program = name.encode("utf-8", "surrogatepass")
-    parts = (principal.key.encode(), b"\x00", headers.get(b"user-agent", b""), b"\x00", program)
+    parts = [principal.key.encode(), b"\x00", headers.get(b"user-agent", b""), b"\x00", program]
+    parts += [b"\x00", home.encode()] if home else []
     return keyed_hash(b"reader", *parts)[:16]

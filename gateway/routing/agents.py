@@ -38,6 +38,7 @@ from memory import (
 log = logging.getLogger("mnemogate")
 LETTA_ID = re.compile(r"agent-([0-9a-f]{8})-" + r"([0-9a-f]{4})-" * 3 + r"([0-9a-f]{12})")
 CONFIG, TENANT = "config", "tenant"  # where a profile comes from
+DEFAULT = "default"  # the memory that a user has without an agent
 PARSED_BYTES, PARSED_EACH = 4 << 20, 4000
 MAX_NAMED = 20  # agents that an error lists
 
@@ -176,6 +177,15 @@ class AgentDirectory:
         if self._memory.agents.is_unused:
             return False
         return await management.agents.any_with_clock(self._memory)
+
+    @staticmethod
+    def check_named(principal: Principal, name: str, agent: Agent | None) -> None:
+        """Raise Forbidden for an agent that a key may not name. agent: its profile, if any."""
+        known_name = name if agent is None else agent.name
+        if name != DEFAULT and not may_call_name(principal, known_name):
+            raise forbidden_agent(principal, name)
+        if agent is not None:
+            check_call(principal, agent)
 
     def policy_of(self, agent: Agent) -> Policy:
         """Return how the memory behaves for an agent: the gateway's own policy, and its profile.

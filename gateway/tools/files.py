@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.tools.file_answers import format_grep, format_hits, format_text
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
-from memory import FileQuery, FileSearch, GrepQuery, Memory, Scope, TextQuery
+from memory import FileQuery, FileSearch, GrepQuery, Memory, Scope, TextQuery, memory_name
 from memory.errors import NotFound, StoreUnavailable, ToolError
 
 Json = dict[str, Any]
@@ -103,7 +103,7 @@ class FilesKind:
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
     ) -> ToolOutput:
         """Run one call."""
-        scope = self._scope_of(caller)
+        scope = await self._find_shown(caller)
         try:
             if tool.name == "file_search":
                 return await self._run_search(scope, arguments)
@@ -145,8 +145,17 @@ class FilesKind:
         text = await self._search.open(scope, wanted)
         return ToolOutput(format_text(text), origin=text.row.name)
 
-    def _scope_of(self, caller: ToolCaller) -> Scope:
-        return self._find_scope(caller.tenant, caller.user, caller.agent)
+    async def _find_shown(self, caller: ToolCaller) -> Scope:
+        """Return the memory whose files the turn's list names.
+
+        An agent's own where it has one; in a project the part of it, if that has files.
+        """
+        tenant, owner = caller.tenant, caller.owner or caller.user
+        general = self._find_scope(tenant, owner, caller.agent)
+        if not caller.project:
+            return general
+        part = self._find_scope(tenant, owner, memory_name(caller.agent, caller.project))
+        return part if await self._search.list_files(part) else general
 
     async def close(self) -> None:
         """Do nothing: the memory closes its store."""

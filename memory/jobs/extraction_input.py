@@ -108,16 +108,21 @@ class _MessageChoice:
         self.withheld: list[Drop] = []
 
     def choose(self, messages: Sequence[TurnMessage], nodes: Sequence[int]) -> Sequence[int]:
-        """Choose among the messages of turns; return the turns that fit."""
-        previous_message = None
+        """Choose among the messages of turns; return the turns that fit.
+
+        messages: turn by turn. Where chats ran side by side their messages may have been stored in
+        another order; a turn that was not looked at must not count as read.
+        """
+        previous_messages: dict[int, TurnMessage] = {}
         for message in messages:
             if self._is_replaced(message):
                 if message.role == "user":
                     self.withheld.append(Drop("message", "replaced", message=message.id))
                 continue
             if message.role != "user":
-                previous_message = message
+                previous_messages[message.conversation] = message
                 continue
+            previous_message = previous_messages.get(message.conversation)
             words, reasons = self._read(message)
             self._room -= len(words)
             if self._room < 0:
@@ -129,7 +134,7 @@ class _MessageChoice:
                 end = self._screen.mask(_end_of_answer(previous_message))[0]
                 self.shown.append(replace(previous_message, content=end))
             self.shown.append(replace(message, content=words))
-            previous_message = None
+            previous_messages.pop(message.conversation, None)
         return nodes
 
     def _is_replaced(self, message: TurnMessage) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from memory.search.characters import CJK, WHOLE_WORD
 from memory.search.folding import fold_text
 from memory.search.languages.fillers import FILLERS
+from memory.search.languages.negations import NEGATED_CHARACTERS, NEGATED_ENDINGS, NEGATIONS
 from memory.search.query import split_cjk
 from memory.search.text_terms import text_words
 from memory.search.vocabulary import DAYS, MONTHS, STOP
@@ -234,13 +236,19 @@ def _are_alike(words: list[tuple[str, bool]], compared_words: list[tuple[str, bo
 
 
 COVERED_SHARE = 0.6
+WORDS_BEFORE = 4  # a fact's words, among which a negation is about them
+_CLAUSE_END = re.compile(r"[.!?;:,\n。！？；：、，।؟،]+")
+_NEGATIONS = frozenset(fold_text(" ".join(NEGATIONS.values())).split())
+_NEGATED_CJK = re.compile("|".join(" ".join(NEGATED_CHARACTERS.values()).split()))
+_NEGATED_ENDING = re.compile("|".join(NEGATED_ENDINGS.values()))
 _COMMON = frozenset(_bare(w) for w in STOP | {"user"})
 
 
 def covers(text: str, fact: str) -> bool:
     """Tell whether a text says what a fact says, in whatever order.
 
-    It has all of the fact's distinctive words, and most of its others that are not common.
+    It has all of the fact's distinctive words, and most of its others that are not common. Where
+    one of them denies what the other says, it does not.
     """
     fact_words = [(bare, tells) for bare, tells in _words(fact) if bare not in _COMMON]
     text_words = set(words(text))
@@ -250,4 +258,24 @@ def covers(text: str, fact: str) -> bool:
         bool(fact_words)
         and share >= COVERED_SHARE * len(fact_words)
         and all(bare in text_words for bare in telling)
+        and _is_negated(text, fact) == _is_negated(fact, fact)
     )
+
+
+def _is_negated(text: str, fact: str) -> bool:
+    """Tell whether a text denies what it has of a fact's words.
+
+    Of each clause that has any: some words before the first of them, and one behind the last,
+    where a language may deny its verb.
+    """
+    fact_words = {bare for bare, _ in _words(fact)} - _COMMON
+    for clause in _CLAUSE_END.split(fold_text(text)):
+        clause_words = WHOLE_WORD.findall(split_cjk(clause))
+        places = [i for i, w in enumerate(clause_words) if _bare(w) in fact_words]
+        if places:
+            nearby_words = clause_words[max(0, places[0] - WORDS_BEFORE) : places[-1] + 2]
+            if _NEGATED_CJK.search(clause) or any(
+                w in _NEGATIONS or _NEGATED_ENDING.fullmatch(w) for w in nearby_words
+            ):
+                return True
+    return False

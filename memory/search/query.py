@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 from memory.search.characters import CJK, pairs_of
 from memory.search.irregular import forms_of
+from memory.search.kinds import kinds_in
 from memory.search.request_verbs import request_verbs
-from memory.search.self_mention import mentions_self
+from memory.search.self_mention import mentions_self, names_self
 from memory.search.text_terms import WORD, QueryWord, query_words, text_words
 from memory.search.vocabulary import DAYS, MONTHS, STOP
 
@@ -169,7 +170,7 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     names = None if thorough else {w.lower() for w in query_words if not w.islower()}
     used_forms: set[str] = set()
     terms: list[QueryTerm] = []
-    is_personal = not thorough and mentions_self(query)
+    is_personal, is_own = (not thorough and asks(query) for asks in (mentions_self, names_self))
     verbs = frozenset() if thorough else request_verbs(query)
     for i, word in enumerate(chosen_words):
         term, forms = word.word, forms_of(word)
@@ -181,9 +182,18 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
             columns.append("day")
         if word.root and not thorough:
             forms = (*forms, word.root)
+        kind_forms = _forms_of_kind(word) if is_own else ()
+        forms = (*forms, *kind_forms)
         tells = (word.is_telling if is_personal else word.is_topical) and term not in verbs
+        tells = tells or bool(kind_forms)
         terms.append(QueryTerm(i, forms, tuple(columns), tells))
     return QueryTerms(tuple(terms), _voice(query_words))
+
+
+def _forms_of_kind(word: QueryWord) -> tuple[str, ...]:
+    """Return what a general word may stand for, in the first language that knows it as one."""
+    known_kinds = (kinds_in(x).get(form) for x in word.languages for form in word.forms)
+    return next((forms for forms in known_kinds if forms), ())
 
 
 def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterator[TermLookup]:

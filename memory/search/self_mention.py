@@ -14,6 +14,8 @@ _POLITE = re.compile(
 )
 _TOKEN = re.compile(r"[^\s,.;:!?؟।…'\"()\[\]-]+")
 _FRAME = re.compile("|".join(FRAMES))
+# An Arabic noun with the ending for "my", which is a word of its own elsewhere.
+_OWNED = re.compile(r"(?<!\w)(?!ال)\w{3,}تي(?!\w)")
 _SELF = frozenset(" ".join(SELF.values()).split())
 _CJK_STARTS = frozenset(word[0] for word in (*SELF_CJK, *KIN_CJK))
 
@@ -30,6 +32,16 @@ def mentions_self(sentence: str) -> bool:
     if any(w in _SELF for w in _TOKEN.findall(bare)):
         return True
     return any(x in bare for x in SELF_CJK) or any(x in bare for x in KIN_CJK)
+
+
+def names_self(text: str) -> bool:
+    """Tell whether a text has a word for its user, be it in what asks for something."""
+    lower_text = text.lower().replace("\u2019", "'")
+    return (
+        not _SELF.isdisjoint(_TOKEN.findall(lower_text))
+        or any(x in lower_text for x in SELF_CJK)
+        or _OWNED.search(lower_text) is not None
+    )
 
 
 def bare_sentence(sentence: str) -> str:

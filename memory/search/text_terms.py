@@ -30,6 +30,7 @@ from memory.search.lexicon import (
     LAST_LATIN,
     LATIN,
     UNLISTED,
+    UNSPACED,
     common_words,
     guess_languages,
     is_common,
@@ -59,6 +60,10 @@ PARTED = ("de", "nl", "sv")  # languages that write compounds in one word
 MIN_COMPOUND, MIN_PART = 9, 4  # letters
 # Characters of the first part of a compound in Katakana, and of what follows it.
 MIN_KATAKANA_PART, MAX_KATAKANA_PART, MIN_KATAKANA_REST = 3, 10, 2
+S_PLURALS = ("pt", "es", "fr")
+# A Hindi ending that makes "with milk" of milk, and a plural before a postposition.
+_HINDI_WITH, _HINDI_PLURAL, _HINDI_SINGULAR = ("वाला", "वाली", "वाले", "वालों"), "ों", "ा"
+_RUSSIAN_WITHOUT = ("без", "бес", "не")  # written together with what is not there
 
 
 class QueryWord(NamedTuple):
@@ -66,7 +71,7 @@ class QueryWord(NamedTuple):
 
     forms: as the index may hold it. is_rare: in its language. is_telling: it is none of the
     commonest. is_topical: a text that says it is about the same. root: see `TextWords`, "" for
-    none.
+    none. languages: of which it may be.
     """
 
     word: str
@@ -76,6 +81,7 @@ class QueryWord(NamedTuple):
     is_function_word: bool = False
     is_topical: bool = False
     root: str = ""
+    languages: tuple[str, ...] = ()
 
 
 class TextWords(NamedTuple):
@@ -260,23 +266,21 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
     if word[0] > LAST_LATIN:
         script = script_language(word)
         languages: tuple[str, ...] = (script,) if script else ()
-        forms = [_stored_form(word, ""), *([word] if word.isalnum() else ())]
-        # "with a cat" is one word. A text is not read so, since many words begin with that letter.
-        bare = word[1:] if script == "ar" and word[0] in AR_PREPOSITIONS else ""
-        if len(bare) >= MIN_STEM and not is_usual(bare, script):
-            forms.append(_stored_form(bare, ""))
+        forms = _forms_of_script(word, script)
     elif guess == UNLISTED:
         # What is rare there is known of the memory alone.
         has_root = len(word) >= ROOT_LETTERS and _has_root(word)
         return QueryWord(word, (fold_accents(word),), root=_beginning(word) if has_root else "")
     else:
         languages = guess or LATIN
-        stems = [snowball_stem(word, x) for x in languages if x != "en"]
+        stems = _latin_stems(word, languages)
         forms = [fold_accents(x) for x in (word, *stems)]
     if not languages:
         return QueryWord(word, tuple(forms))
     is_rare = _may_tell(word) and not any(is_common(word, x) for x in languages)
     is_rooted = is_rare and len(word) >= ROOT_LETTERS and _has_root(word)
+    if is_rooted and languages == ("ru",):
+        forms += [_beginning(kin) for kin in _without_denial(word)]
     # As common as it is without accents: "dê" is not told from "de" by the index.
     is_telling = not any(is_usual(x, y) for x in {word, fold_accents(word)} for y in languages)
     is_topical = is_telling and _may_tell(word)
@@ -290,7 +294,54 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
         is_topical=is_topical,
         is_function_word=leads != "en" and is_function_word(word, leads),
         root=_beginning(word) if is_rooted else "",
+        languages=languages,
     )
+
+
+def _forms_of_script(word: str, script: str) -> list[str]:
+    """Return what the index may hold of a word in letters of their own."""
+    forms = [_stored_form(word, ""), *([word] if word.isalnum() else ())]
+    # "with a cat" is one word. A text is not read so, since many words begin with that letter.
+    bare = word[1:] if script == "ar" and word[0] in AR_PREPOSITIONS else ""
+    if len(bare) >= MIN_STEM and not is_usual(bare, script):
+        forms.append(_stored_form(bare, ""))
+    return [*forms, *(_stored_form(kin, "") for kin in _derived_from(word, script))]
+
+
+def _latin_stems(word: str, languages: Iterable[str]) -> list[str]:
+    """Return the stems of a word in each language that it may be of, but English.
+
+    Of some plurals Snowball gives another stem than of their singular.
+    """
+    stems = [snowball_stem(word, x) for x in languages if x != "en"]
+    if word.endswith("s") and len(word) > MIN_STEM:
+        stems += [snowball_stem(word[:-1], x) for x in languages if x in S_PLURALS]
+    return stems
+
+
+def _derived_from(word: str, language: str) -> Iterator[str]:
+    """Yield words that a query's word is made of, in Hindi."""
+    if language != "hi":
+        return
+    for ending in _HINDI_WITH:
+        if word.endswith(ending) and len(word) > len(ending) + 1:
+            yield word.removesuffix(ending)
+    if word.endswith(_HINDI_PLURAL) and len(word) > MIN_STEM + 1:
+        yield word.removesuffix(_HINDI_PLURAL) + _HINDI_SINGULAR
+
+
+def _without_denial(word: str) -> Iterator[str]:
+    """Yield what a Russian word denies: of "lactose-free" lactose."""
+    for prefix in _RUSSIAN_WITHOUT:
+        if word.startswith(prefix) and len(word) - len(prefix) >= ROOT_LETTERS:
+            yield word.removeprefix(prefix)
+
+
+def stored_forms(word: str, language: str) -> tuple[str, ...]:
+    """Return a word of a list as the index may hold it. language: of which it is."""
+    if language in UNSPACED:
+        return (word,)
+    return tuple(dict.fromkeys([_stored_form(word, language), fold_accents(word)]))
 
 
 def _may_tell(word: str) -> bool:
@@ -346,7 +397,9 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
             tells_something = not is_bound or _is_complement(word)
             is_telling = tells_something and not is_usual(word, language)
             is_topical = is_rare or (is_telling and bool(is_word))
-            yield QueryWord(word, (word,), is_rare, is_telling, is_topical=is_topical)
+            yield QueryWord(
+                word, (word,), is_rare, is_telling, is_topical=is_topical, languages=(language,)
+            )
 
 
 def _first_parts(run: str) -> Sequence[str]:

@@ -9,6 +9,7 @@ from memory.core.tool_definitions import WRITES
 from memory.scope import Scope
 from memory.session.request import Policy
 
+DEFAULT_AGENT = "default"  # the memory that a user has without an agent
 NO_READING = "Error: Memory cannot be read in this request."
 NO_WRITING = "Error: Memory cannot be changed in this request."
 OFF = "Error: Memory is off for this request, by its header, its key or the user's policy."
@@ -39,10 +40,13 @@ class MemoryCaller:
 
     @property
     def scope_of_record(self) -> Scope:
-        """Whose the explain record is: the user's own, also where the memory is an agent's."""
+        """Whose the explain record is: the user's own, also where the memory is an agent's.
+
+        They have no memory with that agent: what its other users share with it is not theirs.
+        """
         if self.said_by is None:
             return self.scope
-        return Scope(self.scope.tenant, self.said_by, self.scope.agent, self.scope.secret)
+        return Scope(self.scope.tenant, self.said_by, DEFAULT_AGENT, self.scope.secret)
 
 
 @dataclass(frozen=True, slots=True)

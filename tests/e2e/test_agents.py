@@ -127,6 +127,23 @@ async def test_a_p1_an_agent_answers_as_a_model_in_a_message(data, stream):
             assert "I am Sam." in told
 
 
+async def test_a_p1_counts_of_tokens_name_the_agent_as_its_answers_do(data):
+    async with Model("Hi.") as up, running(up.url, data, {**agents(home="agent"), **OWN}) as live:
+        words = [{"role": "user", "content": "Hi"}]
+        for path, sent in (
+            ("messages/count_tokens", {"messages": words}),
+            ("responses/input_tokens", {"input": "Hi"}),
+        ):
+            for base in (live.url, f"{live.root}/u/ann/v1"):
+                body = {"model": "agent:support", **sent}
+                got = await live.http.post(f"{base}/{path}", json=body)
+                assert got.status_code == 200, got.text
+                named = got.headers["x-memory-agent"], got.headers["x-memory-user"]
+                assert named == ("support", "agent%3Asupport")
+                assert up.requests[-1].json["model"] == "gpt-4o-mini"
+                assert "You are Sam" in up.requests[-1].body.decode()
+
+
 @pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
 async def test_a_p2_an_unknown_agent_is_not_caught_by_a_wildcard(data, path):
     async with Model("Hi.") as up, running(up.url, data, agents()) as live:
@@ -754,3 +771,33 @@ async def test_a_p6_a_key_of_an_agents_owner_name_does_not_reach_its_memory(data
             assert "Likes tea" not in json.dumps(up.bodies[-1])
         got = await live.chat("Hi", {**key, "x-memory-agent": "support"})
         assert got.status_code == 403
+
+
+async def test_a_p4_an_untrusted_key_names_no_agent_to_the_management_that_it_may_not_call(data):
+    """What its profile says and the blocks that it shares are as closed there as by its header."""
+    keys = (
+        {},
+        {"trusted": False, "users": ["ann"]},
+        {"trusted": False, "users": ["ann"], "agents": ["support", "free"]},
+    )
+    async with Model("Hi.") as up, gateway(up, data, agents(home="agent"), *keys) as live:
+        shared = {"label": "plan", "value": "Codeword quetzal", "members": [{"agent": "support"}]}
+        assert (await live.memory("POST", "/shared-blocks", json=shared)).status_code == 201
+        for number, agent, status in (
+            (0, "support", 200),
+            (1, "support", 403),
+            (2, "support", 200),
+            (1, "free", 200),
+            (2, "free", 200),
+            (2, "other", 403),
+            (2, "default", 200),
+        ):
+            key = {"authorization": f"Bearer {SECRET}{number or ''}"}
+            for path in ("blocks", "blocks/persona", "passages", "passages/search?q=x", "export"):
+                mark = "&" if "?" in path else "?"
+                got = await live.memory("GET", f"/users/ann/{path}{mark}agent={agent}", headers=key)
+                assert got.status_code == status, (path, number, agent, got.text)
+                if status == 403:
+                    assert got.json()["error"]["code"] == "agent_not_allowed"
+                    assert "quetzal" not in got.text
+                    assert "I am Sam" not in got.text

@@ -4,6 +4,7 @@ and nothing else does.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
@@ -15,6 +16,7 @@ from tests.bench.cue_people import PEOPLE
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
 from tests.models import Model
+from tests.sockets import within
 
 CONFIG = {
     "models": {"m": {"targets": [{"provider": "openai"}], "supports_tools": False}},
@@ -470,3 +472,36 @@ async def test_what_is_told_is_shown_and_kept_and_what_is_no_longer_true_is_repl
     assert figures.shown >= cue_facts.TARGETS["shown"], figures.misses
     assert figures.kept >= cue_facts.TARGETS["kept"], figures.misses
     assert figures.standing == 0, figures.misses
+
+
+async def test_a_turn_that_another_overtook_is_read_though_long_ones_fill_the_batch(data):
+    """Their requests are stored in another order than their turns are numbered."""
+    late, long = asyncio.Event(), " ".join(f"I own a boat called number {i}." for i in range(180))
+
+    async def answer(seen, wire):
+        content = seen.json["messages"][-1]["content"]
+        if "You keep the long-term" in seen.json["messages"][0]["content"]:
+            return '{"operations": []}'
+        if "Rex" in content:
+            await late.wait()
+        return "I see."
+
+    async with Model(answer) as up, running(up.url, data, CALM) as live:
+        live.gateway.memory.db.filer.is_paused = True
+        begun = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "I see."}]
+        for user in range(3):
+            await live.chat([{"role": "user", "content": f"hello {user}"}], user="ada")
+        slow = asyncio.create_task(
+            live.chat([*begun, {"role": "user", "content": "My dog is called Rex"}], user="ada")
+        )
+        await within(5, lambda: "Rex" in up.bodies[-1]["messages"][-1]["content"])
+        for more in ("a", "b"):
+            words = f"{long} {more}"
+            await live.chat([*begun, {"role": "user", "content": words}], user="ada")
+        late.set()
+        await slow
+        live.gateway.memory.db.filer.is_paused = False
+        for _ in range(4):
+            await due(live, t.jobs.c.kind == "extract")
+        assert "My dog is called Rex" in "\n".join(asked(up))
+        assert [n["id"] for n in await rows(live, t.nodes) if n["unread"]] == []

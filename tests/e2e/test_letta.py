@@ -1204,6 +1204,33 @@ async def test_a_l5_an_older_file_with_send_message_is_read(data):
         assert [m["content"] for m in told] == ["Hi", "Hello!", "And?"]
 
 
+async def bring_file(letta, file, status=200):
+    files = {"file": ("file.af", json.dumps(file).encode())}
+    return (await letta.ask("POST", "agents/import", status, files=files)).json()
+
+
+async def test_a_l5_a_file_of_several_agents_comes_in_whole_or_not_at_all(data):
+    """A block that they share in the file is one block here too."""
+    (first,) = OLD_FILE["agents"]
+    wrong = {"timezone": "Mars/Base"}, {"llm_config": {}}
+    async with Model("Yes.") as up, door(up, data) as letta:
+        for change in wrong:
+            agents = [first, {**first, "id": "agent-1", **change}]
+            await bring_file(letta, {**OLD_FILE, "agents": agents}, 422)
+            assert await letta.get("agents") == []
+            assert await letta.get("blocks") == []
+        agents = [first, {**first, "id": "agent-1", "name": "Second"}]
+        ids = (await bring_file(letta, {**OLD_FILE, "agents": agents}))["agent_ids"]
+        (block,) = await letta.get("blocks")
+        for ident in ids:
+            assert [b["id"] for b in (await letta.get(f"agents/{ident}"))["blocks"]] == [
+                block["id"]
+            ]
+        await letta.patch(f"agents/{ids[0]}/core-memory/blocks/human", value="Eve.")
+        await say(letta, {"id": ids[1]}, "And?")
+        assert "Eve." in str(up.bodies[-1]["messages"][0])
+
+
 async def test_with_the_local_token_the_providers_key_is_the_last_one_that_was_sent(data):
     async with Model("Hi.") as up, running(up.url, data) as live:
         token = (data / "token").read_text().strip()

@@ -694,3 +694,17 @@ async def test_r_m4_where_nobody_is_named_lists_answer_and_calls_say_how(data):
         told = await found.text("memory_show")
         assert "X-Memory-User" in told
         assert "/u/USER/mcp" in told
+
+
+async def test_who_calls_an_agents_own_memory_is_no_member_of_what_it_shares(data):
+    """Their record is their own, but they have no memory with that agent."""
+    config = {"agents": {"support": {"model": "m", "home": "agent"}}}
+    async with door(data, config, path="/u/ann/mcp?agent=support") as found:
+        shared = {"label": "plan", "value": "Codeword quetzal", "members": [{"agent": "support"}]}
+        assert (await found.live.memory("POST", "/shared-blocks", json=shared)).status_code == 201
+        assert "quetzal" in await found.text("memory_show")
+        key = {"authorization": f"Bearer {SECRET}1"}
+        for path in ("/users/ann/export", "/shared-blocks", "/users/ann/agents"):
+            got = await found.live.memory("GET", path, headers=key)
+            assert (got.status_code, "quetzal" in got.text) == (200, False)
+            assert "support" not in got.text

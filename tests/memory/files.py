@@ -76,9 +76,15 @@ class Library:
         incoming = IncomingFile(name, len(data), pieces_of(data))
         return await receive_file(self.memory, self.actor(user), incoming, self.limits)
 
-    async def add(self, name: str, data: bytes, user: str = "ada") -> StoredFile:
-        """Upload a file and read it."""
-        stored, _ = await self.put(name, data, user)
+    async def add(
+        self, name: str, data: bytes, user: str = "ada", scope: Scope | None = None
+    ) -> StoredFile:
+        """Upload a file of a user, or of any other memory, and read it."""
+        actor = self.actor(user)
+        if scope is not None:
+            actor = ManagementActor(scope, self.memory.policy.blocks, EditSource("api"))
+        incoming = IncomingFile(name, len(data), pieces_of(data))
+        stored, _ = await receive_file(self.memory, actor, incoming, self.limits)
         await self.worker.drain()
         return stored
 

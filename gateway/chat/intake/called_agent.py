@@ -18,8 +18,6 @@ from gateway.errors import BadRequest, Unavailable
 from gateway.routing.agents import (
     Agent,
     check_call,
-    forbidden_agent,
-    may_call_name,
     named_agent,
     unknown_agent,
 )
@@ -28,7 +26,6 @@ from gateway.state import GatewayState
 from memory import StoreUnavailable
 
 HEADER = b"x-memory-agent"
-DEFAULT = "default"
 JSON_FORMATS = ("json_object", "json_schema")
 
 
@@ -134,13 +131,10 @@ async def _named_by_header(gateway: GatewayState, principal: Principal, name: st
         agent = await _find(gateway, principal, name, certain=False)
     except Unavailable:  # the memory is not there either, and takes no app down
         agent = None
-    # A name without a profile is one of an agent too.
-    if not (name == DEFAULT or may_call_name(principal, agent.name if agent else name)):
-        raise forbidden_agent(principal, name)
-    if agent is None:
-        return NO_AGENT
-    check_call(principal, agent)
-    return CalledAgent(agent)
+    gateway.agents.check_named(
+        principal, name, agent
+    )  # a name without a profile is one of an agent too
+    return NO_AGENT if agent is None else CalledAgent(agent)
 
 
 async def _find(

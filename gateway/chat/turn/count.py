@@ -27,16 +27,18 @@ UNAVAILABLE = "degraded: the memory store is unavailable"
 
 
 def count_response(
-    gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: UpstreamPath
+    gateway: GatewayState,
+    request: TurnInput,
+    forward: Dispatcher,
+    counted: tuple[UpstreamPath, RequestInfo],
 ) -> GatewayResponse:
     """Return the ASGI response to a request for a token count.
 
-    path: the upstream's path for it, below `/v1`.
+    counted: the upstream's path for it, below `/v1`, and what the books know of the turn.
     """
     forward.meter.guess = None  # it costs nothing
-    user = request.user if request.uses_memory else None
-    asked = (request.id, request.principal, path, request.started, request.body["model"])
-    entry = RequestInfo(*asked, request.mode, user, output=0)
+    path, entry = counted
+    entry.path, entry.output = path, 0
     begin = partial(_begin, gateway, request, forward, path)
     return accounted_response(gateway, forward, entry, begin)
 

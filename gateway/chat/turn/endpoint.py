@@ -76,7 +76,7 @@ def response_to(
     """
     forward = dispatcher_of(gateway, request)
     if count:
-        return count_response(gateway, request, forward, count)
+        return count_response(gateway, request, forward, (count, entry_of(request)))
     compacts = not request.wire.is_chat and may_ask_for_compaction(request)
     if compacts:
         request = replace(request, mode="off", off_reason="background")

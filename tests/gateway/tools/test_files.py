@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from gateway.tools.files import FilesKind
 from gateway.tools.kind import ToolCaller
+from memory import home_of, memory_name
 from tests.memory.files import Library, make_pdf, open_memory
 
 ADA = ToolCaller("default", "ada", "default", "req_1")
@@ -99,3 +102,22 @@ def test_a_page_and_a_line_at_once_are_refused(library):
     kind = FilesKind("files", library.memory)
     opens = kind.list_tools("default")[2]
     assert "not both" in kind.check_arguments(opens, {"file": "a", "page": 1, "line": 2})
+
+
+async def test_files_are_those_of_the_memory_that_the_turn_has(library, run):
+    """Of an agent's own memory, and in a project of its part, or else of the general memory."""
+    memory, caller = library.memory, dataclasses.replace
+    await library.add("general.txt", b"The parrot is green")
+    apollo = caller(ADA, project="apollo")
+    assert (await run("file_open", apollo, file="general.txt")).origin == "general.txt"
+    part = memory.scope("default", "ada", memory_name("default", "apollo"))
+    await library.add("part.txt", b"The parrot is blue", scope=part)
+    assert "blue" in (await run("file_search", apollo, query="parrot")).text
+    assert "blue" not in (await run("file_search", query="parrot")).text
+    home = home_of("support")
+    await library.add(
+        "own.txt", b"The parrot is red", scope=memory.scope("default", home, "support")
+    )
+    agent = caller(ADA, agent="support", owner=home)
+    assert "red" in (await run("file_search", agent, query="parrot")).text
+    assert "red" not in (await run("file_search", query="parrot")).text

@@ -108,11 +108,12 @@ async def test_a_chat_is_corrected_undone_explained_forgotten_and_erased(data):
         await _edit_and_undo(window, page)
         await page.get_by_role("link", name="Live").click()
         await _explain(page, newest)
+        await _correct_passage(window, page)
         await window.open(page, "/user/passages?user=ada")
         await page.get_by_role("button", name="Set aside").click()
         await page.get_by_text("No passages yet").wait_for()
         await page.get_by_role("link", name="Those set aside").click()
-        await page.get_by_text("set aside", exact=True).wait_for()
+        await page.get_by_text("set aside", exact=True).first.wait_for()
         await page.get_by_role("link", name="Erase").click()
         await page.get_by_label("Type the name").fill("ada")
         await page.get_by_role("button", name="Erase everything").click()
@@ -122,6 +123,20 @@ async def test_a_chat_is_corrected_undone_explained_forgotten_and_erased(data):
         await page.get_by_role("heading", name="Sign in").wait_for()
         await window.open(page, "/feed")
         assert "sign-in" in page.url
+
+
+async def _correct_passage(window: Window, page: Any) -> None:
+    """From the list of users: a wrong passage is corrected in five clicks, and back in one."""
+    await window.open(page, "")
+    main = page.locator("main")
+    await main.get_by_role("link", name="ada").click()
+    await main.get_by_role("link", name="Passages").click()
+    await main.get_by_text("Edit", exact=True).click()
+    await main.locator("textarea:visible").first.fill("Grace arrives on Saturday")
+    await main.get_by_role("button", name="Save").click()
+    await main.get_by_text("Grace arrives on Saturday").first.wait_for()
+    await main.get_by_role("button", name="Undo the newest change").click()
+    await main.get_by_text("Grace arrives on Saturday").first.wait_for(state="detached")
 
 
 async def _chat_by_sdk(live: Live, *questions: str) -> None:

@@ -298,3 +298,32 @@ def test_any_word_more_is_another_fact_unless_it_is_a_filler(words, data):
 def test_a_text_covers_a_fact_whose_telling_words_it_has(text, covered):
     assert dedup.covers(text, "moved to Berlin in 2021") is covered
     assert not dedup.covers(text, "the user")
+
+
+# A fact, a message that says the same, and one that denies it.
+DENIED = {
+    "en": ("I eat pork", "Yesterday I told you: I eat pork", "I don't eat pork"),
+    "en-2": ("lives in Bonn", "she lives in Bonn, not that it matters", "no longer lives in Bonn"),
+    "de": ("Ich esse Schinken", "Ich esse gern Schinken", "Ich esse keinen Schinken"),
+    "de-2": ("Ich mag Spinat", "Spinat mag ich", "Spinat mag ich nicht"),
+    "fr": ("Je mange du porc", "Oui, je mange du porc", "Je ne mange pas de porc"),
+    "es": ("Como carne de cerdo", "Yo como carne de cerdo", "No como carne de cerdo"),
+    "pt": ("Eu como carne de porco", "Sim, eu como carne de porco", "Eu não como carne de porco"),
+    "it": ("Mangio carne di maiale", "Io mangio carne di maiale", "Non mangio carne di maiale"),
+    "ru": ("Я ем свинину", "Да, я ем свинину", "Я не ем свинину"),
+    "hi": ("मैं मांस खाता हूँ", "हाँ, मैं मांस खाता हूँ", "मैं मांस नहीं खाता हूँ"),
+    "ar": ("آكل لحم الخنزير", "نعم، آكل لحم الخنزير", "لا آكل لحم الخنزير"),
+    "ja": ("豚肉を食べる", "はい、豚肉を食べる", "豚肉を食べることはしない"),
+    "zh": ("我吃猪肉", "是的，我吃猪肉", "我不吃猪肉"),
+    "ko": ("나는 돼지고기를 먹어요", "네, 나는 돼지고기를 먹어요", "나는 돼지고기를 안 먹어요"),
+    "tr": ("Domuz eti yiyorum", "Evet, domuz eti yiyorum", "Domuz eti yemiyorum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", DENIED)
+def test_a_text_that_denies_a_fact_does_not_cover_it(language):
+    fact, same, denied = DENIED[language]
+    assert dedup.covers(same, fact)
+    assert not dedup.covers(denied, fact)
+    assert not dedup.covers(fact, denied)
+    assert dedup.covers(denied, denied)

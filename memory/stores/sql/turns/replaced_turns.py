@@ -1,7 +1,8 @@
 """Turns that an edit or a regeneration replaced, and who said the messages that a search found.
 
 A conversation whose turn was edited or made anew goes on in a fork. What the original says behind
-the place where the fork left it is replaced, once the fork went on and the original did not.
+the place where the fork left it is replaced, once the fork went on and the original did not. Two
+requests side by side, as of chats that begin alike, replace nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, bindparam, literal_column, select
 
+from memory.ids import time_of
 from memory.search.folding import fold_quote, fold_text
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import execute
@@ -34,7 +36,9 @@ FORKS = (
     .limit(MAX_FORKS)
 )
 TURNS = (
-    select(n.id, n.parent, n.turn).where(n.conversation == bindparam("conversation")).order_by(n.id)
+    select(n.id, n.parent, n.turn, n.state, n.at)
+    .where(n.conversation == bindparam("conversation"))
+    .order_by(n.id)
 )
 FIRST_TURNS, NEWEST = TURNS.limit(16), TURNS.order_by(None).order_by(n.id.desc()).limit(1)
 
@@ -54,10 +58,19 @@ def find_replaced(conn: Connection, scope_id: int) -> Mapping[int, int]:
         if len({row.turn for row in began}) < 2:
             continue  # it did not go on
         newest = execute(conn, NEWEST, {"conversation": original}).first()
-        if newest is not None and newest.id < began[0].id:
+        if newest is not None and _ended_before(newest, began[0].id):
             kept = began[0].parent or 0
             replaced[original] = min(kept, replaced.get(original, kept))
     return replaced
+
+
+def _ended_before(newest: Any, fork: int) -> bool:
+    """Tell whether a conversation had ended when a fork began. newest: its last turn.
+
+    A turn that was answered in full while the fork went on was asked beside it: nobody edited it.
+    """
+    was_answered_later = newest.state == "done" and newest.at > time_of(fork)
+    return newest.id < fork and not was_answered_later
 
 
 class LostFact(NamedTuple):

@@ -105,12 +105,12 @@ def _said_in(driver: SqlDriver) -> Any:
             m.source.in_([literal_column("'chat'"), literal_column("'answer'")]),
             m.content != literal_column("''"),
         )
-        .order_by(m.id)
+        .order_by(m.node, m.id)
     )
 
 
 def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[TurnMessage]:
-    """Return what users and assistants said in these turns, in order, without tool results."""
+    """Return what users and assistants said in these turns, in their order, no tool results."""
     where = {"scope": scope_id, **key_list(conn, nodes)}
     return [
         TurnMessage(
