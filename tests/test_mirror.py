@@ -94,7 +94,9 @@ COVERED = {
     """,
     "memory/stores/sql/rows/test_python_tools": "memory.stores.sql.engine.python_tool_tables",
     "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
-    "gateway/tools/test_fetch_url": "gateway.config.web_tools",
+    "gateway/tools/test_fetch_url": """
+        gateway.config.web_tools memory.formats.documents.whole_text
+    """,
     "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
     "gateway/tools/test_files": "gateway.tools.file_answers",
     "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
@@ -165,7 +167,7 @@ COVERED = {
         memory.management.shown_memory memory.management.tool_calls
         memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
     """,
-    "e2e/test_mcp_tools": "gateway.management.tool_entries",
+    "e2e/test_mcp_tools": "gateway.management.tool_entries gateway.management.tool_list",
     "gateway/tools/test_mcp_tool": """
         gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
         gateway.tools.mcp_results gateway.tools.mcp_stdio

@@ -126,9 +126,13 @@ class TurnCosts:
     def ended(self, entry: str, status: str, seconds: float | None) -> None:
         self._metrics.ended(entry, status, seconds)
 
-    async def admits(self, cost_usd: float) -> bool:
+    def count_refusal(self, entry: str) -> None:
+        self._metrics.count_refusal(entry)
+
+    async def reserve(self, cost_usd: float) -> bool:
         limits, budget = self._principal.limits, self._principal.budget
         if not budget.usd:
+            self.book(cost_usd)
             return True
         quota = KeyQuota(
             self._principal.key,
@@ -139,7 +143,11 @@ class TurnCosts:
             budget.period,
         )
         spent = await self._limits.spent_this_period(quota)
-        return spent + self._meter.tools_usd + cost_usd <= budget.usd
+        # Nothing is awaited from here on: of two runs at a time, each sees what the other booked.
+        if spent + self._meter.tools_usd + cost_usd > budget.usd:
+            return False
+        self.book(cost_usd)
+        return True
 
     def book(self, cost_usd: float) -> None:
         self._meter.tools_usd += cost_usd
