@@ -81,6 +81,10 @@ COVERED = {
         memory.stores.sql.rows.reflections
     """,
     "e2e/test_tools_images": "gateway.apis.result_images",
+    "e2e/test_search_stand_in": """
+        gateway.apis.search.searching_mask gateway.chat.turn.search_stand_in
+        gateway.chat.intake.lacking_search
+    """,
     "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
     "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "gateway/tools/test_sandbox": """
