@@ -80,6 +80,7 @@ COVERED = {
         memory.jobs.rehearsal memory.management.reflections
         memory.stores.sql.rows.reflections
     """,
+    "gateway/ui/test_skill_pages": "gateway.ui.reflection_pages",
     "e2e/test_tools_images": "gateway.apis.result_images",
     "e2e/test_search_stand_in": """
         gateway.apis.search.searching_mask gateway.chat.turn.search_stand_in
