@@ -107,6 +107,7 @@ def test_no_parameter_is_a_bare_tuple_of_three():
 # What has more than the others, and why that reads well all the same.
 WIDE = {
     "AgentSettings": "a setting each",
+    "ProviderSettings": "a setting each",
     "Dispatcher": "one request on its way: who, where to, by when, what became of it",
     "GatewayState": "what the application is wired of",
     "Key": "members of the API",

@@ -80,7 +80,12 @@ COVERED = {
         memory.jobs.rehearsal memory.management.reflections
         memory.stores.sql.rows.reflections
     """,
+    "gateway/ui/test_skill_pages": "gateway.ui.reflection_pages",
     "e2e/test_tools_images": "gateway.apis.result_images",
+    "e2e/test_search_stand_in": """
+        gateway.apis.search.searching_mask gateway.chat.turn.search_stand_in
+        gateway.chat.intake.lacking_search
+    """,
     "e2e/test_tools_ledger": "memory.session.run_ledger memory.stores.sql.rows.tool_calls",
     "memory/session/test_composer": "memory.session.turn_recall memory.session.turn_tools",
     "gateway/tools/test_sandbox": """
@@ -94,7 +99,9 @@ COVERED = {
     """,
     "memory/stores/sql/rows/test_python_tools": "memory.stores.sql.engine.python_tool_tables",
     "gateway/tools/test_python_source": "gateway.tools.docstrings gateway.tools.python_types",
-    "gateway/tools/test_fetch_url": "gateway.config.web_tools",
+    "gateway/tools/test_fetch_url": """
+        gateway.config.web_tools memory.formats.documents.whole_text
+    """,
     "gateway/tools/test_run_code": "gateway.tools.sandboxes gateway.config.python_tools",
     "gateway/tools/test_files": "gateway.tools.file_answers",
     "gateway/management/test_files": "gateway.config.file_tools gateway.management.file_schemas",
@@ -165,7 +172,7 @@ COVERED = {
         memory.management.shown_memory memory.management.tool_calls
         memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
     """,
-    "e2e/test_mcp_tools": "gateway.management.tool_entries",
+    "e2e/test_mcp_tools": "gateway.management.tool_entries gateway.management.tool_list",
     "gateway/tools/test_mcp_tool": """
         gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
         gateway.tools.mcp_results gateway.tools.mcp_stdio

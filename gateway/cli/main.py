@@ -26,6 +26,7 @@ from gateway.cli.projects import projects
 from gateway.cli.run import run
 from gateway.cli.serve import serve
 from gateway.cli.shared import shared
+from gateway.cli.skills import skills
 from gateway.cli.teams import teams
 from gateway.cli.tools import tools
 from gateway.cli.top import top
@@ -80,6 +81,7 @@ for command in (
     agents,
     shared,
     files,
+    skills,
     tools,
     teams,
     projects,

@@ -160,6 +160,7 @@ class ProviderSettings(Section):
     client_cert: str = ""
     http2: bool = False
     stream_usage: bool = True
+    server_tools: bool = True
     wires: tuple[Literal["chat", "responses", "messages"], ...] = ()
     drop: tuple[str, ...] = DROPPED
     omit: OmittedMembers = OmittedMembers()

@@ -11,13 +11,12 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
-from gateway.management.context import AtDoor, Cursor, ManagementRequest, PageLimit, window
+from gateway.management.context import AtDoor, Cursor, PageLimit, window
 from gateway.management.schemas import Json, Page, describe_body, place_of
+from gateway.management.tool_list import list_tools
 from gateway.state import request_id
 from gateway.tools.checked_call import CallChecker, RefusedCall
-from gateway.tools.grants import Grants, limits_of
 from gateway.tools.kind import ToolCaller
-from gateway.tools.registry import RegisteredTool, ToolEntry
 from gateway.tools.tool_runs import ToolRuns
 from memory import ToolCall, iso, parse_time
 from memory.management.tool_runs import CallFilter, RunOrigin, SingleRun, list_calls
@@ -77,7 +76,10 @@ class NoCosts:
     def ended(self, entry: str, status: str, seconds: float | None) -> None:
         """Nothing."""
 
-    async def admits(self, cost_usd: float) -> bool:
+    def count_refusal(self, entry: str) -> None:
+        """Nothing."""
+
+    async def reserve(self, cost_usd: float) -> bool:
         return True
 
     def book(self, cost_usd: float) -> None:
@@ -86,12 +88,12 @@ class NoCosts:
 
 @get("/tools", summary="The operator's tools that this key may grant or use")
 async def tools(caller: AtDoor) -> Page[Json]:
-    return Page(_list_tools(caller), None)
+    return Page(list_tools(caller), None)
 
 
 @get("/tools/{name:str}", summary="One of the operator's tools")
 async def tool(caller: AtDoor, name: FromPath[str]) -> Json:
-    shown_tool = next((t for t in _list_tools(caller) if t["name"] == name), None)
+    shown_tool = next((t for t in list_tools(caller) if t["name"] == name), None)
     if shown_tool is None:
         raise _no_tool(name)
     return shown_tool
@@ -186,71 +188,6 @@ def _describe_call(row: dict[str, Any]) -> ToolCallRecord:
 
 def _no_tool(name: str) -> ResourceNotFound:
     return ResourceNotFound(f"There is no tool {name[:64]!r} here.", code="tool_not_found")
-
-
-def _list_tools(caller: ManagementRequest) -> list[Json]:
-    """Return the tools that the caller may grant or use, and entries that have none now."""
-    registry, key_tools = caller.gateway.toolbox, caller.principal.tools
-    granted_patterns = key_tools.granted
-    if caller.gateway.settings.mode != "managed":
-        granted_patterns = caller.gateway.settings.toolbox.grant
-    grants = Grants(granted_patterns, limits_of(key_tools.most))
-    catalog = registry.catalog(caller.tenant)
-    described_tools = [
-        _describe_tool(tool, grants, "ready")
-        for tool in catalog.tools.values()
-        if caller.runs_it or grants.allow(tool.name)
-    ]
-    if not caller.runs_it:
-        return described_tools
-    described_tools += [_describe_tool(tool, grants, "collides") for tool in catalog.colliding]
-    for entry in registry.entries.values():
-        if entry.state:
-            described_tools.append(_describe_entry(entry, grants))
-    return sorted(described_tools, key=lambda tool: (tool["name"], tool["entry"]))
-
-
-def _describe_tool(tool: RegisteredTool, grants: Grants, status: str) -> Json:
-    function = tool.definition["function"]
-    return {
-        "object": "tool",
-        "name": tool.name,
-        "entry": tool.entry.name,
-        "kind": tool.entry.settings.kind,
-        "description": function["description"],
-        "parameters": function["parameters"],
-        "effect": tool.tool.effect,
-        "tokens": tool.tokens,
-        "granted": status == "ready" and grants.allow(tool.name),
-        "status": status,
-        "reason": "another tool has this name" if status == "collides" else "",
-        "version": tool.tool.version,
-        "hash": tool.digest,
-        "flags": [],
-        "last_error": tool.entry.last_error,
-    }
-
-
-def _describe_entry(entry: ToolEntry, grants: Grants) -> Json:
-    """Return an entry that lists no tool now, as a tool of its name."""
-    status, _, reason = entry.state.partition(": ")
-    return {
-        "object": "tool",
-        "name": entry.name,
-        "entry": entry.name,
-        "kind": entry.settings.kind,
-        "description": "",
-        "parameters": {},
-        "effect": "",
-        "tokens": 0,
-        "granted": grants.allow(entry.name),
-        "status": status,
-        "reason": reason,
-        "version": 0,
-        "hash": "",
-        "flags": [],
-        "last_error": entry.last_error,
-    }
 
 
 ROUTES = (tools, tool, run_tool, list_tool_calls)

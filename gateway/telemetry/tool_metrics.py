@@ -61,13 +61,20 @@ class ToolMetrics:
 
     def ended(self, entry: str, status: str, seconds: float | None) -> None:
         """Count the end of a run. seconds: since it had its slot, None if it never had one."""
-        label = entry if entry in self._entries else OTHER
+        label = self._label_of(entry)
         self._runs.labels(label, status).inc()
         if seconds is None:
             self._waiting_gauge.dec()
         else:
             self._running_gauge.dec()
             self._seconds.labels(label).observe(seconds)
+
+    def count_refusal(self, entry: str) -> None:
+        """Count a call that is not run."""
+        self._runs.labels(self._label_of(entry), "refused").inc()
+
+    def _label_of(self, entry: str) -> str:
+        return entry if entry in self._entries else OTHER
 
     def set_states(self, states: Mapping[str, bool]) -> None:
         """Set which entries can be used now."""

@@ -81,13 +81,15 @@ class CallChecker:
             raise RefusedCall(f"Error: {coerced}.")
         self._count_call(name, digest)
         effect: Effect = "read" if tool is None else tool.tool.effect
+        # What `tool_call` calls is recorded and asked about as a call of that tool.
+        written = call.arguments if name == call.name else _canonical(arguments).decode()
         run = StartedRun(
             place,
             "" if tool is None else tool.entry.name,
             name,
             0 if tool is None else tool.tool.version,
             effect,
-            call.arguments,
+            written,
             digest,
             tool is not None and (tool.tool.idempotent or tool.entry.settings.idempotent),
         )

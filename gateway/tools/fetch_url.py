@@ -18,12 +18,17 @@ from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.single_tool import SingleTool, ToolDefaults
 from gateway.tools.url_guard import Resolve, UrlGuard, UrlRefused, UrlRules
 from gateway.tools.web_page import PageText, read_bytes, read_html
+from memory.formats.documents.document import DocumentLimits
+from memory.formats.documents.reading import ChildDied, FileReader
+from memory.formats.documents.unreadable import Unreadable
+from memory.formats.documents.whole_text import is_packed, read_text
 
 PAGE_CHARACTERS = 20_000  # of one result
 FOUND_LINES = 200
 QUOTED_CHARACTERS = 300
 SNIFFED_BYTES = 4096
-DESCRIPTION = "Read a public web page, text or JSON file by its URL. Returns title and text."
+DOCUMENT_CHARACTERS = 5_000_000  # of a document; one with more text is not read
+DESCRIPTION = "Read a public web page, text, JSON or PDF file by its URL. Returns title and text."
 PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -52,6 +57,7 @@ class FetchUrlTool(SingleTool):
             settings.allow_hosts, settings.deny_hosts, settings.private_hosts, settings.ports
         )
         self._http = GuardedHttp(UrlGuard(rules, resolve))
+        self._reader = FileReader()
         super().__init__(name, settings, ToolDefaults(DESCRIPTION, PARAMETERS))
 
     async def run(
@@ -64,7 +70,7 @@ class FetchUrlTool(SingleTool):
             answer = await self._http.send(GuardedRequest(str(arguments["url"])), limits)
             if not 200 <= answer.status < 300:
                 return _failure(f"HTTP {answer.status}", answer.url)
-            page = await asyncio.to_thread(read_page, answer)
+            page = await self._read(answer)
         except (UrlRefused, RequestFailed) as e:
             return _failure(str(e))
         find = arguments.get("find") or ""
@@ -74,6 +80,19 @@ class FetchUrlTool(SingleTool):
         if answer.is_cut:
             body += f"\n[The page is longer than {settings.max_mib} MiB; the rest was not read.]"
         return ToolOutput("\n".join([*head, "", body]), origin=answer.url)
+
+    async def _read(self, answer: GuardedAnswer) -> PageText:
+        """Return the text of an answer. Raises RequestFailed for what has none."""
+        if not is_packed(answer.body):
+            return await asyncio.to_thread(read_page, answer)
+        url = answer.url[:QUOTED_CHARACTERS]
+        if answer.is_cut:
+            raise RequestFailed(f"{url} is larger than {self._settings.max_mib} MiB.")
+        limits = DocumentLimits(characters=DOCUMENT_CHARACTERS)
+        try:
+            return PageText("", await read_text(self._reader, answer.body, limits))
+        except (Unreadable, ChildDied) as e:
+            raise RequestFailed(f"{url} cannot be read: {e}.") from None
 
 
 def read_page(answer: GuardedAnswer) -> PageText:

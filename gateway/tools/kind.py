@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from gateway.apis.search.vendor_search import SearchLimits
+
 Effect = Literal["read", "write"]
 
 
@@ -51,6 +53,7 @@ class ToolCaller:
 
     headers: those of the client's request, by lower-case name; a kind forwards only those that
     its entry names. owner: whose memory the turn has, an agent's own included; project: in which.
+    search: what the client bounds its searches by, None for one that did not ask for any.
     """
 
     tenant: str
@@ -60,6 +63,7 @@ class ToolCaller:
     headers: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
     project: str = ""
+    search: SearchLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,24 @@ class McpTool:
         """Return every tool of the server with its status, as an operator sees it."""
         return [self._describe(pin) for pin in self.pins.values()]
 
+    def name_of(self, name: str) -> str:
+        """Return the name by which a model calls a tool. name: as the server has it."""
+        prefix = f"{self.name}_" if self.settings.prefix is None else self.settings.prefix
+        return model_name(prefix, name)
+
+    def shape_tool(self, name: str, definition: Mapping[str, Any]) -> OperatorTool:
+        """Return a definition of the server as a tool, whether or not it may be used."""
+        schema = definition.get("inputSchema")
+        return OperatorTool(
+            self.name_of(name),
+            self.name,
+            self._description_of(name, definition),
+            schema if isinstance(schema, dict) else {},
+            self._effect_of(name),
+            self.settings.idempotent,
+            self.settings.pinned,
+        )
+
     async def close(self) -> None:
         following = self._following
         while following is not None and not following.done():
@@ -204,17 +222,7 @@ class McpTool:
         definition = decode((pin.accepted or "{}").encode())
         if not self._is_allowed(pin.name) or why_refused(definition):
             return None
-        settings = self.settings
-        prefix = f"{self.name}_" if settings.prefix is None else settings.prefix
-        return OperatorTool(
-            model_name(prefix, pin.name),
-            self.name,
-            self._description_of(pin.name, definition),
-            definition["inputSchema"],
-            self._effect_of(pin.name),
-            settings.idempotent,
-            settings.pinned,
-        )
+        return self.shape_tool(pin.name, definition)
 
     def _describe(self, pin: ToolPin) -> dict[str, Any]:
         accepted = decode(pin.accepted.encode()) if pin.accepted else None

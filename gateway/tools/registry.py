@@ -17,7 +17,6 @@ from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
 from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
-from gateway.tools.planned import list_planned
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, EncodedTool, TokenCounter, list_literal_names
@@ -146,6 +145,7 @@ class ToolRegistry:
     """All entries. slots: runs of this process at a time. judges_memory: rules name memory tools.
 
     tenant_tools: those that were made by API, which an entry beside the configured ones lists.
+    stand_in: the entry that answers for the vendors' own search, None for none.
     """
 
     def __init__(
@@ -162,6 +162,8 @@ class ToolRegistry:
         self.judges_memory = bool(list_literal_names(settings.parsed_rules) & MEMORY_TOOL_NAMES)
         self._counter = TokenCounter()
         self._catalogs: dict[str, tuple[list[Sequence[OperatorTool]], Catalog]] = {}
+        stand_ins = (e for e in entries.values() if getattr(e.settings, "stand_in", False))
+        self.stand_in = next(stand_ins, None)
         self._changing = [entry for entry in self._all_entries() if not entry.is_fixed]
 
     def catalog(self, tenant: str) -> Catalog:
@@ -179,6 +181,11 @@ class ToolRegistry:
         )
         self._catalogs[tenant] = listed, catalog
         return catalog
+
+    def find_stand_in(self, tenant: str) -> RegisteredTool | None:
+        """Return the tool of that entry, where it can be used."""
+        entry = self.stand_in
+        return None if entry is None else self.catalog(tenant).tools.get(entry.name)
 
     def names(self, tenant: str) -> frozenset[str]:
         """Return the names of all tools that a tenant may be granted."""
@@ -259,8 +266,6 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
             entries[name] = known
         else:
             entries[name] = ToolEntry(name, told, make_kind(name, told, services))
-    for line in list_planned(settings):
-        log.warning("%s; this version accepts the setting and does not act on it", line)
     if before is None:
         tenant_tools = TenantPythonTools(services.memory, services.shared)
     else:

@@ -27,7 +27,7 @@ from gateway.tools.results import (
 )
 from gateway.tools.tool_search import search_tools
 from memory import ErasedMeanwhile, StoreUnavailable, iso
-from memory.session.toolbox import EarlierRun, RunLedger, RunRecord, RunStatus
+from memory.session.toolbox import EarlierRun, RunLedger, RunRecord, RunStatus, StartedRun
 
 log = logging.getLogger("mnemogate")
 LEAST_SECONDS = 0.05  # that a run gets, however little is left of its turn
@@ -56,12 +56,16 @@ class RunObserver(Protocol):
         """Take note of how it ended. seconds: since it had its slot, None if it never had one."""
         ...
 
-    async def admits(self, cost_usd: float) -> bool:
-        """Tell whether the budget of the key has room for this."""
+    def count_refusal(self, entry: str) -> None:
+        """Take note of a call that is not run."""
+        ...
+
+    async def reserve(self, cost_usd: float) -> bool:
+        """Book this cost, if the budget of the key has room for it; tell whether it has."""
         ...
 
     def book(self, cost_usd: float) -> None:
-        """Add to the cost of the request."""
+        """Add to the cost of the request; a negative one takes back what was reserved."""
         ...
 
 
@@ -92,7 +96,10 @@ class ToolRuns:
         """
         if call.tool is None:
             return await self._run_own(call, ledger, hidden)
-        entry = call.tool.entry
+        entry, price = call.tool.entry, call.tool.entry.settings.price
+        if price and not await self._observer.reserve(price):
+            text = f"Error: the budget has no room for a run of {call.name}."
+            return self.refuse(call.run, text, {})
         timing = RunTiming()
         self._observer.came()
         status: RunStatus = "cancelled"
@@ -101,7 +108,18 @@ class ToolRuns:
             status = record.status
         finally:
             self._observer.ended(entry.name, status, timing.seconds if timing.has_begun else None)
+            if price and not timing.is_charged:
+                self._observer.book(-price)
         return record
+
+    def refuse(self, run: StartedRun, text: str, facts: Mapping[str, Any]) -> RunRecord:
+        """Return the record of a call that is not run. facts: which rule or person refused it."""
+        tool = self._usable.get(run.name)
+        kind = "toolbox" if tool is None else tool.entry.settings.kind
+        self._observer.count_refusal(run.entry)
+        counts = {"queued_ms": 0.0, "characters": len(text), "images": 0, "cost_usd": 0.0}
+        told = {"kind": kind, "started_at": iso(time.time()), **counts, **facts}
+        return RunRecord(run, "refused", text, facts=told)
 
     def note_end(self, record: RunRecord) -> None:
         """Count a call that is over."""
@@ -114,10 +132,6 @@ class ToolRuns:
         settings = tool.entry.settings
         left = self._until - asyncio.get_running_loop().time()
         seconds = max(LEAST_SECONDS, min(settings.timeout, left))
-        if settings.price and not await self._observer.admits(settings.price):
-            return RunRecord(
-                call.run, "refused", f"Error: the budget has no room for a run of {call.name}."
-            )
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
                 await self._take_slots(stack, tool.entry)
@@ -126,7 +140,7 @@ class ToolRuns:
                 earlier = await _start(call, ledger)
                 if isinstance(earlier, RunRecord):
                     return earlier
-                self._observer.book(settings.price)
+                timing.is_charged = True
                 output = await _run_kind(call, tool, self._caller)
         except TimeoutError:
             text = f"Error: {call.name} did not answer within {seconds:g} s."
@@ -204,10 +218,11 @@ class ToolRuns:
 
 
 class RunTiming:
-    """When a run came, and when it had its slot."""
+    """When a run came, and when it had its slot. is_charged: its tool was asked."""
 
     def __init__(self) -> None:
         self.started_at = time.time()
+        self.is_charged = False
         self._came = time.perf_counter()
         self._began: float | None = None
 

@@ -186,7 +186,7 @@ class TurnToolbox:
         approval = await self._request.approvals.ask(call)
         facts = {"approval": approval.id} if approval.id else {}
         if approval.refusal:
-            return RunRecord(call.run, "refused", approval.refusal, facts=facts)
+            return self._runs.refuse(call.run, approval.refusal, facts)
         record = await self._run_allowed(call, turn)
         return msgspec.structs.replace(record, facts={**record.facts, **facts})
 
@@ -212,7 +212,8 @@ class TurnToolbox:
             try:
                 checked.append(self._admit(call, place, rules))
             except RefusedCall as e:
-                checked.append(_refusal(call, place, e))
+                facts = {"rule": e.rule} if e.rule else {}
+                checked.append(self._runs.refuse(self._run_of(call, place), str(e), facts))
         return checked
 
     def _admit(self, call: ToolCall, place: int, rules: ReplyRules) -> AdmittedCall:
@@ -223,18 +224,20 @@ class TurnToolbox:
         if verdict.decision == "refuse":
             raise RefusedCall(verdict.message, verdict.rule)
         if call.name in self.governed_memory:
-            admitted = AdmittedCall(_unchecked_run(call, place), None, {})
+            admitted = AdmittedCall(self._run_of(call, place), None, {})
         else:
             admitted = self._checker.check(call, place)
         admitted.needs_approval = verdict.decision == "approve"
         rules.accept(name)
         return admitted
 
-
-def _refusal(call: ToolCall, place: int, refused: RefusedCall) -> RunRecord:
-    facts = {"rule": refused.rule} if refused.rule else {}
-    return RunRecord(_unchecked_run(call, place), "refused", str(refused), facts=facts)
-
-
-def _unchecked_run(call: ToolCall, place: int) -> StartedRun:
-    return StartedRun(place, "", call.name, 0, "read", call.arguments, "")
+    def _run_of(self, call: ToolCall, place: int) -> StartedRun:
+        """Return what is known of a call that was not checked."""
+        name = called_name(call.name, call.arguments)
+        tool = self._usable.get(name)
+        if tool is None:
+            return StartedRun(place, "", call.name, 0, "read", call.arguments, "")
+        about = tool.tool
+        return StartedRun(
+            place, tool.entry.name, name, about.version, about.effect, call.arguments, ""
+        )

@@ -6,13 +6,14 @@ import asyncio
 import importlib.util
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from gateway.apis.search.vendor_search import SearchLimits
 from gateway.config.web_tools import WebSearchSettings
 from gateway.http.json_thread import run_by_weight
 from gateway.tools.guarded_http import AnswerLimits, GuardedHttp, GuardedRequest, RequestFailed
@@ -33,6 +34,7 @@ BLANKS = re.compile(r"\s+")
 MARKUP = re.compile(r"</?(?:b|em|strong|mark|span)[^<>]{0,100}>", re.IGNORECASE)
 # How search engines name the time since a day.
 TIME_RANGES = ((1, "day"), (7, "week"), (31, "month"))
+TOO_MANY = "Error: max_uses_exceeded: {} searches were made, as many as the client allows."
 DESCRIPTION = "Search the web. Returns titles, URLs and short texts; fetch_url reads a page."
 PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -57,11 +59,15 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class WebQuery:
-    """What is looked for. since: nothing older, as far as the engine knows dates."""
+    """What is looked for. since: nothing older, as far as the engine knows dates.
+
+    bounds: which domains a client wants hits of, None for all.
+    """
 
     text: str
     limit: int = 5
     since: date | None = None
+    bounds: SearchLimits | None = None
 
 
 class SearchFailed(Exception):
@@ -87,7 +93,12 @@ class WebSearchTool(SingleTool):
             str(arguments["query"]),
             int(arguments.get("limit") or 5),
             date.fromisoformat(since) if since else None,
+            caller.search,
         )
+        if (bounds := caller.search) is not None:
+            if bounds.max_uses is not None and bounds.uses >= bounds.max_uses:
+                return ToolOutput(TOO_MANY.format(bounds.max_uses), status="error")
+            bounds.uses += 1
         try:
             hits = await self.search(query)
         except SearchFailed as e:
@@ -97,7 +108,7 @@ class WebSearchTool(SingleTool):
     async def search(self, query: WebQuery) -> list[SearchHit]:
         """Return the hits. Raises SearchFailed."""
         text = BLANKS.sub(" ", query.text).strip()[:QUERY_CHARACTERS]
-        query = WebQuery(text, min(query.limit, MAX_HITS), query.since)
+        query = replace(query, text=text, limit=min(query.limit, MAX_HITS))
         if self.settings.backend == "ddgs":
             rows = await _ask_ddgs(query, self.settings.timeout)
             members = HitMembers("/title", "/href", "/body", "")
@@ -164,7 +175,7 @@ def choose_hits(rows: Iterable[Any], members: HitMembers, query: WebQuery) -> li
         if len(hits) >= query.limit or at >= SCANNED_HITS:
             break
         hit = _read_hit(row, members)
-        if hit is not None and not _is_older(hit.date, query.since):
+        if hit is not None and _is_wanted(hit, query):
             hits.setdefault(hit.url.rstrip("/"), hit)
     return list(hits.values())
 
@@ -239,6 +250,30 @@ def _clean(value: Any, limit: int) -> str:
     text = MARKUP.sub("", str(value)[: 4 * limit])
     text = BLANKS.sub(" ", text).strip()
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _is_wanted(hit: SearchHit, query: WebQuery) -> bool:
+    bounds = query.bounds
+    if _is_older(hit.date, query.since):
+        return False
+    if bounds is None:
+        return True
+    is_blocked = any(_is_of_domain(hit.url, domain) for domain in bounds.blocked)
+    is_allowed = any(_is_of_domain(hit.url, domain) for domain in bounds.allowed)
+    return not is_blocked and (is_allowed or not bounds.allowed)
+
+
+def _is_of_domain(url: str, domain: str) -> bool:
+    """Tell whether an address is of a domain, or below it. domain: may have a path."""
+    host, slash, path = domain.partition("/")
+    try:
+        parts = urlsplit(url)
+        name = (parts.hostname or "").lower()
+    except ValueError:
+        return False
+    return f".{name}".endswith(f".{host}") and (
+        not slash or parts.path.lower().startswith(f"/{path}")
+    )
 
 
 def _is_older(written: str, since: date | None) -> bool:

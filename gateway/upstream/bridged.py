@@ -125,7 +125,11 @@ class BridgedUpstream:
     @property
     def bridges_responses(self) -> bool:
         """Whether responses are carried as chat completions, so that the server keeps none."""
-        return self._formats.lacks(RESPONSES)
+        return self.bridges(RESPONSES)
+
+    def bridges(self, name: str) -> bool:
+        """Tell whether requests of a format are carried as chat completions, as far as is known."""
+        return self._formats.lacks(name)
 
     def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamResponse]:
         """Send a request, see the port.

@@ -158,7 +158,7 @@ class RoundRunner:
                 run = record.run
                 told |= {
                     "name": run.name,
-                    "arguments": mask(call.arguments)[0],
+                    "arguments": mask(run.arguments)[0],
                     "result": mask(str(told["result"]))[0],
                     "ms": record.milliseconds,
                     "entry": run.entry,

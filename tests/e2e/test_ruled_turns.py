@@ -42,6 +42,7 @@ async def test_a_refused_call_does_not_run_and_the_model_is_told_why(data):
                 ("ok", ""),
                 ("refused", "rules[0]"),
             ]
+            assert tools[0].keys() - {"origin"} == tools[1].keys() - {"rule"}
 
 
 async def test_rules_hold_over_the_rounds_of_a_turn_and_not_over_turns(data):

@@ -6,7 +6,7 @@ import json
 import re
 
 from memory import TokenCounter
-from tests.e2e.operator_tools import ToolServer, gateway, granting, offered
+from tests.e2e.operator_tools import ADMIN, ToolServer, gateway, granting, offered
 from tests.models import Model, call, calls
 
 NOUNS = "issue invoice customer ticket photo deployment".split()  # noqa: SIM905
@@ -49,6 +49,10 @@ async def test_t_g8_of_sixty_tools_the_right_one_is_found_and_the_list_stays_the
             assert all('"name":"archive_invoice"' in told_of(body)[0] for body in up.bodies[1:3])
             assert told_of(up.bodies[2])[1].endswith("archived")
             assert [r.path for r in server.requests] == ["/archive_invoice/7"]
+            listed = await live.memory("GET", "/tool-calls?tool=archive_invoice", headers=ADMIN)
+            (run,) = listed.json()["data"]
+            # Recorded as a call of the tool that it calls.
+            assert (run["entry"], run["arguments"]) == ("archive_invoice", '{"city":"7"}')
 
 
 async def test_a_search_does_not_find_what_rules_withhold(data):

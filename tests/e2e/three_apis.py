@@ -55,15 +55,15 @@ class ThreeApis:
     def url(self):
         return self.models["chat"].url
 
-    def config(self, config):
-        """A configuration with these models, each under its API's name."""
+    def config(self, config, **more):
+        """A configuration with these models, each under its API's name. more: of each model."""
         chat, responses, messages = (self.models[api].url for api in APIS)
         providers = {
             "chat": {"kind": "openai", "base_url": chat},
             "responses": {"kind": "openai", "base_url": responses},
             "messages": {"kind": "anthropic", "base_url": messages},
         }
-        models = {api: {"targets": [{"provider": api}]} for api in APIS}
+        models = {api: {"targets": [{"provider": api}], **more} for api in APIS}
         return {**config, "providers": providers, "models": models}
 
     def play(self, api, replies):
@@ -90,9 +90,9 @@ def _chat_reply(reply):
 
 
 @contextlib.asynccontextmanager
-async def three_gateways(data, config):
-    """A gateway that serves the three APIs, and their models."""
-    async with ThreeApis() as apis, gateway(apis, data, apis.config(config)) as live:
+async def three_gateways(data, config, **more):
+    """A gateway that serves the three APIs, and their models. more: members of each model."""
+    async with ThreeApis() as apis, gateway(apis, data, apis.config(config, **more)) as live:
         yield live, apis
 
 

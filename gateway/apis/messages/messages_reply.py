@@ -21,7 +21,6 @@ from gateway.apis.envelope import (
     ERROR,
     OPEN,
     OTHER,
-    EnvelopeMask,
     data_of,
     error_parts,
     event_of,
@@ -30,6 +29,8 @@ from gateway.apis.masked_parts import MaskedPart
 from gateway.apis.messages.message_blocks import assistant_message
 from gateway.apis.messages.messages_errors import error_type
 from gateway.apis.round_result import RoundResult
+from gateway.apis.search.search_results import SearchCitations
+from gateway.apis.search.searching_mask import SearchingMask
 from gateway.apis.translation.messages_reply_from_chat import NO_USAGE
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
@@ -80,7 +81,7 @@ _read_delta = msgspec.json.Decoder(_BlockDelta).decode
 PING = event_of({"type": "ping"})
 
 
-class MessagesMask(EnvelopeMask):
+class MessagesMask(SearchingMask):
     """The one message that a client sees of a turn.
 
     hides_seals: its client did not ask for thinking, in which what servers want back is carried.
@@ -193,6 +194,11 @@ class MessagesMask(EnvelopeMask):
         return event_bytes or event_of(event)
 
     def render(self, event: Json, event_bytes: bytes, place: int | None) -> bytes:
+        if self.citations and event.get("type") == "content_block_start":
+            block = self.part_of(event)
+            if block.get("type") == "text":
+                event = {**event, "content_block": {**block, "citations": []}}
+                event_bytes = b""
         if event_bytes and (place is None or event.get("index") == place):
             return event_bytes
         return event_of(event if place is None else {**event, "index": place})
@@ -226,7 +232,10 @@ class MessagesMask(EnvelopeMask):
 
     def result(self) -> RoundResult:
         whole_blocks = {part: _whole_block(part) for part in self._parts.parts if part.item}
-        self.shown += self.visible(whole_blocks.items())
+        self.shown += self.visible(
+            (part, block if self.citations is None else self.citations.cite_block(block))
+            for part, block in whole_blocks.items()
+        )
         blocks = [whole_blocks[part] for part in self._parts.by_index() if part in whole_blocks]
         delta = self._delta or {}
         ending = delta.get("delta")
@@ -277,6 +286,8 @@ class MessagesMask(EnvelopeMask):
     def _told_usage(self) -> Json:
         """Return the last round's usage; with several, each of them."""
         last_usage = self._usages[-1] if self._usages else {}
+        if self.searches:
+            last_usage = {**last_usage, "server_tool_use": {"web_search_requests": self.searches}}
         if len(self._usages) < 2:
             return last_usage
         return {**last_usage, "iterations": [i for u in self._usages for i in _iterations(u)]}
@@ -291,6 +302,19 @@ class MessagesMask(EnvelopeMask):
             message["model"] = self.alias
         message["stop_reason"] = self._stop_reason(message.get("stop_reason"))
         return {**message, "usage": self._told_usage()}
+
+    def lift_part(self, place: int, part: Json) -> Iterator[Json]:
+        return _lift_block(place, part)
+
+    def cite(self, event: Json, part: MaskedPart, citations: SearchCitations) -> Sequence[Json]:
+        if event.get("type") != "content_block_stop" or part.kind != "text":
+            return ()
+        cited_hits = citations.cite_message(str(part.item.get("text") or "") + part.text_of("text"))
+        place = {"type": "content_block_delta", "index": part.place}
+        deltas = [
+            {**place, "delta": {"type": "citations_delta", "citation": c}} for c in cited_hits
+        ]
+        return [*deltas, event] if deltas else ()
 
     def message_of(self, parts: Sequence[Json]) -> Json:
         return assistant_message(parts)

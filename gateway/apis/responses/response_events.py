@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.apis.envelope import event_of
+from gateway.apis.search.search_results import SearchCitations
 from gateway.wire.chat import Json
 
 OPENINGS = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -14,6 +15,9 @@ CLOSINGS = frozenset(
 )
 ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
 TEXT_DELTA = "response.output_text.delta"
+PART_DONE = "response.content_part.done"
+ANNOTATION = "response.output_text.annotation.added"
+SEARCH_STATES = ("in_progress", "searching", "completed")
 ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 
 
@@ -104,3 +108,30 @@ def _lift_part(where: Json, part: Json, sizes: Iterator[int]) -> Iterator[Json]:
         yield {"type": f"response.{name}.delta", **where, "delta": part_text}
     yield {"type": f"response.{name}.done", **where, member: part.get(member)}
     yield {"type": "response.content_part.done", **where, "part": part}
+
+
+def lift_search(place: int, item: Json) -> Iterator[Json]:
+    """Return a search that is over as events."""
+    where = {"output_index": place, "item_id": item["id"]}
+    yield {"type": ADDED, "output_index": place, "item": {**item, "status": "in_progress"}}
+    for state in SEARCH_STATES:
+        yield {"type": f"response.web_search_call.{state}", **where}
+    yield {"type": DONE_ITEM, "output_index": place, "item": item}
+
+
+def cite_event(event: Json, citations: SearchCitations) -> list[Json]:
+    """Return the events that stand for the end of a text with citations; none for any other."""
+    if event.get("type") == DONE_ITEM:
+        item = event.get("item")
+        return [{**event, "item": citations.cite_item(item)}] if isinstance(item, dict) else []
+    if event.get("type") != PART_DONE:
+        return []
+    part = citations.cite_part(event.get("part"))
+    if part is event.get("part"):
+        return []
+    where = {k: event[k] for k in ("item_id", "output_index", "content_index") if k in event}
+    annotation_events = [
+        {"type": ANNOTATION, **where, "annotation_index": index, "annotation": annotation}
+        for index, annotation in enumerate(part["annotations"])
+    ]
+    return [*annotation_events, {**event, "part": part}]

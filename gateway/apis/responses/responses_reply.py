@@ -24,7 +24,6 @@ from gateway.apis.envelope import (
     ERROR,
     OPEN,
     OTHER,
-    EnvelopeMask,
     check_count,
     data_of,
     error_parts,
@@ -38,12 +37,16 @@ from gateway.apis.responses.response_events import (
     DONE_ITEM,
     OPENINGS,
     TEXT_DELTA,
+    cite_event,
     closing_of,
     has_text,
     lift,
+    lift_search,
 )
 from gateway.apis.responses.response_items import assistant_message
 from gateway.apis.round_result import RoundResult
+from gateway.apis.search.search_results import SearchCitations
+from gateway.apis.search.searching_mask import SearchingMask
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.arguments import RepeatedArguments
@@ -142,7 +145,7 @@ class Echo:
         return isinstance(tool, dict) and tool.get("name") in self.owned
 
 
-class ResponsesMask(EnvelopeMask):
+class ResponsesMask(SearchingMask):
     """The one response that a client sees of a turn."""
 
     quick_kinds = frozenset(PIECES)
@@ -342,7 +345,7 @@ class ResponsesMask(EnvelopeMask):
         response = self._response()
         whole_items = {part: _whole_item(part) for part in self._parts.parts}
         self.shown += self.visible(
-            (part, self._echo.item(item)) for part, item in whole_items.items()
+            (part, self._show_item(item)) for part, item in whole_items.items()
         )
         visible_parts = [part for part in whole_items if not part.hidden]
         self.cuts += [[len(t) for t in chain(*part.pieces.values())] for part in visible_parts]
@@ -365,6 +368,17 @@ class ResponsesMask(EnvelopeMask):
             usage=usage if isinstance(usage := response.get("usage"), dict) and usage else None,
             error=error,
         )
+
+    def _show_item(self, item: Json) -> Json:
+        shown_item: Json = self._echo.item(item)
+        return shown_item if self.citations is None else self.citations.cite_item(shown_item)
+
+    def lift_part(self, place: int, part: Json) -> Iterator[Json]:
+        self.cuts.append([])
+        return lift_search(place, part)
+
+    def cite(self, event: Json, part: MaskedPart, citations: SearchCitations) -> Sequence[Json]:
+        return cite_event(event, citations)
 
     def _response(self) -> Json:
         response = self._terminal[0].get("response") if self._terminal is not None else None

@@ -39,7 +39,7 @@ ECHOED: Json = {
 }
 NO_USAGE = {
     "input_tokens": 0,
-    "input_tokens_details": {"cached_tokens": 0},
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
     "output_tokens": 0,
     "output_tokens_details": {"reasoning_tokens": 0},
     "total_tokens": 0,
@@ -226,10 +226,14 @@ def _usage(native_usage: Json) -> Json | None:
         count_of(native_usage, "completion_tokens"),
     )
     cached_tokens = count_of(native_usage, "prompt_tokens_details", "cached_tokens")
+    written_tokens = count_of(native_usage, "prompt_tokens_details", "cache_write_tokens")
     reasoning_tokens = count_of(native_usage, "completion_tokens_details", "reasoning_tokens")
     return {
         "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": cached_tokens},
+        "input_tokens_details": {
+            "cached_tokens": cached_tokens,
+            "cache_write_tokens": written_tokens,
+        },
         "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
         "total_tokens": prompt + output,

@@ -55,7 +55,7 @@ async def toolbox_of(
     """Return the tools that a request may use; None where nothing is granted."""
     if request.mode not in ("full", "read"):
         return None
-    rules, granted = rules_of(gateway, request), _grants_of(gateway, request)
+    rules, granted = rules_of(gateway, request), grants_of(gateway, request)
     writes_to_agents, opens_skills = may_reach_agents(request), may_open_skills(gateway, request)
     if not (granted or rules.governed_memory or writes_to_agents or opens_skills):
         return None
@@ -100,6 +100,7 @@ def _caller_of(request: TurnInput) -> ToolCaller:
         DecodedHeaders(request.headers),
         request.owner,
         request.project,
+        None if request.search is None else request.search.limits,
     )
 
 
@@ -126,9 +127,13 @@ class TurnCosts:
     def ended(self, entry: str, status: str, seconds: float | None) -> None:
         self._metrics.ended(entry, status, seconds)
 
-    async def admits(self, cost_usd: float) -> bool:
+    def count_refusal(self, entry: str) -> None:
+        self._metrics.count_refusal(entry)
+
+    async def reserve(self, cost_usd: float) -> bool:
         limits, budget = self._principal.limits, self._principal.budget
         if not budget.usd:
+            self.book(cost_usd)
             return True
         quota = KeyQuota(
             self._principal.key,
@@ -139,13 +144,17 @@ class TurnCosts:
             budget.period,
         )
         spent = await self._limits.spent_this_period(quota)
-        return spent + self._meter.tools_usd + cost_usd <= budget.usd
+        # Nothing is awaited from here on: of two runs at a time, each sees what the other booked.
+        if spent + self._meter.tools_usd + cost_usd > budget.usd:
+            return False
+        self.book(cost_usd)
+        return True
 
     def book(self, cost_usd: float) -> None:
         self._meter.tools_usd += cost_usd
 
 
-def _grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
+def grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
     """Return the patterns of tools that the key, the model or the agent grants."""
     principal, settings = request.principal, gateway.settings
     own = principal.tools.granted if settings.mode == "managed" else settings.toolbox.grant

@@ -16,6 +16,7 @@ import msgspec
 from gateway.apis.base import ApiFormat, RequestFacts
 from gateway.apis.chat.chat_format import CHAT
 from gateway.apis.client_profiles import ClientProfile
+from gateway.apis.search.vendor_search import VendorSearch
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import may_act_for
 from gateway.chat.intake.body import BodySource, ReadBody, read_members
@@ -94,6 +95,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     to be kept here. thread: the conversation kept here that it is in. called: the agent's profile,
     None where it has none. dropped: members of its own that the profile does not let it set.
     harness: what its program puts around its user's words. project: in which it is, "" for none.
+    search: a vendor's search tool that the operator's own stands in for.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -125,6 +127,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     called: CalledAgent = NO_AGENT
     dropped: Sequence[str] = ()
     project: str = ""
+    search: VendorSearch | None = None
 
     @property
     def model(self) -> str:

@@ -80,7 +80,10 @@ class Compactor:
             {"id": new_ident("cmp"), **sealed},
             {
                 "input_tokens": usage.input,
-                "input_tokens_details": {"cached_tokens": usage.cached_input},
+                "input_tokens_details": {
+                    "cached_tokens": usage.cached_input,
+                    "cache_write_tokens": usage.cache_write,
+                },
                 "output_tokens": usage.output,
                 "output_tokens_details": {"reasoning_tokens": usage.reasoning},
                 "total_tokens": usage.input + usage.output,

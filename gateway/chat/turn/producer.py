@@ -14,7 +14,7 @@ from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.asked_turn import Serve, run_ask
 from gateway.chat.turn.degraded import DegradedProducer
-from gateway.chat.turn.target_options import target_options
+from gateway.chat.turn.target_options import adapt_request, target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
 from gateway.chat.turn.unread_answer import UnreadTurn, answer_unread, needs_memory
 from gateway.errors import GatewayError, Unavailable
@@ -41,6 +41,8 @@ async def begin_turn(
     """
     memory, body = gateway.settings.memory, request.body
     target = await forward.first_target()
+    if not request.wire.is_chat and gateway.toolbox.stand_in is not None:
+        request = adapt_request(gateway, request, target)
     authorization, tenant = forward.caller.authorization, request.principal.tenant
     if authorization is not None and gateway.credentials.keep(tenant, authorization):
         gateway.worker.resume(tenant)

@@ -17,6 +17,7 @@ from gateway.chat.intake.capabilities import (
     asks_itself,
     named_addition,
 )
+from gateway.chat.turn.search_stand_in import SearchStandIn
 from gateway.errors import UpstreamRefused
 from gateway.routing.context_windows import ContextWindows
 from gateway.routing.dispatcher import Dispatcher
@@ -79,7 +80,8 @@ class TargetOptions(msgspec.Struct, frozen=True):
     facts: None where the body is to be asked. keeper: keeps what the turn leaves at the provider.
     windows: learns from what targets refuse and report. refused: single additions that the target
     is known to refuse. reject_addition: told when it took a request only without one. given_up:
-    what memory leaves out since an earlier refusal, "" for nothing.
+    what memory leaves out since an earlier refusal, "" for nothing. stand_in: answers for a
+    vendor's own search, None for none.
     """
 
     ask_usage: bool = True
@@ -91,6 +93,7 @@ class TargetOptions(msgspec.Struct, frozen=True):
     refused: frozenset[str] = frozenset()
     reject_addition: Callable[[Target, str], None] | None = None
     given_up: str = ""
+    stand_in: SearchStandIn | None = None
 
 
 class RoundSender:
@@ -122,7 +125,7 @@ class RoundSender:
         self._wire = forward.wire
         self._session = session
         self._forward = forward
-        self._options = options
+        self.options = options
         self.withheld = frozenset[str]()
         self._refused = set(options.refused)
         if options.given_up:
@@ -137,7 +140,7 @@ class RoundSender:
     @property
     def wants_json(self) -> bool:
         """Whether the answer is to be one JSON text."""
-        facts = self._options.facts or self._wire.facts(self._body)
+        facts = self.options.facts or self._wire.facts(self._body)
         return facts.wants_json
 
     def write_reply(self, text: str, before: Json | None) -> Json:
@@ -194,7 +197,7 @@ class RoundSender:
 
     async def learn_from(self, usage: Json | None) -> None:
         """Learn from what the first round's upstream counted of its prompt."""
-        windows, facts, reply = self._options.windows, self._options.facts, self.reply
+        windows, facts, reply = self.options.windows, self.options.facts, self.reply
         managed = facts is not None and facts.manages_context
         # Some formats count without what was in a cache.
         if windows is None or reply is None or managed or not self._wire.sums_usage:
@@ -224,16 +227,20 @@ class RoundSender:
             prompt,
             self.hidden,
             self.injection is Injection.FULL,
-            self._options.ask_usage and USAGE not in self._refused,
-            self._options.facts.view if self._options.facts else None,
+            self.options.ask_usage and USAGE not in self._refused,
+            self.options.facts.view if self.options.facts else None,
             INCLUDE not in self._refused,
         )
-        return self._wire.compose(parts, target.label)
+        composed = self._wire.compose(parts, target.label)
+        if (stand_in := self.options.stand_in) is None:
+            return composed
+        first = not self.hidden.messages
+        return stand_in.compose(composed, self.withheld, offers=parts.tools, first=first)
 
     @property
     def _is_frozen(self) -> bool:
         return (
-            self._options.frozen
+            self.options.frozen
             and bool(self._session.prompt.core)
             and self.injection is not Injection.NONE
         )
@@ -242,13 +249,13 @@ class RoundSender:
         """Make the next request smaller; False where it is the client's own already."""
         if self.injection is Injection.NONE:
             return False
-        facts = self._options.facts
+        facts = self.options.facts
         managed = facts is not None and facts.manages_context
         if not managed and compactions < COMPACTIONS:
             told = sizes_told(refusal)
             smaller = await self._session.compact_harder(compactions, told)
             if (
-                windows := self._options.windows
+                windows := self.options.windows
             ) is not None and self._forward.last_target is not None:
                 counted = self._session.refused_tokens
                 windows.note_refusal(self._forward.last_target, self._forward.caller, counted, told)
@@ -299,12 +306,12 @@ class RoundSender:
         for name in sorted(names):
             told = "to go on from its own state" if name == STATE else f"`{name}`"
             self._session.trace.notes.append(f"{target.label} refused {told}; it was left out")
-            if self._options.reject_addition is not None:
-                self._options.reject_addition(target, name)
+            if self.options.reject_addition is not None:
+                self.options.reject_addition(target, name)
 
     def _note_known(self, target: Target, names: Collection[str]) -> None:
         """Note what was left out because the target refused it in an earlier request."""
-        if USAGE in names and self._options.ask_usage and self._body.get("stream"):
+        if USAGE in names and self.options.ask_usage and self._body.get("stream"):
             note = f"{target.label} refused `{USAGE}` within the last hour; it was left out"
             notes = self._session.trace.notes
             notes += [note] if note not in notes else []
@@ -337,5 +344,5 @@ class RoundSender:
         """Note that a target took the client's own body. rejected: our additions are why."""
         self.gave_up = True
         self._session.inject_nothing()
-        if rejected and self._options.reject is not None:
-            self._options.reject(target)
+        if rejected and self.options.reject is not None:
+            self.options.reject(target)

@@ -10,15 +10,22 @@ from gateway.chat.intake.capabilities import (
     refused_additions,
     told_rejection,
 )
+from gateway.chat.intake.lacking_search import prepare_search
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.round_sender import TargetOptions
+from gateway.chat.turn.search_stand_in import stand_in_of
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from memory import Session
 
 NOTHING_REFUSED: frozenset[str] = frozenset()
+
+
+def adapt_request(gateway: GatewayState, request: TurnInput, target: Target) -> TurnInput:
+    """Return a request as memory and tools see it: what its target lacks is stood in for."""
+    return prepare_search(gateway, request, target)
 
 
 def target_options(
@@ -42,4 +49,5 @@ def target_options(
         refused_additions(gateway, target) if has_lacks else NOTHING_REFUSED,
         partial(record_addition, gateway),
         told_rejection(gateway, facts, body, target) if has_lacks else "",
+        None if request.search is None else stand_in_of(gateway, request, session),
     )

@@ -168,8 +168,9 @@ class Turn:
                     if rest:
                         yield rest
                 goes_on = await self._end_round(reply, result)
-                if goes_on and (before := self.mask.start_next_round()):
-                    yield before
+                follows = goes_on or self._sender.options.stand_in is not None
+                if follows and (between := self._show_between(goes_on=goes_on)):
+                    yield between
             if ending := self.mask.finish():
                 yield ending
             await self.record()
@@ -270,9 +271,18 @@ class Turn:
                 await self._write_opening()
                 results = await self.session.run(self._forward.wire.calls(result), entry["reply"])
             if not self._take_in(result, results):
-                return out, False
-            out += self.mask.start_next_round() or b""
+                return out + self._show_between(goes_on=False), False
+            out += self._show_between(goes_on=True)
         return out, True
+
+    def _show_between(self, *, goes_on: bool) -> bytes:
+        """Return what is shown behind a round. goes_on: another follows."""
+        searches = (
+            b""
+            if self._sender.options.stand_in is None
+            else self._sender.options.stand_in.show(self.mask)
+        )
+        return searches + ((self.mask.start_next_round() or b"") if goes_on else b"")
 
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
         """Run the calls of a round; True when another follows. Raises GatewayError."""
@@ -346,6 +356,8 @@ class Turn:
         """
         sender = self._sender
         client = self.session.prompt.messages
+        if self._sender.options.stand_in is not None:
+            self._sender.options.stand_in.take_in(self._forward.wire.calls(result), answers)
         sender.hidden.add_round(result, answers, client, self._by)
         if result.theirs:
             sender.hidden.record_mixed()

@@ -8,6 +8,7 @@ from gateway.config.web_tools import FetchUrlSettings
 from gateway.tools.fetch_url import FetchUrlTool, cut_text, find_lines
 from gateway.tools.kind import ToolCaller
 from tests.gateway.tools.web_servers import CountingListener, reply
+from tests.memory.office_files import make_docx
 
 CALLER = ToolCaller("default", "ann", "default", "req_1")
 
@@ -49,7 +50,7 @@ async def test_a_long_text_is_shown_in_parts_and_searched():
     ("answer", "words"),
     [
         (reply("x", 404), "Error: HTTP 404 from http://127.0.0.1"),
-        (reply(b"%PDF-1.7\0", kind="application/pdf"), "application/pdf"),
+        (reply(b"%PDF-1.7\0", kind="application/pdf"), "/ cannot be read: "),
         (reply(b"\0\1\2", kind="application/octet-stream"), "cannot be read as text"),
         (reply(b"x", kind="image/png"), "image/png"),
     ],
@@ -92,3 +93,17 @@ def test_parts_of_a_text():
 def test_settings_that_mean_nothing_are_refused(members):
     with pytest.raises(ValueError):
         FetchUrlSettings.model_validate(members)
+
+
+async def test_a_document_is_read_in_its_child():
+    pytest.importorskip("kreuzberg", reason="the extra `files` is not installed")
+    letter = make_docx("Dear reader,", "the kumquat is ripe.")
+    async with CountingListener(lambda head: reply(letter, kind="application/msword")) as server:
+        output = await fetch(server, "/letter.docx")
+        hits = await fetch(server, "/letter.docx", find="KUMQUAT")
+    assert output.status == "ok", output.text
+    assert [line for line in output.text.splitlines()[2:] if line] == [
+        "Dear reader,",
+        "the kumquat is ripe.",
+    ]
+    assert hits.text.endswith(": the kumquat is ripe.")

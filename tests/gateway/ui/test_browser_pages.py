@@ -50,6 +50,9 @@ VIEWS = [
     f"/agent/inbox?name=house&user=ann&{TENANT}",
     f"/user?user=ann&{TENANT}",
     f"/user/files?user=ann&q=kumquat&{TENANT}",
+    f"/user/skills?user=ann&{TENANT}",
+    f"/user/skill?user=ann&id=deploy-app&{TENANT}",
+    f"/user/reflections?user=ann&{TENANT}",
     f"/user/file?user=ann&line=301&end=301&{TENANT}&id=",
     f"/request?{TENANT}&id=",
 ]
@@ -100,10 +103,12 @@ async def site(tmp_path_factory):
         data = tmp_path_factory.mktemp("pages")
         agents = {"house": {"model": "m", "title": HOSTILE}}
         script = (calls(call("weather", {"city": "Oslo"}), call("broken", {"city": "Rome"})), "Hi.")
-        async with shown(data, *script, tools=tools, keys=GRANTING, agents=agents) as (live, _):
+        more = {"agents": agents, "memory.skills": {"mode": "review"}}
+        async with shown(data, *script, tools=tools, keys=GRANTING, **more) as (live, _):
             await _fill(live)
             live.shared = await _fill_shared(live)
             live.file = await _fill_files(live)
+            await _fill_skills(live)
             answer = await live.chat("Weather?", user="ann")
             await live.chat("I like tea", user="ada")
             live.explain = answer.headers["x-memory-explain"]
@@ -118,6 +123,12 @@ async def _fill(live):
     await live.memory("POST", f"/tools/broken/run?{TENANT}", json=run, **root)
     kind = live.gateway.toolbox.entries["probe"].kind
     kind.pins = {HOSTILE: ToolPin(HOSTILE, "h1", definition("Looks."), "h2", definition(HOSTILE))}
+
+
+async def _fill_skills(live):
+    """Write a skill with hostile text."""
+    skill = {"name": "deploy-app", "description": "Deploys.", "text": HOSTILE}
+    await live.memory("POST", "/users/ann/skills", json=skill)
 
 
 async def _fill_files(live):

@@ -159,7 +159,7 @@ def test_a_response_of_all_kinds():
     assert third["call_id"] not in ("c1", "c2")
     assert response["usage"] == {
         "input_tokens": 100,
-        "input_tokens_details": {"cached_tokens": 40},
+        "input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 0},
         "output_tokens": 10,
         "output_tokens_details": {"reasoning_tokens": 4},
         "total_tokens": 110,

@@ -1,0 +1,42 @@
+"""A request with a vendor's search, for a server that has none: what memory and tools see of it."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from gateway.apis.search.vendor_search import find_vendor_search, without_vendor_search
+from gateway.chat.intake.operator_tools import grants_of
+from gateway.chat.intake.request import TurnInput
+from gateway.routing.router import Target
+from gateway.state import GatewayState
+from gateway.tools.grants import any_matches
+from gateway.upstream.bridged import BridgedUpstream
+
+
+def prepare_search(gateway: GatewayState, request: TurnInput, target: Target) -> TurnInput:
+    """Return a request as memory and tools see it: a vendor's search that the target lacks is ours.
+
+    The same where there is none, or where the target has it.
+    """
+    entry = gateway.toolbox.stand_in
+    if entry is None or request.found is None or request.mode not in ("full", "read"):
+        return request
+    if not any_matches(grants_of(gateway, request), entry.name):
+        return request
+    search = find_vendor_search(request.wire.name, request.body)
+    if search is None or not lacks_search(target, search.form):
+        return request
+    facts = request.wire.facts(without_vendor_search(request.body, search))
+    # What memory sees of the conversation is what it saw: the tools alone are others.
+    facts_without = structs.replace(
+        request.found, tool_names=facts.tool_names, takes_tools=facts.takes_tools
+    )
+    return structs.replace(request, found=facts_without, search=search)
+
+
+def lacks_search(target: Target, form: str) -> bool:
+    """Tell whether a target's server has no search of its own for requests of a format."""
+    if not target.settings.server_tools:
+        return True
+    server = target.upstream
+    return isinstance(server, BridgedUpstream) and server.bridges(form)

@@ -1,0 +1,112 @@
+"""Lets a tool of the operator answer for a vendor's own search, at a server that has none.
+
+The model is offered the tool as a function. The client sees what the vendor would show: the search
+with its hits, and citations where the answer names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from gateway.apis.base import ReplyMask
+from gateway.apis.search.search_results import (
+    SearchCitations,
+    ShownHit,
+    ShownSearch,
+    message_blocks,
+    read_search,
+    response_items,
+    searched_again,
+    write_hit,
+)
+from gateway.apis.search.searching_mask import SearchingMask
+from gateway.apis.search.vendor_search import (
+    MESSAGES,
+    VendorSearch,
+    replace_vendor_search,
+)
+from gateway.apis.translation.member_seal import MemberSeal, SealedMembers
+from gateway.chat.intake.request import TurnInput
+from gateway.state import GatewayState
+from gateway.tools.registry import RegisteredTool
+from gateway.wire.chat import Json, object_or_empty
+from gateway.wire.own_marks import SEALED
+from memory import Session, ToolCall
+from memory.session.toolbox import Result, text_of_result
+
+
+def stand_in_of(
+    gateway: GatewayState, request: TurnInput, session: Session
+) -> SearchStandIn | None:
+    """Return what answers for the vendor's search of a request; None where it may not be used."""
+    tool, search = gateway.toolbox.find_stand_in(request.principal.tenant), request.search
+    if search is None or tool is None:
+        return None
+    if tool.name not in session.prompt.owned or tool.name in request.facts.tool_names:
+        return None
+    return SearchStandIn(search, tool, _SearchSeal(gateway.secret, request))
+
+
+class _SearchSeal:
+    """Seals hits for the memory that a request is about."""
+
+    def __init__(self, secret: bytes, request: TurnInput) -> None:
+        scope = f"\0search:{request.owner or ''}\0{request.agent}"
+        self._seal = MemberSeal(secret, request.principal.tenant, scope)
+
+    def close(self, query: str, hit: ShownHit) -> str:
+        """Return a hit as the client is shown it."""
+        members = {"query": query, "text": write_hit(hit)}
+        return self._seal.close(SealedMembers(members)).removeprefix(SEALED)
+
+    def open(self, hit: Any) -> Mapping[str, Any] | None:
+        """Return what a hit that came back holds; None for another scope's, or another vendor's."""
+        token = hit.get("encrypted_content") if isinstance(hit, dict) else None
+        opened = self._seal.open(f"{SEALED}{token}") if isinstance(token, str) else None
+        return None if opened is None else opened.members
+
+
+class SearchStandIn:
+    """Answers for the vendor's search of one request."""
+
+    def __init__(self, search: VendorSearch, tool: RegisteredTool, seal: _SearchSeal) -> None:
+        self._search, self._seal = search, seal
+        self._function: Json = tool.definition["function"]
+        self._waiting: list[ShownSearch] = []
+        self._citations = SearchCitations(seal.close)
+
+    def compose(self, body: Json, withheld: Collection[str], *, offers: bool, first: bool) -> Json:
+        """Return a composed request with the function in place of the vendor's tool.
+
+        offers: tools of ours are offered. first: no round went before.
+        """
+        is_shown = offers and self._function["name"] not in withheld
+        function = self._function if is_shown else None
+        sent = replace_vendor_search(body, self._search, function, is_first=first)
+        if self._search.form == MESSAGES:
+            name = self._function["name"]
+            sent["messages"] = searched_again(sent["messages"], name, self._seal.open)
+        return sent
+
+    def take_in(self, calls: Sequence[ToolCall], results: Sequence[Result]) -> None:
+        """Take in what calls of a round came to; those of the function are shown."""
+        for call, result in zip(calls, results, strict=True):
+            if call.name == self._function["name"]:
+                query = object_or_empty(call.arguments.encode("utf-8", "replace")).get("query")
+                searched = read_search(str(query or ""), text_of_result(result))
+                self._waiting.append(searched)
+                self._citations.add(searched)
+
+    def show(self, mask: ReplyMask) -> bytes:
+        """Return the events of searches that were not shown yet."""
+        if not isinstance(mask, SearchingMask):
+            return b""
+        mask.citations = self._citations
+        waiting, self._waiting = self._waiting, []
+        return b"".join(mask.show_search(self._parts_of(searched)) for searched in waiting)
+
+    def _parts_of(self, searched: ShownSearch) -> list[Json]:
+        if self._search.form == MESSAGES:
+            return message_blocks(searched, self._seal.close)
+        return response_items(searched, shows_sources=self._search.shows_sources)

@@ -1,0 +1,182 @@
+"""A tool of the operator in place of a vendor's own search (T-W2), on both APIs that have one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from openai.types.responses import Response, ResponseFunctionWebSearch
+from openai.types.responses.response_output_text import AnnotationURLCitation
+
+from tests.chat_only_model import ChatOnlyModel
+from tests.e2e.messages import client as claude
+from tests.e2e.operator_tools import gateway, granting
+from tests.e2e.responses import asking as codex
+from tests.gateway.tools.web_servers import CountingListener, reply
+from tests.wire_models import ResponsesModel, say, use
+
+BOTH = pytest.mark.parametrize("stream", [False, True])
+ROWS = [
+    {"title": "Rain", "url": "https://e.com/1", "content": "It rains."},
+    {
+        "title": "Sun",
+        "url": "https://other.org/2",
+        "content": "It shines.",
+        "publishedDate": "2026",
+    },
+]
+ANSWER = "It rains [1], says one; [7] is no hit."
+VENDORS = {
+    "responses": {"type": "web_search_preview"},
+    "messages": {"type": "web_search_20250305", "name": "web_search"},
+}
+
+
+def searches(request):
+    body = json.dumps({"results": ROWS})
+    return reply(body, kind="application/json")
+
+
+def config_of(server, up, *patterns, **provider):
+    root = f"http://127.0.0.1:{server.port}"
+    entry = {"kind": "web_search", "backend": f"searxng:{root}", "stand_in": True}
+    return granting(
+        {"look_up": entry},
+        *patterns,
+        providers={"up": {"base_url": up.url, **(provider or {"wires": ["chat"]})}},
+        models={"*": {"targets": [{"provider": "up"}]}},
+    )
+
+
+def names_of(body):
+    return [tool["function"]["name"] for tool in body.get("tools") or ()]
+
+
+@BOTH
+async def test_t_w2_a_response_shows_the_search_as_the_vendor_would(data, stream):
+    script = ([say("Let me see."), use("look_up", {"query": "rain"})], ANSWER, "Yes.")
+    async with CountingListener(searches) as server, ChatOnlyModel(*script) as up:
+        config = config_of(server, up)
+        client_tool = {"type": "function", "name": "shell", "parameters": {"type": "object"}}
+        tools = [VENDORS["responses"], client_tool]
+        async with gateway(up, data, config) as live:
+            asked = {"tools": tools, "store": False, "include": ["web_search_call.action.sources"]}
+            shown, events = await codex.ask(live, "Weather?", stream=stream, **asked)
+            response = Response.model_validate(shown)
+            _, search, message = response.output
+            assert isinstance(search, ResponseFunctionWebSearch)
+            assert (search.status, search.action.query) == ("completed", "rain")
+            assert [s.url for s in search.action.sources] == [r["url"] for r in ROWS]
+            (citation,) = message.content[0].annotations
+            assert isinstance(citation, AnnotationURLCitation)
+            assert (citation.url, citation.title) == ("https://e.com/1", "Rain")
+            assert ANSWER[citation.start_index : citation.end_index] == "[1]"
+            assert "look_up" not in json.dumps([shown, events])
+            if stream:
+                codex.check_stream(events)
+                kinds = [e["type"] for e in events if "web_search" in e["type"]]
+                states = ("in_progress", "searching", "completed")
+                assert kinds == [f"response.web_search_call.{state}" for state in states]
+                assert sum(e["type"].endswith("annotation.added") for e in events) == 1
+            first, second = up.bodies
+            # In place: where the vendor's tool stood, and once.
+            assert names_of(first)[:2] == ["look_up", "shell"]
+            assert names_of(first).count("look_up") == 1
+            assert second["messages"][-1]["content"].endswith("\nIt shines.\n2026")
+            items = [codex.user("Weather?"), *shown["output"], codex.user("Sure?")]
+            again, _ = await codex.ask(live, items, stream=stream, **asked)
+            assert codex.texts(again) == ["Yes."]
+            told = [m["role"] for m in up.bodies[2]["messages"]]
+            assert told[-4:] == ["assistant", "tool", "assistant", "user"]
+
+
+@BOTH
+async def test_t_w2_a_message_shows_the_search_as_the_vendor_would(data, stream):
+    script = ([use("look_up", {"query": "rain"})], ANSWER, "Yes.")
+    async with CountingListener(searches) as server, ChatOnlyModel(*script) as up:
+        config = config_of(server, up)
+        tools = {"tools": [VENDORS["messages"], claude.WEATHER]}
+        async with gateway(up, data, config) as live:
+            answer = await claude.ask(live, "Weather?", stream=stream, **tools)
+            asked, result, text = answer.content
+            assert (asked["type"], asked["input"]) == ("server_tool_use", {"query": "rain"})
+            assert asked["id"].startswith("srvtoolu_")
+            assert result["tool_use_id"] == asked["id"]
+            assert [h["url"] for h in result["content"]] == [r["url"] for r in ROWS]
+            assert [h["page_age"] for h in result["content"]] == [None, "2026"]
+            assert text["text"] == ANSWER
+            (citation,) = text["citations"]
+            assert citation["type"] == "web_search_result_location"
+            assert (citation["url"], citation["cited_text"]) == ("https://e.com/1", "It rains.")
+            usage = answer.message["usage"]
+            assert usage["server_tool_use"] == {"web_search_requests": 1}
+            assert answer.message["stop_reason"] == "end_turn"
+            assert "look_up" not in json.dumps([answer.message, answer.events])
+            history = [claude.user("Weather?"), claude.said(answer), claude.user("Sure?")]
+            assert (await claude.ask(live, history, stream=stream, **tools)).text == "Yes."
+            roles = [m["role"] for m in up.bodies[2]["messages"]]
+            assert roles[-4:] == ["assistant", "tool", "assistant", "user"]
+            # Sent back in another conversation, it is the search again; another user's is dropped.
+            moved = [claude.user("Hm?"), *history]
+            for user, count in (("ada", 1), ("bob", 0)):
+                up.script = ["Yes."]
+                named = {"metadata": {"user_id": user}, **tools}
+                assert (await claude.ask(live, moved, stream=stream, **named)).text == "Yes."
+                told = [m for m in up.bodies[-1]["messages"] if m["role"] == "tool"]
+                assert len(told) == count, user
+
+
+async def test_t_w2_what_the_client_bounds_holds_and_a_choice_is_carried(data):
+    asked = [use("look_up", {"query": "rain"})]
+    blocked = {"blocked_domains": ["other.org"], "max_uses": 1}
+    async with CountingListener(searches) as server, ChatOnlyModel(asked, asked, "So.") as up:
+        async with gateway(up, data, config_of(server, up)) as live:
+            tool = {**VENDORS["messages"], **blocked}
+            choice = {"type": "tool", "name": "web_search"}
+            answer = await claude.ask(live, "Hm?", stream=False, tools=[tool], tool_choice=choice)
+            _, first, _, second, text = answer.content
+            assert [hit["url"] for hit in first["content"]] == ["https://e.com/1"]
+            assert second["content"] == {
+                "type": "web_search_tool_result_error",
+                "error_code": "max_uses_exceeded",
+            }
+            assert text["text"] == "So."
+            assert server.connections == 1
+            forced, free = up.bodies[:2]
+            assert forced["tool_choice"]["function"]["name"] == "look_up"
+            assert free.get("tool_choice", "auto") == "auto"
+            filters = {"allowed_domains": ["org"]}
+            up.script = [asked, "So."]
+            shown, _ = await codex.ask(
+                live,
+                "Hm?",
+                stream=False,
+                tools=[{"type": "web_search", "filters": filters}],
+                tool_choice={"type": "web_search"},
+                store=False,
+            )
+            assert codex.texts(shown) == ["So."]
+            assert "https://e.com/1" not in up.bodies[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("patterns", [("nothing",), ("look_up",)])
+async def test_t_w2_without_a_grant_or_at_a_server_that_searches_all_is_as_today(data, patterns):
+    is_granted = patterns == ("look_up",)
+    async with CountingListener(searches) as server, ResponsesModel("Hi.") as up:
+        provider = {"wires": ["responses"], "server_tools": is_granted}
+        async with gateway(up, data, config_of(server, up, *patterns, **provider)) as live:
+            tools = [VENDORS["responses"]]
+            await codex.ask(live, "Hm?", stream=False, tools=tools, store=False)
+            assert up.bodies[-1]["tools"][0] == VENDORS["responses"]
+
+
+async def test_t_w2_a_native_server_without_tools_of_its_own_is_stood_in_for(data):
+    script = ([use("look_up", {"query": "rain"})], [say(ANSWER)])
+    async with CountingListener(searches) as server, ResponsesModel(*script) as up:
+        provider = {"wires": ["responses"], "server_tools": False}
+        async with gateway(up, data, config_of(server, up, **provider)) as live:
+            tools = [VENDORS["responses"]]
+            shown, _ = await codex.ask(live, "Hm?", stream=True, tools=tools, store=False)
+            assert [i["type"] for i in shown["output"]] == ["web_search_call", "message"]
+            assert len(shown["output"][1]["content"][0]["annotations"]) == 1
+            assert up.bodies[0]["tools"][0]["name"] == "look_up"
