@@ -15,7 +15,8 @@ _POLITE = re.compile(
 _TOKEN = re.compile(r"[^\s,.;:!?؟।…'\"()\[\]-]+")
 _FRAME = re.compile("|".join(FRAMES))
 # An Arabic noun with the ending for "my", which is a word of its own elsewhere.
-_OWNED = re.compile(r"(?<!\w)(?!ال)\w{3,}تي(?!\w)")
+_OWNED_END = "تي"
+_OWNED = re.compile(rf"(?<!\w)(?!ال)\w{{3,}}{_OWNED_END}(?!\w)")
 _SELF = frozenset(" ".join(SELF.values()).split())
 _CJK_STARTS = frozenset(word[0] for word in (*SELF_CJK, *KIN_CJK))
 
@@ -40,7 +41,7 @@ def names_self(text: str) -> bool:
     return (
         not _SELF.isdisjoint(_TOKEN.findall(lower_text))
         or any(x in lower_text for x in SELF_CJK)
-        or _OWNED.search(lower_text) is not None
+        or (_OWNED_END in lower_text and _OWNED.search(lower_text) is not None)
     )
 
 
