@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from gateway.config import validation
-from gateway.management import context, schemas
+from gateway.management import profile_edits, schemas
 from memory import export_format
 from memory.core.block_space import BlockSpace
 from memory.stores.sql.engine import batches
@@ -277,7 +277,7 @@ async def test_a_long_body_is_read_beside_the_event_loop(live, monkeypatch):
 
     monkeypatch.setattr(export_format, "has_many_values", noting(export_format.has_many_values))
     monkeypatch.setattr(schemas, "has_many_values", noting(schemas.has_many_values))
-    monkeypatch.setattr(context, "parse", noting(context.parse))
+    monkeypatch.setattr(profile_edits, "parse", noting(profile_edits.parse))
     for route, (body, status) in LONG.items():
         method, path = route.split()
         readers.clear()
