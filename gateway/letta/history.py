@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.errors import ResourceNotFound
 from gateway.letta.call import LettaCall
+from gateway.letta.errors import Unprocessable
 from gateway.letta.ids import place_of
 from gateway.letta.items import RETURNS, TurnOfItems, thoughts_in
 from gateway.letta.sent import read_messages
@@ -28,6 +29,7 @@ from memory import (
 )
 from memory.management.exchanges import Exchange
 
+MAX_FIRST_MESSAGES = 5_000  # as many as memory handles in a request
 CONVERSATION = "letta"  # its name among the conversations of the agent's memory
 IDS_TOLD = 50  # turns whose items an agent's state names
 TURNS_READ = 50  # at once
@@ -172,6 +174,12 @@ def _without(text: str, earlier_texts: Iterable[str]) -> str:
 
 def begin_history(call: LettaCall, messages: Any) -> Callable[[Agent], Awaitable[None]]:
     """Return what lets an agent's conversation begin with messages. Raises Unprocessable."""
+    if isinstance(messages, list) and len(messages) > MAX_FIRST_MESSAGES:
+        raise Unprocessable(
+            f"`initial_message_sequence` has {len(messages)} messages; at most "
+            f"{MAX_FIRST_MESSAGES} are allowed.",
+            param="initial_message_sequence",
+        )
     first_messages = (
         read_messages(messages, "initial_message_sequence", call.drop) if messages else []
     )

@@ -18,9 +18,12 @@ from gateway.management.context import translate_errors
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import NewPassage, PassageFilter, SearchQuery, iso, management, parse_time
+from memory.export_format import CONTENT
 
 CREATED = frozenset({"text", "tags", "created_at"})
 MAX_TAGS, TOP = 16, 100  # tags of a search; hits
+# Of a passage, as the management API has them.
+MAX_PASSAGE_TAGS, TAG_CHARACTERS = 64, 256
 Hit = dict[str, Any]
 
 
@@ -64,6 +67,16 @@ async def add_passage(
     call: LettaCall, agent: Agent, text: str, tags: Sequence[str], at: float | None
 ) -> list[Hit]:
     """Store a text in an agent's memory. Raises BadRequest for one that cannot be stored."""
+    if len(text) > CONTENT:
+        raise Unprocessable(
+            f"`text` has {len(text)} characters; at most {CONTENT} are allowed.", param="text"
+        )
+    if len(tags) > MAX_PASSAGE_TAGS or any(len(tag) > TAG_CHARACTERS for tag in tags):
+        raise Unprocessable(
+            f"`tags` has more than {MAX_PASSAGE_TAGS} tags, or one of more than {TAG_CHARACTERS} "
+            "characters.",
+            param="tags",
+        )
     with translate_errors():
         management.passages.check_passage(text, "fact", 0.5)
         call.memory.policy.screen.check("text", text)

@@ -34,7 +34,7 @@ from gateway.management.profile_edits import (
     check_new_name,
     check_profile,
     check_restored,
-    sent_members,
+    read_members,
 )
 from gateway.management.schemas import (
     Json,
@@ -183,7 +183,7 @@ async def put_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
     check_maker(caller)
     source = _source_of(caller)
-    members = sent_members(await caller.parse_members(), name)
+    members = await read_members(await caller.body(), name)
     return _with_etag(await put_profile(caller, name, members, source))
 
 
@@ -219,7 +219,7 @@ def _check_not_configured(caller: ManagementRequest, name: str) -> None:
 async def patch_agent(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     name = segment(name)
     source = _source_of(caller)
-    changes = sent_members(await caller.parse_members(), name)
+    changes = await read_members(await caller.body(), name)
     return _with_etag(await change_profile(caller, name, changes, source))
 
 

@@ -32,14 +32,12 @@ from gateway.errors import (
     TooLarge,
 )
 from gateway.http.access_log import current_line
-from gateway.http.json_thread import run_by_weight
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body
 from gateway.limits.running_imports import RunningImports
 from gateway.management import schemas
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
-from gateway.wire.chat_request import parse
 from memory import (
     AGENT_PREFIX,
     KIND_MARK,
@@ -170,12 +168,7 @@ class ManagementRequest:
         body = await self.body()
         if may_be_empty and not body.strip():
             return model()
-        return await run_by_weight(body, schemas.parse_body, body, model)
-
-    async def parse_members(self) -> dict[str, Any]:
-        """Return the members of the body, an object. Raises BadRequest, and what `body` raises."""
-        body = await self.body()
-        return await run_by_weight(body, parse, body)
+        return await schemas.parse_by_weight(body, model)
 
 
 class UserContext:

@@ -12,12 +12,14 @@ from gateway.auth.authenticator import Principal
 from gateway.config.agents import AgentSettings, check_agent_name
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import BadRequest, Forbidden
+from gateway.http.json_thread import run_by_weight
 from gateway.management.context import EVERY
 from gateway.routing.agents import settings_of
 from gateway.routing.router import is_model_allowed
 from gateway.state import GatewayState
 from gateway.tools.grants import Grants, limits_of
 from gateway.wire.chat import Json, encode
+from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import is_readable
 from memory import BaseRule, InvalidRule, parse_rules
 
@@ -66,6 +68,11 @@ def check_new_name(name: str) -> None:
         raise BadRequest(
             f"`name` is {name[:64]!r}: {text[:1].lower()}{text[1:]}.", param="name", code=code
         ) from e
+
+
+async def read_members(body: bytes, name: str) -> Json:
+    """Return what `sent_members` does of a body's bytes, read in a thread if that takes long."""
+    return sent_members(await run_by_weight(body, parse, body), name)
 
 
 def sent_members(body: Any, name: str) -> Json:

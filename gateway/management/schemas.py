@@ -16,6 +16,7 @@ import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 
 from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_mean, quote_value
+from gateway.http.json_thread import run_by_weight
 from gateway.wire.chat import decode_weighed
 from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import count
@@ -405,6 +406,11 @@ def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
         raise BadRequest(
             f"`{where}` is not valid JSON: {str(e)[:200]}", param=where, code="invalid_json"
         ) from e
+
+
+async def parse_by_weight(body: bytes, model: type[S]) -> S:
+    """Do what `parse_body` does, in a thread if that takes long."""
+    return await run_by_weight(body, parse_body, body, model)
 
 
 def parse_body(body: bytes, model: type[S]) -> S:

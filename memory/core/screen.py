@@ -122,6 +122,7 @@ _ENDS = ".,;:!?)'\"»”"
 MASK_BEGINNING = "[removed: "
 MASK = MASK_BEGINNING + "{}]"
 _MASKS = re.compile(r"\[removed: [^\]]{1,100}\]")
+MAX_CHECKED = 1_000_000  # characters of one text that a person or an app writes, some 30 ms
 
 
 class Screen:
@@ -239,7 +240,11 @@ class Screen:
         return part
 
     def check(self, name: str, text: str | None) -> None:
-        """Raise BadArguments if the text of this member holds a secret."""
+        """Raise BadArguments if the text of this member holds a secret, or is too long to tell."""
+        if text and len(text) > MAX_CHECKED:
+            raise BadArguments(
+                f"`{name}` is {len(text)} characters; at most {MAX_CHECKED} are allowed."
+            )
         if text and (secrets := self.mask(text)[1]):
             raise BadArguments(
                 f"`{name}` holds what looks like a secret ({', '.join(sorted(set(secrets)))}). "

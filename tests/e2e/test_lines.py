@@ -15,6 +15,9 @@ from tests.conftest import running
 from tests.e2e.test_background import settled
 from tests.models import Model, call, calls, text
 
+# Extraction reads an idle conversation, and a slow machine is idle within one.
+UNREAD = {"memory.extract": "off"}
+
 
 def token(data):
     return {"authorization": f"Bearer {(data / 'token').read_text().strip()}"}
@@ -68,7 +71,7 @@ def shown(up):
 
 
 async def test_the_turn_after_an_edit_reads_nothing_and_is_told_of_it(data, reads):
-    async with Model(answer) as up, running(up.url, data) as live:
+    async with Model(answer) as up, running(up.url, data, UNREAD) as live:
         talk = Talk(live)
         await talk.say("hello")
         await asyncio.sleep(0.2)  # the chores of the start
@@ -101,7 +104,7 @@ def counting():
 async def test_a_client_that_trims_its_history_is_known_again_and_reads_nothing(
     data, reads, newest
 ):
-    async with counting() as up, running(up.url, data) as live:
+    async with counting() as up, running(up.url, data, UNREAD) as live:
         talk = Talk(live, newest=newest)
         for i in range(3):
             await talk.say(f"hello {i}")

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from gateway.config import validation
-from gateway.management import context, schemas
+from gateway.management import profile_edits, schemas
 from memory import export_format
 from memory.core.block_space import BlockSpace
 from memory.stores.sql.engine import batches
@@ -277,7 +277,7 @@ async def test_a_long_body_is_read_beside_the_event_loop(live, monkeypatch):
 
     monkeypatch.setattr(export_format, "has_many_values", noting(export_format.has_many_values))
     monkeypatch.setattr(schemas, "has_many_values", noting(schemas.has_many_values))
-    monkeypatch.setattr(context, "parse", noting(context.parse))
+    monkeypatch.setattr(profile_edits, "parse", noting(profile_edits.parse))
     for route, (body, status) in LONG.items():
         method, path = route.split()
         readers.clear()
@@ -323,3 +323,27 @@ async def test_of_the_faults_of_a_profile_few_are_described(live, monkeypatch, m
     assert answer.status_code == 400
     assert said in answer.json()["error"]["message"]
     assert len(described) in (0, 5)
+
+
+async def test_a_letta_client_is_bound_as_the_management_api_is(live):
+    async def ask(path, body):
+        url, headers = f"{live.root}/letta/v1{path}", as_key("sk-root")["headers"]
+        answer = await live.http.post(url, json=body, headers=headers)
+        return answer.status_code, answer.json()
+
+    status, agent = await ask("/agents/", {"model": "m"})
+    assert status == 200
+    passages, long = f"/agents/{agent['id']}/archival-memory", "x" * 1_000_001
+    blocks = [{"label": f"label{i}", "value": "x"} for i in range(257)]
+    said = [{"role": "user", "content": "Hi"}] * 5001
+    for path, body, name in (
+        (passages, {"text": "x" * 200_001}, "text"),
+        (passages, {"text": "x", "tags": ["t"] * 65}, "tags"),
+        (passages, {"text": "x", "tags": ["t" * 257]}, "tags"),
+        ("/blocks/", {"label": "b", "value": long, "limit": 1_000_000}, "value"),
+        ("/agents/", {"model": "m", "memory_blocks": blocks}, "memory_blocks"),
+        ("/agents/", {"model": "m", "initial_message_sequence": said}, "initial_message_sequence"),
+    ):
+        status, answer = await ask(path, body)
+        assert (status, answer["error"]["param"]) == (422, name), answer
+    assert (await ask(passages, {"text": "x" * 200_000, "tags": ["t"] * 64}))[0] == 200
