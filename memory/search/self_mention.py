@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from memory.search.languages.questions import FRAMES_CJK
-from memory.search.languages.self_words import FRAMES, KIN_CJK, SELF, SELF_CJK
+from memory.search.languages.self_words import FRAMES, KIN_CJK, ROLES, SELF, SELF_CJK
 
 CLOSING = " \"'”’)»」』"
 _POLITE = re.compile(
@@ -13,6 +13,7 @@ _POLITE = re.compile(
     r"|por favor|s'il te plaît|s'il vous plaît|und|y|hallo|hola|bonjour|olá)\b[ ,!]*)+"
 )
 _TOKEN = re.compile(r"[^\s,.;:!?؟।…'\"()\[\]-]+")
+_ROLE = re.compile("|".join(ROLES))
 _FRAME = re.compile("|".join(FRAMES))
 # An Arabic noun with the ending for "my", which is a word of its own elsewhere.
 _OWNED_END = "تي"
@@ -24,6 +25,8 @@ _CJK_STARTS = frozenset(word[0] for word in (*SELF_CJK, *KIN_CJK))
 def mentions_self(sentence: str) -> bool:
     """Tell whether a sentence speaks of its user, beside what asks for something."""
     bare = bare_sentence(sentence)
+    if _ROLE.match(bare):
+        return True
     # Most have no such word at all, which shows sooner than the pattern of all frames is searched.
     if _SELF.isdisjoint(_TOKEN.findall(bare)) and _CJK_STARTS.isdisjoint(bare):
         return False

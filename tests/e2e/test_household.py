@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tests.conftest import running
 from tests.models import Model, call, calls
 
 CONFIG = Path(__file__).parents[2] / "config"
+TEAMS = Path(__file__).parents[2] / "docs" / "teams.md"
 KEY = "household-key"
 TEA = {"label": "human", "content": "Likes tea"}
 
@@ -76,3 +79,24 @@ async def test_each_person_has_a_memory_and_each_chat_is_a_conversation(data):
         assert "Likes tea" in str(up.bodies[-1]["messages"][0])
         assert await ask(live, "u-2", "c-3", "What do I like?") == "c-3"
         assert "Likes tea" not in str(up.bodies[-1])
+
+
+async def test_the_recipes_family_is_told_what_they_share_by_the_names_that_it_gives_them(data):
+    """With the configuration that stands in the recipe, the users are those of its commands."""
+    recipe = TEAMS.read_text().partition("## Recipe: a household")[2]
+    (snippet,) = re.findall(r"```toml\n(.*?)```", recipe.partition("\n## ")[0], re.DOTALL)
+    members = re.findall(r"--user (\S+@\S+?)[ `]", recipe)
+    config = {"keys": [{"name": "open-webui", "key": KEY, "tenant": "t"}]}
+    config |= tomllib.loads(textwrap.dedent(snippet))
+    async with Model("Hi.") as up, running(up.url, data, config, key=KEY) as live:
+        await live.memory("PUT", "/teams/family", json={"description": ""})
+        for member in members:
+            got = await live.memory("PUT", f"/teams/family/members/{member}", json={"write": True})
+            assert got.status_code == 200, got.text
+        block = {"label": "family", "value": "Dinner is at seven."}
+        sent = {**block, "members": [{"team": "family", "write": True}]}
+        assert (await live.memory("POST", "/shared-blocks", json=sent)).status_code == 201
+        for person, is_told in ((members[0], True), (members[1], True), ("eve@example.com", False)):
+            headers = {"X-OpenWebUI-User-Id": "u-1", "X-OpenWebUI-User-Email": person}
+            assert (await live.chat("Hi", headers)).status_code == 200
+            assert ("Dinner is at seven." in up.requests[-1].body.decode()) is is_told

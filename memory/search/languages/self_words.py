@@ -81,3 +81,14 @@ FRAMES = (
     r"मुझे (?:बताओ|बताइए|दो|दीजिए|समझाओ|दिखाओ)",
     r"\b(?:dis|donne|montre|explique|aide|écris|fais)[ -]moi\b",
 )
+
+# Patterns of beginnings by which people say what they are, without a word for themselves.
+ROLES = (
+    r"(?:as|being) (?:a|an|someone|somebody)\b(?! (?:rule|result|whole|matter|consequence|start))",
+    r"als (?!nächst|erst|letzt|beispiel)\w+(?: \w+)?[,:]",
+    r"en tant que? ?",
+    r"(?:como|siendo|sendo) (?!siempre|sempre|ejemplo|exemplo)\w+(?: \w+)?[,:]",
+    r"(?:будучи \w+|как \w+),",
+    r"(?:بصفتي|كوني|باعتباري)",
+    r"作为|作為|身为",
+)

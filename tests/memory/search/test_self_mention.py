@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memory.search.own_words import may_tell
 from memory.search.self_mention import bare_sentence, mentions_self
 
 
@@ -45,3 +46,34 @@ def test_a_request_does_not(text):
 def test_courtesies_at_the_beginning_do_not_count():
     assert bare_sentence("Hello, please, TELL me") == "tell me"
     assert bare_sentence("“Tell me”") == "tell me”"[:7]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "As a vegetarian: which proteins?",
+        "Being a beekeeper, what grows well near hives?",
+        "Als Linkshänder: welche Gitarre?",
+        "En tant que diabétique, quel pain ?",
+        "Como celíaca, ¿qué pan?",
+        "Como canhoto, qual tesoura?",
+        "Как диабетик, какой хлеб выбрать?",
+        "بصفتي ممرضة ليلية، ما أفضل وقت للنوم؟",
+        "作为糖尿病人，吃什么面包好？",
+    ],
+)
+def test_who_says_what_they_are_speaks_of_themselves_and_is_listened_to(question):
+    assert mentions_self(question)
+    assert may_tell(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "As a rule, which bread?",
+        "Als nächstes: was ist der Brocken?",
+        "Como siempre, ¿qué hora es?",
+    ],
+)
+def test_other_beginnings_are_nobodys(question):
+    assert not mentions_self(question)

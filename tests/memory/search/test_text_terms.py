@@ -193,3 +193,17 @@ def test_one_long_word_is_bounded(unit):
     text = unit * 50_000
     assert index_words(text)
     assert query_terms(text[:4000], thorough=False).terms
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("दूधवाली चाय के अलावा क्या?", "मुझे दूध नहीं पचता"),
+        ("टखनों को मज़बूत कैसे करें?", "मेरे टखने का ऑपरेशन है"),
+        ("Бывает ли безлактозный сыр?", "У меня непереносимость лактозы"),
+        ("Quais cafés estão em alta?", "não tomo café"),
+    ],
+)
+def test_a_word_of_a_query_is_looked_for_by_what_it_is_made_of(query, told):
+    terms = {form for word in query_words(query) for form in word.forms}
+    assert terms & {x for x in text_words(told).all() if len(x) > 1}
