@@ -207,6 +207,18 @@ class UserFileChunkLine(ExportLine, tag="file_chunk"):
     kind: Told = ""
 
 
+class SkillLine(ExportLine, tag="skill"):
+    """A skill. steps: a digest of the calls it was made from, "" for one that a person wrote."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=48)]
+    description: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
+    status: Told = "candidate"
+    steps: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    source_turns: Annotated[list[Told], msgspec.Meta(max_length=1000)] = []
+    created_at: str | None = None
+
+
 class ExportEnd(ExportLine, tag="end"):
     """The last line: an export without it was cut short. lines: those before it."""
 
@@ -225,6 +237,7 @@ Any_Line = (
     | MessageLine
     | UserFileLine
     | UserFileChunkLine
+    | SkillLine
     | ExportEnd
 )
 _decode = msgspec.json.Decoder(Any_Line).decode
@@ -255,8 +268,8 @@ def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
     at, number = 0, 1
     while at < len(body):
         begin = at
-        found = BLANK.match(body, begin, begin + STRIDE)
-        at = found.end() if found else begin
+        blank = BLANK.match(body, begin, begin + STRIDE)
+        at = blank.end() if blank else begin
         number += body.count(b"\n", begin, at)
         if at == len(body):
             return
@@ -271,11 +284,11 @@ def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
 def line_at(body: bytes, number: int, at: int) -> Any_Line:
     """Return the line of this number, which begins at this place. Raises BadLine."""
     end = body.find(b"\n", at)
-    raw = body[at:] if end < 0 else body[at:end]
+    line_bytes = body[at:] if end < 0 else body[at:end]
     try:
-        if (many := values_in(raw)) > VALUES:
-            raise ValueError(f"it has {many} values; at most {VALUES} are allowed: split it")
-        line: Any_Line = _decode(raw)
+        if (value_count := values_in(line_bytes)) > VALUES:
+            raise ValueError(f"it has {value_count} values; at most {VALUES} are allowed: split it")
+        line: Any_Line = _decode(line_bytes)
         _check_times(line)
     except (ValueError, RecursionError, OverflowError, OSError) as e:
         raise bad_line(number, e) from e
@@ -289,16 +302,17 @@ def bad_line(number: int, why: object) -> BadLine:
 MARKS = (b",", b"[", b"{")
 
 
-def values_in(raw: bytes) -> int:
+def values_in(line_bytes: bytes) -> int:
     """Estimate the number of values in a JSON text by its commas and brackets.
 
     Those inside strings are not counted. It is used to refuse texts with more than `VALUES`, which
     cost more to parse than their size suggests.
     """
-    if (most := sum(count_in_steps(raw, mark) for mark in MARKS)) <= VALUES:
-        return most
+    sign_counts = (count_in_steps(line_bytes, sign) for sign in MARKS)
+    if (value_bound := sum(sign_counts)) <= VALUES:
+        return value_bound
     values = 0
-    for step in json_steps(raw):
+    for step in json_steps(line_bytes):
         outside = b"".join(step.parts[::2])
         values += max(sum(map(outside.count, MARKS)), len(step.parts) // 4)
     return values

@@ -199,7 +199,9 @@ COVERED = {
     "e2e/wire/test_clocks": "gateway.chat.turn.opening",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
     "e2e/wire/test_other_relay": "gateway.relay.endpoint",
-    "e2e/test_block_space": "memory.stores.sql.transfer.import_space",
+    "e2e/test_block_space": """
+        memory.stores.sql.transfer.import_space memory.stores.sql.transfer.import_steps
+    """,
     "e2e/bridges/test_compaction": """
         gateway.chat.stored.compacted_answer gateway.chat.stored.compaction_trigger
         gateway.chat.stored.compactor
