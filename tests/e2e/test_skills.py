@@ -9,7 +9,9 @@ import pytest
 from memory.jobs import distillation
 from tests.e2e.operator_tools import KEY, ToolServer, gateway, granting
 from tests.e2e.test_background import settled
+from tests.e2e.three_apis import APIS, Client, results_in, three_gateways
 from tests.models import Model, call, calls
+from tests.wire_models import use
 
 BASE = "/users/ada/skills"
 ADMIN = {"authorization": f"{KEY['authorization']}-admin"}
@@ -339,3 +341,23 @@ async def test_a_merged_user_brings_skills_and_a_taken_name_gets_a_number(data):
         ]
         await live.chat("Hello", user="ada")
         assert "city-report-2" in json.dumps(up.bodies[-1])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_skill_is_listed_and_opened_hidden_on_every_api(data, stream):
+    config = {**granting({}), "memory.skills": {"mode": "auto"}}
+    async with three_gateways(data, config) as (live, apis):
+        for api in APIS:
+            user = f"{api}user"
+            await live.memory("POST", f"/users/{user}/skills", headers=KEY, json=SKILL)
+            apis.play(api, [[use("skill_open", {"name": "city-report"})], "Done.", "Again."])
+            client = Client(live, api, user, stream=stream)
+            answer = await client.say("Report")
+            assert (answer.text, answer.calls) == ("Done.", {})
+            assert "skill_open" not in answer.raw
+            assert "city-report" in json.dumps(apis.bodies(api)[0])
+            (text,) = results_in(apis.bodies(api)[1])
+            assert SKILL["text"] in text
+            await client.say("Again")
+            # In a chat an answer without the client's own calls stands for itself.
+            assert results_in(apis.bodies(api)[2]) == ([] if api == "chat" else [text])

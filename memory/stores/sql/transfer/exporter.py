@@ -149,7 +149,7 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             updated_at=iso(r.updated_at),
         )
         for r in rows
-        if not (file_block.is_list(r) or skill_block.is_list(r))
+        if not (file_block.LIST.is_list(r) or skill_block.LIST.is_list(r))
     ], DONE
 
 
@@ -178,7 +178,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             created_at=iso(r.created_at),
         )
         for r in rows
-        if not (file_block.is_list(r) or skill_block.is_list(r))
+        if not (file_block.LIST.is_list(r) or skill_block.LIST.is_list(r))
     ], rows[-1].id if len(rows) == PAGE else DONE
 
 
