@@ -207,6 +207,18 @@ class UserFileChunkLine(ExportLine, tag="file_chunk"):
     kind: Told = ""
 
 
+class SkillLine(ExportLine, tag="skill"):
+    """A skill. steps: a digest of the calls it was made from, "" for one that a person wrote."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=48)]
+    description: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
+    status: Told = "candidate"
+    steps: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    source_turns: Annotated[list[Told], msgspec.Meta(max_length=1000)] = []
+    created_at: str | None = None
+
+
 class ExportEnd(ExportLine, tag="end"):
     """The last line: an export without it was cut short. lines: those before it."""
 
@@ -225,6 +237,7 @@ Any_Line = (
     | MessageLine
     | UserFileLine
     | UserFileChunkLine
+    | SkillLine
     | ExportEnd
 )
 _decode = msgspec.json.Decoder(Any_Line).decode
@@ -255,8 +268,8 @@ def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
     at, number = 0, 1
     while at < len(body):
         begin = at
-        found = BLANK.match(body, begin, begin + STRIDE)
-        at = found.end() if found else begin
+        blank = BLANK.match(body, begin, begin + STRIDE)
+        at = blank.end() if blank else begin
         number += body.count(b"\n", begin, at)
         if at == len(body):
             return
@@ -271,11 +284,11 @@ def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
 def line_at(body: bytes, number: int, at: int) -> Any_Line:
     """Return the line of this number, which begins at this place. Raises BadLine."""
     end = body.find(b"\n", at)
-    raw = body[at:] if end < 0 else body[at:end]
+    line_bytes = body[at:] if end < 0 else body[at:end]
     try:
-        if has_many_values(raw):
+        if has_many_values(line_bytes):
             raise ValueError(f"it has more than {VALUES} values: split it")
-        line: Any_Line = _decode(raw)
+        line: Any_Line = _decode(line_bytes)
         _check_times(line)
     except (ValueError, RecursionError, OverflowError, OSError) as e:
         raise bad_line(number, e) from e
@@ -289,15 +302,15 @@ def bad_line(number: int, why: object) -> BadLine:
 MARKS = (b",", b"[", b"{")
 
 
-def has_many_values(raw: bytes) -> bool:
+def has_many_values(line_bytes: bytes) -> bool:
     """Tell whether a JSON text has more than `VALUES` values, by its commas and brackets.
 
     Those inside strings are not counted. Such texts cost more to parse than their size suggests.
     """
-    if sum(count_in_steps(raw, mark) for mark in MARKS) <= VALUES:
+    if sum(count_in_steps(line_bytes, sign) for sign in MARKS) <= VALUES:
         return False
     values = 0
-    for step in json_steps(raw):
+    for step in json_steps(line_bytes):
         outside = b"".join(step.parts[::2])
         values += max(sum(map(outside.count, MARKS)), len(step.parts) // 4)
         if values > VALUES:

@@ -115,6 +115,7 @@ COVERED = {
         memory.formats.documents.unreadable memory.jobs.file_cleaning
         memory.jobs.file_reading memory.jobs.file_storing memory.management.files
         memory.retrieval.file_search memory.stores.sql.rows.file_block
+        memory.stores.sql.rows.list_block
         memory.stores.sql.rows.file_grams memory.stores.sql.rows.file_passages
         memory.stores.sql.rows.file_removal memory.stores.sql.rows.file_symbols
         memory.stores.sql.engine.file_tables memory.stores.sql.rows.file_uploads
@@ -199,7 +200,9 @@ COVERED = {
     "e2e/wire/test_clocks": "gateway.chat.turn.opening",
     "e2e/wire/test_other_endpoints": "gateway.server.middleware",
     "e2e/wire/test_other_relay": "gateway.relay.endpoint",
-    "e2e/test_block_space": "memory.stores.sql.transfer.import_space",
+    "e2e/test_block_space": """
+        memory.stores.sql.transfer.import_space memory.stores.sql.transfer.import_steps
+    """,
     "e2e/bridges/test_compaction": """
         gateway.chat.stored.compacted_answer gateway.chat.stored.compaction_trigger
         gateway.chat.stored.compactor

@@ -77,7 +77,7 @@ def _read_agent(conn: Connection, scope_id: int) -> AgentHoldings:
     holdings = AgentHoldings()
     block_query = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
     for row in conn.execute(block_query):
-        if file_block.is_list(row) or skill_block.is_list(row):
+        if file_block.LIST.is_list(row) or skill_block.LIST.is_list(row):
             continue  # made again from the files or the skills
         if row.deleted:
             holdings.deleted.add(row.label)

@@ -1,28 +1,20 @@
-"""The block `files`, which tells the model what files there are. It is written by jobs alone.
-
-It is a row like that of any block, and who has no file has no such row. A block of this label that
-somebody else made stays as it is, and no list is shown.
-"""
+"""The block `files`, which tells the model what files there are. It is written by jobs alone."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from memory.core.blocks import CoreBlock
-from memory.errors import ToolError
 from memory.stores.sql.engine.file_tables import files
-from memory.stores.sql.rows import blocks
 from memory.stores.sql.rows.blocks import BlockSet, EditSource
+from memory.stores.sql.rows.list_block import ListBlock
 
-log = logging.getLogger("mnemogate")
-LABEL = "files"
-DESCRIPTION = "The user's files. file_search, file_grep and file_open read them."
 LINES, CHARACTERS = 50, 4000
+DESCRIPTION = "The user's files. file_search, file_grep and file_open read them."
+LIST = ListBlock("files", DESCRIPTION, CHARACTERS)
 NAME_CHARACTERS = 200  # of a name in a line
 BlockDefaults = Callable[[], Mapping[str, CoreBlock]]
 f = files.c
@@ -31,30 +23,8 @@ f = files.c
 def refresh(conn: Connection, scope_id: int, defaults: BlockDefaults) -> None:
     """Write the list of a scope's files into its block, if that differs."""
     rows = conn.execute(select(files).where(f.scope_id == scope_id).order_by(f.name)).all()
-    value = list_lines([describe(row) for row in rows])
-
-    def edit(block: CoreBlock | None) -> CoreBlock | None:
-        if block is not None and not is_own(block):
-            return block
-        if not rows:
-            return None
-        file_list = block or CoreBlock(LABEL, "", DESCRIPTION, CHARACTERS, read_only=True)
-        return replace(file_list, value=value)
-
-    try:
-        blocks.edit(conn, BlockSet(scope_id, defaults()), LABEL, edit, EditSource("files"))
-    except ToolError as e:
-        log.info("the block `files` is not shown: %s", e)
-
-
-def is_own(block: CoreBlock) -> bool:
-    """Tell whether a block of this label is the list of files."""
-    return block.read_only and block.description == DESCRIPTION
-
-
-def is_list(row: Any) -> bool:
-    """Tell whether the row of a block is the list of files."""
-    return bool(row.label == LABEL and row.read_only and row.description == DESCRIPTION)
+    value = list_lines([describe(row) for row in rows]) if rows else None
+    LIST.write(conn, BlockSet(scope_id, defaults()), value, EditSource("files"))
 
 
 def describe(row: Any) -> str:

@@ -1,29 +1,24 @@
-"""The block `skills`, which tells the model what skills there are. Nobody else writes it.
-
-Like the list of files it is a row as that of any block, and who has no active skill has none.
-"""
+"""The block `skills`, which tells the model what skills there are."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, select
 
 from memory.core.blocks import CoreBlock
 from memory.core.skill_text import ACTIVE
-from memory.errors import ToolError
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.skill_tables import skills
-from memory.stores.sql.rows import blocks
 from memory.stores.sql.rows.blocks import BlockSet, EditSource
+from memory.stores.sql.rows.list_block import ListBlock
 
-log = logging.getLogger("mnemogate")
 LABEL = "skills"
 DESCRIPTION = "Tasks done before. skill_open shows how: open one before you do such a task."
 MAX_CHARACTERS = 16_000
+LIST = ListBlock(LABEL, DESCRIPTION, MAX_CHARACTERS)
 s = skills.c
 
 
@@ -44,22 +39,8 @@ class SkillListing:
 def refresh(conn: Connection, scope_id: int, listing: SkillListing, source: EditSource) -> None:
     """Write the list of a scope's active skills into its block, if that differs."""
     lines = list_lines(conn, scope_id, listing.max_shown)
-    value = "\n".join(lines)
-
-    def edit(block: CoreBlock | None) -> CoreBlock | None:
-        if block is not None and not is_own(block):
-            return block
-        if not lines:
-            return None
-        skill_list = block or CoreBlock(LABEL, "", DESCRIPTION, MAX_CHARACTERS, read_only=True)
-        return replace(skill_list, value=value)
-
-    try:
-        blocks.edit(
-            conn, BlockSet(scope_id, listing.blocks), LABEL, edit, replace(source, expect=None)
-        )
-    except ToolError as e:
-        log.info("the block `skills` is not shown: %s", e)
+    value = "\n".join(lines) if lines else None
+    LIST.write(conn, BlockSet(scope_id, listing.blocks), value, source)
 
 
 def list_lines(conn: Connection, scope_id: int, max_shown: int) -> list[str]:
@@ -83,16 +64,6 @@ def list_lines(conn: Connection, scope_id: int, max_shown: int) -> list[str]:
 
 def _usefulness(row: Any) -> int:
     return max(0, int(row.successes) - int(row.failures)).bit_length()
-
-
-def is_own(block: CoreBlock) -> bool:
-    """Tell whether a block of this label is the list of skills."""
-    return block.read_only and block.description == DESCRIPTION
-
-
-def is_list(row: Any) -> bool:
-    """Tell whether the row of a block is the list of skills."""
-    return bool(row.label == LABEL and row.read_only and row.description == DESCRIPTION)
 
 
 def align(conn: Connection, listing: SkillListing, after: int, max_rows: int) -> int:
@@ -127,5 +98,5 @@ def extend(conn: Connection, scope_id: int) -> None:
     """
     query = select(t.blocks).where(t.blocks.c.scope_id == scope_id, t.blocks.c.label == LABEL)
     row = conn.execute(query).first()
-    if row is not None and is_list(row) and not row.deleted:
+    if row is not None and LIST.is_list(row) and not row.deleted:
         refresh(conn, scope_id, SkillListing({}), EditSource("skills"))

@@ -32,6 +32,7 @@ from memory.stores.sql.engine.database import Database
 from memory.stores.sql.rows import file_block, policies, shared_members, skill_block
 from memory.stores.sql.rows.messages import message_of as given
 from memory.stores.sql.transfer.file_export import DONE, list_file_lines
+from memory.stores.sql.transfer.skill_transfer import list_skill_lines
 
 PAGE = 200
 decode = msgspec.json.decode
@@ -53,7 +54,15 @@ async def export(
             layers=None if policy.layers == LAYER_KINDS else list(policy.layers),  # type: ignore[arg-type]
         )
     for scope_id, name in await db.read(lambda conn: _scopes(conn, tenant, user, agent)):
-        for kind in (_blocks, _versions, _passages, list_file_lines, _conversations, _nodes):
+        for kind in (
+            _blocks,
+            _versions,
+            _passages,
+            list_file_lines,
+            list_skill_lines,
+            _conversations,
+            _nodes,
+        ):
             after_key: Any = None
             while after_key is not DONE:
                 lines, after_key = await db.read(
@@ -140,7 +149,7 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             updated_at=iso(r.updated_at),
         )
         for r in rows
-        if not (file_block.is_list(r) or skill_block.is_list(r))
+        if not (file_block.LIST.is_list(r) or skill_block.LIST.is_list(r))
     ], DONE
 
 
@@ -169,7 +178,7 @@ def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
             created_at=iso(r.created_at),
         )
         for r in rows
-        if not (file_block.is_list(r) or skill_block.is_list(r))
+        if not (file_block.LIST.is_list(r) or skill_block.LIST.is_list(r))
     ], rows[-1].id if len(rows) == PAGE else DONE
 
 

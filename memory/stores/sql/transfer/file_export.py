@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from memory.export_format import ExportLine, UserFileChunkLine, UserFileLine
+from memory.scope import split_memory_name
 from memory.search.query import iso
 from memory.stores.sql.engine.file_tables import files
 from memory.stores.sql.rows.file_uploads import read_chunk
@@ -27,6 +28,7 @@ def list_file_lines(
     if not position:
         return _begin_file(conn, scope_id, key, agent)
     row = conn.execute(select(files).where(f.id == key)).first()
+    name, project = split_memory_name(agent)
     lines: list[ExportLine] = []
     while row is not None and len(lines) < TOGETHER:
         data = read_chunk(conn, row.upload, position - 1)
@@ -34,7 +36,8 @@ def list_file_lines(
             return lines, (key, 0)
         lines.append(
             UserFileChunkLine(
-                agent=agent,
+                agent=name,
+                project=project,
                 kind="file_chunk",
                 sha256=row.sha256,
                 position=position - 1,
@@ -52,8 +55,10 @@ def _begin_file(
     row = conn.execute(query).first()
     if row is None:
         return [], DONE
+    name, project = split_memory_name(agent)
     line = UserFileLine(
-        agent=agent,
+        agent=name,
+        project=project,
         kind="file",
         name=row.name,
         sha256=row.sha256,

@@ -15,6 +15,8 @@ from memory.conversation.messages import text_of
 from memory.core.blocks import CoreBlock, check_label
 from memory.core.edits import BlockEdit, put_block
 from memory.core.screen import Screen
+from memory.core.skill_text import check_description
+from memory.core.skill_text import check_name as check_skill_name
 from memory.errors import BadArguments, ToolError
 from memory.export_format import (
     LIMIT,
@@ -29,6 +31,7 @@ from memory.export_format import (
     PassageLine,
     PolicyLine,
     SharedBlockLine,
+    SkillLine,
     TooManyLines,
     UserFileChunkLine,
     UserFileLine,
@@ -44,6 +47,8 @@ from memory.stores.sql.rows.files import check_name
 from memory.stores.sql.rows.passages import check
 
 LONG_LINE_BYTES = 1 << 16  # of a line that is read in a thread
+# Lines that stand for themselves.
+LoneLine = SharedBlockLine | PassageLine | UserFileLine | UserFileChunkLine | SkillLine
 CALLS = "`message.tool_calls` must be a list of objects."
 
 
@@ -77,7 +82,7 @@ class ConversationImport:
 
 @dataclass(slots=True)
 class ImportPart:
-    """The lines of one agent. blocks: by label. chats: by name."""
+    """The lines of one agent. blocks: by label. files: those of skills too. chats: by name."""
 
     blocks: dict[str, LineReader] = field(default_factory=dict)
     versions: LineReader | None = None
@@ -161,7 +166,7 @@ class ImportManifest:
                 where = part.blocks.get(line.label) or part.blocks.setdefault(
                     line.label, LineReader(self._body, self._rules.screen)
                 )
-        elif isinstance(line, SharedBlockLine | PassageLine | UserFileLine | UserFileChunkLine):
+        elif isinstance(line, LoneLine):
             where = self._choose_reader(part, line)
         else:
             where = self._chat(part, number, line)
@@ -170,7 +175,7 @@ class ImportManifest:
     def _choose_reader(
         self,
         part: ImportPart,
-        line: SharedBlockLine | PassageLine | UserFileLine | UserFileChunkLine,
+        line: SharedBlockLine | PassageLine | UserFileLine | UserFileChunkLine | SkillLine,
     ) -> LineReader:
         """Return where a line that stands for itself belongs. Raises ToolError."""
         if isinstance(line, SharedBlockLine):
@@ -183,6 +188,9 @@ class ImportManifest:
             return part.passages
         if isinstance(line, UserFileLine):
             check_name(line.name)
+        if isinstance(line, SkillLine):
+            check_skill_name(line.name)
+            check_description(line.description)
         part.files = part.files or self._new_reader()
         return part.files
 
@@ -234,7 +242,7 @@ def _check_zone(name: str) -> None:
 
 def _screened(line: Any_Line, screen: Screen) -> Any_Line:
     """Return a line without the secrets in its texts."""
-    for name in ("content", "value", "before", "after"):
+    for name in ("content", "value", "before", "after", "text"):
         if isinstance(text := getattr(line, name, None), str):
             setattr(line, name, screen.mask(text)[0])
     if isinstance(line, MessageLine):

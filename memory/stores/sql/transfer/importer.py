@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -26,17 +26,14 @@ from memory.errors import BlockReadOnly, BlockSpaceFull, Conflict, TooManyBlocks
 from memory.export_format import (
     Any_Line,
     BlockLine,
-    ConversationLine,
-    MessageLine,
-    NodeLine,
     PassageLine,
     SharedBlockLine,
+    SkillLine,
     UserFileChunkLine,
     UserFileLine,
     VersionLine,
-    moment,
 )
-from memory.ids import clock, new_id, new_key
+from memory.ids import new_id, new_key
 from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.batches import run_generator
@@ -51,13 +48,13 @@ from memory.stores.sql.rows.conversations import FoundConversation
 from memory.stores.sql.rows.file_uploads import FileLimits
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 from memory.stores.sql.rows.management_context import ManagementActor
-from memory.stores.sql.transfer import file_copies, import_space
+from memory.stores.sql.transfer import file_copies, import_space, skill_transfer
 from memory.stores.sql.transfer.import_manifest import (
-    ConversationImport,
     ImportManifest,
     ImportPart,
     LineReader,
 )
+from memory.stores.sql.transfer.import_steps import gather_steps, time_of
 from memory.stores.sql.transfer.transcripts import (
     ConversationHeader,
     ImportedMessage,
@@ -68,7 +65,6 @@ from memory.stores.sql.transfer.transcripts import (
 )
 
 OURS = re.compile(r"passage_[0-9a-f]{32}")
-OUR_MESSAGE = re.compile(r"msg_[0-9a-f]{32}")
 KINDS = ("blocks", "versions", "passages", "conversations", "messages")
 LEFT = 60.0  # seconds without progress, after which an unfinished import is removed
 
@@ -252,8 +248,20 @@ class _LineReader:
 
     def _files(self, part: ImportPart) -> Iterator[int]:
         for number, line in part.files or ():
-            self._take_file(number, line)
+            if isinstance(line, SkillLine):
+                self._take_skill(number, line)
+            else:
+                self._take_file(number, line)
             yield 1
+
+    def _take_skill(self, number: int, line: SkillLine) -> None:
+        target = self._desk
+        actor = target.hand.source.actor
+        is_made, reason = skill_transfer.copy_skill(target.conn, target.scope_id, line, actor)
+        if is_made:
+            self._receipt.imported["skills"] = self._receipt.imported.get("skills", 0) + 1
+        if reason:
+            self._receipt.skip(number, "skill", line.name, reason)
 
     def _take_file(self, number: int, line: Any_Line) -> None:
         """Take a line of a file; the last one of its chunks makes it."""
@@ -346,7 +354,7 @@ class _LineReader:
                 read_only=line.read_only,
                 version=max(newest_version, line.version),
                 deleted=line.deleted,
-                updated_at=_at(line.updated_at),
+                updated_at=time_of(line.updated_at),
             )
         )
         self._receipt.imported["blocks"] += not line.deleted
@@ -375,7 +383,7 @@ class _LineReader:
             tool_call_id=line.tool_call_id,
             undoes=line.undoes,
             quote=line.quote,
-            created_at=_at(line.created_at),
+            created_at=time_of(line.created_at),
         )
         return True
 
@@ -401,7 +409,7 @@ class _LineReader:
             line.type,
             line.importance,
             line.actor,
-            created_at=_at(line.created_at),
+            created_at=time_of(line.created_at),
             quote=line.quote,
             speaker=line.speaker,
         )
@@ -411,7 +419,7 @@ class _LineReader:
         if made_count == len(stored_hits) == 1:
             if line.forgotten_at:
                 values = {
-                    "deleted_at": _at(line.forgotten_at),
+                    "deleted_at": time_of(line.forgotten_at),
                     "deleted_by": line.forgotten_by,
                     "superseded_by": line.superseded_by and line.superseded_by[:64],
                 }
@@ -438,7 +446,7 @@ class _LineReader:
                 self._receipt.skip(chat.lines.first, "conversation", name, "already there")
                 yield 1
                 continue
-            heading, steps = yield from _gather_steps(name, chat)
+            heading, steps = yield from gather_steps(name, chat)
             for stored_count in target.conversation(transcriber, heading, steps):
                 self._receipt.imported["messages"] += stored_count
                 yield stored_count
@@ -446,55 +454,3 @@ class _LineReader:
             yield 1
         if part.chats:
             enqueue(target.conn, vectors.job_of(target.scope_id))
-
-
-def _gather_steps(
-    name: str, chat: ConversationImport
-) -> Generator[int, None, tuple[ConversationHeader, list[TranscriptStep]]]:
-    """Return a conversation's header and steps, from lines in any order; yield 0 after each."""
-    conversation_line: ConversationLine | None = None
-    by_name: dict[str, TranscriptStep] = {}
-    plain_messages: list[ImportedMessage] = []
-    for _, line in chat.lines:
-        if isinstance(line, ConversationLine):
-            conversation_line = line
-        elif isinstance(line, NodeLine):
-            by_name[line.id] = TranscriptStep(
-                line.id, line.parent, line.first, line.state, _at(line.created_at)
-            )
-        elif isinstance(line, MessageLine):
-            messages = plain_messages if line.node is None else by_name[line.node].said
-            messages.append(_message_of(line))
-        yield 0
-    loose_steps = steps_of(plain_messages)
-    for step in loose_steps:  # own names, which no node of the file has
-        step.id = f"plain {chat.lines.first} {step.id}"
-        step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
-    steps = [*by_name.values(), *loose_steps]
-    first_time = min((s.at for s in steps), default=0.0)
-    last_time = max((s.at for s in steps), default=0.0)
-    heading = (
-        ConversationHeader(name, True, created_at=first_time, updated_at=last_time)
-        if conversation_line is None
-        else ConversationHeader(
-            name,
-            conversation_line.explicit,
-            conversation_line.resent,
-            conversation_line.forked_from,
-            conversation_line.head,
-            _at(conversation_line.created_at, first_time),
-            _at(conversation_line.updated_at, last_time),
-        )
-    )
-    return heading, steps
-
-
-def _message_of(line: MessageLine) -> ImportedMessage:
-    ident = line.id if line.id and OUR_MESSAGE.fullmatch(line.id) else ""
-    return ImportedMessage(line.message, _at(line.created_at), line.source, line.aborted, ident)
-
-
-def _at(value: str | None, otherwise: float | None = None) -> float:
-    if value is not None:
-        return moment(value)
-    return clock.now() if otherwise is None else otherwise
