@@ -132,7 +132,8 @@ class TurnInput(msgspec.Struct, frozen=True):
     @property
     def model(self) -> str:
         """The model that is to answer."""
-        return self.called.model or self.body["model"]
+        called = self.called
+        return (called.model if called.agent is not None else "") or self.body["model"]
 
     @property
     def owner(self) -> str | None:
