@@ -274,6 +274,24 @@ async def test_t_w2_in_chat_each_text_cites_the_search_before_it_within_bounds(d
         assert names_of(up.bodies[-1]).count("look_up") == 1
 
 
+async def test_t_w2_chat_is_offered_a_deferred_search_and_nothing_where_it_takes_no_tools(data):
+    more = {"kind": "http", "url": "http://127.0.0.1:9/{city}", "description": "Tells. " * 40}
+    more |= {"parameters": {"city": {"type": "string"}}, "required": ["city"]}
+    async with CountingListener(searches) as server, Model(text("Hi.")) as up:
+        config = config_of(server, up, server_tools=False)
+        config["tools"] |= {f"far{n}": more for n in range(20)}
+        config["toolbox"] = {"schema_tokens": 200}
+        async with gateway(up, data, config) as live:
+            await live.chat("Hm?", **ASKED)
+            assert names_of(up.bodies[-1]).count("look_up") == 1
+            assert "tool_search" in names_of(up.bodies[-1])
+            assert "far1" not in names_of(up.bodies[-1])
+            await live.chat("So?")
+            assert "look_up" not in names_of(up.bodies[-1])
+            await live.chat("Well?", n=2, **ASKED)
+            assert up.bodies[-1]["web_search_options"] == ASKED["web_search_options"]
+
+
 @pytest.mark.parametrize("patterns", [("nothing",), ("look_up",)])
 async def test_t_w2_chat_without_a_grant_or_at_a_server_that_searches_is_as_today(data, patterns):
     is_granted = patterns == ("look_up",)

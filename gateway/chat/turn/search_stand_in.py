@@ -50,6 +50,8 @@ def stand_in_of(
     if tool.name not in session.prompt.owned or tool.name in request.facts.tool_names:
         return None
     offered = {shown["function"]["name"] for shown in session.prompt.offered}
+    if not offered:  # the request or its target takes no tools of ours
+        return None
     seal = _SearchSeal(gateway.secret, request)
     return SearchStandIn(search, tool, seal, is_offered=tool.name in offered)
 

@@ -123,3 +123,22 @@ def test_the_option_and_citations_of_earlier_answers_are_not_sent(tools):
     assert "web_search_options" not in sent
     same, *_, nothing = replace_search_options((body, (), None, None), None)
     assert (same.get("tools"), nothing) == (tools, None)
+
+
+def test_a_replayed_answer_cites_what_it_cited():
+    mask, citations = ChatMask(Interceptor({"look_up"}, True)), SearchCitations(seal)
+    told = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    (call,) = call_of("look_up")["tool_calls"]
+    asked = {"role": "assistant", "content": "See [1].", "tool_calls": [call]}
+    for message, finish in ((asked, "tool_calls"), ({"content": "So [1]."}, "stop")):
+        choices = [{"index": 0, "message": message, "finish_reason": finish}]
+        mask.replay({**told, "choices": choices})
+        if finish != "stop":
+            citations.add(hits_of("new"))
+            mask.cite(partial(CitedTexts, citations))
+            mask.start_next_round()
+    mask.finish()
+    (answer,) = mask.answers()
+    assert answer["content"] == "See [1].\n\nSo [1]."
+    (annotation,) = answer["annotations"]
+    assert annotation["url_citation"]["start_index"] == len("See [1].\n\nSo ")
