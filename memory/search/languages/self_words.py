@@ -99,6 +99,10 @@ ROLES = (
     r"(?:as|being) (?:a|an|someone|somebody)\b(?! (?:rule|result|whole|matter|consequence|start))",
     r"als (?!nächst|erst|letzt|beispiel)\w+(?: \w+)?[,:]",
     r"en tant que? ?",
+    r"étant (?!donné)\w+(?: \w+)?[,:]",
+    r"enquanto (?!isso|isto|tal)\w+(?: \w+)?[,:]",
+    # "come" also asks how, so that the endings of people decide.
+    r"come (?:\w+(?:[ai]c[oa]|ista|ier[ea]|tore|trice)|vegan[oa]|vegetarian[oa]|madre|padre)[,:]",
     r"(?:como|siendo|sendo) (?!siempre|sempre|ejemplo|exemplo)\w+(?: \w+)?[,:]",
     r"(?:будучи \w+|как \w+),",
     # "How is a diabetic to eat?": asked with an infinitive, as people ask for themselves.
@@ -108,4 +112,6 @@ ROLES = (
     rf"ك{_FOR_WHOM_AR}\b",
     rf"(?:كيف|ماذا|ما|هل|متى|أين|أي)\b.*\bل{_FOR_WHOM_AR}\b",
     r"作为|作為|身为",
+    r"(?!예로서|결과로서)(?:\S{1,20} ){0,3}\S{1,20}로서[ ,]",
+    r"(?!उदाहरण|परिणाम)(?:\S{1,20} ){1,4}(?:के (?:रूप में|तौर पर)|होने के नाते|की हैसियत से)[ ,]",
 )
