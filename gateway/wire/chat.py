@@ -422,6 +422,14 @@ class CompletionBuilder:
         """Return the finish reason of a choice so far."""
         return self._lanes.get(lane, {}).get("finish_reason")
 
+    def texts(self) -> dict[int, str]:
+        """Return the text of each choice so far."""
+        contents = {
+            lane: plain_text((choice.get("delta") or {}).get("content"))
+            for lane, choice in self._lanes.items()
+        }
+        return {lane: text for lane, text in contents.items() if isinstance(text, str)}
+
     def whole(self) -> Json:
         choices = [_whole(plain_text(self._lanes[lane])) for lane in sorted(self._lanes)]
         return {**self._top, "object": "chat.completion", "choices": choices}

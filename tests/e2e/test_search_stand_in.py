@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.chat_completion_message import Annotation
 from openai.types.responses import Response, ResponseFunctionWebSearch
 from openai.types.responses.response_output_text import AnnotationURLCitation
 
@@ -13,7 +16,8 @@ from tests.e2e.messages import client as claude
 from tests.e2e.operator_tools import gateway, granting
 from tests.e2e.responses import asking as codex
 from tests.gateway.tools.web_servers import CountingListener, reply
-from tests.wire_models import ResponsesModel, say, use
+from tests.models import Model, text
+from tests.wire_models import MessagesModel, ResponsesModel, say, use
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
 ROWS = [
@@ -180,3 +184,120 @@ async def test_t_w2_a_native_server_without_tools_of_its_own_is_stood_in_for(dat
             assert [i["type"] for i in shown["output"]] == ["web_search_call", "message"]
             assert len(shown["output"][1]["content"][0]["annotations"]) == 1
             assert up.bodies[0]["tools"][0]["name"] == "look_up"
+
+
+ASKED = {"web_search_options": {"search_context_size": "low"}}
+OPENING = "Let me see [1]."  # before any search, so it cites nothing
+SEARCHING = [say(OPENING), use("look_up", {"query": "rain"})]
+CHAT_PROVIDERS = {
+    "chat": (ChatOnlyModel, {"server_tools": False}),
+    "responses": (ResponsesModel, {"wires": ["responses"]}),
+    "messages": (MessagesModel, {"kind": "anthropic"}),
+}
+
+
+@contextlib.asynccontextmanager
+async def chatting(data, name, *script):
+    """A gateway before a server without search that speaks one API."""
+    model, provider = CHAT_PROVIDERS[name]
+    async with CountingListener(searches) as server, model(*script) as up:
+        async with gateway(up, data, config_of(server, up, **provider)) as live:
+            yield live, up
+
+
+async def chat(live, messages, *, stream, **more):
+    """The message of an answer, validated by the vendor's types; how a stream ends."""
+    if not stream:
+        answer = await live.chat(messages, **ASKED, **more)
+        assert answer.status_code == 200, answer.text
+        choice = ChatCompletion.model_validate(answer.json(), strict=True).choices[0]
+        return choice.message.model_dump(exclude_none=True), choice.finish_reason
+    _, told = await live.stream(messages, **ASKED, **more)
+    assert told.pop() == "[DONE]"
+    chunks = [ChatCompletionChunk.model_validate(event, strict=True) for event in told]
+    assert len({chunk.id for chunk in chunks}) == 1
+    choices = [event["choices"][0] for event in told if event["choices"]]
+    text = "".join(choice["delta"].get("content") or "" for choice in choices)
+    message = {"role": "assistant", "content": text}
+    assert [c["finish_reason"] for c in choices[:-1]] == [None] * (len(choices) - 1)
+    if "annotations" in choices[-2]["delta"]:  # alone, and the last before the finish
+        assert choices[-2]["delta"].keys() == {"annotations"}
+        message |= choices[-2]["delta"]
+    assert sum("annotations" in choice["delta"] for choice in choices) == len(message) - 2
+    return message, choices[-1]["finish_reason"]
+
+
+@BOTH
+@pytest.mark.parametrize("name", CHAT_PROVIDERS)
+async def test_t_w2_a_chat_completion_cites_the_search(data, name, stream):
+    async with chatting(data, name, SEARCHING, ANSWER, "Yes.", "No.") as (live, up):
+        message, finish = await chat(live, "Weather?", stream=stream)
+        text = f"{OPENING}\n\n{ANSWER}"
+        assert (message["content"], finish) == (text, "stop")
+        (annotation,) = message["annotations"]
+        cited = Annotation.model_validate(annotation, strict=True).url_citation
+        assert (cited.url, cited.title) == ("https://e.com/1", "Rain")
+        assert (text[cited.start_index : cited.end_index], cited.start_index > 20) == ("[1]", True)
+        assert "look_up" not in json.dumps(message)
+        told = [json.dumps(body) for body in up.bodies]
+        assert "look_up" in told[0]
+        assert "It shines." in told[1]
+        # Sent back with what it cites, or as plain text: the server knows no annotations.
+        for back in (message, {"role": "assistant", "content": text}):
+            history = [claude.user("Weather?"), back, claude.user("Sure?")]
+            again, _ = await chat(live, history, stream=stream)
+            assert again["content"] in ("Yes.", "No.")
+            assert "annotations" not in again
+            assert json.dumps(ANSWER)[1:-1] in json.dumps(up.bodies[-1])
+        told = [json.dumps(body) for body in up.bodies]
+        assert len(told) == 4
+        assert not [body for body in told if "web_search_options" in body or "annotat" in body]
+
+
+async def test_t_w2_in_chat_each_text_cites_the_search_before_it_within_bounds(data):
+    script = (SEARCHING, [say("One [1]."), use("look_up", {"query": "sun"})], "Two [1][2].")
+    async with chatting(data, "chat", *script) as (live, up):
+        asked = {**ASKED["web_search_options"], "filters": {"blocked_domains": ["e.com"]}}
+        answer = await live.chat("Hm?", web_search_options={**asked, "max_uses": 1})
+        message = answer.json()["choices"][0]["message"]
+        cited = [a["url_citation"] for a in message["annotations"]]
+        spans = [message["content"][c["start_index"] :][:3] for c in cited]
+        assert spans == ["[1]", "[1]"]
+        assert {c["url"] for c in cited} == {"https://other.org/2"}
+        assert "max_uses_exceeded" in up.bodies[2]["messages"][-1]["content"]
+        # A finish of the client's own call comes behind what the text cites.
+        up.script = [SEARCHING, [say("One [1]."), use("shell", {})]]
+        shell = {"type": "function", "function": {"name": "shell", "parameters": {}}}
+        message, finish = await chat(live, "Well?", stream=True, tools=[shell])
+        assert (finish, len(message["annotations"])) == ("tool_calls", 1)
+        assert names_of(up.bodies[-1]) == names_of(up.bodies[-2])
+        assert names_of(up.bodies[-1]).count("look_up") == 1
+
+
+async def test_t_w2_chat_is_offered_a_deferred_search_and_nothing_where_it_takes_no_tools(data):
+    more = {"kind": "http", "url": "http://127.0.0.1:9/{city}", "description": "Tells. " * 40}
+    more |= {"parameters": {"city": {"type": "string"}}, "required": ["city"]}
+    async with CountingListener(searches) as server, Model(text("Hi.")) as up:
+        config = config_of(server, up, server_tools=False)
+        config["tools"] |= {f"far{n}": more for n in range(20)}
+        config["toolbox"] = {"schema_tokens": 200}
+        async with gateway(up, data, config) as live:
+            await live.chat("Hm?", **ASKED)
+            assert names_of(up.bodies[-1]).count("look_up") == 1
+            assert "tool_search" in names_of(up.bodies[-1])
+            assert "far1" not in names_of(up.bodies[-1])
+            await live.chat("So?")
+            assert "look_up" not in names_of(up.bodies[-1])
+            await live.chat("Well?", n=2, **ASKED)
+            assert up.bodies[-1]["web_search_options"] == ASKED["web_search_options"]
+
+
+@pytest.mark.parametrize("patterns", [("nothing",), ("look_up",)])
+async def test_t_w2_chat_without_a_grant_or_at_a_server_that_searches_is_as_today(data, patterns):
+    is_granted = patterns == ("look_up",)
+    async with CountingListener(searches) as server, Model(text("Hi.")) as up:
+        provider = {"server_tools": is_granted}
+        async with gateway(up, data, config_of(server, up, *patterns, **provider)) as live:
+            sent = {"web_search_options": {}, "model": "m", "messages": [claude.user("Hm?")]}
+            await live.http.post(f"{live.url}/chat/completions", json=sent)
+            assert up.bodies[-1]["web_search_options"] == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gateway.apis.base import (
@@ -20,6 +20,7 @@ from gateway.apis.base import (
 )
 from gateway.apis.chat.hidden_exchange import HiddenExchange, tool_calls
 from gateway.apis.chat.interceptor import Interceptor
+from gateway.apis.chat.searched_answer import CitedTexts
 from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError
 from gateway.http.json_thread import run_heavy
@@ -185,6 +186,7 @@ class ChatMask:
         self.holds_finish = False
         self._finished: FinishedCompletion | None = None  # while it is all of the answer
         self._has_long_text = False
+        self._cited: CitedTexts | None = None
         self.over = False
 
     @property
@@ -237,12 +239,20 @@ class ChatMask:
 
     def close(self) -> tuple[bytes, RoundResult]:
         remaining_chunks, result = self._interceptor.close()
+        if self._cited is not None:
+            self._cited.read_round(self._interceptor.shown_texts())
         return _events(remaining_chunks), result
+
+    def cite(self, begin: Callable[[Mapping[int, str]], CitedTexts]) -> None:
+        """Show before each finish what the text from here on cites. begin: see `CitedTexts`."""
+        if self._cited is None:
+            self._cited = begin(self._interceptor.shown_texts())
+            self._interceptor.holds_every_finish = True
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
         shown_chunks = self._interceptor.feed(chunk(lift(reply), b""))
-        remaining_chunks, result = self._interceptor.close()
-        return _events([*shown_chunks, *remaining_chunks]), result
+        remaining_events, result = self.close()
+        return _events(shown_chunks) + remaining_events, result
 
     def hold_finish(self, *, holds: bool) -> None:
         self.holds_finish = self._interceptor.holds_finish = holds
@@ -259,8 +269,12 @@ class ChatMask:
         """Nothing: the limit is each round's."""
 
     def finish(self) -> bytes:
+        cited_chunks: list[bytes] = []
+        if self._cited is not None:
+            for lane, delta in self._cited.take_deltas().items():
+                cited_chunks += self._interceptor.show_delta(lane, delta)
         held = self._interceptor.finish()
-        return _events(held) if held else b""
+        return _events([*cited_chunks, *held]) if held or cited_chunks else b""
 
     def end(self, usage: Json | None) -> bytes:
         return _events([*self._interceptor.usage_chunk(usage), DONE])

@@ -77,6 +77,7 @@ class Interceptor:
         self.usage: Json | None = None
         self.text_shown = False
         self.holds_finish = False  # of a round without calls: another may follow
+        self.holds_every_finish = False  # something of ours stands before it
 
     @property
     def ended(self) -> bool:
@@ -194,9 +195,7 @@ class Interceptor:
                 fold.more(template.lane, delta)
 
     def _bare(self, chunk: Chunk) -> list[bytes]:
-        """Return a chunk without choices: usage is kept back, anything else goes on with `choices`
-        made a list.
-        """
+        """Return a chunk without choices, as a list, if it tells anything but usage."""
         if chunk.usage is not None:
             self._last = chunk.body
         if self._rounds or chunk.body.get("usage") is not None:
@@ -308,7 +307,7 @@ class Interceptor:
         lane.reason = segment.value
         self._decide(lane, shown_chunks)
         is_held = self.holds_finish and not lane.calls and segment.value not in CUT
-        if is_held or any(call.ours for call in lane.calls):
+        if is_held or self.holds_every_finish or any(call.ours for call in lane.calls):
             lane.waiting = (chunk, segment)
             return False
         lane.finish = segment.value
@@ -340,6 +339,18 @@ class Interceptor:
                 self._shown.add(chunk.body if payload is chunk.payload else decode(payload))
             encoded_chunks.append(payload)
 
+    def show_delta(self, lane: int, delta: Json) -> list[bytes]:
+        """Show a delta of the gateway's own, before the finish of its choice."""
+        choice = {"index": lane, "delta": delta, "finish_reason": None}
+        chunk = chunk_of({**self._head.members, "choices": [choice]}, b"")
+        encoded_chunks: list[bytes] = []
+        self._show(chunk, chunk.segments, encoded_chunks)
+        return encoded_chunks
+
+    def shown_texts(self) -> dict[int, str]:
+        """Return the text that each choice has shown so far."""
+        return (self._received if self._shown is None else self._shown).texts()
+
     def finish_round(self) -> list[bytes]:
         """Return what to show when the whole round has come.
 
@@ -359,9 +370,7 @@ class Interceptor:
         return encoded_chunks
 
     def close(self) -> tuple[list[bytes], RoundResult]:
-        """End the stream: return what was still held, and what the round came
-        to.
-        """
+        """End the stream: return what was still held, and what the round came to."""
         self._flush_template()
         shown_chunks = ShownChunks()
         for lane in self._lanes.values():

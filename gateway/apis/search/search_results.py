@@ -131,6 +131,21 @@ class SearchCitations:
             for mark, _, hit in self._find(text)
         ]
 
+    def cite_completion(self, text: str, start: int = 0) -> list[Json]:
+        """Return the annotations of a text in a chat completion. start: where they may begin."""
+        return [
+            {
+                "type": "url_citation",
+                "url_citation": {
+                    "start_index": start + mark.start(),
+                    "end_index": start + mark.end(),
+                    "url": hit.url,
+                    "title": hit.title,
+                },
+            }
+            for mark, _, hit in self._find(text[start:])
+        ]
+
     def cite_message(self, text: str) -> list[Json]:
         """Return the citations of a text block: one for each hit."""
         hits = {hit.number: (query, hit) for _, query, hit in self._find(text)}

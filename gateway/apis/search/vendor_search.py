@@ -10,7 +10,9 @@ import msgspec
 
 from gateway.wire.chat import Json
 
-RESPONSES, MESSAGES = "responses", "messages"
+RESPONSES, MESSAGES, CHAT = "responses", "messages", "chat"
+SEARCH_OPTIONS = "web_search_options"  # of a chat completion, which has no tool for it
+NO_PLACE = -1
 # The types of a search tool, by the format of the request.
 KINDS = {
     RESPONSES: re.compile(r"web_search(_2\d{3}_\d\d_\d\d|_preview\w{0,40})?"),
@@ -35,10 +37,10 @@ class SearchLimits(msgspec.Struct):
 
 
 class VendorSearch(msgspec.Struct):
-    """A vendor's search tool in a request.
+    """A vendor's search in a request.
 
-    form: of the request. place: among its tools. is_forced: `tool_choice` names it. shows_sources:
-    the client asked for them.
+    form: of the request. place: among its tools, NO_PLACE for an option. is_forced: `tool_choice`
+    names it. shows_sources: the client asked for them.
     """
 
     form: str
@@ -49,7 +51,12 @@ class VendorSearch(msgspec.Struct):
 
 
 def find_vendor_search(form: str, body: Json) -> VendorSearch | None:
-    """Return the vendor's search tool of a request, None for none."""
+    """Return the vendor's search of a request, None for none."""
+    if form == CHAT:
+        options = body.get(SEARCH_OPTIONS)
+        if not isinstance(options, dict):
+            return None
+        return VendorSearch(form, NO_PLACE, _read_limits(form, options))
     tools = body.get("tools")
     for place, tool in enumerate(tools if isinstance(tools, list) else ()):
         if not (isinstance(tool, dict) and is_vendor_search(form, tool.get("type"))):
@@ -135,7 +142,9 @@ def _is_named(form: str, tool: Json, choice: Any) -> bool:
 
 def _read_limits(form: str, tool: Json) -> SearchLimits:
     filters = tool.get("filters")
-    lists = tool if form == MESSAGES else filters if isinstance(filters, dict) else {}
+    filters = filters if isinstance(filters, dict) else {}
+    # The option has no such members by its vendor; servers behind it know them in either place.
+    lists = {MESSAGES: tool, RESPONSES: filters, CHAT: {**tool, **filters}}[form]
     max_uses = tool.get("max_uses")
     is_count = type(max_uses) is int and max_uses > 0
     return SearchLimits(

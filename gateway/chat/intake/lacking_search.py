@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from gateway.apis.search.vendor_search import find_vendor_search, without_vendor_search
+from gateway.apis.search.vendor_search import CHAT, find_vendor_search, without_vendor_search
 from gateway.chat.intake.operator_tools import grants_of
 from gateway.chat.intake.request import TurnInput
 from gateway.routing.router import Target
@@ -21,11 +21,13 @@ def prepare_search(gateway: GatewayState, request: TurnInput, target: Target) ->
     entry = gateway.toolbox.stand_in
     if entry is None or request.found is None or request.mode not in ("full", "read"):
         return request
-    if not any_matches(grants_of(gateway, request), entry.name):
-        return request
     search = find_vendor_search(request.wire.name, request.body)
     if search is None or not lacks_search(target, search.form):
         return request
+    if not any_matches(grants_of(gateway, request), entry.name):
+        return request
+    if search.form == CHAT:  # an option is none of the tools that memory sees
+        return structs.replace(request, search=search)
     facts = request.wire.facts(without_vendor_search(request.body, search))
     # What memory sees of the conversation is what it saw: the tools alone are others.
     facts_without = structs.replace(
@@ -36,7 +38,10 @@ def prepare_search(gateway: GatewayState, request: TurnInput, target: Target) ->
 
 def lacks_search(target: Target, form: str) -> bool:
     """Tell whether a target's server has no search of its own for requests of a format."""
-    if not target.settings.server_tools:
+    settings = target.settings
+    if not settings.server_tools:
         return True
+    if form == CHAT:
+        return not settings.speaks_chat
     server = target.upstream
     return isinstance(server, BridgedUpstream) and server.bridges(form)

@@ -41,7 +41,7 @@ async def begin_turn(
     """
     memory, body = gateway.settings.memory, request.body
     target = await forward.first_target()
-    if not request.wire.is_chat and gateway.toolbox.stand_in is not None:
+    if gateway.toolbox.stand_in is not None:
         request = adapt_request(gateway, request, target)
     authorization, tenant = forward.caller.authorization, request.principal.tenant
     if authorization is not None and gateway.credentials.keep(tenant, authorization):

@@ -7,9 +7,12 @@ with its hits, and citations where the answer names them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from gateway.apis.base import ReplyMask
+from gateway.apis.base import Composed, ReplyMask
+from gateway.apis.chat.chat_format import ChatMask
+from gateway.apis.chat.searched_answer import CitedTexts, replace_search_options
 from gateway.apis.search.search_results import (
     SearchCitations,
     ShownHit,
@@ -22,6 +25,7 @@ from gateway.apis.search.search_results import (
 )
 from gateway.apis.search.searching_mask import SearchingMask
 from gateway.apis.search.vendor_search import (
+    CHAT,
     MESSAGES,
     VendorSearch,
     replace_vendor_search,
@@ -45,7 +49,11 @@ def stand_in_of(
         return None
     if tool.name not in session.prompt.owned or tool.name in request.facts.tool_names:
         return None
-    return SearchStandIn(search, tool, _SearchSeal(gateway.secret, request))
+    offered = {shown["function"]["name"] for shown in session.prompt.offered}
+    if not offered:  # the request or its target takes no tools of ours
+        return None
+    seal = _SearchSeal(gateway.secret, request)
+    return SearchStandIn(search, tool, seal, is_offered=tool.name in offered)
 
 
 class _SearchSeal:
@@ -68,21 +76,27 @@ class _SearchSeal:
 
 
 class SearchStandIn:
-    """Answers for the vendor's search of one request."""
+    """Answers for the vendor's search of one request. is_offered: its function is, with ours."""
 
-    def __init__(self, search: VendorSearch, tool: RegisteredTool, seal: _SearchSeal) -> None:
-        self._search, self._seal = search, seal
+    def __init__(
+        self, search: VendorSearch, tool: RegisteredTool, seal: _SearchSeal, *, is_offered: bool
+    ) -> None:
+        self._search, self._seal, self._is_offered = search, seal, is_offered
         self._function: Json = tool.definition["function"]
         self._waiting: list[ShownSearch] = []
         self._citations = SearchCitations(seal.close)
 
-    def compose(self, body: Json, withheld: Collection[str], *, offers: bool, first: bool) -> Json:
-        """Return a composed request with the function in place of the vendor's tool.
+    def compose(
+        self, body: Composed, withheld: Collection[str], *, offers: bool, first: bool
+    ) -> Composed:
+        """Return a composed request with the function in place of the vendor's search.
 
         offers: tools of ours are offered. first: no round went before.
         """
         is_shown = offers and self._function["name"] not in withheld
         function = self._function if is_shown else None
+        if self._search.form == CHAT:
+            return replace_search_options(body, None if self._is_offered else function)
         sent = replace_vendor_search(body, self._search, function, is_first=first)
         if self._search.form == MESSAGES:
             name = self._function["name"]
@@ -99,7 +113,12 @@ class SearchStandIn:
                 self._citations.add(searched)
 
     def show(self, mask: ReplyMask) -> bytes:
-        """Return the events of searches that were not shown yet."""
+        """Return the events of searches that were not shown yet.
+
+        Chat completions show none, only what the text behind them cites.
+        """
+        if isinstance(mask, ChatMask) and self._citations:
+            mask.cite(partial(CitedTexts, self._citations))
         if not isinstance(mask, SearchingMask):
             return b""
         mask.citations = self._citations

@@ -82,13 +82,36 @@ FRAMES = (
     r"\b(?:dis|donne|montre|explique|aide|écris|fais)[ -]moi\b",
 )
 
+# Whom a question is asked for, in the dative: by the endings that few but names of people have.
+_FOR_WHOM_RU = (
+    r"(?!(?:техн|лог|граф|аналит|динам|пан|стат|такт|практ|полит|тема|физ|музы|фабр|матем|документ"
+    r"|инструмент|аргумент|элемент|фрагмент|вариант|страниц|границ|единиц|больниц|гостиниц"
+    r"|контейнер)\w*\b)"
+    r"(?:\w{2,}(?:ику|исту|н[её]ру|жеру|анту|енту|гану|ологу|анке|истке|ичке|нице)"
+    r"|мужчине|женщине|матери|отцу|человеку|беременной|больному|больной|пожилому|новичку|врачу"
+    r"|учителю|водителю|подростку|ребёнку|ребенку)"
+)
+_FOR_WHOM_AR = (
+    r"(?:مريض|مصاب|شخص|طالب|نباتي|مبتدئ|متقاعد|حامل|أم|أب|امرأة|رجل|موظف|معلم|مهندس|عامل)(?:ة|ا|اً)?"
+)
 # Patterns of beginnings by which people say what they are, without a word for themselves.
 ROLES = (
     r"(?:as|being) (?:a|an|someone|somebody)\b(?! (?:rule|result|whole|matter|consequence|start))",
     r"als (?!nächst|erst|letzt|beispiel)\w+(?: \w+)?[,:]",
     r"en tant que? ?",
+    r"étant (?!donné)\w+(?: \w+)?[,:]",
+    r"enquanto (?!isso|isto|tal)\w+(?: \w+)?[,:]",
+    # "come" also asks how, so that the endings of people decide.
+    r"come (?:\w+(?:[ai]c[oa]|ista|ier[ea]|tore|trice)|vegan[oa]|vegetarian[oa]|madre|padre)[,:]",
     r"(?:como|siendo|sendo) (?!siempre|sempre|ejemplo|exemplo)\w+(?: \w+)?[,:]",
     r"(?:будучи \w+|как \w+),",
+    # "How is a diabetic to eat?": asked with an infinitive, as people ask for themselves.
+    r"(?:как|что|чем|где|куда|когда|можно ли|нужно ли|стоит ли) (?:\w+(?:ому|ему|ой|ей) )?"
+    rf"{_FOR_WHOM_RU}\b(?=.*\w(?:ть|ти|чь)(?:ся|сь)?\b)",
     r"(?:بصفتي|كوني|باعتباري)",
+    rf"ك{_FOR_WHOM_AR}\b",
+    rf"(?:كيف|ماذا|ما|هل|متى|أين|أي)\b.*\bل{_FOR_WHOM_AR}\b",
     r"作为|作為|身为",
+    r"(?!예로서|결과로서)(?:\S{1,20} ){0,3}\S{1,20}로서[ ,]",
+    r"(?!उदाहरण|परिणाम)(?:\S{1,20} ){1,4}(?:के (?:रूप में|तौर पर)|होने के नाते|की हैसियत से)[ ,]",
 )

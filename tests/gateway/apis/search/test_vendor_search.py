@@ -57,3 +57,19 @@ def test_limits_are_read_within_bounds():
     limits = find_vendor_search("messages", {"tools": [tool]}).limits
     assert (limits.allowed[:2], len(limits.allowed)) == (("e.com", "x.org"), 98)
     assert (limits.blocked, limits.max_uses) == ((), None)
+
+
+@pytest.mark.parametrize("options", [None, 3, "x", [], True])
+def test_an_option_of_any_form_is_read(options):
+    assert find_vendor_search("chat", {"web_search_options": options}) is None
+    assert find_vendor_search("chat", {}) is None
+    assert find_vendor_search("responses", {"web_search_options": {}}) is None
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_limits_of_the_option_hold_in_either_place(within):
+    domains = {"allowed_domains": ["E.com"], "blocked_domains": ["x.org"]}
+    options = {"max_uses": 2, **({"filters": domains} if within else {"filters": 3, **domains})}
+    search = find_vendor_search("chat", {"web_search_options": options})
+    limits = search.limits
+    assert (limits.allowed, limits.blocked, limits.max_uses) == (("e.com",), ("x.org",), 2)
