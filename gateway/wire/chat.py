@@ -32,6 +32,7 @@ from gateway.wire.long_content import encode_json_late
 from gateway.wire.long_strings import LONG_BYTES, read_in_steps, takes_long
 from gateway.wire.merge import CALLS as CALLS_MEMBER
 from gateway.wire.merge import growing_copy, merge, plain_text
+from gateway.wire.sse import SseEvent
 from gateway.wire.told_choices import told_choices
 
 Json = dict[str, Any]
@@ -124,6 +125,16 @@ def object_or_empty(data: bytes) -> Json:
         return read_object(data)
     except MalformedReply:
         return {}
+
+
+def read_event_object(event: SseEvent) -> Json:
+    """Read the object that an event tells; an empty one for any other value, and for a cut event.
+
+    Raises NoJson for an object that nobody can read, as it may have said anything.
+    """
+    data = event.data or b""
+    is_object = event.ended and data.lstrip().startswith(b"{")
+    return read_object(data) if is_object else object_or_empty(data)
 
 
 class ChunkIdentity(msgspec.Struct):
