@@ -17,7 +17,6 @@ COVERED = {
     "contract/test_upstreams": """
         gateway.upstream.base gateway.http.upstream_request gateway.upstream.anthropic
         gateway.upstream.azure gateway.upstream.scripted
-        gateway.upstream.translated_body
     """,
     "contract/test_transports": """
         gateway.upstream.connection_errors gateway.upstream.deadlines

@@ -13,6 +13,8 @@ from gateway.wire.chat import MalformedReply
 from gateway.wire.json_weight import LIGHT_BYTES
 from gateway.wire.sse import EventTooLarge
 
+SENT = "the upstream sent "
+
 
 class Translation(Protocol):
     """Translates the bytes of a response as they arrive.
@@ -63,9 +65,8 @@ class _TranslatedBody:
             try:
                 out = step() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(step)
             except (EventTooLarge, MalformedReply) as e:
-                raise StreamIncomplete(
-                    f"The stream broke off: the upstream sent {e}. Try again."
-                ) from e
+                fault = str(e).removeprefix(SENT)
+                raise StreamIncomplete(f"The stream broke off: {SENT}{fault}. Try again.") from e
         return out
 
     async def aclose(self) -> None:

@@ -30,7 +30,10 @@ from gateway.wire.lone_surrogates import (
 )
 from gateway.wire.long_content import encode_json_late
 from gateway.wire.long_strings import LONG_BYTES, read_in_steps, takes_long
+from gateway.wire.merge import CALLS as CALLS_MEMBER
 from gateway.wire.merge import growing_copy, merge, plain_text
+from gateway.wire.sse import SseEvent
+from gateway.wire.told_choices import told_choices
 
 Json = dict[str, Any]
 encode = encode_json
@@ -122,6 +125,16 @@ def object_or_empty(data: bytes) -> Json:
         return read_object(data)
     except MalformedReply:
         return {}
+
+
+def read_event_object(event: SseEvent) -> Json:
+    """Read the object that an event tells; an empty one for any other value, and for a cut event.
+
+    Raises NoJson for an object that nobody can read, as it may have said anything.
+    """
+    data = event.data or b""
+    is_object = event.ended and data.lstrip().startswith(b"{")
+    return read_object(data) if is_object else object_or_empty(data)
 
 
 class ChunkIdentity(msgspec.Struct):
@@ -276,10 +289,18 @@ def parse_chunk(payload: bytes) -> Chunk:
 def chunk(body: Json, payload: bytes) -> Chunk:
     """Sort a decoded chunk into segments.
 
-    Raises Malformed when its members have impossible types.
+    What tells nothing in a wrong type is left out of it, and its bytes with it. Raises Malformed
+    when its members have impossible types.
     """
     if body.get("error"):
         return Chunk(payload, body, error=body["error"])
+    try:
+        return _sorted(body, payload)
+    except MalformedCompletion:
+        return _sorted({**body, "choices": told_choices(body.get("choices"))}, b"")
+
+
+def _sorted(body: Json, payload: bytes) -> Chunk:
     choices = body.get("choices")
     if choices is not None and not _are_objects(choices):
         raise MalformedCompletion("the upstream sent `choices` that is not a list of objects")
@@ -304,8 +325,8 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     """
     index = choice.get("index")
     lane = 0 if index is None else index
-    delta = choice.get("delta") or {}
-    if not isinstance(delta, dict) or not isinstance(lane, int) or not 0 <= lane < CHOICES:
+    delta = choice.get("delta", {})
+    if not isinstance(delta, dict) or type(lane) is not int or not 0 <= lane < CHOICES:
         raise MalformedCompletion(
             f"the upstream sent a choice without a usable `delta`, or an `index` below {CHOICES}"
         )
@@ -316,7 +337,7 @@ def _sort(choice: Json, segments: list[Segment]) -> None:
     for key, value in delta.items():
         if key == "content" and isinstance(value, str) and value:
             text_segments.append(Segment("text", lane, value))
-        elif key == "tool_calls" and value:
+        elif key == CALLS_MEMBER and value not in (None, []):
             if not (
                 isinstance(value, list)
                 and len(value) <= CALLS

@@ -92,9 +92,11 @@ def _nameless(item: Json) -> Json:
 
 def _without_unasked(items: Sequence[Any]) -> list[Any]:
     """Return items without outputs whose calls were left out."""
-    call_ids = {i.get("call_id") for i in items if is_said(i)}
+    call_ids = {str(i.get("call_id")) for i in items if is_said(i)}
     has_references = any(map(is_reference, items))  # any of these may be the call
-    return [i for i in items if has_references or not _is_output(i) or i.get("call_id") in call_ids]
+    return [
+        i for i in items if has_references or not _is_output(i) or str(i.get("call_id")) in call_ids
+    ]
 
 
 def _is_output(item: Any) -> bool:

@@ -130,7 +130,7 @@ def merge(into: Json, delta: Json) -> None:
             isinstance(value, list) and isinstance(have, list) and not isinstance(have, TextBuffer)
         ):
             _grown(have, value)
-        elif value is not None and value != "":
+        elif value or (value is not None and value != "" and not isinstance(have, list | dict)):
             into[key] = value
 
 

@@ -16,6 +16,7 @@ import msgspec
 from gateway.errors import GatewayError
 from gateway.wire.chat import decode, encode
 from gateway.wire.sse import DONE, SseEvent, frame
+from gateway.wire.streamed_calls import read_index
 
 FINISH = re.compile(rb'"finish_reason"\s*:\s*"|"error"')
 CHOICE = re.compile(rb'"choices"|"error"')
@@ -60,7 +61,7 @@ class ChatEnding(StreamEnding):
         elif self._telling.search(data):
             body = _object(data)
             for choice in _dicts(body.get("choices")):
-                lane = choice["index"] if isinstance(choice.get("index"), int) else 0
+                lane = read_index(choice.get("index")) or 0
                 self._open[lane] = not choice.get("finish_reason") and self._open.get(lane, True)
             self.is_complete = bool(body.get("error")) or (
                 bool(self._open) and not any(self._open.values())

@@ -11,11 +11,33 @@ from tests.odd_streams.answers import Answer, Call, cut
 
 Json = dict[str, Any]
 HEAD = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+CHOICE_INDEXES: dict[str, Json] = {
+    "number": {"index": 0},
+    "missing": {},
+    "null": {"index": None},
+    "text": {"index": "0"},
+    "fraction": {"index": 0.0},
+}
+# Members of events that tell nothing.
+IDLE: list[Json] = [
+    {},
+    {"choices": None},
+    {"choices": {}},
+    {"choices": [None]},
+    {"choices": [{"index": 0, "delta": None}]},
+    {"choices": [{"index": "0", "delta": []}]},
+    {"choices": [{"delta": ""}]},
+    {"choices": [{"index": 0, "delta": {"tool_calls": {}, "content": None, "role": False}}]},
+    {"choices": [{"index": 0, "delta": {"tool_calls": [None]}}]},
+]
 
 
 @dataclass(frozen=True)
 class ChatOddities:
-    """How a server streams calls."""
+    """How a server streams calls.
+
+    choice: how the index of the choice is told. idle: there are events that tell nothing.
+    """
 
     index: str
     ident: str
@@ -23,6 +45,8 @@ class ChatOddities:
     whole: bool  # arguments in one piece, with the name
     parallel: bool  # calls grow side by side
     bundled: bool  # several deltas in one event
+    choice: str = "number"
+    idle: bool = False
 
     @staticmethod
     def choose(rng: Random) -> ChatOddities:
@@ -38,11 +62,24 @@ class ChatOddities:
             rng.random() < 0.2,
             index in ("counted", "text", "fraction") and rng.random() < 0.3,
             rng.random() < 0.2,
+            rng.choice(("number", "number", "missing", "null", "text", "fraction")),
+            rng.random() < 0.3,
         )
 
 
 def make_stream(rng: Random, answer: Answer, odd: ChatOddities) -> Iterator[Json]:
     """Yield the chunks that say an answer."""
+    for told in say_answer(rng, answer, odd):
+        (choice,) = told["choices"]
+        index = CHOICE_INDEXES[odd.choice]
+        named = {k: v for k, v in choice.items() if k != "index"}
+        yield {**told, "choices": [{**index, **named}]}
+        if odd.idle and rng.random() < 0.5 and not choice["finish_reason"]:
+            yield {**HEAD, **rng.choice(IDLE)}
+
+
+def say_answer(rng: Random, answer: Answer, odd: ChatOddities) -> Iterator[Json]:
+    """Yield the same, each chunk with one choice."""
     yield chunk({"role": "assistant", "content": ""})
     calls = [p for p in answer if isinstance(p, Call)]
     queues: list[list[Json]] = []

@@ -7,7 +7,7 @@ tools behind the client's. No cache mark is ours. Thinking and signatures go bac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -255,22 +255,27 @@ def _shortened(client_messages: list[Json], placed_messages: Sequence[PlacedMess
     One message may hold results, which are left out, and words of the user, which stay.
     """
     left_out_ids = {
-        p.message.get("tool_call_id") for p in placed_messages if p.left_out and _is_result(p)
+        str(p.message.get("tool_call_id")) for p in placed_messages if p.left_out and _is_result(p)
     }
-    stubs = {p.message.get("tool_call_id"): p.stub for p in placed_messages if p.stub}
+    stubs = {str(p.message.get("tool_call_id")): p.stub for p in placed_messages if p.stub}
     if not (left_out_ids or stubs):
         return client_messages
     shortened = list(client_messages)
     for p in placed_messages:
-        if _is_result(p) and p.message.get("tool_call_id") in left_out_ids | stubs.keys():
+        if _is_result(p) and str(p.message.get("tool_call_id")) in left_out_ids | stubs.keys():
             blocks = blocks_of(client_messages[p.start].get("content"))
             kept_blocks = [
-                {**b, "content": stubs[b["tool_use_id"]]} if b.get("tool_use_id") in stubs else b
+                {**b, "content": stubs[i]} if (i := _result_id(b)) is not None and i in stubs else b
                 for b in blocks
-                if b.get("tool_use_id") not in left_out_ids
+                if _result_id(b) not in left_out_ids
             ]
             shortened[p.start] = {**client_messages[p.start], "content": kept_blocks}
     return shortened
+
+
+def _result_id(block: Json) -> str | None:
+    """Return whose result a block is, as text, since clients send any type; None for no result."""
+    return str(block.get("tool_use_id")) if block.get("type") == "tool_result" else None
 
 
 def _is_result(placed_message: PlacedMessage) -> bool:
@@ -311,8 +316,8 @@ def _with_ids_of(own_messages: Sequence[Json], hidden_messages: Sequence[Json]) 
     Two answers may say the same under other ids: the client's results name those of its own.
     """
     blocks = [b for m in hidden_messages for b in blocks_of(m.get("content"))]
-    answered_ids = {b.get("tool_use_id") for b in blocks if b.get("type") == "tool_result"}
-    client_ids = [b.get("id") for b in blocks if b.get("type") == "tool_use"]
+    answered_ids = {_result_id(b) for b in blocks}
+    client_ids = [str(b.get("id")) for b in blocks if b.get("type") == "tool_use"]
     client_ids = [i for i in client_ids if i not in answered_ids]
     own_blocks = [b for m in own_messages for b in blocks_of(m.get("content"))]
     wanted_ids = [b.get("id") for b in own_blocks if b.get("type") == "tool_use"]
@@ -320,10 +325,15 @@ def _with_ids_of(own_messages: Sequence[Json], hidden_messages: Sequence[Json]) 
         return list(hidden_messages)
     ids = dict(zip(client_ids, wanted_ids, strict=True))
     return [
-        {**m, "content": [{**b, "id": ids[b["id"]]} if b.get("id") in ids else b for b in parts]}
+        {**m, "content": [_rename_block(b, ids) for b in blocks_of(m.get("content"))]}
         for m in hidden_messages
-        for parts in [blocks_of(m.get("content"))]
     ]
+
+
+def _rename_block(block: Json, ids: Mapping[str, Any]) -> Json:
+    """Return a block with the id that stands for its own."""
+    own_id = str(block.get("id"))
+    return {**block, "id": ids[own_id]} if own_id in ids else block
 
 
 def _for_target(hidden_rounds: HiddenRounds, target: str) -> list[Json]:

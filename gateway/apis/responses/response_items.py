@@ -109,8 +109,7 @@ def assistant_message(items: Sequence[Json]) -> Json:
     for item in items:
         kind = item.get("type")
         if kind in (None, "message"):
-            content = content_of(item.get("content"))
-            parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+            parts += parts_of(item.get("content"))
         elif kind == "function_call":
             function = {"name": item.get("name"), "arguments": item.get("arguments")}
             calls.append({"id": item.get("call_id"), "type": "function", "function": function})
@@ -125,9 +124,14 @@ def assistant_message(items: Sequence[Json]) -> Json:
 
 def content_of(content: Any) -> Any:
     """Return an item's content as chat completions have it: a string where it is text alone."""
+    return plain_content(parts_of(content))
+
+
+def parts_of(content: Any) -> list[Json]:
+    """Return an item's content as parts of chat completions: of an empty list none."""
     if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    return plain_content([part_of(p) for p in content])
+        return [{"type": "text", "text": content if isinstance(content, str) else ""}]
+    return [part_of(p) for p in content]
 
 
 def part_of(part: Any) -> Json:

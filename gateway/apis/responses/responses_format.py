@@ -313,16 +313,17 @@ def _with_ids_of(own_items: Sequence[Json], hidden_items: Sequence[Json]) -> lis
     Two answers may say the same under other ids: the client's results name those of its own.
     """
     answered_ids = {
-        i.get("call_id") for i in hidden_items if i.get("type") == "function_call_output"
+        str(i.get("call_id")) for i in hidden_items if i.get("type") == "function_call_output"
     }
-    client_ids = [i.get("call_id") for i in hidden_items if "call_id" in i]
+    client_ids = [str(i["call_id"]) for i in hidden_items if "call_id" in i]
     client_ids = [i for i in client_ids if i not in answered_ids]
     wanted_ids = [i.get("call_id") for i in own_items if "call_id" in i]
     if client_ids == wanted_ids or len(client_ids) != len(wanted_ids):
         return list(hidden_items)
     ids = dict(zip(client_ids, wanted_ids, strict=True))
     return [
-        {**i, "call_id": ids[i["call_id"]]} if i.get("call_id") in ids else i for i in hidden_items
+        {**i, "call_id": ids[ident]} if (ident := str(i.get("call_id"))) in ids else i
+        for i in hidden_items
     ]
 
 

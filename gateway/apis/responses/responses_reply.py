@@ -245,10 +245,10 @@ class ResponsesMask(SearchingMask):
     def fold_part(self, kind: str, event: Json, part: MaskedPart) -> None:
         if kind != DELTA:
             self._take_item(part, self.part_of(event), is_whole=kind == END)
-        elif event["type"] == TEXT_DELTA:
+        elif event.get("type") == TEXT_DELTA:
             self.text_shown = True
             part.grow(TEXT, event.get("delta"))
-        elif event["type"] == ARGUMENTS_DELTA:
+        elif event.get("type") == ARGUMENTS_DELTA:
             part.grow(ARGUMENTS, event.get("delta"))
 
     def _take_item(self, part: MaskedPart, item: Json, *, is_whole: bool) -> None:
@@ -415,7 +415,8 @@ class ResponsesMask(SearchingMask):
         Servers that stream the items leave them out at the end, where some clients look for them.
         """
         has_same_id = response.get("id") == self._head.get("id", response.get("id"))
-        return has_same_id and len(response.get("output") or ()) >= len(self.shown)
+        listed = response.get("output")
+        return has_same_id and len(listed if isinstance(listed, list) else ()) >= len(self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())

@@ -115,7 +115,7 @@ class ReplyWriter(ABC):
             self.usage = usage
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and not choice.get("index"):
+            if isinstance(choice, dict) and not read_index(choice.get("index")):
                 yield from self._take_choice(choice)
 
     def stop(self) -> Iterator[Json]:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.wire.answer_parts import AnswerPart, Parts
-from gateway.wire.chat import Json, encode, object_or_empty
+from gateway.wire.chat import Json, encode, object_or_empty, read_event_object
 from gateway.wire.part_keys import messages_key
 from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
@@ -105,7 +105,7 @@ class StreamedAnswer(StreamTranslator):
     def _translate(self, event: SseEvent) -> bytes:
         if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
-        event_object = object_or_empty(event.data)
+        event_object = read_event_object(event)
         frames = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(event_object))
         return frames + (
             frame(DONE)

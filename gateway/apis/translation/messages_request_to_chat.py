@@ -211,7 +211,7 @@ def _tool_choice(native_choice: Any) -> Json:
     choice_members: Json = (
         {"parallel_tool_calls": False} if native_choice.get("disable_parallel_tool_use") else {}
     )
-    if kind in CHOICES:
+    if isinstance(kind, str) and kind in CHOICES:
         return {"tool_choice": CHOICES[kind], **choice_members}
     if kind == "tool":
         function = {"name": native_choice.get("name")}

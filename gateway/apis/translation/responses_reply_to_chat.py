@@ -20,7 +20,15 @@ from typing import Any
 from gateway.apis.translation.chat_reply_parts import count_of
 from gateway.wire.answer_parts import AnswerPart, PartKey, Parts
 from gateway.wire.arguments import RepeatedArguments
-from gateway.wire.chat import CALLS, Json, MalformedReply, encode, fold, object_or_empty
+from gateway.wire.chat import (
+    CALLS,
+    Json,
+    MalformedReply,
+    encode,
+    fold,
+    object_or_empty,
+    read_event_object,
+)
 from gateway.wire.part_keys import item_key, responses_key
 from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
@@ -85,7 +93,7 @@ class StreamedResponse(StreamTranslator):
         if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
         frames = b"".join(
-            frame(encode(chunk)) for chunk in self._chunks.of(object_or_empty(event.data))
+            frame(encode(chunk)) for chunk in self._chunks.of(read_event_object(event))
         )
         return frames + frame(DONE) if self._chunks.finished else frames
 

@@ -332,9 +332,9 @@ def kept_members(items: Sequence[Any], replies: Sequence[Json], shown: Json) -> 
     """
     kept: Json = {"input": list(items)}
     if len(replies) == 1:
-        calls = {i.get("call_id") for i in shown.get("output") or ()}
+        calls = {str(i.get("call_id")) for i in shown.get("output") or ()}
         output = replies[0].get("output") or ()
-        kept["output"] = [i for i in output if i.get("call_id") in calls or "call_id" not in i]
+        kept["output"] = [i for i in output if str(i.get("call_id")) in calls or "call_id" not in i]
     return kept if len(_encode(kept)) <= MAX_KEPT_BYTES else {}
 
 

@@ -7,13 +7,15 @@ import itertools
 import json
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.apis.base import RoundParts
+from gateway.apis.base import FORMAT, RoundParts
 from gateway.apis.messages.messages_format import MESSAGES
 from gateway.apis.messages.messages_reply import MessagesMask, lift
 from gateway.wire.own_marks import ORPHANED, has_mark
+from gateway.wire.placement import BY
 from gateway.wire.sse import SseFramer
 from memory.context.window import NOTHING_LEFT_OUT
 from memory.core.tool_definitions import ALL, OURS
@@ -234,7 +236,7 @@ def test_an_echo_is_restored_to_what_happened(turn, echo, apart):
     assert [b["tool_use_id"] for b in told if isinstance(b, dict) and "tool_use_id" in b] == order
 
 
-def composed(body, splices=None, notes=None, core="", tools=False):
+def composed(body, splices=None, notes=None, core="", tools=False, swap=None):
     """A body with memory in its places."""
     facts = MESSAGES.facts(body, {})
     prompt = SimpleNamespace(
@@ -245,7 +247,7 @@ def composed(body, splices=None, notes=None, core="", tools=False):
         core=core,
         offered=ALL,
         drop=NOTHING_LEFT_OUT,
-        swap={},
+        swap=swap or {},
     )
     parts = RoundParts(body, prompt, MESSAGES.hidden_rounds(), tools, view=facts.view)
     return MESSAGES.compose(parts, "a/m")
@@ -304,3 +306,23 @@ def test_a_moving_mark_changes_nothing_that_the_memory_sees(talk, at):
     plain, marked = (list(MESSAGES.facts({"messages": m}, {}).history) for m in (messages, moved))
     assert marked == plain
     assert unmarked(moved) is not moved
+
+
+@pytest.mark.parametrize("ident", ["toolu_1", None, 5, [], {}, ["a"]])
+def test_a_long_result_is_cut_whatever_its_id_is_and_words_beside_it_stay(ident):
+    use = {"type": "tool_use", "id": ident, "name": "f", "input": {}}
+    long_result = {"type": "tool_result", "tool_use_id": ident, "content": "long"}
+    words = {"type": "text", "text": "And now?"}
+    body = {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "Look"},
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [long_result, words]},
+        ],
+    }
+    hidden = [{"role": "assistant", "content": [{**use, "id": "toolu_2"}]}]
+    splices = {1: [{FORMAT: "messages", BY: "a/m"}, *hidden]}
+    sent = composed(body, splices, swap={2: {"role": "tool", "content": "stub"}})["messages"]
+    assert sent[1]["content"] == [use]
+    assert sent[2]["content"] == [{**long_result, "content": "stub"}, words]
