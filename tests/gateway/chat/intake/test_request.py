@@ -23,6 +23,7 @@ from gateway.errors import (
 )
 from gateway.http.parse_cache import RequestParseCache
 from gateway.http.request_weight import TooHeavy
+from gateway.routing.agents import AgentDirectory
 from gateway.routing.router import Route
 from gateway.state import REQUEST_ID
 from memory.errors import StoreUnavailable
@@ -67,6 +68,8 @@ class Policies:
 
 class Agents:
     """No agent has a profile."""
+
+    check_named = staticmethod(AgentDirectory.check_named)
 
     async def find(self, tenant, name, certain=True):
         return None
