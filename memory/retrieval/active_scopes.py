@@ -308,6 +308,7 @@ class ActiveScopes:
     def _read_changes(self) -> None:
         for change in self._db.index_changes.take():
             self._follow(change)
+        self._make_room()
 
     def _follow(self, change: IndexChange) -> None:
         if change.scope_id is None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from memory.conversation.messages import keyed_hash
 from memory.ids import new_key
+from memory.retrieval.active_scopes import ActiveScopes
 from memory.retrieval.auto_recall import alternate, recall_query
 from memory.retrieval.gate import pass_gate
 from memory.retrieval.recall_search import RecallSearch
@@ -17,6 +18,7 @@ from memory.retrieval.retriever import RecallHits, Retriever
 from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.index import message_index
+from memory.stores.sql.index.index_changes import IndexChange
 from memory.stores.sql.rows import messages as rows
 from memory.stores.sql.rows import openings, passage_lifecycle, passages, scopes
 from memory.stores.sql.rows.message_pieces import contents_of
@@ -210,3 +212,24 @@ TOLD = [("say", SAID), ("index", 50)]
 @given(steps)
 async def test_recall_finds_the_same_by_postings_and_by_the_index(db, found):
     await play(db, found)
+
+
+async def test_what_changes_while_nobody_searches_stays_within_the_bound(db):
+    """What waits to be read counts too: the scopes that were not used for longest make room."""
+    bound = 200_000
+    active, scope_ids = ActiveScopes(db, bound), range(1, 21)
+    for scope_id in scope_ids:
+        assert active.find(scope_id) is None
+        await active.read_few(scope_id)
+    assert all(active.find(scope_id) is not None for scope_id in scope_ids)
+    changes = db.index_changes
+    for key in range(1, 11):
+        for scope_id in scope_ids:
+            row = {"id": key, "conversation": 1, "created_at": 1.0, "role": "user", "content": "x"}
+            changes.note(IndexChange(message_index.MESSAGES_INDEX, scope_id, rows=[row]))
+            words = {"body": [f"word{n}" for n in range(100)]}
+            put = IndexChange(message_index.MESSAGES_INDEX, scope_id, key=key, words=words)
+            changes.note(put)
+            changes.settle(committed=True)
+    assert 0 < active.held <= bound
+    assert active.find(scope_ids[-1]) is not None
