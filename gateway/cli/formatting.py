@@ -35,6 +35,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def changed_lines(before: str | None, after: str | None) -> list[str]:
+    """Return the lines that differ, each with its sign, or why texts were not compared."""
+    # Only on use: it takes a tenth of a second to load.
+    from gateway.ui.texts import diff_lines
+
+    compared = list(diff_lines(before, after))
+    changed = [pair for pair in compared if pair[0] != " "]
+    # Where texts differ and no line does, the only line says that they are too long.
+    shown = changed or (compared if before != after else [])
+    return [f"{sign} {printable(line)}".strip() for sign, line in shown]
+
+
 def short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."

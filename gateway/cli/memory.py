@@ -5,7 +5,6 @@ Every command makes a few calls of the management API.
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from urllib.parse import quote
 import click
 
 from gateway.cli.client import ManagementClient, open_api, user_path
+from gateway.cli.formatting import changed_lines
 from gateway.cli.options import (
     CommandFailed,
     GatewayOptions,
@@ -417,14 +417,8 @@ def history(person: UserMemory, label: str, as_json: bool) -> None:
             f"version {version['version']}  {version['created_at']}  by {version['actor']}",
             bold=True,
         )
-        for line in _changed_lines(version["before"] or "", version["after"] or ""):
+        for line in changed_lines(version["before"], version["after"]):
             click.echo(f"  {line}")
-
-
-def _changed_lines(before: str, after: str) -> list[str]:
-    """Return the lines that differ, each with the mark of a removed or an added one."""
-    compared = difflib.ndiff(before.splitlines(), after.splitlines())
-    return [line for line in compared if line.startswith(("- ", "+ "))]
 
 
 @memory.command(short_help="Search passages and messages.")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from gateway.cli.formatting import printable
+from gateway.cli.formatting import changed_lines, printable
 from gateway.cli.memory import UserMemory, making_person_options, person_options
 from gateway.cli.options import json_option, print_json, print_result
 from gateway.cli.users import Listing
@@ -77,19 +76,17 @@ def show(person: UserMemory, skill: str, versions: bool, as_json: bool) -> None:
             return
         for version in history:
             click.secho(f"version {version['version']}  {version['status']}", bold=True)
-            print_difference(version["before"], version["after"])
+            _print_difference(version["before"], version["after"])
         return
-    found = person.call("GET", "skills", name)
-    head = f"{found['name']}  {found['status']}  version {found['version']}"
-    print_result(f"{head}\n{found['description']}\n\n{found['text']}", found, as_json=as_json)
+    shown = person.call("GET", "skills", name)
+    head = f"{shown['name']}  {shown['status']}  version {shown['version']}"
+    text = "\n".join(map(printable, [shown["description"], "", *shown["text"].splitlines()]))
+    print_result(f"{head}\n{text}", shown, as_json=as_json)
 
 
-def print_difference(before: str | None, after: str | None) -> None:
-    """Print the lines of two texts that differ, each with its sign."""
-    old, new = (before or "").splitlines(), (after or "").splitlines()
-    for line in difflib.ndiff(old, new):
-        if not line.startswith("?"):
-            click.echo(f"  {line[0]} {printable(line[2:])}".rstrip())
+def _print_difference(before: str | None, after: str | None) -> None:
+    for line in changed_lines(before, after):
+        click.echo(f"  {line}")
 
 
 @skills.command("set", short_help="Make a skill active, retire it, or let it wait again.")
@@ -162,7 +159,7 @@ def proposals(person: UserMemory, limit: int, as_json: bool) -> None:
         click.secho(f"{proposal['id']}  {proposal['status']}  {moment}", bold=True)
         for change in proposal["changes"]:
             click.echo(_name_of(change))
-            print_difference(change["before"], change["after"])
+            _print_difference(change["before"], change["after"])
     if not listed:
         click.echo("No proposals. `dry_run = true` of [memory] reflect brings them.", err=True)
 
