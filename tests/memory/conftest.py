@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import stores
+from tests.memory.files import Library, open_memory
 
 
 @pytest.fixture
@@ -13,3 +14,11 @@ async def db(tmp_path):
     await out.open()
     yield out
     await out.close()
+
+
+@pytest.fixture
+async def library(db):
+    memory = open_memory(db)
+    await memory.open()
+    yield Library(memory)
+    await memory.close()

@@ -58,14 +58,6 @@ LOCKED = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16
 
 
 @pytest.fixture
-async def library(db):
-    memory = open_memory(db)
-    await memory.open()
-    yield Library(memory)
-    await memory.close()
-
-
-@pytest.fixture
 def search(library):
     return FileSearch(library.memory.db)
 

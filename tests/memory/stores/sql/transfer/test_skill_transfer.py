@@ -11,17 +11,8 @@ from memory.management.skills import SkillChange, SkillDraft
 from memory.stores.sql.transfer import exporter
 from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
 from memory.stores.sql.transfer.importer import import_into
-from tests.memory.files import Library, open_memory
 
 SKILLS = {"deploy-app": ("active", "1. Build"), "pay-bill": ("candidate", "1. Look")}
-
-
-@pytest.fixture
-async def library(db):
-    memory = open_memory(db)
-    await memory.open()
-    yield Library(memory)
-    await memory.close()
 
 
 async def bring(library, lines, user):
