@@ -391,7 +391,7 @@ def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
     message_bytes = message_text if isinstance(message_text, bytes) else bytes(message_text)
     end_step()
     if has_many_values(message_bytes):
-        raise BadRequest(f"`{where}` has more than {VALUES} values.", param=where)
+        raise BadRequest(f"`{where}` has over {VALUES} values: leave some out.", param=where)
     end_step()
     try:
         value = decode_weighed(message_bytes)
@@ -416,7 +416,7 @@ async def parse_by_weight(body: bytes, model: type[S]) -> S:
 def parse_body(body: bytes, model: type[S]) -> S:
     """Parse the body as this model. Raises BadRequest naming the member and its value."""
     if has_many_values(body):
-        raise BadRequest(f"The body has more than {VALUES} values.", code="too_many_values")
+        raise BadRequest(f"The body has over {VALUES} values: split it.", code="too_many_values")
     value = parse(body)
     try:
         return msgspec.convert(value, model)

@@ -131,9 +131,8 @@ async def _named_by_header(gateway: GatewayState, principal: Principal, name: st
         agent = await _find(gateway, principal, name, certain=False)
     except Unavailable:  # the memory is not there either, and takes no app down
         agent = None
-    gateway.agents.check_named(
-        principal, name, agent
-    )  # a name without a profile is one of an agent too
+    # A name without a profile is one of an agent too.
+    gateway.agents.check_named(principal, name, agent)
     return NO_AGENT if agent is None else CalledAgent(agent)
 
 
