@@ -442,7 +442,7 @@ COVERED = {
     # commands, run as a user runs them
     "gateway/cli/test_main": """
         gateway.__main__ gateway.cli.chat gateway.cli.client gateway.cli.config
-        gateway.cli.demo_tools gateway.cli.embedded gateway.cli.formatting gateway.cli.lockfile
+        gateway.cli.demo_tools gateway.cli.embedded gateway.cli.lockfile
         gateway.cli.options gateway.cli.serve
     """,
     "gateway/cli/test_ui": "gateway.cli.top",
