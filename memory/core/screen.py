@@ -59,8 +59,9 @@ PATTERNS: Mapping[str, str] = {
     "bearer token": r"(?i)\b(?:bearer|authorization\s{0,3}[:=]\s{0,3}[\"'`]?(?:basic|token))"
     r"\s{1,3}(?P<secret>[A-Za-z0-9._~+/=-]{12,4000})",
     "access token": rf"(?i)(?<!\w){_NAMED}{_FOR}{_IS}(?P<secret>[^\s\"'`»”」]{{12,200}})",
-    # It begins with its first digit, which is looked for fast.
-    "card number": r"(?P<card>\d(?<![\d.-]\d)(?:[ -]?\d){11,18})(?![\d-])",
+    # It begins with its first digit, which is looked for fast; that enough of them may follow is
+    # asked first, since most digits are of short numbers.
+    "card number": r"(?P<card>\d(?=[\d -]{11})(?<![\d.-]\d)(?:[ -]?\d){11,18})(?![\d-])",
     "password": rf"(?i){_SAID}{_FOR}{_IS}(?P<secret>[^\s\"'`»”」。，、]{{4,128}})",
     # Without a word between them, only what has letters and digits or signs.
     "passphrase": rf"(?i){_SAID}[\s\"'`«“「]{{1,3}}(?P<mixed>[^\s\"'`»”」。，、]{{6,128}})",
@@ -72,7 +73,7 @@ _HINTS: Mapping[str, tuple[str, ...]] = {
     "URL password": ("://",),
     "AWS secret": ("aws", "access"),
     "bearer token": ("bearer", "authorization"),
-    "access token": ("key", "token", "secret", "api"),
+    "access token": ("key", "token", "secret", "cle ", "clave", "chave"),
     "password": ("pass", "kenn", "pwd", "mdp", "senha", "parola", "wacht", "palabra"),
 }
 # Those with a hyphen, those with an underscore, and those beyond ASCII.
